@@ -1,0 +1,103 @@
+# blasd. `make help` lists the targets; build variants live in folders of their own:
+#   make BUILD=build/asan SANITIZE=address,undefined build/asan/unit
+BUILD ?= build
+SANITIZE ?=
+CC = gcc
+CXX = g++
+PYTHON ?= /usr/bin/python3
+
+PACKAGES = libmicrohttpd jansson hiredis libcurl
+WARN = -Wall -Wextra -Wpointer-arith -Wshadow -Wundef -Wvla -Wformat=2 -Wcast-align=strict \
+       -Wconversion -Wno-sign-conversion -Wfloat-conversion
+WARN_C = -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
+OPT ?= -O2 -g
+HARDEN = -fstack-protector-strong -fno-strict-overflow
+FLAGS = -Isrc -I. -I$(BUILD)/gen -D_GNU_SOURCE $(OPT) $(WARN) $(HARDEN) $(WERROR) -MMD -MP -fPIC -pthread
+ifneq ($(SANITIZE),)
+FLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+LDFLAGS += -fsanitize=$(SANITIZE)
+endif
+CFLAGS = -std=c17 $(FLAGS) $(WARN_C) $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
+CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
+LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
+
+# The floors, lowest first: an archive links with those before it.
+FLOORS = base core wire queue http worker
+KERNEL_C = $(wildcard kernels/*/*.c)
+OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
+CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))
+
+obj = $(patsubst %,$(BUILD)/obj/%.o,$(1))
+folder_sources = $(wildcard src/$(1)/*.c src/$(1)/*.cc)
+ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/client.a
+GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h
+
+.PHONY: all
+all: $(BUILD)/blasd
+
+$(BUILD)/blasd: $(call obj,$(call folder_sources,main)) $(ARCHIVES)
+	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
+
+define folder_archive
+$(BUILD)/lib/$(1).a: $(call obj,$(call folder_sources,$(1)))
+endef
+$(foreach f,$(FLOORS),$(eval $(call folder_archive,$(f))))
+$(BUILD)/lib/kernels.a: $(call obj,$(KERNEL_C)) $(BUILD)/obj/gen/ops.c.o $(BUILD)/obj/gen/cpu_kernels.c.o
+$(BUILD)/lib/client.a: $(call obj,$(wildcard clients/c/*.c))
+%.a:
+	@mkdir -p $(@D)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/obj/%.c.o: %.c | $(GENERATED)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -c $< -o $@
+$(BUILD)/obj/%.cc.o: %.cc | $(GENERATED)
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -c $< -o $@
+$(BUILD)/obj/gen/%.c.o: $(BUILD)/gen/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -c $< -o $@
+# Kernels are arithmetic: they get what lets loops become vectors and changes no rounding.
+$(BUILD)/obj/kernels/%.c.o: OPT = -O3 -g -fno-math-errno -fno-trapping-math -ffp-contract=off
+
+# A folder kernels/NAME with op_NAME.c is an operation; one with cpu_NAME.c runs on the CPU.
+$(BUILD)/gen/ops.c: $(wildcard kernels/*/op_*.c) Makefile
+	@mkdir -p $(@D)
+	@{ echo '#include "core/op.h"'; for o in $(OPS); do echo "extern const struct blasd_op blasd_op_$$o;"; done; \
+	  echo 'const struct blasd_op *const blasd_ops[] = {'; for o in $(OPS); do echo "    &blasd_op_$$o,"; done; \
+	  echo '    NULL,'; echo '};'; } > $@
+$(BUILD)/gen/cpu_kernels.c: $(wildcard kernels/*/cpu_*.c) Makefile
+	@mkdir -p $(@D)
+	@{ echo '#include "kernels/cpu/cpu.h"'; for o in $(CPU_KERNELS); do echo "extern const struct blasd_kernel blasd_cpu_$$o;"; done; \
+	  echo 'const struct blasd_kernel *const blasd_cpu_kernels[] = {'; for o in $(CPU_KERNELS); do echo "    &blasd_cpu_$$o,"; done; \
+	  echo '    NULL,'; echo '};'; } > $@
+$(BUILD)/gen/functions_lua.h: src/queue/functions.lua
+	@mkdir -p $(@D)
+	@{ echo 'static const char functions_lua[] = {'; od -An -v -tu1 $< | sed 's/\([0-9]\+\)/\1,/g'; echo '0};'; } > $@
+
+# Unit tests: tests/unit/FOLDER/test_*.c, each a program, linked with everything it may know.
+UNIT_C = $(wildcard tests/unit/*/test_*.c)
+UNIT = $(UNIT_C:%.c=$(BUILD)/%)
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.c.o
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
+$(filter $(BUILD)/tests/unit/base/%,$(UNIT)): $(BUILD)/lib/base.a
+$(filter $(BUILD)/tests/unit/core/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a
+$(filter $(BUILD)/tests/unit/kernels/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/kernels.a
+$(filter $(BUILD)/tests/unit/wire/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a
+$(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/queue.a $(BUILD)/lib/kernels.a
+$(filter $(BUILD)/tests/unit/client/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/client.a
+$(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a,$(ARCHIVES))
+
+.PHONY: unit $(BUILD)/unit
+unit: $(BUILD)/unit
+$(BUILD)/unit: $(UNIT)
+	@for t in $^; do $$t || exit 1; done
+
+.PHONY: clean
+clean:
+	rm -rf build
+
+.SECONDARY:
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

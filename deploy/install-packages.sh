@@ -1,0 +1,52 @@
+#!/bin/sh
+# Installs the Debian or Ubuntu packages that a part of the project needs, where any is missing.
+#   deploy/install-packages.sh build|demo|test|lint|fuzz|image|runtime …
+# The Dockerfile, `make demo` and `make test` all call this file: package names stand here and nowhere else.
+set -eu
+
+build="gcc g++ make pkg-config libc6-dev libmicrohttpd-dev libjansson-dev libhiredis-dev
+    libopenblas-dev liblapacke-dev libcurl4-openssl-dev redis-server ca-certificates"
+demo="curl python3 python3-numpy"
+test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-yaml python3-jsonschema
+    python3-pip python3-venv python3-setuptools python3-wheel procps"
+lint="clang clang-format python3 git"
+fuzz="clang llvm"
+image="buildah debootstrap docker-compose"
+
+say() { printf 'blasd: %s\n' "$*" >&2; }
+
+wanted=""
+for group in "$@"; do
+    case $group in
+        build|demo|test|lint|fuzz|image) eval "wanted=\"\$wanted \$$group\"" ;;
+        *) say "usage: $0 build|demo|test|lint|fuzz|image …"; exit 2 ;;
+    esac
+done
+
+lacking=""
+for package in $wanted; do
+    dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || lacking="$lacking $package"
+done
+[ -n "$lacking" ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+    say "this machine has no apt-get; install by hand:$lacking"; exit 1
+fi
+run=""
+if [ "$(id -u)" -ne 0 ]; then
+    run="sudo"
+    if ! command -v sudo >/dev/null 2>&1; then
+        say "these packages are missing, and there is neither root nor sudo to install them:$lacking"
+        say "ask an administrator to run: apt-get install$lacking"
+        exit 1
+    fi
+fi
+say "installing$lacking"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { $run apt-get update && $run env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+        apt-get install -y --no-install-recommends $lacking; } >"$log" 2>&1; then
+    tail -n 30 "$log" >&2
+    say "apt-get could not install:$lacking"
+    exit 1
+fi

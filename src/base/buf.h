@@ -1,0 +1,31 @@
+/* A growing byte buffer that never outgrows its cap, so that nothing a user sends can make it
+ * grow without bound. Read next: clock.h. */
+#ifndef BLASD_BASE_BUF_H
+#define BLASD_BASE_BUF_H
+
+#include <stddef.h>
+
+struct blasd_buf {
+    char *data; /* owned; NULL while empty */
+    size_t len;
+    size_t cap; /* bytes allocated */
+    size_t max; /* bytes it may ever hold; set by blasd_buf_init */
+};
+
+/* Makes an empty buffer that may hold up to `max` bytes; allocates nothing. */
+void blasd_buf_init(struct blasd_buf *buf, size_t max);
+/* Frees the bytes and leaves an empty buffer with the same cap. */
+void blasd_buf_release(struct blasd_buf *buf);
+/* Forgets the bytes and keeps the memory. */
+void blasd_buf_reset(struct blasd_buf *buf);
+
+/* These return 0, or -1 where the bytes would not fit the cap or memory has run out; the buffer is
+ * then as it was. */
+int blasd_buf_reserve(struct blasd_buf *buf, size_t more) __attribute__((warn_unused_result));
+int blasd_buf_add(struct blasd_buf *buf, const void *bytes, size_t len)
+    __attribute__((warn_unused_result));
+int blasd_buf_puts(struct blasd_buf *buf, const char *text) __attribute__((warn_unused_result));
+int blasd_buf_printf(struct blasd_buf *buf, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), warn_unused_result));
+
+#endif

@@ -1,0 +1,133 @@
+/* Errors: one table of codes, and the object that carries one from where it happened to the user.
+ *
+ * Knows nothing of HTTP beyond the status number that goes with each code. api/errors.json and
+ * docs/errors.md are generated from BLASD_ERRORS. Read next: limits.h. */
+#ifndef BLASD_BASE_ERR_H
+#define BLASD_BASE_ERR_H
+
+#include <stdbool.h>
+
+/* X(code, HTTP status, can a retry of the same request help, title, what to do) */
+#define BLASD_ERRORS(X)                                                                            \
+    X(malformed_json, 400, false, "The body is not valid JSON",                                    \
+      "Send one JSON object; NaN and infinities are the strings \"NaN\", \"Infinity\", "           \
+      "\"-Infinity\".")                                                                            \
+    X(malformed_safetensors, 400, false, "The body is not a valid safetensors file",               \
+      "Write it with a safetensors library; the header must match the bytes that follow.")         \
+    X(malformed_npy, 400, false, "A part is not a valid .npy file",                                \
+      "Write it with numpy.save(..., allow_pickle=False).")                                        \
+    X(malformed_multipart, 400, false, "The body is not valid multipart/form-data",                \
+      "Send it as `curl -F name=@file.npy` does.")                                                 \
+    X(malformed_query, 400, false, "A query parameter or header could not be read",                \
+      "See GET /openapi.json for the parameters of this route.")                                   \
+    X(forbidden_host, 403, false, "The Host header does not name this service",                    \
+      "Use the address the service listens on, or start it with --allow-host NAME.")               \
+    X(forbidden_origin, 403, false, "Requests from web pages of other origins are refused",        \
+      "Send the request from a program, or start the service with --allow-origin ORIGIN.")         \
+    X(route_not_found, 404, false, "There is nothing at this path",                                \
+      "See GET /openapi.json for the routes.")                                                     \
+    X(job_not_found, 404, false, "There is no such job", "Check the id; POST /jobs returns it.")   \
+    X(output_not_found, 404, false, "The job has no such output",                                  \
+      "See `outputs` in the job document for the names.")                                          \
+    X(method_not_allowed, 405, false, "This path does not take this method",                       \
+      "See the Allow header, or GET /openapi.json.")                                               \
+    X(not_acceptable, 406, false, "The answer cannot be given in the format asked for",            \
+      "Accept application/json, application/x-safetensors or, for one output, application/x-npy.") \
+    X(not_finished, 409, true, "The job has not ended yet",                                        \
+      "Wait with GET /jobs/ID?wait=SECONDS, then ask again.")                                      \
+    X(record_expired, 410, false, "The record of this job has expired",                            \
+      "Fetch results soon after the job ends, or submit it again.")                                \
+    X(body_too_large, 413, false, "The body is larger than this service takes",                    \
+      "Send a smaller problem, or raise the limit that `detail` names.")                           \
+    X(job_too_large, 413, false, "The job needs more memory than this service gives one job",      \
+      "Send a smaller problem, or raise the limit that `detail` names.")                           \
+    X(unsupported_media_type, 415, false, "The format of the body is not known",                   \
+      "Send application/json, application/x-safetensors or multipart/form-data.")                  \
+    X(unknown_operation, 422, false, "There is no such operation", "See GET /ops.")                \
+    X(unknown_field, 422, false, "The job has a member that is not known", "Remove it.")           \
+    X(invalid_field, 422, false, "A member of the job has a value it cannot take",                 \
+      "Correct the member that `field` names.")                                                    \
+    X(unknown_input, 422, false, "The operation has no such input",                                \
+      "See GET /ops for the names of its inputs.")                                                 \
+    X(missing_input, 422, false, "An input is missing", "Add the input that `field` names.")       \
+    X(unknown_parameter, 422, false, "The operation has no such parameter",                        \
+      "See GET /ops for the names of its parameters.")                                             \
+    X(invalid_parameter, 422, false, "A parameter has a value it cannot take",                     \
+      "See GET /ops for its type and range.")                                                      \
+    X(invalid_tensor, 422, false, "A tensor is not well formed",                                   \
+      "Give nested lists of equal lengths, or dtype, shape and data that agree.")                  \
+    X(unsupported_dtype, 422, false, "The operation does not take this dtype",                     \
+      "See GET /ops for the dtypes of each input.")                                                \
+    X(invalid_shape, 422, false, "An input has the wrong number of dimensions or a bad length",    \
+      "See GET /ops for the shapes the operation takes.")                                          \
+    X(shape_mismatch, 422, false, "The shapes of the inputs do not fit together",                  \
+      "See GET /ops for the shapes the operation takes.")                                          \
+    X(not_finite, 422, false, "An input holds NaN or an infinity where none may be",               \
+      "Remove or replace the values; `detail` says where the first one is.")                       \
+    X(no_such_device, 422, true, "No worker serves the device asked for",                          \
+      "Use \"device\": \"auto\", or see GET /devices.")                                            \
+    X(job_failed, 422, false, "The job failed, so it has no result", "See `error` in the job.")    \
+    X(job_ended_without_result, 422, false,                                                        \
+      "The job was cancelled or expired, so it has no result", "Submit it again.")                 \
+    X(idempotency_conflict, 422, false, "The Idempotency-Key was used for another request",        \
+      "Use a new key for a new request.")                                                          \
+    X(queue_full, 429, true, "The queue is full",                                                  \
+      "Send the request again after the seconds in Retry-After.")                                  \
+    X(headers_too_large, 431, false, "The headers of the request are too large",                   \
+      "Send shorter headers and query.")                                                           \
+    X(internal_error, 500, true, "The service made a mistake", "Report it with `detail`.")         \
+    X(queue_unavailable, 503, true, "The queue cannot be reached or refuses writes at present",    \
+      "Send the request again after the seconds in Retry-After.")                                  \
+    X(no_space, 503, true, "There is no room for the tensors at present",                          \
+      "Send the request again after the seconds in Retry-After.")                                  \
+    X(draining, 503, true, "The service is shutting down", "Send the request to another one.")     \
+    X(singular_matrix, 422, false, "The matrix is singular",                                       \
+      "The system has no unique solution; use regression for a least-squares one.")                \
+    X(not_converged, 422, false, "The computation did not converge",                               \
+      "Raise the number of iterations, or change the parameters.")                                 \
+    X(deadline_exceeded, 504, true, "The deadline passed before the job ended",                    \
+      "Give the job a longer deadline_ms.")                                                        \
+    X(cancelled, 409, false, "The job was cancelled", "Submit it again.")                          \
+    X(inputs_lost, 500, true, "The tensors of the job are gone", "Submit the job again.")          \
+    X(poisoned, 500, false, "The job ended several workers and was given up",                      \
+      "Report it; do not send it again as it is.")                                                 \
+    X(out_of_memory, 503, true, "The device has not enough memory for the job",                    \
+      "Send it again later, or send a smaller problem.")                                           \
+    X(device_error, 500, true, "The device failed while it ran the job", "Send it again.")
+
+enum blasd_code {
+    BLASD_OK = 0,
+#define X(name, status, retry, title, advice) BLASD_E_##name,
+    BLASD_ERRORS(X)
+#undef X
+        BLASD_E_COUNT
+};
+
+/* What went wrong, where, in the user's words. A plain value: copy it freely, nothing to free. */
+struct blasd_err {
+    enum blasd_code code;
+    char field[64];   /* the member at fault as a path, `inputs.a` or `params.alpha`; may be "" */
+    char detail[256]; /* one sentence with the numbers that matter; never an internal name */
+};
+
+/* One row of the table. */
+struct blasd_err_info {
+    const char *name; /* static */
+    int http_status;
+    bool retry;
+    const char *title;  /* static */
+    const char *advice; /* static */
+};
+
+/* Fills `err` (which may be NULL) and returns -code, so that `return blasd_fail(...)` reads well.
+ */
+int blasd_fail(struct blasd_err *err, enum blasd_code code, const char *field, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* The row of `code`; never NULL (an unknown code gives internal_error's). */
+const struct blasd_err_info *blasd_err_info(enum blasd_code code);
+
+/* The code whose name is `name`, or BLASD_E_internal_error. */
+enum blasd_code blasd_err_code(const char *name);
+
+#endif

@@ -1,0 +1,51 @@
+/* Making and reading job ids. */
+#include "base/id.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* getrandom costs a system call; a block of random bytes per thread serves many ids. */
+static void random_bytes(unsigned char *out, size_t len) {
+    static _Thread_local unsigned char pool[4096];
+    static _Thread_local size_t used = sizeof pool;
+    if (used + len > sizeof pool) {
+        size_t got = 0;
+        while (got < sizeof pool) {
+            ssize_t n = getrandom(pool + got, sizeof pool - got, 0);
+            if (n > 0) got += (size_t)n;
+        }
+        used = 0;
+    }
+    memcpy(out, pool + used, len);
+    memset(pool + used, 0, len);
+    used += len;
+}
+
+void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN + 1]) {
+    static const char digits[] = "0123456789abcdef";
+    uint32_t second = (uint32_t)(wall_us / 1000000);
+    unsigned char bytes[16];
+    char *out = id;
+    random_bytes(bytes, sizeof bytes);
+    *out++ = (char)kind;
+    for (int shift = 28; shift >= 0; shift -= 4) *out++ = digits[(second >> shift) & 15];
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        *out++ = digits[bytes[i] >> 4];
+        *out++ = digits[bytes[i] & 15];
+    }
+    *out = '\0';
+}
+
+bool blasd_id_valid(const char *text) {
+    if (text[0] != BLASD_ID_SYNC && text[0] != BLASD_ID_ASYNC) return false;
+    return strspn(text + 1, "0123456789abcdef") == BLASD_ID_LEN - 1 && text[BLASD_ID_LEN] == '\0';
+}
+
+int64_t blasd_id_second(const char *id) {
+    char hex[9];
+    memcpy(hex, id + 1, 8);
+    hex[8] = '\0';
+    return (int64_t)strtoul(hex, NULL, 16);
+}

@@ -1,0 +1,27 @@
+/* Job ids. An id is text that is safe in a URL, a file name and a Redis key:
+ *
+ *     s 692fa1b0 0123456789abcdef0123456789abcdef
+ *     | |        128 random bits, so that nobody guesses another's job
+ *     | the bucket: the second of creation in hexadecimal, which says where its record lies and
+ *     |             whether that can still exist
+ *     the kind: `s` for a job somebody waits for, `a` for one to be fetched later
+ *
+ * Read next: limits.h. */
+#ifndef BLASD_BASE_ID_H
+#define BLASD_BASE_ID_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BLASD_ID_LEN 41
+
+enum blasd_id_kind { BLASD_ID_SYNC = 's', BLASD_ID_ASYNC = 'a' };
+
+/* Makes a new id for a job created at `wall_us` (microseconds since 1970). */
+void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN + 1]);
+/* Whether `text` has the form of an id. */
+bool blasd_id_valid(const char *text);
+/* The second of creation that a valid id carries. */
+int64_t blasd_id_second(const char *id);
+
+#endif

@@ -1,0 +1,82 @@
+/* Every limit of the service, in one table: name, default, least, most, unit, meaning.
+ *
+ * Each can be set by `--limit name=value` of `blasd up`, `api` and `worker`, or by the environment
+ * variable BLASD_NAME in capitals. docs/limits.md is generated from this table. A limit that is hit
+ * answers with an error that names it. Read next: ../core/dtype.h. */
+#ifndef BLASD_BASE_LIMITS_H
+#define BLASD_BASE_LIMITS_H
+
+#include <stdint.h>
+
+struct blasd_err;
+
+#define BLASD_KIB UINT64_C(1024)
+#define BLASD_MIB (BLASD_KIB * 1024)
+#define BLASD_GIB (BLASD_MIB * 1024)
+#define BLASD_TIB (BLASD_GIB * 1024)
+
+/* X(name, default, least, most, unit, meaning). A default of 0 bytes means "from the machine". */
+#define BLASD_LIMITS(X)                                                                            \
+    X(body_bytes, 4 * BLASD_GIB, BLASD_KIB, BLASD_TIB, "bytes", "largest request body")            \
+    X(json_bytes, 256 * BLASD_MIB, BLASD_KIB, 4 * BLASD_GIB, "bytes",                              \
+      "largest JSON request body; larger tensors travel as safetensors or .npy")                   \
+    X(envelope_bytes, 256 * BLASD_KIB, BLASD_KIB, 16 * BLASD_MIB, "bytes",                         \
+      "largest JSON request once its numbers are taken out, and largest safetensors header")       \
+    X(json_depth, 32, 8, 1024, "levels", "deepest nesting of a JSON request")                      \
+    X(multipart_parts, 64, 1, 1024, "parts", "most parts of a multipart request")                  \
+    X(inline_bytes, 64 * BLASD_KIB, 0, 16 * BLASD_MIB, "bytes",                                    \
+      "largest inputs, or outputs, of a job that travel through Redis; larger ones go to the "     \
+      "blob store")                                                                                \
+    X(answer_inline_elements, 4096, 0, 16 * BLASD_MIB, "elements",                                 \
+      "largest output whose data stands in the job document")                                      \
+    X(job_bytes, 64 * BLASD_GIB, BLASD_KIB, 64 * BLASD_TIB, "bytes",                               \
+      "most memory for inputs, outputs and workspace that the plan of one job may ask for")        \
+    X(intake_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
+      "request bodies being received at one time (0: half of the blob store's free space)")        \
+    X(queue_jobs, 200000, 1, 100000000, "jobs", "jobs that are queued or running")                 \
+    X(queue_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                               \
+      "inputs and outputs of the jobs that are queued or running (0: half of the blob store)")     \
+    X(record_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
+      "results kept for fetching (0: a quarter of the blob store); the oldest go first")           \
+    X(record_sync_s, 60, 1, 86400, "seconds", "how long the result of a waited-for job is kept")   \
+    X(record_async_s, 3600, 1, 2592000, "seconds", "how long the result of any other job is kept") \
+    X(wait_s, 300, 1, 86400, "seconds", "longest wait that one request may ask for")               \
+    X(deadline_ms, 86400000, 1, 2592000000, "milliseconds", "longest deadline of a job")           \
+    X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \
+    X(connection_idle_s, 60, 1, 86400, "seconds", "how long an idle connection stays open")        \
+    X(connection_bytes, 32 * BLASD_KIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
+      "memory of one connection for headers and the receive buffer")                               \
+    X(list_jobs, 1000, 1, 100000, "jobs", "most jobs that GET /jobs lists at once")                \
+    X(lease_ms, 10000, 500, 600000, "milliseconds",                                                \
+      "how long a silent worker keeps its jobs before others take them")                           \
+    X(attempts, 5, 1, 100, "attempts", "workers that a job may end before it is given up")         \
+    X(claim_jobs, 256, 1, 65536, "jobs", "most jobs a worker takes at once")                       \
+    X(claim_bytes, BLASD_GIB, BLASD_MIB, BLASD_TIB, "bytes",                                       \
+      "inputs and outputs of the jobs a worker takes at once; one job may be larger")              \
+    X(batch_flops, 200000000000, 1000000, 1000000000000000000, "operations",                       \
+      "work in one batch; one job may be larger")
+
+struct blasd_limits {
+#define X(name, preset, least, most, unit, meaning) uint64_t name;
+    BLASD_LIMITS(X)
+#undef X
+};
+
+struct blasd_limit_info {
+    const char *name; /* static */
+    uint64_t preset, least, most;
+    const char *unit, *meaning; /* static */
+};
+
+/* Fills in the defaults. */
+void blasd_limits_init(struct blasd_limits *limits);
+/* Sets limits from environment variables named BLASD_ and the limit's name in capitals. */
+int blasd_limits_from_env(struct blasd_limits *limits, struct blasd_err *err);
+/* Sets one limit from text of the form name=value; the value may end in K, M, G or T (KiB …). */
+int blasd_limits_set(struct blasd_limits *limits, const char *assignment, struct blasd_err *err);
+/* The value of limit number `i`. */
+uint64_t blasd_limits_get(const struct blasd_limits *limits, int i);
+/* The table row number `i`, or NULL past the end. */
+const struct blasd_limit_info *blasd_limits_info(int i);
+
+#endif

@@ -1,0 +1,156 @@
+/* Between dtypes and memory orders, and the search for values that are not finite. */
+#include "core/half.h"
+#include "core/tensor.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One loop for each pair of types, made by macros so that the compiler sees plain loops. `LOAD`
+ * gives a double. `step` is the distance, in elements, between neighbours of the source. */
+#define LOAD_PLAIN(x) ((double)(x))
+#define LOAD_bool(x) ((x) != 0 ? 1.0 : 0.0) /* any byte but 0 is true, as in NumPy */
+#define LOAD_float16(x) ((double)blasd_float16_read(x))
+#define LOAD_bfloat16(x) ((double)blasd_bfloat16_read(x))
+#define STORE_float64(v) (v)
+#define STORE_float32(v) ((float)(v))
+#define STORE_float16(v) blasd_float16_write(blasd_float_round_odd(v))
+#define STORE_bfloat16(v) blasd_bfloat16_write(blasd_float_round_odd(v))
+
+#define RUN(FROM, LOAD, TO, STORE)                                                                 \
+    do {                                                                                           \
+        const FROM *in = (const FROM *)from;                                                       \
+        TO *out = (TO *)to;                                                                        \
+        for (int64_t i = 0; i < n; i++) out[i] = (TO)STORE(LOAD(in[i * step]));                    \
+    } while (0)
+
+#define FROM_EACH(TO, STORE)                                                                       \
+    switch (from_dtype) {                                                                          \
+    case BLASD_float64:                                                                            \
+        RUN(double, LOAD_PLAIN, TO, STORE);                                                        \
+        break;                                                                                     \
+    case BLASD_float32:                                                                            \
+        RUN(float, LOAD_PLAIN, TO, STORE);                                                         \
+        break;                                                                                     \
+    case BLASD_float16:                                                                            \
+        RUN(uint16_t, LOAD_float16, TO, STORE);                                                    \
+        break;                                                                                     \
+    case BLASD_bfloat16:                                                                           \
+        RUN(uint16_t, LOAD_bfloat16, TO, STORE);                                                   \
+        break;                                                                                     \
+    case BLASD_int64:                                                                              \
+        RUN(int64_t, LOAD_PLAIN, TO, STORE);                                                       \
+        break;                                                                                     \
+    case BLASD_int32:                                                                              \
+        RUN(int32_t, LOAD_PLAIN, TO, STORE);                                                       \
+        break;                                                                                     \
+    case BLASD_int16:                                                                              \
+        RUN(int16_t, LOAD_PLAIN, TO, STORE);                                                       \
+        break;                                                                                     \
+    case BLASD_int8:                                                                               \
+        RUN(int8_t, LOAD_PLAIN, TO, STORE);                                                        \
+        break;                                                                                     \
+    case BLASD_uint64:                                                                             \
+        RUN(uint64_t, LOAD_PLAIN, TO, STORE);                                                      \
+        break;                                                                                     \
+    case BLASD_uint32:                                                                             \
+        RUN(uint32_t, LOAD_PLAIN, TO, STORE);                                                      \
+        break;                                                                                     \
+    case BLASD_uint16:                                                                             \
+        RUN(uint16_t, LOAD_PLAIN, TO, STORE);                                                      \
+        break;                                                                                     \
+    case BLASD_uint8:                                                                              \
+        RUN(uint8_t, LOAD_PLAIN, TO, STORE);                                                       \
+        break;                                                                                     \
+    case BLASD_bool:                                                                               \
+        RUN(uint8_t, LOAD_bool, TO, STORE);                                                        \
+        break;                                                                                     \
+    case BLASD_DTYPE_COUNT:                                                                        \
+        break;                                                                                     \
+    }
+
+static void run(enum blasd_dtype from_dtype, const void *from, int64_t step,
+                enum blasd_dtype to_dtype, void *to, int64_t n) {
+    if (from_dtype == to_dtype && step == 1) {
+        memcpy(to, from, (size_t)n * blasd_dtype_size(to_dtype));
+        return;
+    }
+    switch (to_dtype) {
+    case BLASD_float64:
+        FROM_EACH(double, STORE_float64);
+        break;
+    case BLASD_float32:
+        FROM_EACH(float, STORE_float32);
+        break;
+    case BLASD_float16:
+        FROM_EACH(uint16_t, STORE_float16);
+        break;
+    case BLASD_bfloat16:
+        FROM_EACH(uint16_t, STORE_bfloat16);
+        break;
+    default:
+        break; /* the header allows floating targets only */
+    }
+}
+
+/* Column-major to row-major: row by row of the target, with a constant step in the source. */
+static void reorder(const struct blasd_tensor *from, struct blasd_tensor *to) {
+    int rank = from->rank;
+    int64_t row = from->shape[rank - 1], step = 1, rows;
+    int64_t index[BLASD_MAX_RANK] = {0}, stride[BLASD_MAX_RANK];
+    const char *source = from->data;
+    char *target = to->data;
+    for (int i = 0; i < rank; i++) {
+        stride[i] = step;
+        step *= from->shape[i];
+    }
+    rows = row == 0 ? 0 : step / row;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t at = 0;
+        for (int i = 0; i < rank - 1; i++) at += index[i] * stride[i];
+        run(from->dtype, source + at * (int64_t)blasd_dtype_size(from->dtype), stride[rank - 1],
+            to->dtype, target, row);
+        target += row * (int64_t)blasd_dtype_size(to->dtype);
+        for (int i = rank - 2; i >= 0 && ++index[i] == from->shape[i]; i--) index[i] = 0;
+    }
+}
+
+void blasd_tensor_convert(const struct blasd_tensor *from, struct blasd_tensor *to) {
+    if (from->order == BLASD_COLUMN_MAJOR && from->rank > 1)
+        reorder(from, to);
+    else
+        run(from->dtype, from->data, 1, to->dtype, to->data, blasd_tensor_elements(from));
+}
+
+/* An exponent of all ones is what NaN and the infinities share. Blocks are tested whole, in a form
+ * that becomes vector instructions; only a block that fails is searched. */
+#define SEARCH(TYPE, MASK)                                                                         \
+    do {                                                                                           \
+        const TYPE *bits = (const TYPE *)data;                                                     \
+        for (int64_t start = 0; start < n; start += 1024) {                                        \
+            int64_t end = start + 1024 < n ? start + 1024 : n;                                     \
+            TYPE bad = 0;                                                                          \
+            for (int64_t i = start; i < end; i++) bad |= (TYPE)((bits[i] & MASK) == MASK);         \
+            for (int64_t i = start; bad != 0 && i < end; i++)                                      \
+                if ((bits[i] & MASK) == MASK) return i;                                            \
+        }                                                                                          \
+    } while (0)
+
+int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, int64_t n) {
+    switch (dtype) {
+    case BLASD_float64:
+        SEARCH(uint64_t, UINT64_C(0x7ff0000000000000));
+        break;
+    case BLASD_float32:
+        SEARCH(uint32_t, UINT32_C(0x7f800000));
+        break;
+    case BLASD_float16:
+        SEARCH(uint16_t, 0x7c00u);
+        break;
+    case BLASD_bfloat16:
+        SEARCH(uint16_t, 0x7f80u);
+        break;
+    default:
+        break;
+    }
+    return -1;
+}

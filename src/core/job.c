@@ -1,0 +1,138 @@
+/* A job's defaults, the key of its batch, and the checks every operation shares. */
+#include "core/job.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const blasd_priority_names[] = {"high", "normal", "low"};
+const char *const blasd_device_class_names[] = {"any", "cpu", "cuda"};
+
+void blasd_job_init(struct blasd_job *job, const struct blasd_op *op) {
+    memset(job, 0, sizeof *job);
+    job->op = op;
+    job->priority = BLASD_PRIORITY_NORMAL;
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) job->inputs[i].first_nonfinite = -1;
+    for (int i = 0; op->params[i].name != NULL; i++) job->params[i] = op->params[i].preset;
+}
+
+void blasd_key_add(struct blasd_key *key, const void *bytes, size_t len) {
+    if (key->len > BLASD_KEY_MAX || len > BLASD_KEY_MAX - key->len) {
+        key->len = BLASD_KEY_MAX + 1;
+        return;
+    }
+    memcpy(key->bytes + key->len, bytes, len);
+    key->len += (unsigned)len;
+}
+
+void blasd_key_add_int(struct blasd_key *key, int64_t value) {
+    blasd_key_add(key, &value, sizeof value);
+}
+
+void blasd_key_add_tensor(struct blasd_key *key, const struct blasd_tensor *tensor) {
+    unsigned char head[3] = {(unsigned char)tensor->dtype, (unsigned char)tensor->order,
+                             (unsigned char)tensor->rank};
+    blasd_key_add(key, head, sizeof head);
+    if (tensor->rank > 0)
+        blasd_key_add(key, tensor->shape, (size_t)tensor->rank * sizeof *tensor->shape);
+}
+
+bool blasd_key_equal(const struct blasd_key *a, const struct blasd_key *b) {
+    return a->len == b->len && a->len <= BLASD_KEY_MAX && memcmp(a->bytes, b->bytes, a->len) == 0;
+}
+
+/* "(3, 4)" for element 11 of a (4, 5) tensor, in the order sent. */
+static void index_text(const struct blasd_tensor *tensor, int64_t at, char *text, size_t size) {
+    struct blasd_tensor index = {.rank = tensor->rank};
+    for (int n = 0; n < tensor->rank; n++) {
+        int i = tensor->order == BLASD_COLUMN_MAJOR ? n : tensor->rank - 1 - n;
+        index.shape[i] = at % tensor->shape[i];
+        at /= tensor->shape[i];
+    }
+    blasd_tensor_shape_text(&index, text, size);
+}
+
+static void dtypes_text(unsigned mask, char *text, size_t size) {
+    size_t len = 0;
+    text[0] = '\0';
+    for (int dtype = 0; dtype < BLASD_DTYPE_COUNT && len < size; dtype++)
+        if ((mask & BLASD_DTYPE_BIT(dtype)) != 0)
+            len += (size_t)snprintf(text + len, size - len, "%s%s", len == 0 ? "" : ", ",
+                                    blasd_dtype_name((enum blasd_dtype)dtype));
+}
+
+static int check_input(const struct blasd_port *port, const struct blasd_input *input,
+                       struct blasd_err *err) {
+    const struct blasd_tensor *tensor = &input->tensor;
+    char field[64], text[160];
+    snprintf(field, sizeof field, "inputs.%s", port->name);
+    if (input->source.kind == BLASD_SOURCE_NONE) {
+        if (port->optional) return 0;
+        return blasd_fail(err, BLASD_E_missing_input, field,
+                          "the input '%s' of shape %s is missing", port->name, port->shape);
+    }
+    if (blasd_tensor_check(tensor, field, err) != 0) return -(int)BLASD_E_invalid_tensor;
+    if ((port->dtypes & BLASD_DTYPE_BIT(tensor->dtype)) == 0) {
+        dtypes_text(port->dtypes, text, sizeof text);
+        return blasd_fail(err, BLASD_E_unsupported_dtype, field, "%s is not among %s",
+                          blasd_dtype_name(tensor->dtype), text);
+    }
+    if (tensor->rank < port->min_rank || tensor->rank > port->max_rank) {
+        blasd_tensor_shape_text(tensor, text, sizeof text);
+        return blasd_fail(err, BLASD_E_invalid_shape, field,
+                          "its shape is %s, of %d dimensions; %s has %d to %d", text, tensor->rank,
+                          port->shape, port->min_rank, port->max_rank);
+    }
+    if (port->finite && input->first_nonfinite >= 0) {
+        index_text(tensor, input->first_nonfinite, text, sizeof text);
+        return blasd_fail(err, BLASD_E_not_finite, field, "the element at %s is NaN or infinite",
+                          text);
+    }
+    return 0;
+}
+
+static int check_param(const struct blasd_param *param, const struct blasd_value *value,
+                       struct blasd_err *err) {
+    double number = param->kind == BLASD_PARAM_INT ? (double)value->i : value->f;
+    char field[64];
+    if (!param->has_range || !value->given) return 0;
+    if (param->kind != BLASD_PARAM_INT && param->kind != BLASD_PARAM_FLOAT) return 0;
+    if (number <= param->most &&
+        (param->exclusive_least ? number > param->least : number >= param->least))
+        return 0;
+    snprintf(field, sizeof field, "params.%s", param->name);
+    return blasd_fail(err, BLASD_E_invalid_parameter, field, "%g is outside the range %c%g, %g]",
+                      number, param->exclusive_least ? '(' : '[', param->least, param->most);
+}
+
+/* Outputs come from the operation's plan, whose lengths are products of the user's: check again. */
+static int add_up(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
+    for (int i = 0; job->op->inputs[i].name != NULL; i++)
+        if (blasd_job_has(job, i)) plan->input_bytes += blasd_tensor_bytes(&job->inputs[i].tensor);
+    for (int i = 0; job->op->outputs[i].name != NULL; i++) {
+        if (plan->outputs[i].rank < 0) continue;
+        if (blasd_tensor_check(&plan->outputs[i], "inputs", err) != 0)
+            return blasd_fail(err, BLASD_E_job_too_large, "inputs",
+                              "the output '%s' would have more elements than can be addressed",
+                              job->op->outputs[i].name);
+        plan->output_bytes += blasd_tensor_bytes(&plan->outputs[i]);
+    }
+    return 0;
+}
+
+int blasd_job_plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
+    int code;
+    memset(plan, 0, sizeof *plan);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) plan->outputs[i].rank = -1;
+    for (int i = 0; job->op->inputs[i].name != NULL; i++) {
+        code = check_input(&job->op->inputs[i], &job->inputs[i], err);
+        if (code != 0) return code;
+    }
+    for (int i = 0; job->op->params[i].name != NULL; i++) {
+        code = check_param(&job->op->params[i], &job->params[i], err);
+        if (code != 0) return code;
+    }
+    code = job->op->plan(job, plan, err);
+    return code != 0 ? code : add_up(job, plan, err);
+}

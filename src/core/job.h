@@ -1,0 +1,93 @@
+/* A job as it travels from the request to the worker, and the plan an operation makes for it.
+ * Read next: record.h (how it ended), then kernel.h (how it runs). */
+#ifndef BLASD_CORE_JOB_H
+#define BLASD_CORE_JOB_H
+
+#include "base/id.h"
+#include "core/op.h"
+
+/* The order is part of stored frames: append only. */
+enum blasd_priority { BLASD_PRIORITY_HIGH, BLASD_PRIORITY_NORMAL, BLASD_PRIORITY_LOW };
+enum blasd_device_class { BLASD_DEVICE_ANY, BLASD_DEVICE_CPU, BLASD_DEVICE_CUDA };
+#define BLASD_PRIORITY_COUNT 3
+#define BLASD_DEVICE_CLASS_COUNT 3
+
+extern const char *const blasd_priority_names[];     /* high normal low */
+extern const char *const blasd_device_class_names[]; /* any cpu cuda; users write auto for any */
+
+/* Where the elements of an input come from. Today always the bytes that came with the request; a
+ * stored tensor, another job's output or a generator on the device are further kinds. */
+enum blasd_source_kind { BLASD_SOURCE_NONE, BLASD_SOURCE_PAYLOAD };
+
+struct blasd_source {
+    enum blasd_source_kind kind; /* BLASD_SOURCE_NONE: the input was not given */
+    uint64_t offset, bytes;      /* where in the job's payload; offset is a multiple of 64 */
+};
+
+struct blasd_input {
+    struct blasd_tensor tensor; /* dtype, order and shape; data is NULL until a worker binds it */
+    struct blasd_source source;
+    int64_t first_nonfinite; /* index, in the order sent, of the first NaN or infinity; -1: none */
+};
+
+/* A plain value of a few kilobytes; owns nothing. The payload (the tensors' bytes) lies beside it.
+ */
+struct blasd_job {
+    char id[BLASD_ID_LEN + 1];
+    const struct blasd_op *op;                   /* static */
+    struct blasd_input inputs[BLASD_MAX_INPUTS]; /* by position in op->inputs */
+    struct blasd_value params[BLASD_MAX_PARAMS]; /* by position in op->params, defaults filled in */
+    enum blasd_priority priority;
+    enum blasd_device_class device;
+    int64_t deadline_ms; /* from submission on Redis' clock; 0: none */
+    uint64_t payload_bytes;
+    bool payload_in_blob; /* the payload is the blob "ID.in", not bytes beside the frame */
+    int64_t receive_us;   /* from the request's first byte to submission */
+    int64_t created_us;   /* wall clock of submission, microseconds since 1970 */
+};
+
+/* Whether input number `i` was given. */
+static inline bool blasd_job_has(const struct blasd_job *job, int i) {
+    return job->inputs[i].source.kind != BLASD_SOURCE_NONE;
+}
+
+#define BLASD_KEY_MAX 256
+
+/* What two jobs of one operation must share to run as one call; compared byte by byte. */
+struct blasd_key {
+    unsigned len;
+    unsigned char bytes[BLASD_KEY_MAX];
+};
+
+/* Appends to a key; a key that would overflow becomes one that equals no other. */
+void blasd_key_add(struct blasd_key *key, const void *bytes, size_t len);
+void blasd_key_add_int(struct blasd_key *key, int64_t value);
+/* Adds dtype, rank and shape. */
+void blasd_key_add_tensor(struct blasd_key *key, const struct blasd_tensor *tensor);
+bool blasd_key_equal(const struct blasd_key *a, const struct blasd_key *b);
+
+/* What an operation will do for one job: made by op->plan from shapes and parameters alone. */
+struct blasd_plan {
+    /* the dtype in which each input is handed to the kernel (the worker converts, and makes it
+     * row-major); BLASD_MAX_INPUTS of them, those not given are ignored */
+    enum blasd_dtype input_dtype[BLASD_MAX_INPUTS];
+    bool keep_order[BLASD_MAX_INPUTS]; /* the kernel reads column-major itself: do not copy */
+    /* by position in op->outputs; rank -1: this job does not have that output */
+    struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
+    double flops;                       /* floating-point operations, as usually counted */
+    uint64_t input_bytes, output_bytes; /* filled in by blasd_job_plan */
+    uint64_t workspace_bytes;           /* on the host beside inputs and outputs, at the peak */
+    uint64_t device_bytes; /* on a device with memory of its own, everything, at the peak */
+    struct blasd_key key;  /* of the batch this job can join; filled by the operation */
+    bool batchable;        /* false: runs alone */
+};
+
+/* Marks every output of `plan` as absent, then calls op->plan, then adds up bytes. The checks that
+ * the descriptor states (required inputs, dtypes, ranks, finiteness, parameter ranges) come first,
+ * so that a job which passes is right in everything but its values. */
+int blasd_job_plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err);
+
+/* Sets parameters to their defaults and inputs to not given, for operation `op`. */
+void blasd_job_init(struct blasd_job *job, const struct blasd_op *op);
+
+#endif

@@ -1,0 +1,21 @@
+/* The little that all backends share. */
+#include "core/kernel.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void blasd_task_warn(struct blasd_task *task, const char *fmt, ...) {
+    va_list args;
+    if (task->warning_count >= BLASD_MAX_WARNINGS) return;
+    va_start(args, fmt);
+    vsnprintf(task->warnings[task->warning_count++], BLASD_WARNING_MAX, fmt, args);
+    va_end(args);
+}
+
+const struct blasd_kernel *blasd_backend_kernel(const struct blasd_backend *backend,
+                                                const struct blasd_op *op) {
+    for (int i = 0; backend->kernels[i] != NULL; i++)
+        if (strcmp(backend->kernels[i]->op, op->name) == 0) return backend->kernels[i];
+    return NULL;
+}

@@ -1,0 +1,85 @@
+/* What a backend is: something that runs batches of jobs on a device.
+ *
+ * A backend is linked in (cpu) or loaded by the worker (cuda). For each operation it supports it
+ * has one kernel. Read next: ../../kernels/README.md, or ../worker/worker.h for who calls this. */
+#ifndef BLASD_CORE_KERNEL_H
+#define BLASD_CORE_KERNEL_H
+
+#include "base/err.h"
+#include "core/job.h"
+#include "core/record.h"
+
+#define BLASD_BACKEND_ABI 1
+
+/* One job inside a batch. The worker fills the first part, the kernel the second. */
+struct blasd_task {
+    const struct blasd_job *job;   /* borrowed */
+    const struct blasd_plan *plan; /* borrowed */
+    /* dense, in plan->input_dtype, row-major unless plan->keep_order; data NULL: not given */
+    struct blasd_tensor inputs[BLASD_MAX_INPUTS];
+    /* dense, row-major, data aligned to 64 bytes; rank -1: absent. The memory holds anything. */
+    struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
+
+    struct blasd_err err; /* set its code where this job fails; the others go on */
+    char method[BLASD_METHOD_MAX];
+    char warnings[BLASD_MAX_WARNINGS][BLASD_WARNING_MAX];
+    int warning_count;
+    /* a kernel that moves data itself (cuda) says how long it took; else 0 and all is compute */
+    int64_t upload_us, download_us;
+};
+
+/* Adds a warning; those beyond BLASD_MAX_WARNINGS are dropped. */
+void blasd_task_warn(struct blasd_task *task, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* What a running kernel may ask of the worker. */
+struct blasd_watch {
+    /* Reports progress (0 to 1) of the batch and tells whether to go on: false once every job in
+     * the batch has been cancelled or has expired. Cheap: call it each few milliseconds. */
+    bool (*go_on)(struct blasd_watch *watch, double progress);
+};
+
+struct blasd_device; /* a backend's own */
+
+struct blasd_device_info {
+    char id[16]; /* "cpu:0" */
+    char name[64];
+    enum blasd_device_class device_class;
+    int units; /* cores or multiprocessors */
+    uint64_t memory_bytes, memory_free_bytes;
+    double gflops_float64, gflops_float32; /* measured on a matrix product; 0: not measured */
+    double copy_gbytes_s;                  /* measured: host to device, or memory to memory */
+};
+
+/* Runs `count` tasks of one operation with equal keys as one call. Returns 0, also where single
+ * tasks failed (their err is set); a negative code means that the whole batch failed, with
+ * BLASD_E_device_error for a device that cannot go on. */
+typedef int (*blasd_kernel_run)(struct blasd_device *device, struct blasd_task *tasks, int count,
+                                struct blasd_watch *watch, struct blasd_err *err);
+
+struct blasd_kernel {
+    const char *op;
+    blasd_kernel_run run;
+};
+
+struct blasd_backend {
+    int abi;          /* BLASD_BACKEND_ABI */
+    const char *name; /* "cpu" */
+    enum blasd_device_class device_class;
+    int (*device_count)(void);
+    int (*device_open)(int ordinal, struct blasd_device **ret, struct blasd_err *err);
+    void (*device_close)(struct blasd_device *device);
+    /* `measure`: also time the device, which takes up to a second. */
+    int (*device_info)(struct blasd_device *device, bool measure, struct blasd_device_info *info,
+                       struct blasd_err *err);
+    const struct blasd_kernel *const *kernels; /* ended by NULL; all static */
+};
+
+/* The backend for machines without a GPU. */
+extern const struct blasd_backend blasd_backend_cpu;
+
+/* The kernel of `op` in `backend`, or NULL. */
+const struct blasd_kernel *blasd_backend_kernel(const struct blasd_backend *backend,
+                                                const struct blasd_op *op);
+
+#endif

@@ -1,0 +1,42 @@
+/* Finding operations, ports and parameters by name. */
+#include "core/op.h"
+
+#include <string.h>
+
+const struct blasd_op *blasd_op_find(const char *name) {
+    for (int i = 0; blasd_ops[i] != NULL; i++)
+        if (strcmp(blasd_ops[i]->name, name) == 0) return blasd_ops[i];
+    return NULL;
+}
+
+static int port_find(const struct blasd_port *ports, const char *name) {
+    for (int i = 0; ports[i].name != NULL; i++)
+        if (strcmp(ports[i].name, name) == 0) return i;
+    return -1;
+}
+
+int blasd_op_input(const struct blasd_op *op, const char *name) {
+    return port_find(op->inputs, name);
+}
+
+int blasd_op_output(const struct blasd_op *op, const char *name) {
+    return port_find(op->outputs, name);
+}
+
+int blasd_op_param(const struct blasd_op *op, const char *name) {
+    for (int i = 0; op->params[i].name != NULL; i++)
+        if (strcmp(op->params[i].name, name) == 0) return i;
+    return -1;
+}
+
+int blasd_op_input_count(const struct blasd_op *op) {
+    int n = 0;
+    while (op->inputs[n].name != NULL) n++;
+    return n;
+}
+
+int blasd_op_param_count(const struct blasd_op *op) {
+    int n = 0;
+    while (op->params[n].name != NULL) n++;
+    return n;
+}

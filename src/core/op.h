@@ -1,0 +1,80 @@
+/* What an operation is: its descriptor. One folder under kernels/ defines one.
+ *
+ * GET /ops, validation, documentation and tests are all read from descriptors, so an operation
+ * says here everything that a user may know of it. Read next: job.h, then kernel.h. */
+#ifndef BLASD_CORE_OP_H
+#define BLASD_CORE_OP_H
+
+#include "core/tensor.h"
+
+#define BLASD_MAX_INPUTS 8
+#define BLASD_MAX_OUTPUTS 40
+#define BLASD_MAX_PARAMS 24
+#define BLASD_NAME_MAX 32 /* bytes of a name with its zero */
+
+struct blasd_err;
+struct blasd_job;
+struct blasd_plan;
+
+/* An input or an output. */
+struct blasd_port {
+    const char *name;
+    const char *shape; /* as documentation writes it, "(..., m, k)" */
+    const char *doc;   /* one or two sentences */
+    unsigned dtypes;   /* BLASD_DTYPE_BIT mask of what may be sent (inputs) or comes (outputs) */
+    int min_rank, max_rank;
+    bool optional; /* inputs: may be left out. outputs: is not always there */
+    bool finite;   /* inputs: NaN and infinities are refused with `not_finite` */
+};
+
+enum blasd_param_kind { BLASD_PARAM_BOOL, BLASD_PARAM_INT, BLASD_PARAM_FLOAT, BLASD_PARAM_CHOICE };
+
+/* The value of one parameter. */
+struct blasd_value {
+    bool given; /* false: the default stands here */
+    union {
+        bool b;
+        int64_t i;
+        double f;
+        int choice; /* index into the parameter's choices */
+    };
+};
+
+struct blasd_param {
+    const char *name;
+    const char *doc;
+    enum blasd_param_kind kind;
+    struct blasd_value preset; /* the default */
+    bool has_range;            /* BLASD_PARAM_INT and _FLOAT: least <= value <= most */
+    bool exclusive_least;      /* the range is open at its lower end */
+    double least, most;
+    const char *const *choices; /* BLASD_PARAM_CHOICE: names, NULL-terminated */
+};
+
+struct blasd_op {
+    const char *name;
+    const char *summary;              /* one line */
+    const char *doc;                  /* paragraphs for documentation, plain text */
+    const struct blasd_port *inputs;  /* ended by a row whose name is NULL */
+    const struct blasd_port *outputs; /* ended by a row whose name is NULL */
+    const struct blasd_param *params; /* ended by a row whose name is NULL */
+    /* Checks what rank and dtype alone do not say (how shapes fit together, parameters that
+     * exclude each other) and states what the job will make and cost. Touches no data; pure. Called
+     * by the front end before anything is queued and by the worker before it runs. `plan` arrives
+     * zeroed. Returns 0 or a negative code with `err` filled. */
+    int (*plan)(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err);
+};
+
+/* The operations in this build, ended by NULL; generated from kernels/<name>/op_<name>.c. */
+extern const struct blasd_op *const blasd_ops[];
+
+/* The operation called `name`, or NULL. */
+const struct blasd_op *blasd_op_find(const char *name);
+/* Index of a port or parameter by its name, or -1. */
+int blasd_op_input(const struct blasd_op *op, const char *name);
+int blasd_op_output(const struct blasd_op *op, const char *name);
+int blasd_op_param(const struct blasd_op *op, const char *name);
+int blasd_op_input_count(const struct blasd_op *op);
+int blasd_op_param_count(const struct blasd_op *op);
+
+#endif

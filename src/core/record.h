@@ -1,0 +1,74 @@
+/* The record of a job: everything the job document says, and where the outputs lie.
+ * Read next: kernel.h. */
+#ifndef BLASD_CORE_RECORD_H
+#define BLASD_CORE_RECORD_H
+
+#include "base/err.h"
+#include "core/job.h"
+
+/* The order is part of stored records: append only. */
+enum blasd_state {
+    BLASD_QUEUED,
+    BLASD_RUNNING,
+    BLASD_SUCCEEDED,
+    BLASD_FAILED,
+    BLASD_CANCELLED,
+    BLASD_EXPIRED
+};
+#define BLASD_STATE_COUNT 6
+
+extern const char *const blasd_state_names[]; /* queued running succeeded failed … */
+bool blasd_state_final(enum blasd_state state);
+bool blasd_state_find(const char *name, enum blasd_state *ret);
+
+/* Where the time went, in microseconds. The parts lie one after the other; total is from the first
+ * byte of the request to the end of the job. */
+struct blasd_timing {
+    int64_t receive_us;    /* first byte of the request to submission */
+    int64_t queue_us;      /* submission to a worker's claim */
+    int64_t batch_wait_us; /* claim to the start of its batch */
+    int64_t upload_us;     /* inputs to where the kernel reads them, conversions included */
+    int64_t compute_us;    /* the kernel, for the whole batch it ran in */
+    int64_t download_us;   /* outputs to where they are fetched from */
+    int64_t total_us;
+};
+
+#define BLASD_METHOD_MAX 48
+#define BLASD_WARNING_MAX 160
+#define BLASD_MAX_WARNINGS 4
+
+struct blasd_execution {
+    char device[16]; /* "cpu:0", "cuda:0" */
+    char device_name[64];
+    char method[BLASD_METHOD_MAX]; /* of the kernel, e.g. "dgemm" or "lu+refine" */
+    char warnings[BLASD_MAX_WARNINGS][BLASD_WARNING_MAX];
+    int warning_count;
+    int batch_size; /* jobs that ran in the same call, this one included */
+    int attempts;   /* workers that began it, the one that ended it included */
+    double flops;
+    uint64_t bytes; /* inputs and outputs */
+};
+
+struct blasd_output {
+    struct blasd_tensor tensor; /* rank -1: absent; data borrowed from wherever the record's
+                                   payload is, once bound */
+    uint64_t offset, bytes;     /* where in the record's payload; offset is a multiple of 64 */
+};
+
+/* A plain value; owns nothing. */
+struct blasd_record {
+    char id[BLASD_ID_LEN + 1];
+    char op[BLASD_NAME_MAX];
+    enum blasd_state state;
+    enum blasd_priority priority;
+    int64_t created_us, started_us, finished_us; /* wall clock; 0: not yet */
+    double progress;                             /* 0 to 1 */
+    struct blasd_timing timing;
+    struct blasd_execution execution;
+    struct blasd_err error;                         /* code BLASD_OK: none */
+    struct blasd_output outputs[BLASD_MAX_OUTPUTS]; /* by position in the operation's descriptor */
+    uint64_t payload_bytes;
+    bool payload_in_blob; /* the outputs are the blob "ID.out", not bytes in the record */
+};
+
+#endif

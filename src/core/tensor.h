@@ -1,0 +1,46 @@
+/* A tensor: dtype, shape and where its elements lie. Read next: op.h. */
+#ifndef BLASD_CORE_TENSOR_H
+#define BLASD_CORE_TENSOR_H
+
+#include "core/dtype.h"
+
+#define BLASD_MAX_RANK 8
+
+struct blasd_err;
+
+/* Row-major (C order) or column-major (Fortran order, as such .npy files come). */
+enum blasd_order { BLASD_ROW_MAJOR, BLASD_COLUMN_MAJOR };
+
+/* A plain value; owns nothing. */
+struct blasd_tensor {
+    enum blasd_dtype dtype;
+    enum blasd_order order;
+    int rank;
+    int64_t shape[BLASD_MAX_RANK];
+    void *data; /* borrowed; dense, aligned to 64 bytes when an operation runs; NULL while only the
+                   shape is known */
+};
+
+/* Elements in the tensor: 1 for rank 0. The shape must have passed blasd_tensor_check. */
+int64_t blasd_tensor_elements(const struct blasd_tensor *tensor);
+uint64_t blasd_tensor_bytes(const struct blasd_tensor *tensor);
+/* Refuses ranks above BLASD_MAX_RANK, negative lengths, and shapes whose bytes overflow 2^62.
+ * `field` names the tensor in the error. */
+int blasd_tensor_check(const struct blasd_tensor *tensor, const char *field, struct blasd_err *err);
+/* Makes a row-major tensor description without data. */
+struct blasd_tensor blasd_tensor_make(enum blasd_dtype dtype, int rank, const int64_t *shape);
+/* Writes the shape as "(2, 3)" into `text` and returns it. */
+const char *blasd_tensor_shape_text(const struct blasd_tensor *tensor, char *text, size_t size);
+
+/* Copies `from` into `to`, which has the same shape, any dtype among the floating ones (from any
+ * dtype, by value, rounding to nearest even) and row-major order. Both have data. */
+void blasd_tensor_convert(const struct blasd_tensor *from, struct blasd_tensor *to);
+/* Index of the first NaN or infinity among `n` elements of a floating dtype, or -1. */
+int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, int64_t n);
+
+/* NumPy's broadcasting of the leading `ra` and `rb` lengths of two shapes; at most BLASD_MAX_RANK.
+ * Returns the rank of the result, or -1 where they do not fit. */
+int blasd_shape_broadcast(const int64_t *a, int ra, const int64_t *b, int rb,
+                          int64_t out[BLASD_MAX_RANK]);
+
+#endif

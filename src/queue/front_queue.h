@@ -1,0 +1,107 @@
+/* The queue from a front end's side: asynchronous, in the caller's event loop, one object a loop.
+ *
+ * Calls made in one turn of the loop are collected and sent as one round trip by
+ * blasd_front_queue_flush. Two connections: one for commands, one subscribed to the loop's own
+ * channel, on which workers publish the records of jobs as they end. While Redis is away, calls end
+ * with queue_unavailable; it reconnects by itself, and after resubscribing reads the record of
+ * every job that is watched, for a published message may have been missed. */
+#ifndef BLASD_QUEUE_FRONT_QUEUE_H
+#define BLASD_QUEUE_FRONT_QUEUE_H
+
+#include "base/loop.h"
+#include "queue/queue.h"
+
+struct blasd_front_queue;
+
+/* Callbacks run on the loop's thread, from inside blasd_loop_step or _flush. `err` is NULL on
+ * success. Each call below that takes a callback calls it exactly once, unless the queue is freed
+ * first. */
+
+struct blasd_submission {
+    const struct blasd_job *job; /* borrowed during the call; id, sizes and times filled in */
+    const void *frame;           /* borrowed during the call: frame, then any inline payload */
+    size_t frame_len;
+    uint64_t cost_bytes;         /* inputs and predicted outputs, for the limit queue_bytes */
+    const char *idempotency_key; /* NULL: none; borrowed during the call */
+    uint64_t fingerprint;        /* of the request, to tell reuse of a key by another one */
+    bool watch;                  /* somebody waits: the record is to come to on_ended */
+    struct blasd_blob *blob;     /* the inputs, or NULL; for a store of kind redis its bytes are
+                                    sent ahead of the job. Stays the caller's. */
+};
+
+/* `id`: the job's id, which is an earlier job's where the Idempotency-Key had been used for the
+ * same request (*repeated; such a job is watched too if asked, and a record that is already final
+ * comes to on_ended right after). Errors: queue_full, queue_unavailable, no_such_device,
+ * idempotency_conflict. */
+typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
+                                   bool repeated);
+/* `record` bytes (wire/frame.h) are borrowed during the call; the record may be of any state.
+ * Errors: job_not_found, record_expired, queue_unavailable. */
+typedef void (*blasd_record_fn)(void *arg, const struct blasd_err *err, const void *record,
+                                size_t len);
+/* `count` records, newest first. */
+typedef void (*blasd_list_fn)(void *arg, const struct blasd_err *err, const void *const *records,
+                              const size_t *lens, int count);
+/* One text, borrowed during the call. */
+typedef void (*blasd_text_fn)(void *arg, const struct blasd_err *err, const char *text, size_t len);
+/* A blob, mapped for reading; the callee owns it and closes it. Errors: inputs_lost,
+ * record_expired. */
+typedef void (*blasd_blob_fn)(void *arg, const struct blasd_err *err, struct blasd_blob *blob);
+
+struct blasd_front_queue_hooks {
+    /* A watched job has ended: its final record, borrowed during the call. Called once a watch. */
+    void (*on_ended)(void *arg, const char *id, const void *record, size_t len);
+    void *arg;
+};
+
+/* Opens both connections without waiting; calls made before they stand are kept for up to two
+ * seconds. */
+int blasd_front_queue_open(const struct blasd_queue_options *options, struct blasd_loop *loop,
+                           const struct blasd_front_queue_hooks *hooks,
+                           struct blasd_front_queue **ret, struct blasd_err *err);
+void blasd_front_queue_free(struct blasd_front_queue *queue); /* takes NULL */
+/* Sends what was collected; call it once a turn of the loop. */
+void blasd_front_queue_flush(struct blasd_front_queue *queue);
+
+/* Whether Redis answers, takes writes and the functions are loaded; workers: live ones, by class,
+ * as of the last second. Costs nothing. */
+struct blasd_queue_view {
+    bool available;
+    int workers, workers_of[BLASD_DEVICE_CLASS_COUNT]; /* by the worker's own class (cpu, cuda) */
+    uint64_t jobs, bytes;                              /* queued and running, and their cost */
+    uint64_t jobs_limit, bytes_limit;
+};
+const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue);
+
+void blasd_front_queue_submit(struct blasd_front_queue *queue,
+                              const struct blasd_principal *principal,
+                              const struct blasd_submission *submission, blasd_submitted_fn done,
+                              void *arg);
+/* The record as it stands. */
+void blasd_front_queue_get(struct blasd_front_queue *queue, const struct blasd_principal *principal,
+                           const char *id, blasd_record_fn done, void *arg);
+/* Asks for on_ended when the job `id` ends, wherever it was submitted; the record as it stands
+ * comes to `done` first, and if it is final no watch is set. */
+void blasd_front_queue_watch(struct blasd_front_queue *queue,
+                             const struct blasd_principal *principal, const char *id,
+                             blasd_record_fn done, void *arg);
+/* Nobody waits for the job here any more. */
+void blasd_front_queue_unwatch(struct blasd_front_queue *queue, const char *id);
+/* A job that has not ended ends as cancelled; one that has is forgotten with its tensors. The
+ * record as it then stands (of the forgotten job: as it stood) comes back. */
+void blasd_front_queue_cancel(struct blasd_front_queue *queue,
+                              const struct blasd_principal *principal, const char *id,
+                              blasd_record_fn done, void *arg);
+/* Up to `limit` jobs, those of the state given (-1: any). */
+void blasd_front_queue_list(struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal, int state, int limit,
+                            blasd_list_fn done, void *arg);
+/* A JSON object {"workers":{NAME:INFO,…},"queue":{…counts by class and priority…}}. */
+void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg);
+/* The outputs of a job that lie in the store. */
+void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *name, uint64_t bytes,
+                                blasd_blob_fn done, void *arg);
+/* Removes a blob, of either kind. */
+void blasd_front_queue_blob_remove(struct blasd_front_queue *queue, const char *name);
+
+#endif

@@ -1,0 +1,29 @@
+/* The queue as both its sides see it: where it is and how a job stands in it.
+ *
+ * All keys of a queue share the hash tag {NAME}. What the keys are and what each function does is
+ * told at the top of functions.lua, which is loaded into Redis as a library of functions whose name
+ * carries the schema number. Read next: worker_queue.h, front_queue.h. */
+#ifndef BLASD_QUEUE_QUEUE_H
+#define BLASD_QUEUE_QUEUE_H
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "core/job.h"
+#include "core/record.h"
+#include "queue/store.h"
+
+/* Who asks. Every call that touches jobs takes one; today there is one, "anonymous", and it is
+ * stored with each job so that tenants can come without a change of schema. */
+struct blasd_principal {
+    char tenant[32];
+};
+extern const struct blasd_principal blasd_anonymous;
+
+struct blasd_queue_options {
+    const char *url;  /* "redis://[user:password@]host[:port][/db]" or "unix:/path.sock" */
+    const char *name; /* the queue's name, the hash tag of all its keys; "blasd" by default */
+    const struct blasd_limits *limits; /* borrowed for the life of the queue */
+    struct blasd_store *store;         /* borrowed for the life of the queue */
+};
+
+#endif

@@ -1,0 +1,73 @@
+/* The blob store: the tensors that are too large for Redis.
+ *
+ * There is one for a deployment. Its kind is recorded in Redis:
+ *   dir    files in one directory, on tmpfs as a rule; every process shares the machine or the file
+ *          system. A blob is written and mapped in place, and never copied.
+ *   redis  chunked values; for machines that share nothing else. Locally a blob is then a memfd.
+ * A blob is named after its job: "ID.in" (inputs) or "ID.out" (outputs). Whoever writes one holds a
+ * lock on it until Redis refers to it, so a sweep removes by reference and never by age.
+ * Read next: worker_queue.h and front_queue.h, which move blobs of the kind redis. */
+#ifndef BLASD_QUEUE_STORE_H
+#define BLASD_QUEUE_STORE_H
+
+#include "base/err.h"
+#include "base/id.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum blasd_store_kind { BLASD_STORE_DIR, BLASD_STORE_REDIS };
+
+#define BLASD_BLOB_NAME (BLASD_ID_LEN + 5) /* "ID.in", "ID.out" and a zero */
+
+struct blasd_store;
+
+/* One blob, open. Zero it before use; blasd_blob_close takes it half-built or closed. */
+struct blasd_blob {
+    struct blasd_store *store; /* borrowed */
+    char name[BLASD_BLOB_NAME];
+    int fd;         /* owned; -1 when closed */
+    uint64_t bytes; /* allocated */
+    void *data;     /* the mapping, once blasd_blob_map was called; owned */
+};
+
+/* Opens the store that `spec` names: "dir:/path" (made with mode 0700 where it is missing; refused
+ * where others could read it or own it) or "redis". A dir holds a file `.store` with a random token
+ * that Redis records too, so that two processes never believe different directories to be one.
+ * New: free with blasd_store_free. */
+int blasd_store_open(const char *spec, struct blasd_store **ret, struct blasd_err *err);
+void blasd_store_free(struct blasd_store *store); /* takes NULL */
+enum blasd_store_kind blasd_store_kind(const struct blasd_store *store);
+/* "redis", or "dir:TOKEN": what Redis records. Borrowed. */
+const char *blasd_store_identity(const struct blasd_store *store);
+/* Bytes free, and in all, where the blobs lie. */
+void blasd_store_space(const struct blasd_store *store, uint64_t *free_bytes, uint64_t *all_bytes);
+
+/* Makes a new empty blob, locked. no_space or internal_error. */
+int blasd_blob_create(struct blasd_store *store, const char *name, struct blasd_blob *blob,
+                      struct blasd_err *err);
+/* Allocates it to `bytes` in all (posix_fallocate: a full tmpfs is an error here and not a SIGBUS
+ * later). no_space. */
+int blasd_blob_grow(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *err);
+int blasd_blob_write(struct blasd_blob *blob, uint64_t offset, const void *bytes, size_t len,
+                     struct blasd_err *err);
+/* Maps the whole blob, readable and (where this process made it) writable. */
+int blasd_blob_map(struct blasd_blob *blob, struct blasd_err *err);
+/* Opens an existing blob of the kind dir for reading; inputs_lost where it is not there or shorter
+ * than `bytes`. */
+int blasd_blob_open(struct blasd_store *store, const char *name, uint64_t bytes,
+                    struct blasd_blob *blob, struct blasd_err *err);
+/* Unmaps, closes, unlocks. */
+void blasd_blob_close(struct blasd_blob *blob);
+/* Removes a blob of the kind dir by name; no error where it is not there. */
+void blasd_store_remove(struct blasd_store *store, const char *name);
+
+/* Removes blobs of the kind dir that nobody holds and `referenced` does not know. `referenced` gets
+ * up to 256 names at a time and sets keep[i]; a negative return stops the sweep and removes nothing
+ * of that group. Returns the number removed or a negative code. */
+int blasd_store_sweep(struct blasd_store *store,
+                      int (*referenced)(void *arg, const char (*names)[BLASD_BLOB_NAME], int count,
+                                        bool *keep),
+                      void *arg, struct blasd_err *err);
+
+#endif

@@ -1,0 +1,89 @@
+/* The queue from a worker's side: blocking calls, pipelined over all the jobs of a batch.
+ *
+ * One object serves one thread; the heartbeat thread opens its own. Every call returns 0 or a
+ * negative code; queue_unavailable means that Redis is away, loading or out of memory: nothing was
+ * lost, try again (the object reconnects by itself). */
+#ifndef BLASD_QUEUE_WORKER_QUEUE_H
+#define BLASD_QUEUE_WORKER_QUEUE_H
+
+#include "queue/queue.h"
+
+struct blasd_worker_queue;
+
+/* A job that was claimed. */
+struct blasd_claim {
+    char id[BLASD_ID_LEN + 1];
+    const void *frame; /* borrowed until the next claim; see wire/frame.h */
+    size_t frame_len;
+    int attempts;         /* workers that began it before this one and did not end it */
+    int64_t submitted_us; /* Redis' clock */
+    int64_t claimed_us;   /* Redis' clock */
+    bool stored;          /* its inputs are in the blob "ID.in" */
+};
+
+/* How a claimed job ended. */
+struct blasd_ending {
+    const char *id;     /* borrowed */
+    const void *record; /* borrowed; a final record with its inline payload, wire/frame.h */
+    size_t record_len;
+    uint64_t blob_bytes; /* bytes of the blob "ID.out", 0 where there is none */
+    bool accepted;       /* set: false where the job had already ended otherwise (cancelled,
+                            expired, taken by others) and this record was dropped */
+};
+
+/* Connects, loads the functions if the server has not this schema's, checks that the store is the
+ * one the deployment uses (recording it where this is the first to come). */
+int blasd_worker_queue_open(const struct blasd_queue_options *options,
+                            struct blasd_worker_queue **ret, struct blasd_err *err);
+void blasd_worker_queue_free(struct blasd_worker_queue *queue); /* takes NULL */
+
+/* Takes a lease under `worker` (a name unique among live workers) with a new epoch, for the device
+ * class given; jobs left by an earlier holder of the name go back to the queue. `info` is a JSON
+ * object for GET /devices. */
+int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *worker,
+                                enum blasd_device_class device, const char *info, int64_t *epoch,
+                                struct blasd_err *err);
+/* Makes `queue`, another connection of the same worker, speak under that name and epoch. */
+void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worker, int64_t epoch);
+/* Renews the lease, publishes `info`, and does the housekeeping that anyone may do (lapsed leases,
+ * passed deadlines, expired records). *lost: the lease had lapsed, so every claimed job belongs to
+ * others now and the worker must register anew. */
+int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
+                             struct blasd_err *err);
+/* Gives up the lease; jobs claimed and not ended go back at once, without counting as attempts
+ * unless they had begun. */
+int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err);
+/* The same for another worker that is known to be dead (the supervisor's call). */
+int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker,
+                            struct blasd_err *err);
+
+/* Takes up to `max` jobs whose bytes stay within `max_bytes` (the first may exceed it), by priority
+ * with ageing. *count 0: there are none. Jobs with attempts > 0 must each run alone. */
+int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
+                             struct blasd_claim *claims, int *count, bool *lost,
+                             struct blasd_err *err);
+/* Waits until there may be jobs, up to `timeout_ms`. */
+int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
+                            struct blasd_err *err);
+/* Notes that the jobs begin now; sent, not waited for. */
+int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,
+                             struct blasd_err *err);
+/* Ends jobs and publishes their records, unless the lease is lost: then *lost and none accepted. */
+int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
+                              int count, bool *lost, struct blasd_err *err);
+/* Reports progress of begun jobs and learns whether any of them is still wanted (not cancelled,
+ * expired or taken). Called through the heartbeat's connection. */
+int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
+                                double progress, bool *wanted, struct blasd_err *err);
+
+/* Blobs of either kind, whole. put: makes what was written visible to others (dir: nothing to do).
+ * get: opens for reading and maps. remove: deletes. */
+int blasd_worker_queue_blob_put(struct blasd_worker_queue *queue, struct blasd_blob *blob,
+                                struct blasd_err *err);
+int blasd_worker_queue_blob_get(struct blasd_worker_queue *queue, const char *name, uint64_t bytes,
+                                struct blasd_blob *blob, struct blasd_err *err);
+void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char *name);
+/* Sweeps the store of orphans; of all workers that call, one in a period does it. */
+int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err);
+
+#endif

@@ -1,0 +1,44 @@
+/* The way out: records become JSON, safetensors and .npy; errors become problem documents.
+ * Pure: the caller gives the tensors' bytes and sends what comes out. */
+#ifndef BLASD_WIRE_ANSWER_H
+#define BLASD_WIRE_ANSWER_H
+
+#include "base/buf.h"
+#include "core/kernel.h"
+#include "core/record.h"
+
+#include <sys/types.h>
+
+enum blasd_format { BLASD_FORMAT_JSON, BLASD_FORMAT_SAFETENSORS, BLASD_FORMAT_NPY };
+
+/* The Content-Type of a format; static text. */
+const char *blasd_format_type(enum blasd_format format);
+/* Reads an Accept header (NULL: anything) with q-values and wildcards; `allow_npy` where one output
+ * is asked for. JSON where the client has no preference. False where nothing fits. */
+bool blasd_format_accepted(const char *accept, bool allow_npy, enum blasd_format *ret);
+
+/* The job document as JSON. `payload` is the record's payload or NULL; outputs of at most
+ * `inline_elements` elements carry `data` where a payload is there. */
+int blasd_job_document(const struct blasd_record *record, const void *payload,
+                       uint64_t inline_elements, struct blasd_buf *out);
+/* One problem document (RFC 9457): type, title, status, code, detail, field, retry, advice. */
+int blasd_problem_document(const struct blasd_err *problem, struct blasd_buf *out);
+/* GET /ops: every operation, or the one given, from its descriptor. */
+int blasd_ops_document(const struct blasd_op *only, struct blasd_buf *out);
+
+/* Tensors on their way out, in any format, read from the front in pieces: nothing is built whole,
+ * however large it is. */
+struct blasd_answer;
+
+/* All outputs (`output` -1: JSON gives the job document with every `data`, safetensors the job
+ * document in __metadata__) or the one at position `output`. `payload` is borrowed until the answer
+ * is freed. New: free with blasd_answer_free. NULL where memory has run out. */
+struct blasd_answer *blasd_answer_new(const struct blasd_record *record, const void *payload,
+                                      int output, enum blasd_format format);
+/* Bytes in all, or -1 where only writing them out tells (JSON). */
+int64_t blasd_answer_size(const struct blasd_answer *answer);
+/* Copies the next bytes, up to `max`, into `out`; 0 at the end. */
+size_t blasd_answer_read(struct blasd_answer *answer, char *out, size_t max);
+void blasd_answer_free(struct blasd_answer *answer); /* takes NULL */
+
+#endif

@@ -1,0 +1,32 @@
+/* How jobs and records are stored in Redis: a compact binary form with a schema number in front.
+ *
+ * Little-endian, self-describing by name where versions could differ: operation, inputs, outputs
+ * and parameters go by name, so that a worker of the next version reads what the last one queued.
+ * Every field of a frame is checked when it is read: a frame is data, not a promise. */
+#ifndef BLASD_WIRE_FRAME_H
+#define BLASD_WIRE_FRAME_H
+
+#include "base/buf.h"
+#include "core/job.h"
+#include "core/record.h"
+
+#define BLASD_SCHEMA 1
+
+/* Appends the frame of `job` to `out`, then zeros up to a multiple of 64 counted from the frame's
+ * first byte, where the payload begins if it travels inline; the caller appends it. */
+int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct blasd_err *err);
+/* Reads a frame; *payload_at is where the inline payload begins (== len where there is none).
+ * internal_error for a frame that is not well formed, unknown_operation where this build has not
+ * the operation. */
+int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
+                     struct blasd_err *err);
+
+/* The same for records. Offsets in outputs count from the payload's start. */
+int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out,
+                        struct blasd_err *err);
+/* Also reads the terse text records that the queue itself writes for jobs no worker ended (queued,
+ * running, cancelled, expired, poisoned): see queue/functions.lua. */
+int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *record,
+                        size_t *payload_at, struct blasd_err *err);
+
+#endif

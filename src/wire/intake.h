@@ -1,0 +1,48 @@
+/* The way in: the bytes of a request body become a job and its payload.
+ *
+ * A body is fed in pieces of any size as it arrives. Tensor bytes go straight to a sink (memory or
+ * a blob) at offsets that are multiples of 64, so that a large body is never held twice; what is
+ * not tensor bytes is bounded by the limit envelope_bytes. Pure: no I/O, no clock, no logging.
+ * Read next: answer.h for the way out, frame.h for how a job is stored. */
+#ifndef BLASD_WIRE_INTAKE_H
+#define BLASD_WIRE_INTAKE_H
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "core/job.h"
+
+/* Where tensor bytes land. Offsets count from the start of the job's payload. */
+struct blasd_sink {
+    /* Makes room for `bytes` more at the next multiple of 64 and says where: *offset. */
+    int (*reserve)(struct blasd_sink *sink, uint64_t bytes, uint64_t *offset,
+                   struct blasd_err *err);
+    /* Writes inside room that was reserved. */
+    int (*write)(struct blasd_sink *sink, uint64_t offset, const void *bytes, size_t len,
+                 struct blasd_err *err);
+};
+
+/* What a request says outside its body. Text is borrowed until blasd_intake_new returns. */
+struct blasd_intake_options {
+    const char *content_type; /* may be NULL: then JSON is assumed where the body starts with { */
+    /* from the URL's query, each NULL where it is not there; the body's own members win over none
+     * of them: the same member in both places is an error (invalid_field) */
+    const char *op, *params /* JSON text */, *priority, *deadline_ms, *device;
+    const struct blasd_limits *limits; /* borrowed for the life of the intake */
+};
+
+struct blasd_intake;
+
+/* Chooses the format: application/json, application/x-safetensors (also application/octet-stream),
+ * multipart/form-data. unsupported_media_type otherwise. New: free with blasd_intake_free. */
+int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_sink *sink,
+                     struct blasd_intake **ret, struct blasd_err *err);
+/* Takes the next piece. After an error the intake only takes blasd_intake_free. */
+int blasd_intake_feed(struct blasd_intake *intake, const void *bytes, size_t len,
+                      struct blasd_err *err);
+/* Ends the body and fills `job`: operation, inputs with dtype, shape and source, parameters checked
+ * against the descriptor, priority, device, deadline. Does not call op->plan. The members id,
+ * payload_*, receive_us and created_us are the caller's to fill. */
+int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
+void blasd_intake_free(struct blasd_intake *intake); /* takes NULL */
+
+#endif

@@ -1,0 +1,157 @@
+/* Errors, capped buffers, ids, dates and limits. */
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/id.h"
+#include "base/limits.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void errors_carry_code_field_and_detail(void **state) {
+    struct blasd_err err;
+    (void)state;
+    assert_int_equal(blasd_fail(&err, BLASD_E_queue_full, "inputs.a", "%d of %d", 3, 4),
+                     -(int)BLASD_E_queue_full);
+    assert_string_equal(err.field, "inputs.a");
+    assert_string_equal(err.detail, "3 of 4");
+    assert_int_equal(blasd_err_info(err.code)->http_status, 429);
+    assert_true(blasd_err_info(err.code)->retry);
+    assert_int_equal(blasd_fail(NULL, BLASD_E_poisoned, NULL, "x"), -(int)BLASD_E_poisoned);
+}
+
+static void every_error_is_found_by_its_name(void **state) {
+    (void)state;
+    for (int code = 1; code < BLASD_E_COUNT; code++) {
+        const struct blasd_err_info *info = blasd_err_info((enum blasd_code)code);
+        assert_int_equal(blasd_err_code(info->name), code);
+        assert_in_range(info->http_status, 400, 599);
+        assert_true(strlen(info->title) > 5 && strlen(info->advice) > 5);
+    }
+    assert_int_equal(blasd_err_code("no such name"), BLASD_E_internal_error);
+    assert_ptr_equal(blasd_err_info((enum blasd_code)9999), blasd_err_info(BLASD_E_internal_error));
+}
+
+static void an_overlong_detail_is_cut_and_ended(void **state) {
+    char text[1000];
+    struct blasd_err err;
+    (void)state;
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    blasd_fail(&err, BLASD_E_internal_error, text, "%s", text);
+    assert_int_equal(strlen(err.detail), sizeof err.detail - 1);
+    assert_int_equal(strlen(err.field), sizeof err.field - 1);
+}
+
+static void a_buffer_stops_at_its_cap_and_stays_whole(void **state) {
+    struct blasd_buf buf;
+    (void)state;
+    blasd_buf_init(&buf, 1000);
+    for (int i = 0; i < 100; i++) assert_int_equal(blasd_buf_puts(&buf, "0123456789"), 0);
+    assert_int_equal(blasd_buf_puts(&buf, "x"), -1);
+    assert_int_equal(buf.len, 1000);
+    assert_memory_equal(buf.data + 990, "0123456789", 10);
+    assert_int_equal(blasd_buf_reserve(&buf, SIZE_MAX), -1);
+    blasd_buf_reset(&buf);
+    assert_int_equal(blasd_buf_printf(&buf, "%d-%s", 42, "answer"), 0);
+    assert_memory_equal(buf.data, "42-answer", 9);
+    blasd_buf_release(&buf);
+    assert_null(buf.data);
+    assert_int_equal(blasd_buf_add(&buf, "", 0), 0);
+}
+
+static void ids_are_valid_distinct_and_carry_their_second(void **state) {
+    char ids[1000][BLASD_ID_LEN + 1];
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        blasd_id_new(i % 2 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, 1763690000123456, ids[i]);
+        assert_true(blasd_id_valid(ids[i]));
+        assert_int_equal(blasd_id_second(ids[i]), 1763690000);
+        for (int j = 0; j < i; j++) assert_string_not_equal(ids[i], ids[j]);
+    }
+    assert_int_equal(ids[1][0], 's');
+    ids[1][5] = 'G';
+    assert_false(blasd_id_valid(ids[1]));
+    assert_false(blasd_id_valid(""));
+    assert_false(blasd_id_valid("s"));
+    assert_false(blasd_id_valid("../../etc/passwd"));
+    ids[2][BLASD_ID_LEN - 1] = '\0';
+    assert_false(blasd_id_valid(ids[2]));
+}
+
+static void dates_are_rfc3339(void **state) {
+    char text[BLASD_TIME_TEXT];
+    (void)state;
+    blasd_clock_text(INT64_C(1709210096000042), text); /* a leap day */
+    assert_string_equal(text, "2024-02-29T12:34:56.000042Z");
+}
+
+static void limits_have_sane_defaults_and_take_units(void **state) {
+    struct blasd_limits limits;
+    struct blasd_err err;
+    (void)state;
+    blasd_limits_init(&limits);
+    for (int i = 0; blasd_limits_info(i) != NULL; i++) {
+        const struct blasd_limit_info *info = blasd_limits_info(i);
+        assert_int_equal(blasd_limits_get(&limits, i), info->preset);
+        assert_true(info->preset == 0 ||
+                    (info->preset >= info->least && info->preset <= info->most));
+    }
+    assert_int_equal(blasd_limits_set(&limits, "body_bytes=3M", &err), 0);
+    assert_int_equal(limits.body_bytes, 3 * BLASD_MIB);
+    assert_int_equal(blasd_limits_set(&limits, "attempts=7", &err), 0);
+    assert_int_equal(limits.attempts, 7);
+}
+
+static void bad_limits_are_refused_and_change_nothing(void **state) {
+    static const char *const bad[] = {
+        "body_bytes",       "body_bytes=",      "body_bytes=-1",
+        "body_bytes=1X",    "body_bytes=1KK",   "nothing=1",
+        "attempts=0",       "attempts=101",     "=3",
+        "body_bytes= 4096", "body_bytes=1e9",   "attempts=99999999999T",
+        "queue_bytes=1",    "body_bytes=4096 ", ""};
+    struct blasd_limits limits, before;
+    (void)state;
+    blasd_limits_init(&limits);
+    before = limits;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct blasd_err err = {0};
+        assert_true(blasd_limits_set(&limits, bad[i], &err) < 0);
+        assert_int_equal(err.code, BLASD_E_invalid_parameter);
+    }
+    assert_memory_equal(&limits, &before, sizeof limits);
+}
+
+static void limits_come_from_the_environment(void **state) {
+    struct blasd_limits limits;
+    struct blasd_err err;
+    (void)state;
+    blasd_limits_init(&limits);
+    setenv("BLASD_QUEUE_JOBS", "12", 1);
+    assert_int_equal(blasd_limits_from_env(&limits, &err), 0);
+    assert_int_equal(limits.queue_jobs, 12);
+    setenv("BLASD_QUEUE_JOBS", "many", 1);
+    assert_true(blasd_limits_from_env(&limits, &err) < 0);
+    assert_string_equal(err.field, "queue_jobs");
+    unsetenv("BLASD_QUEUE_JOBS");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_carry_code_field_and_detail),
+        cmocka_unit_test(every_error_is_found_by_its_name),
+        cmocka_unit_test(an_overlong_detail_is_cut_and_ended),
+        cmocka_unit_test(a_buffer_stops_at_its_cap_and_stays_whole),
+        cmocka_unit_test(ids_are_valid_distinct_and_carry_their_second),
+        cmocka_unit_test(dates_are_rfc3339),
+        cmocka_unit_test(limits_have_sane_defaults_and_take_units),
+        cmocka_unit_test(bad_limits_are_refused_and_change_nothing),
+        cmocka_unit_test(limits_come_from_the_environment),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

@@ -1,0 +1,266 @@
+/* Shapes, conversions and the checks every operation shares. */
+#include "base/err.h"
+#include "core/half.h"
+#include "core/job.h"
+#include "core/record.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* The value of a half by definition, in double arithmetic. */
+static double half_value(unsigned bits) {
+    unsigned exponent = (bits >> 10) & 31u, fraction = bits & 1023u;
+    double sign = bits & 0x8000u ? -1.0 : 1.0;
+    if (exponent == 31) return fraction ? NAN : sign * INFINITY;
+    if (exponent == 0) return sign * ldexp(fraction, -24);
+    return sign * ldexp(1024 + fraction, (int)exponent - 25);
+}
+
+static void every_float16_reads_as_defined_and_writes_back(void **state) {
+    (void)state;
+    for (unsigned bits = 0; bits < 65536; bits++) {
+        double expected = half_value(bits);
+        float got = blasd_float16_read((uint16_t)bits);
+        if (isnan(expected)) {
+            assert_true(isnan(got));
+            assert_true(isnan(blasd_float16_read(blasd_float16_write(got))));
+            continue;
+        }
+        assert_true((double)got == expected);
+        assert_int_equal(blasd_float16_write(got), bits);
+        assert_int_equal(blasd_bfloat16_write(blasd_bfloat16_read((uint16_t)bits)),
+                         isnan(blasd_bfloat16_read((uint16_t)bits))
+                             ? blasd_bfloat16_write(blasd_bfloat16_read((uint16_t)bits))
+                             : bits);
+    }
+}
+
+/* Between each pair of neighbours: below, at and above the middle, in double precision. A float in
+ * between must not round twice. */
+static void doubles_round_once_to_float16(void **state) {
+    (void)state;
+    for (unsigned bits = 0; bits < 0x7bff; bits++) {
+        double low = half_value(bits), high = half_value(bits + 1), middle = (low + high) / 2;
+        double values[3] = {nextafter(middle, low), middle, nextafter(middle, high)};
+        unsigned expected[3] = {bits, bits % 2 == 0 ? bits : bits + 1, bits + 1};
+        for (int i = 0; i < 3; i++) {
+            uint16_t got;
+            struct blasd_tensor from = {.dtype = BLASD_float64, .data = &values[i]};
+            struct blasd_tensor to = {.dtype = BLASD_float16, .data = &got};
+            blasd_tensor_convert(&from, &to);
+            assert_int_equal(got, expected[i]);
+            values[i] = -values[i];
+            blasd_tensor_convert(&from, &to);
+            assert_int_equal(got, expected[i] | 0x8000u);
+        }
+    }
+}
+
+static void column_major_becomes_row_major(void **state) {
+    int64_t shape[3] = {2, 3, 4};
+    struct blasd_tensor from = blasd_tensor_make(BLASD_int16, 3, shape);
+    struct blasd_tensor to = blasd_tensor_make(BLASD_float32, 3, shape);
+    int16_t in[24];
+    float out[24];
+    (void)state;
+    for (int i = 0; i < 24; i++) in[i] = (int16_t)i;
+    from.order = BLASD_COLUMN_MAJOR;
+    from.data = in;
+    to.data = out;
+    blasd_tensor_convert(&from, &to);
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 3; j++)
+            for (int k = 0; k < 4; k++)
+                assert_true(out[(i * 3 + j) * 4 + k] == (float)(i + 2 * j + 6 * k));
+}
+
+static void integers_and_bools_convert_by_value(void **state) {
+    uint64_t big = UINT64_MAX;
+    uint8_t truth[3] = {0, 1, 255};
+    double out[3];
+    struct blasd_tensor to = {.dtype = BLASD_float64, .rank = 1, .shape = {1}, .data = out};
+    struct blasd_tensor from = {.dtype = BLASD_uint64, .rank = 1, .shape = {1}, .data = &big};
+    (void)state;
+    blasd_tensor_convert(&from, &to);
+    assert_true(out[0] == 0x1p64);
+    from = (struct blasd_tensor){.dtype = BLASD_bool, .rank = 1, .shape = {3}, .data = truth};
+    to.shape[0] = 3;
+    blasd_tensor_convert(&from, &to);
+    assert_true(out[0] == 0 && out[1] == 1 && out[2] == 1);
+}
+
+static void the_first_value_that_is_not_finite_is_found(void **state) {
+    double *x = malloc(5000 * sizeof *x);
+    uint16_t halves[4] = {0, 0x7bff, 0xfc00, 0x7e01};
+    (void)state;
+    for (int i = 0; i < 5000; i++) x[i] = i % 2 ? 1.7e308 : -5e-324;
+    assert_int_equal(blasd_tensor_first_nonfinite(BLASD_float64, x, 5000), -1);
+    x[4999] = NAN;
+    assert_int_equal(blasd_tensor_first_nonfinite(BLASD_float64, x, 5000), 4999);
+    assert_int_equal(blasd_tensor_first_nonfinite(BLASD_float64, x, 4999), -1);
+    x[1024] = -INFINITY;
+    assert_int_equal(blasd_tensor_first_nonfinite(BLASD_float64, x, 5000), 1024);
+    assert_int_equal(blasd_tensor_first_nonfinite(BLASD_float16, halves, 4), 2);
+    assert_int_equal(blasd_tensor_first_nonfinite(BLASD_int64, x, 5000), -1);
+    free(x);
+}
+
+static void shapes_that_overflow_are_refused(void **state) {
+    struct blasd_err err;
+    struct blasd_tensor tensor = {.dtype = BLASD_float64, .rank = 2};
+    (void)state;
+    tensor.shape[0] = tensor.shape[1] = INT64_C(1) << 32;
+    assert_true(blasd_tensor_check(&tensor, "inputs.a", &err) < 0);
+    assert_int_equal(err.code, BLASD_E_invalid_tensor);
+    assert_string_equal(err.field, "inputs.a");
+    tensor.shape[0] = 0;
+    tensor.shape[1] = INT64_MAX;
+    assert_true(blasd_tensor_check(&tensor, "inputs.a", &err) < 0);
+    tensor.shape[1] = -1;
+    assert_true(blasd_tensor_check(&tensor, "inputs.a", &err) < 0);
+    tensor.rank = BLASD_MAX_RANK + 1;
+    assert_true(blasd_tensor_check(&tensor, "inputs.a", &err) < 0);
+    tensor.rank = 0;
+    assert_int_equal(blasd_tensor_check(&tensor, "inputs.a", &err), 0);
+    assert_int_equal(blasd_tensor_elements(&tensor), 1);
+}
+
+static void shapes_broadcast_as_in_numpy(void **state) {
+    int64_t a[3] = {5, 1, 4}, b[2] = {3, 1}, c[1] = {2}, out[BLASD_MAX_RANK];
+    (void)state;
+    assert_int_equal(blasd_shape_broadcast(a, 3, b, 2, out), 3);
+    assert_true(out[0] == 5 && out[1] == 3 && out[2] == 4);
+    assert_int_equal(blasd_shape_broadcast(a, 3, c, 1, out), -1);
+    assert_int_equal(blasd_shape_broadcast(NULL, 0, c, 1, out), 1);
+    assert_int_equal(out[0], 2);
+    c[0] = 0; /* a zero length meets a one */
+    assert_int_equal(blasd_shape_broadcast(b + 1, 1, c, 1, out), 1);
+    assert_int_equal(out[0], 0);
+}
+
+static void shapes_are_written_as_python_does(void **state) {
+    struct blasd_tensor tensor = {.rank = 2, .shape = {2, 30}};
+    char text[64];
+    (void)state;
+    assert_string_equal(blasd_tensor_shape_text(&tensor, text, sizeof text), "(2, 30)");
+    tensor.rank = 1;
+    assert_string_equal(blasd_tensor_shape_text(&tensor, text, sizeof text), "(2,)");
+    tensor.rank = 0;
+    assert_string_equal(blasd_tensor_shape_text(&tensor, text, sizeof text), "()");
+    tensor.rank = 2;
+    assert_int_equal(strlen(blasd_tensor_shape_text(&tensor, text, 4)), 3);
+}
+
+static void keys_that_overflow_equal_nothing(void **state) {
+    struct blasd_key a = {0}, b = {0};
+    (void)state;
+    assert_true(blasd_key_equal(&a, &b));
+    blasd_key_add_int(&a, 1);
+    assert_false(blasd_key_equal(&a, &b));
+    blasd_key_add_int(&b, 1);
+    assert_true(blasd_key_equal(&a, &b));
+    for (int i = 0; i < 100; i++) {
+        blasd_key_add_int(&a, i);
+        blasd_key_add_int(&b, i);
+    }
+    assert_false(blasd_key_equal(&a, &b));
+    assert_false(blasd_key_equal(&a, &a));
+}
+
+/* An operation of our own, for the checks that all share. */
+static int scale_plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
+    (void)err;
+    plan->outputs[0] = job->inputs[0].tensor;
+    return 0;
+}
+
+static const struct blasd_port scale_inputs[] = {{.name = "x",
+                                                  .shape = "(n, m)",
+                                                  .dtypes = BLASD_DTYPES_FLOAT,
+                                                  .min_rank = 1,
+                                                  .max_rank = 2,
+                                                  .finite = true},
+                                                 {.name = "y",
+                                                  .shape = "(n)",
+                                                  .dtypes = BLASD_DTYPES_FLOAT,
+                                                  .min_rank = 1,
+                                                  .max_rank = 1,
+                                                  .optional = true},
+                                                 {0}};
+static const struct blasd_port scale_outputs[] = {{.name = "z"}, {.name = "extra"}, {0}};
+static const struct blasd_param scale_params[] = {{.name = "alpha",
+                                                   .kind = BLASD_PARAM_FLOAT,
+                                                   .preset = {.f = 2.0},
+                                                   .has_range = true,
+                                                   .exclusive_least = true,
+                                                   .least = 0,
+                                                   .most = 10},
+                                                  {0}};
+static const struct blasd_op scale = {.name = "scale",
+                                      .inputs = scale_inputs,
+                                      .outputs = scale_outputs,
+                                      .params = scale_params,
+                                      .plan = scale_plan};
+
+static void plans_check_what_the_descriptor_says(void **state) {
+    struct blasd_plan *plan = malloc(sizeof *plan);
+    struct blasd_job *job = malloc(sizeof *job);
+    struct blasd_err err;
+    (void)state;
+    blasd_job_init(job, &scale);
+    assert_true(job->params[0].f == 2.0);
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_missing_input);
+    assert_string_equal(err.field, "inputs.x");
+
+    job->inputs[0].source.kind = BLASD_SOURCE_PAYLOAD;
+    job->inputs[0].tensor = blasd_tensor_make(BLASD_float32, 2, (int64_t[]){3, 4});
+    assert_int_equal(blasd_job_plan(job, plan, &err), 0);
+    assert_int_equal(plan->input_bytes, 48);
+    assert_int_equal(plan->output_bytes, 48);
+    assert_int_equal(plan->outputs[1].rank, -1);
+
+    job->inputs[0].first_nonfinite = 6;
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_not_finite);
+    assert_non_null(strstr(err.detail, "(1, 2)"));
+    job->inputs[0].tensor.order = BLASD_COLUMN_MAJOR;
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_not_finite);
+    assert_non_null(strstr(err.detail, "(0, 2)"));
+    job->inputs[0].first_nonfinite = -1;
+
+    job->params[0] = (struct blasd_value){.given = true, .f = 0.0};
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_invalid_parameter);
+    job->params[0].f = NAN;
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_invalid_parameter);
+    job->params[0].f = 10;
+    assert_int_equal(blasd_job_plan(job, plan, &err), 0);
+
+    job->inputs[0].tensor.rank = 0;
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_invalid_shape);
+    job->inputs[0].tensor = blasd_tensor_make(BLASD_int8, 1, (int64_t[]){3});
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_unsupported_dtype);
+    assert_non_null(strstr(err.detail, "float64, float32"));
+    free(job);
+    free(plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_float16_reads_as_defined_and_writes_back),
+        cmocka_unit_test(doubles_round_once_to_float16),
+        cmocka_unit_test(column_major_becomes_row_major),
+        cmocka_unit_test(integers_and_bools_convert_by_value),
+        cmocka_unit_test(the_first_value_that_is_not_finite_is_found),
+        cmocka_unit_test(shapes_that_overflow_are_refused),
+        cmocka_unit_test(shapes_broadcast_as_in_numpy),
+        cmocka_unit_test(shapes_are_written_as_python_does),
+        cmocka_unit_test(keys_that_overflow_equal_nothing),
+        cmocka_unit_test(plans_check_what_the_descriptor_says),
+    };
+    return cmocka_run_group_tests_name("core", tests, NULL, NULL);
+}
