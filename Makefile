@@ -30,10 +30,14 @@ CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c)
 obj = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 folder_sources = $(wildcard src/$(1)/*.c src/$(1)/*.cc)
 ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/client.a
-GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h
+GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h
 
 .PHONY: all
-all: $(BUILD)/blasd
+all: $(BUILD)/blasd $(BUILD)/libblasd_client.a
+$(BUILD)/libblasd_client.a: $(BUILD)/lib/client.a
+	@cp $< $@
+$(BUILD)/client_example: $(BUILD)/obj/clients/c/examples/client_example.c.o $(BUILD)/libblasd_client.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs libcurl jansson) -pthread
 
 $(BUILD)/blasd: $(call obj,$(call folder_sources,main)) $(ARCHIVES)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
@@ -75,6 +79,9 @@ $(BUILD)/gen/cpu_kernels.c: $(wildcard kernels/*/cpu_*.c) Makefile
 $(BUILD)/gen/functions_lua.h: src/queue/functions.lua
 	@mkdir -p $(@D)
 	@{ echo 'static const char functions_lua[] = {'; od -An -v -tu1 $< | sed 's/\([0-9]\+\)/\1,/g'; echo '0};'; } > $@
+$(BUILD)/gen/openapi_json.h: api/openapi.json
+	@mkdir -p $(@D)
+	@{ echo 'static const char openapi_json[] = {'; od -An -v -tu1 $< | sed 's/\([0-9]\+\)/\1,/g'; echo '0};'; } > $@
 
 # Unit tests: tests/unit/FOLDER/test_*.c, each a program, linked with everything it may know.
 UNIT_C = $(wildcard tests/unit/*/test_*.c)
@@ -94,6 +101,61 @@ $(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(fil
 unit: $(BUILD)/unit
 $(BUILD)/unit: $(UNIT)
 	@for t in $^; do $$t || exit 1; done
+
+# Files generated from tables in the code and committed, because people read them where they lie.
+GENERATED_DOCS = api/errors.json docs/errors.md docs/limits.md docs/operations.md
+$(BUILD)/generate: $(BUILD)/obj/docs/generate.c.o $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+	$(CC) $(LDFLAGS) -pthread -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
+.PHONY: generated check-generated
+generated: $(BUILD)/generate
+	@for f in $(GENERATED_DOCS); do $< $$(basename $$f) > $$f; done
+	@$(PYTHON) api/generate.py
+check-generated: $(BUILD)/generate
+	@for f in $(GENERATED_DOCS); do $< $$(basename $$f) | cmp -s - $$f || { echo "$$f is stale: run make generated"; exit 1; }; done
+	@$(PYTHON) api/generate.py --check
+
+# Everything from nothing: these install what is missing first.
+.PHONY: demo test test-unit test-sanitized test-integration lint fuzz
+demo:
+	@deploy/install-packages.sh build demo
+	@$(MAKE) --no-print-directory -j2 -s all
+	@deploy/demo.sh
+
+test:
+	@deploy/install-packages.sh build demo test
+	@$(MAKE) --no-print-directory -j2 -s all $(UNIT)
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory -s test-sanitized
+	@$(MAKE) --no-print-directory test-integration
+
+# cmocka's own words are kept for a test that fails
+test-unit:
+	@tests/run-units.sh $(UNIT)
+test-sanitized:
+	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%)
+	@tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
+test-integration: $(BUILD)/blasd $(BUILD)/client_example
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/integration
+
+lint:
+	@deploy/install-packages.sh build test lint
+	@$(PYTHON) .ci/lint.py
+	@clang-format --dry-run -Werror $$(git ls-files -co --exclude-standard '*.c' '*.h' '*.cc')
+	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 lint-objects
+	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-clang CC=clang CXX=clang++ WERROR=-Werror OPT=-O1 lint-objects
+	@$(MAKE) --no-print-directory -s -j2 check-generated
+# These need root: an image and a bare machine, made without a container engine.
+.PHONY: test-image test-fresh soak
+test-image:
+	@deploy/test-image.sh
+test-fresh:
+	@deploy/fresh-machine.sh
+# The load tests for a minute each, as a release deserves.
+soak: all
+	@BLASD_LOAD_SECONDS=60 $(PYTHON) -m pytest -q -p no:cacheprovider tests/integration/test_load.py
+
+.PHONY: lint-objects
+lint-objects: $(ARCHIVES) $(call obj,$(call folder_sources,main) $(UNIT_C) docs/generate.c)
 
 .PHONY: clean
 clean:

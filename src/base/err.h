@@ -83,6 +83,8 @@
     X(draining, 503, true, "The service is shutting down", "Send the request to another one.")     \
     X(singular_matrix, 422, false, "The matrix is singular",                                       \
       "The system has no unique solution; use regression for a least-squares one.")                \
+    X(not_positive_definite, 422, false, "The matrix is not positive definite",                    \
+      "Use assume_a \"symmetric\" or \"general\".")                                                \
     X(not_converged, 422, false, "The computation did not converge",                               \
       "Raise the number of iterations, or change the parameters.")                                 \
     X(deadline_exceeded, 504, true, "The deadline passed before the job ended",                    \

@@ -1,0 +1,95 @@
+"""The rules of the tree that no compiler checks: `make lint` runs this and prints nothing when all hold.
+
+- A file includes its own folder or a lower floor, never a higher one.
+- hiredis, microhttpd, jansson and curl are known in their own folders only; only src/main may exit.
+- Calls that cannot be bounded are banned.
+- Basenames are unique, so that a file is found by its name.
+- No file grows past what one mind holds.
+"""
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FLOORS = {"base": 0, "core": 1, "wire": 2, "queue": 2, "kernels": 2, "http": 3, "worker": 3, "main": 4}
+HEADERS = {  # header -> the only folders that may include it
+    r"(hiredis/)?(hiredis|async|read|sds)\.h": {"src/queue"},
+    r"microhttpd\.h": {"src/http"},
+    r"jansson\.h": {"src/wire", "src/http", "src/main", "clients/c"},
+    r"curl/.*": {"clients/c"},
+}
+BANNED = r"\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|system|popen|atoi|atof|asctime|ctime)\s*\("
+MOST_LINES = 800
+
+
+def tracked(*endings):
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
+                           capture_output=True, text=True).stdout.split("\n")
+    return [pathlib.Path(n) for n in names if n.endswith(endings) and (ROOT / n).is_file()]
+
+
+def code(text):
+    """The text without comments and strings, line by line as it was."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match.group())
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
+
+
+def floor_of(path):
+    parts = path.parts
+    if parts[0] == "kernels":
+        return "kernels"
+    return parts[1] if parts[0] == "src" else None
+
+
+def check_includes(path, text, complain):
+    mine = floor_of(path)
+    for number, line in enumerate(text.split("\n"), 1):
+        match = re.match(r'\s*#\s*include\s+["<]([^">]+)[">]', line)
+        if not match:
+            continue
+        header = match.group(1)
+        for pattern, folders in HEADERS.items():
+            if re.fullmatch(pattern, header) and path.parts[0] in ("src", "kernels", "clients") \
+                    and not any(str(path).startswith(f + "/") for f in folders):
+                complain(f"{path}:{number}: only {', '.join(sorted(folders))} may include <{header}>")
+        theirs = header.split("/")[0]
+        if mine is None or theirs not in FLOORS:
+            continue
+        if theirs != mine and FLOORS[theirs] >= FLOORS[mine]:
+            complain(f"{path}:{number}: {mine} (floor {FLOORS[mine]}) may not include "
+                     f"\"{header}\" (floor {FLOORS[theirs]})")
+        if mine == "main" or theirs == mine:
+            continue
+
+
+def main():
+    problems = []
+    complain = problems.append
+    sources = tracked(".c", ".h", ".cc", ".cu", ".cuh")
+    for path in sources:
+        raw = (ROOT / path).read_text()
+        text = code(raw)
+        check_includes(path, raw, complain)
+        for number, line in enumerate(text.split("\n"), 1):
+            if re.search(BANNED, line):
+                complain(f"{path}:{number}: banned call: {line.strip()[:60]}")
+            if path.parts[0] in ("src", "kernels") and floor_of(path) != "main" \
+                    and re.search(r"\b(exit|abort)\s*\(", line):
+                complain(f"{path}:{number}: only src/main may end the process")
+        if raw.count("\n") > MOST_LINES:
+            complain(f"{path}: {raw.count(chr(10))} lines; split it (most: {MOST_LINES})")
+        if not re.match(r"\s*(/\*|//)", raw):
+            complain(f"{path}:1: a file begins with a comment that says what it is")
+    names = collections.Counter(p.name for p in sources)
+    for path in sources:
+        if names[path.name] > 1:
+            complain(f"{path}: the name {path.name} is used {names[path.name]} times")
+    print("\n".join(problems), end="\n" if problems else "")
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

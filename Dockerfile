@@ -1,0 +1,31 @@
+# blasd in a container.
+#   docker build -t blasd .                                   CPU
+#   docker build -t blasd:cuda \
+#     --build-arg BUILD_IMAGE=nvidia/cuda:13.0.0-devel-ubuntu24.04 \
+#     --build-arg RUN_IMAGE=nvidia/cuda:13.0.0-runtime-ubuntu24.04 .
+#   docker run --rm -p 8080:8080 --shm-size=4g blasd          the whole service in one container
+# --shm-size is the room for tensors that are queued or kept; a container's default of 64 MiB is little.
+ARG BUILD_IMAGE=debian:12-slim
+ARG RUN_IMAGE=debian:12-slim
+
+FROM ${BUILD_IMAGE} AS build
+WORKDIR /src
+# the packages first: this layer stays cached while the sources change
+COPY deploy/install-packages.sh deploy/
+RUN deploy/install-packages.sh build
+COPY . .
+RUN make -j"$(nproc)" && deploy/runtime-packages.sh build/blasd > build/runtime-packages
+
+FROM ${RUN_IMAGE}
+COPY --from=build /src/build/runtime-packages /tmp/
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends $(cat /tmp/runtime-packages) redis-server \
+    && rm -rf /var/lib/apt/lists/* /tmp/runtime-packages \
+    && useradd --system --uid 10001 --home-dir /var/lib/blasd --create-home blasd \
+    && install -d -o blasd -g blasd -m 0700 /var/lib/blasd /blobs
+COPY --from=build /src/build/blasd /usr/local/bin/
+USER blasd
+EXPOSE 8080
+VOLUME /var/lib/blasd
+ENTRYPOINT ["blasd"]
+CMD ["up", "--listen", "0.0.0.0:8080", "--data", "/var/lib/blasd", "--allow-host", "*"]

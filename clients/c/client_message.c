@@ -1,0 +1,262 @@
+/* What goes over the wire: safetensors out, safetensors or JSON in. No I/O. */
+#include "clients/c/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *code;
+    size_t size;
+} dtypes[] = {{"float64", "F64", 8},   {"float32", "F32", 4}, {"float16", "F16", 2},
+              {"bfloat16", "BF16", 2}, {"int64", "I64", 8},   {"int32", "I32", 4},
+              {"int16", "I16", 2},     {"int8", "I8", 1},     {"uint64", "U64", 8},
+              {"uint32", "U32", 4},    {"uint16", "U16", 2},  {"uint8", "U8", 1},
+              {"bool", "BOOL", 1}};
+#define DTYPES (sizeof dtypes / sizeof *dtypes)
+
+const char *blasd_dtype_code(const char *name, size_t *size) {
+    for (size_t i = 0; name != NULL && i < DTYPES; i++)
+        if (strcmp(dtypes[i].name, name) == 0) {
+            *size = dtypes[i].size;
+            return dtypes[i].code;
+        }
+    return NULL;
+}
+
+const char *blasd_dtype_of_code(const char *code, size_t *size) {
+    for (size_t i = 0; code != NULL && i < DTYPES; i++)
+        if (strcmp(dtypes[i].code, code) == 0) {
+            *size = dtypes[i].size;
+            return dtypes[i].name;
+        }
+    return NULL;
+}
+
+int blasd_problem_set(struct blasd_problem *problem, const char *code, const char *fmt, ...) {
+    va_list args;
+    memset(problem, 0, sizeof *problem);
+    snprintf(problem->code, sizeof problem->code, "%s", code);
+    va_start(args, fmt);
+    vsnprintf(problem->message, sizeof problem->message, fmt, args);
+    va_end(args);
+    return -1;
+}
+
+static const char *text_of(const json_t *document, const char *name) {
+    const char *text = json_string_value(json_object_get(document, name));
+    return text == NULL ? "" : text;
+}
+
+void blasd_problem_from(struct blasd_problem *problem, const json_t *document) {
+    blasd_problem_set(problem, text_of(document, "code"), "%s: %s %s", text_of(document, "title"),
+                      text_of(document, "detail"), text_of(document, "advice"));
+    snprintf(problem->field, sizeof problem->field, "%s", text_of(document, "field"));
+    problem->status = (int)json_integer_value(json_object_get(document, "status"));
+    problem->retry = json_is_true(json_object_get(document, "retry"));
+}
+
+void blasd_problem_parse(struct blasd_problem *problem, long status, const void *body, size_t len) {
+    json_t *document = json_loadb(body, len, 0, NULL);
+    if (json_is_object(document))
+        blasd_problem_from(problem, document);
+    else
+        blasd_problem_set(problem, "bad_answer", "HTTP %ld: %.*s", status,
+                          (int)(len < 200 ? len : 200), (const char *)body);
+    problem->status = (int)status;
+    json_decref(document);
+}
+
+/* Bytes of an array, or -1 where its shape is absurd. */
+static int64_t array_bytes(const struct blasd_array *array, size_t size) {
+    int64_t bytes = (int64_t)size;
+    if (array->rank < 0 || array->rank > BLASD_ARRAY_RANK) return -1;
+    for (int i = 0; i < array->rank; i++)
+        if (array->shape[i] < 0 || __builtin_mul_overflow(bytes, array->shape[i], &bytes))
+            return -1;
+    return bytes;
+}
+
+static int add_input(json_t *header, const struct blasd_array *array, uint64_t *at,
+                     struct blasd_problem *problem) {
+    size_t size = 0;
+    const char *code = blasd_dtype_code(array->dtype, &size);
+    int64_t bytes = code == NULL ? -1 : array_bytes(array, size);
+    json_t *shape = json_array();
+    if (array->name == NULL || bytes < 0) {
+        json_decref(shape);
+        return blasd_problem_set(problem, "invalid_tensor",
+                                 "the input '%s' has no known dtype or a bad shape",
+                                 array->name == NULL ? "" : array->name);
+    }
+    for (int i = 0; i < array->rank; i++)
+        json_array_append_new(shape, json_integer(array->shape[i]));
+    json_object_set_new(header, array->name,
+                        json_pack("{s:s,s:o,s:[I,I]}", "dtype", code, "shape", shape,
+                                  "data_offsets", (json_int_t)*at,
+                                  (json_int_t)(*at + (uint64_t)bytes)));
+    *at += (uint64_t)bytes;
+    return 0;
+}
+
+static void add_text(json_t *metadata, const char *name, const char *value) {
+    if (value != NULL) json_object_set_new(metadata, name, json_string(value));
+}
+
+unsigned char *blasd_request_header(const struct blasd_request *request, size_t *len,
+                                    uint64_t *data_bytes, struct blasd_problem *problem) {
+    json_t *header = json_object(), *metadata = json_object();
+    unsigned char *out = NULL;
+    char deadline[32];
+    char *text = NULL;
+    size_t text_len, padded;
+    *data_bytes = 0;
+    snprintf(deadline, sizeof deadline, "%lld", (long long)request->deadline_ms);
+    add_text(metadata, "op", request->op);
+    add_text(metadata, "params", request->params);
+    add_text(metadata, "priority", request->priority);
+    add_text(metadata, "device", request->device);
+    if (request->deadline_ms != 0) add_text(metadata, "deadline_ms", deadline);
+    json_object_set_new(header, "__metadata__", metadata);
+    for (int i = 0; i < request->input_count; i++)
+        if (add_input(header, &request->inputs[i], data_bytes, problem) != 0) goto done;
+    text = json_dumps(header, JSON_COMPACT);
+    if (text == NULL) {
+        blasd_problem_set(problem, "invalid_request", "a name or parameter is not valid UTF-8");
+        goto done;
+    }
+    text_len = strlen(text);
+    padded = (text_len + 8 + 63) / 64 * 64 - 8; /* data begins at a multiple of 64 */
+    out = malloc(8 + padded);
+    if (out == NULL) {
+        blasd_problem_set(problem, "out_of_memory", "no memory for the request");
+        goto done;
+    }
+    for (int i = 0; i < 8; i++) out[i] = (unsigned char)((uint64_t)padded >> (8 * i));
+    memcpy(out + 8, text, text_len);
+    memset(out + 8 + text_len, ' ', padded - text_len);
+    *len = 8 + padded;
+done:
+    free(text);
+    json_decref(header);
+    return out;
+}
+
+static int read_array(struct blasd_reply *reply, const char *name, const json_t *entry,
+                      const unsigned char *data, size_t data_len) {
+    struct blasd_array *array = &reply->arrays[reply->array_count];
+    const json_t *shape = json_object_get(entry, "shape");
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    json_int_t begin = json_integer_value(json_array_get(offsets, 0));
+    json_int_t end = json_integer_value(json_array_get(offsets, 1));
+    size_t size = 0;
+    *array = (struct blasd_array){.name = name, .rank = (int)json_array_size(shape)};
+    array->dtype = blasd_dtype_of_code(json_string_value(json_object_get(entry, "dtype")), &size);
+    if (array->dtype == NULL || array->rank > BLASD_ARRAY_RANK) return -1;
+    for (int i = 0; i < array->rank; i++)
+        array->shape[i] = json_integer_value(json_array_get(shape, (size_t)i));
+    if (begin < 0 || end < begin || (uint64_t)end > data_len) return -1;
+    if (array_bytes(array, size) != end - begin) return -1;
+    array->data = (void *)(uintptr_t)(data + begin);
+    reply->array_count++;
+    return 0;
+}
+
+static int read_safetensors(struct blasd_reply *reply) {
+    uint64_t header_len = 0;
+    const char *name;
+    json_t *entry;
+    if (reply->len < 8) return -1;
+    for (int i = 0; i < 8; i++) header_len |= (uint64_t)reply->body[i] << (8 * i);
+    if (header_len > reply->len - 8) return -1;
+    reply->header = json_loadb((const char *)reply->body + 8, header_len, 0, NULL);
+    json_object_foreach(reply->header, name, entry) {
+        if (strcmp(name, "__metadata__") == 0) {
+            const char *text = json_string_value(json_object_get(entry, "job"));
+            if (text != NULL) reply->document = json_loads(text, 0, NULL);
+        } else if (reply->array_count == BLASD_REPLY_ARRAYS ||
+                   read_array(reply, name, entry, reply->body + 8 + header_len,
+                              reply->len - 8 - header_len) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safetensors,
+                                      struct blasd_problem *problem) {
+    struct blasd_reply *reply = calloc(1, sizeof *reply);
+    if (reply == NULL) {
+        free(body);
+        blasd_problem_set(problem, "out_of_memory", "no memory for the reply");
+        return NULL;
+    }
+    reply->body = body;
+    reply->len = len;
+    if (!safetensors)
+        reply->document = json_loadb((const char *)body, len, 0, NULL);
+    else if (read_safetensors(reply) != 0)
+        goto bad;
+    if (!json_is_object(reply->document)) goto bad;
+    reply->text = json_dumps(reply->document, JSON_COMPACT);
+    if (reply->text == NULL) goto bad;
+    return reply;
+bad:
+    blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
+    blasd_reply_free(reply);
+    return NULL;
+}
+
+void blasd_reply_free(struct blasd_reply *reply) {
+    if (reply == NULL) return;
+    json_decref(reply->document);
+    json_decref(reply->header);
+    free(reply->text);
+    free(reply->body);
+    free(reply);
+}
+
+const char *blasd_reply_id(const struct blasd_reply *reply) {
+    return text_of(reply->document, "id");
+}
+
+const char *blasd_reply_state(const struct blasd_reply *reply) {
+    return text_of(reply->document, "state");
+}
+
+bool blasd_reply_ended(const struct blasd_reply *reply) {
+    const char *state = blasd_reply_state(reply);
+    return strcmp(state, "queued") != 0 && strcmp(state, "running") != 0;
+}
+
+double blasd_reply_progress(const struct blasd_reply *reply) {
+    return json_number_value(json_object_get(reply->document, "progress"));
+}
+
+const char *blasd_reply_document(const struct blasd_reply *reply) {
+    return reply->text;
+}
+
+bool blasd_reply_failed(const struct blasd_reply *reply, struct blasd_problem *problem) {
+    if (!blasd_reply_ended(reply) || strcmp(blasd_reply_state(reply), "succeeded") == 0)
+        return false;
+    blasd_problem_from(problem, json_object_get(reply->document, "error"));
+    if (problem->code[0] == '\0')
+        blasd_problem_set(problem, blasd_reply_state(reply), "the job is %s",
+                          blasd_reply_state(reply));
+    return true;
+}
+
+int blasd_reply_array_count(const struct blasd_reply *reply) {
+    return reply->array_count;
+}
+
+const struct blasd_array *blasd_reply_array_at(const struct blasd_reply *reply, int i) {
+    return i >= 0 && i < reply->array_count ? &reply->arrays[i] : NULL;
+}
+
+const struct blasd_array *blasd_reply_array(const struct blasd_reply *reply, const char *name) {
+    for (int i = 0; i < reply->array_count; i++)
+        if (strcmp(reply->arrays[i].name, name) == 0) return &reply->arrays[i];
+    return NULL;
+}

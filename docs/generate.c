@@ -1,0 +1,141 @@
+/* Writes the files that come from tables in the code, so that no list stands twice:
+ *   generate errors.json | errors.md | limits.md | operations.md   (to standard output)
+ * `make generated` runs it; `make lint` fails where a committed file is not what it writes. */
+#include "base/err.h"
+#include "base/limits.h"
+#include "core/op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void json_string(const char *text) {
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') putchar('\\');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+static void errors_json(void) {
+    puts("{");
+    for (int code = 1; code < BLASD_E_COUNT; code++) {
+        const struct blasd_err_info *info = blasd_err_info((enum blasd_code)code);
+        printf("  \"%s\": {\"status\": %d, \"retry\": %s, \"title\": ", info->name,
+               info->http_status, info->retry ? "true" : "false");
+        json_string(info->title);
+        printf(", \"advice\": ");
+        json_string(info->advice);
+        puts(code + 1 < BLASD_E_COUNT ? "}," : "}");
+    }
+    puts("}");
+}
+
+static void errors_md(void) {
+    puts("# Errors\n\nEvery error is a problem document (RFC 9457). `code` is stable; `retry` says "
+         "whether the same\nrequest can succeed later. Generated from the table in "
+         "`src/base/err.h`; as JSON in\n`api/errors.json`.\n\n"
+         "| code | status | retry | meaning | what to do |\n|---|---|---|---|---|");
+    for (int code = 1; code < BLASD_E_COUNT; code++) {
+        const struct blasd_err_info *info = blasd_err_info((enum blasd_code)code);
+        printf("| `%s` | %d | %s | %s | %s |\n", info->name, info->http_status,
+               info->retry ? "yes" : "no", info->title, info->advice);
+    }
+}
+
+static void amount(uint64_t value, const char *unit) {
+    static const char letters[] = "\0KMGT";
+    int power = 0;
+    for (; strcmp(unit, "bytes") == 0 && value != 0 && value % 1024 == 0; power++) value /= 1024;
+    printf("%llu", (unsigned long long)value);
+    if (power > 0) putchar(letters[power]);
+}
+
+static void limits_md(void) {
+    puts("# Limits\n\nEverything that could grow without bound has a limit. Set one with "
+         "`--limit NAME=VALUE`, or with the\nenvironment variable `BLASD_NAME` in capitals; values "
+         "may end in K, M, G or T (powers of 1024).\nGenerated from the table in "
+         "`src/base/limits.h`.\n\n| name | default | range | unit | meaning "
+         "|\n|---|---|---|---|---|");
+    for (int i = 0; blasd_limits_info(i) != NULL; i++) {
+        const struct blasd_limit_info *info = blasd_limits_info(i);
+        printf("| `%s` | ", info->name);
+        amount(info->preset, info->unit);
+        printf(" | ");
+        amount(info->least, info->unit);
+        printf(" to ");
+        amount(info->most, info->unit);
+        printf(" | %s | %s |\n", info->unit, info->meaning);
+    }
+}
+
+static void dtypes(unsigned mask) {
+    const char *between = "";
+    for (int dtype = 0; dtype < BLASD_DTYPE_COUNT; dtype++) {
+        if ((mask & BLASD_DTYPE_BIT(dtype)) == 0) continue;
+        printf("%s%s", between, blasd_dtype_name((enum blasd_dtype)dtype));
+        between = " ";
+    }
+}
+
+static void ports_md(const char *title, const struct blasd_port *port, const char *optional) {
+    printf("| %s | shape | dtypes | |\n|---|---|---|---|\n", title);
+    for (; port->name != NULL; port++) {
+        printf("| `%s`%s | %s | ", port->name, port->optional ? optional : "", port->shape);
+        dtypes(port->dtypes);
+        printf(" | %s%s |\n", port->doc, port->finite ? " Must be finite." : "");
+    }
+    puts("");
+}
+
+static void param_md(const struct blasd_param *param) {
+    printf("| `%s` | ", param->name);
+    switch (param->kind) {
+    case BLASD_PARAM_BOOL: printf("bool | %s", param->preset.b ? "true" : "false"); break;
+    case BLASD_PARAM_INT: printf("int | %lld", (long long)param->preset.i); break;
+    case BLASD_PARAM_FLOAT: printf("float | %g", param->preset.f); break;
+    case BLASD_PARAM_CHOICE:
+        for (int i = 0; param->choices[i] != NULL; i++)
+            printf("%s%s", i == 0 ? "" : ", ", param->choices[i]);
+        printf(" | %s", param->choices[param->preset.choice]);
+        break;
+    }
+    printf(" | ");
+    if (param->has_range)
+        printf("%c%g, %g]", param->exclusive_least ? '(' : '[', param->least, param->most);
+    printf(" | %s |\n", param->doc);
+}
+
+static void operations_md(void) {
+    puts("# Operations\n\nGenerated from the descriptors in `kernels/*/op_*.c`; `GET /ops` serves "
+         "the same as JSON. The maths\nbehind each stands in `kernels/NAME/README.md`.\n");
+    for (int i = 0; blasd_ops[i] != NULL; i++) {
+        const struct blasd_op *op = blasd_ops[i];
+        printf("## %s\n\n%s\n\n%s\n\n", op->name, op->summary, op->doc);
+        ports_md("input", op->inputs, " (optional)");
+        if (op->params[0].name != NULL) {
+            puts("| parameter | type | default | range | |\n|---|---|---|---|---|");
+            for (const struct blasd_param *param = op->params; param->name != NULL; param++)
+                param_md(param);
+            puts("");
+        }
+        ports_md("output", op->outputs, " (not always)");
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*write)(void);
+    } files[] = {{"errors.json", errors_json},
+                 {"errors.md", errors_md},
+                 {"limits.md", limits_md},
+                 {"operations.md", operations_md}};
+    for (size_t i = 0; argc == 2 && i < sizeof files / sizeof *files; i++)
+        if (strcmp(argv[1], files[i].name) == 0) {
+            files[i].write();
+            return 0;
+        }
+    fprintf(stderr, "usage: generate errors.json|errors.md|limits.md|operations.md\n");
+    return 2;
+}

@@ -1,0 +1,41 @@
+"""Fixtures: one service shared by the tests that break nothing, and a maker of services for those that do."""
+import pytest
+
+from service import Service
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory):
+    shared = Service(tmp_path_factory.mktemp("service")).start()
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def make_service(tmp_path):
+    made = []
+
+    def make(*options, env=None, start=True):
+        one = Service(tmp_path / f"service{len(made)}", *options, env=env)
+        made.append(one)
+        return one.start() if start else one
+    yield make
+    for one in made:
+        one.stop(check=False)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """The services' logs stand beside the failure they explain."""
+    outcome = yield
+    report = outcome.get_result()
+    if not report.failed:
+        return
+    for name in ("service", "make_service"):
+        value = item.funcargs.get(name)
+        if isinstance(value, Service):
+            report.sections.append(("service log", value.log_text()))
+    folder = item.funcargs.get("tmp_path")
+    if folder is not None:
+        for log in sorted(folder.glob("service*/log")):
+            report.sections.append((f"log of {log.parent.name}", log.read_text(errors="replace")[-8000:]))

@@ -1,0 +1,315 @@
+"""The real service, as a test sees it: processes, HTTP with every answer held to api/openapi.yaml, and data.
+
+A Service starts `blasd up` on a free loopback port with a directory of its own and stops it again; on failure its
+log is shown. Requests go through `Service.request`, which fails where the answer is not what the API text says.
+"""
+import collections
+import http.client
+import json
+import os
+import pathlib
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+import urllib.parse
+
+import jsonschema
+import numpy as np
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BLASD = pathlib.Path(os.environ.get("BLASD", ROOT / "build" / "blasd"))
+sys.path.insert(0, str(ROOT / "clients" / "python"))
+
+# --- the API text -------------------------------------------------------------------------------------------------
+
+
+def _as_json_schema(node):
+    """OpenAPI 3.0's `nullable` in JSON Schema's words."""
+    if isinstance(node, list):
+        return [_as_json_schema(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    out = {key: _as_json_schema(value) for key, value in node.items() if key != "nullable"}
+    if node.get("nullable") and "type" in out:
+        out["type"] = [out["type"], "null"]
+    return out
+
+
+class ApiText:
+    """api/openapi.yaml: finds the text for a request and checks an answer against it."""
+
+    def __init__(self):
+        self.document = yaml.safe_load((ROOT / "api" / "openapi.yaml").read_text())
+        self.schema = _as_json_schema(self.document)
+        self.errors = json.loads((ROOT / "api" / "errors.json").read_text())
+        self.seen = collections.Counter()  # (path template, method, status)
+        self.validators = {}
+
+    def template_of(self, path):
+        for template in self.document["paths"]:
+            if re.fullmatch(re.sub(r"\{[^}]*\}", "[^/]+", template), path):
+                return template
+        return None
+
+    def resolve(self, node):
+        while "$ref" in node:
+            target = self.document
+            for part in node["$ref"][2:].split("/"):
+                target = target[part]
+            node = target
+        return node
+
+    def validate(self, schema, value):
+        key = json.dumps(schema, sort_keys=True)
+        if key not in self.validators:
+            resolver = jsonschema.RefResolver.from_schema(self.schema)
+            self.validators[key] = jsonschema.Draft7Validator(_as_json_schema(schema), resolver=resolver)
+        self.validators[key].validate(value)
+
+    def check(self, method, path, answer):
+        template = self.template_of(path)
+        if method == "HEAD":
+            method = "GET"
+        operation = self.document["paths"].get(template, {}).get(method.lower())
+        if operation is None:  # not in the text, so the server must know nothing of it
+            assert answer.status in (400, 403, 404, 405, 413, 414, 431, 501), (method, path, answer.status)
+            return
+        self.seen[template, method.lower(), answer.status] += 1
+        described = operation["responses"].get(str(answer.status))
+        assert described is not None, f"{method} {path}: {answer.status} is not in openapi.yaml: {answer.body[:500]}"
+        described = self.resolve(described)
+        for name in described.get("headers", {}):
+            if name != "Preference-Applied":
+                assert answer.headers.get(name) is not None, f"{method} {path}: no header {name}"
+        kind = (answer.headers.get("Content-Type") or "").split(";")[0]
+        assert kind in described["content"], f"{method} {path}: {answer.status} {kind} is not in openapi.yaml"
+        if kind.endswith("json") and answer.body:
+            self.validate(described["content"][kind]["schema"], answer.json())
+        if kind == "application/problem+json" and answer.body:
+            problem = answer.json()
+            entry = self.errors[problem["code"]]
+            assert (problem["status"], problem["retry"]) == (answer.status, entry["retry"])
+
+
+API = ApiText()
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    def json(self):
+        return json.loads(self.body)
+
+    def safetensors(self):
+        """(arrays, job document)"""
+        length = struct.unpack_from("<Q", self.body)[0]
+        header = json.loads(self.body[8:8 + length])
+        job = json.loads(header.pop("__metadata__")["job"])
+        data, arrays = self.body[8 + length:], {}
+        codes = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "BOOL": "?"}
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            arrays[name] = np.frombuffer(data[begin:end], codes[entry["dtype"]]).reshape(entry["shape"])
+        assert sum(a.nbytes for a in arrays.values()) == len(data)
+        return arrays, job
+
+    def npy(self):
+        import io
+        return np.load(io.BytesIO(self.body), allow_pickle=False)
+
+
+CODES = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int16": "I16",
+         "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL"}
+
+
+def safetensors(arrays, **metadata):
+    header, data = {"__metadata__": metadata}, b""
+    for name, array in arrays.items():
+        array = np.asarray(array)
+        header[name] = {"dtype": CODES[array.dtype.name], "shape": list(array.shape),
+                        "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def npy(array):
+    import io
+    out = io.BytesIO()
+    np.save(out, array, allow_pickle=False)
+    return out.getvalue()
+
+
+BOUNDARY = "a-boundary-that-does-not-occur"
+
+
+def multipart(parts):
+    """A form: bytes are files, text is text."""
+    out = b""
+    for name, value in parts.items():
+        out += f"--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"".encode()
+        if isinstance(value, bytes):
+            out += f"; filename=\"{name}.npy\"\r\nContent-Type: application/octet-stream".encode()
+        else:
+            value = value.encode()
+        out += b"\r\n\r\n" + value + b"\r\n"
+    return out + f"--{BOUNDARY}--\r\n".encode()
+
+
+TYPES = {"json": "application/json", "safetensors": "application/x-safetensors",
+         "multipart": f"multipart/form-data; boundary={BOUNDARY}", "npy": "application/x-npy"}
+
+
+def nested(array):
+    """An array as the JSON the API takes."""
+    array = np.asarray(array)
+    if array.dtype.kind != "f":
+        return array.tolist()
+
+    def one(value):
+        if isinstance(value, list):
+            return [one(item) for item in value]
+        return value if np.isfinite(value) else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
+    return one(array.tolist())
+
+
+# --- processes ----------------------------------------------------------------------------------------------------
+
+
+def children(pid):
+    """Pids of the live children of a process."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except FileNotFoundError:
+        return []
+    return [int(p) for p in text.split()]
+
+
+def command_line(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+class Service:
+    def __init__(self, folder, *options, env=None):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.options, self.env = options, env
+        self.process, self.url, self.port = None, None, None
+
+    def start(self, listen="127.0.0.1:0", timeout=60):
+        self.log = open(self.folder / "log", "ab")
+        self.process = subprocess.Popen(
+            [BLASD, "up", "--listen", listen, "--data", self.folder / "data", *self.options],
+            stdout=subprocess.PIPE, stderr=self.log, stdin=subprocess.DEVNULL,
+            env={**os.environ, **(self.env or {})})
+        ready, _, _ = select.select([self.process.stdout], [], [], timeout)
+        line = self.process.stdout.readline().decode() if ready else ""
+        match = re.fullmatch(r"ready (http://[^:]+:(\d+))\n", line)
+        if not match:
+            self.stop(check=False)
+            raise AssertionError(f"no ready line but {line!r}; log:\n{self.log_text()}")
+        self.url, self.port = match.group(1), int(match.group(2))
+        return self
+
+    def stop(self, check=True, signum=signal.SIGTERM, timeout=60):
+        if self.process is None:
+            return None
+        if self.process.poll() is None:
+            self.process.send_signal(signum)
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+            check = True
+        rest = self.process.stdout.read()
+        self.process.stdout.close()
+        self.log.close()
+        self.process = None
+        if check:
+            assert status == 0, f"exit status {status}; log:\n{self.log_text()}"
+            assert rest == b"", f"more than the ready line on standard output: {rest!r}"
+        return status
+
+    def log_text(self):
+        return (self.folder / "log").read_text(errors="replace")[-8000:]
+
+    def part(self, name):
+        """The pid of a part: redis-server, api, worker."""
+        pattern = {"redis": "redis-server", "api": "blasd api", "worker": "blasd worker"}[name]
+        for pid in children(self.process.pid):
+            if command_line(pid).startswith(pattern):
+                return pid
+        return None
+
+    def kill(self, name, signum=signal.SIGKILL):
+        pid = self.part(name)
+        assert pid is not None, f"no {name} among {[command_line(p) for p in children(self.process.pid)]}"
+        os.kill(pid, signum)
+        return pid
+
+    def wait_ready(self, timeout=30):
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            try:
+                if self.request("GET", "/health/ready", timeout=5).status == 200:
+                    return
+            except (OSError, http.client.HTTPException):
+                pass
+            time.sleep(0.05)
+        raise AssertionError(f"not ready after {timeout} s; log:\n{self.log_text()}")
+
+    def request(self, method, path, body=None, headers=None, timeout=60, check=True):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            answer = Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+        if check:
+            API.check(method, urllib.parse.urlsplit(path).path, answer)
+        return answer
+
+    def post(self, op, inputs, params=None, wait=30, form="json", accept=None, query="", **members):
+        """Submits a job in one of the three forms; inputs are arrays."""
+        headers = {"Content-Type": TYPES[form]}
+        if accept:
+            headers["Accept"] = TYPES[accept]
+        if form == "json":
+            tensors = {}
+            for name, value in inputs.items():
+                array = np.asarray(value)
+                tensors[name] = nested(array) if array.dtype == np.float64 else {
+                    "dtype": array.dtype.name, "shape": list(array.shape), "data": nested(array)}
+            body = {"op": op, "inputs": tensors, **members}
+            if params is not None:
+                body["params"] = params
+            body = json.dumps(body)
+        else:
+            texts = {"op": op, **{k: str(v) for k, v in members.items()}}
+            if params is not None:
+                texts["params"] = json.dumps(params)
+            if form == "safetensors":
+                body = safetensors({k: np.asarray(v) for k, v in inputs.items()}, **texts)
+            else:
+                body = multipart({**texts, **{k: npy(np.asarray(v)) for k, v in inputs.items()}})
+        path = "/jobs" + (f"?wait={wait}" if wait else "") + query
+        return self.request("POST", path, body, headers, timeout=60 + wait)
+
+    def run(self, op, inputs, params=None, **more):
+        """Runs a job that must succeed; returns (arrays, job document)."""
+        answer = self.post(op, inputs, params, accept="safetensors", **more)
+        assert answer.status == 200 and answer.headers["Content-Type"] == TYPES["safetensors"], answer.body[:2000]
+        return answer.safetensors()

@@ -1,0 +1,170 @@
+"""The clients against the real service: Python (installed with pip), C, and `blasd run`."""
+import subprocess
+import sys
+import threading
+import time
+
+import blasd
+import numpy as np
+import pytest
+from service import BLASD, ROOT
+
+RNG = np.random.default_rng(11)
+
+
+@pytest.fixture
+def client(service):
+    return blasd.Client(service.url)
+
+
+def test_operations_by_name(client):
+    a, b = RNG.standard_normal((2, 50, 50))
+    assert np.allclose(client.matmul(a, b), a @ b)
+    assert np.allclose(client.solve(a, b), np.linalg.solve(a, b))
+    assert client.distance(a, metric="cityblock")[1, 0] == pytest.approx(np.abs(a[0] - a[1]).sum())
+    fit = client.regression(a[:, :3], 2 + a[:, :3] @ [1, 2, 3])
+    assert np.allclose(fit["coef"], [1, 2, 3]) and np.allclose(fit["intercept"], 2)
+    assert fit.timing["total_ms"] > 0 and fit.execution["batch_size"] >= 1 and fit.job["state"] == "succeeded"
+
+
+def test_what_numpy_can_hold_travels(client):
+    a = RNG.standard_normal((40, 30))
+    for form in (a, np.asfortranarray(a), a.astype(">f8"), a[::2, ::3], a.astype("f4"), a.T, a.tolist(), a > 0,
+                 (a * 10).astype("i2")):
+        form_b = np.ones((np.shape(form)[1], 2))
+        assert np.allclose(client.matmul(form, form_b), np.asarray(form) @ form_b, rtol=1e-5)
+    assert client.matmul(np.zeros((0, 3)), np.ones((3, 2))).shape == (0, 2)
+    with pytest.raises(TypeError, match="complex"):
+        client.matmul(a + 1j, a)
+
+
+def test_large_arrays(client):
+    a = RNG.standard_normal((1200, 1200)).astype("f4")
+    assert np.array_equal(client.matmul(a, np.eye(1200, dtype="f4")), a)
+
+
+def test_submit_wait_result_cancel(client):
+    job = client.submit("matmul", a=np.eye(3), b=np.ones((3, 3)), priority="low", deadline_ms=60000)
+    assert job.wait(20) and job.state == "succeeded" and job.progress == 1
+    assert np.array_equal(job.result()["c"], np.ones((3, 3)))
+    assert client.job(job.id).state == "succeeded"
+    assert job.id in [j.id for j in client.jobs(limit=1000)]
+    job.cancel()
+    with pytest.raises(blasd.Error) as caught:
+        client.job(job.id)
+    assert caught.value.status in (404, 410)
+
+
+def test_errors_say_what_and_where(client):
+    with pytest.raises(blasd.Error) as caught:
+        client.matmul(np.ones((2, 3)), np.ones((2, 3)))
+    error = caught.value
+    assert error.code == "shape_mismatch" and error.status == 422 and not error.retry
+    assert "inputs" in str(error) and error.advice
+    with pytest.raises(blasd.Error) as caught:
+        client.solve(np.ones((2, 2)), np.ones(2))
+    assert caught.value.code == "singular_matrix" and caught.value.job["state"] == "failed"
+    with pytest.raises(blasd.Error) as caught:
+        client.run("matmul", {"speed": 11}, a=np.eye(2), b=np.eye(2))
+    assert caught.value.code == "unknown_parameter" and caught.value.field == "params.speed"
+    with pytest.raises(blasd.Error) as caught:
+        blasd.Client("http://127.0.0.1:9", timeout=2).ops()
+    assert caught.value.code == "connection_failed" and caught.value.retry
+
+
+def test_a_timeout_cancels_the_job(make_service):
+    client = blasd.Client(make_service().url)
+    a = np.ones((4500, 4500))
+    with pytest.raises(blasd.Error) as caught:
+        client.run("matmul", a=a, b=a, timeout=0.5)
+    assert caught.value.code == "timeout"
+    end = time.monotonic() + 5
+    while client.jobs()[0].state != "cancelled" and time.monotonic() < end:
+        time.sleep(0.05)
+    assert client.jobs()[0].state == "cancelled"
+
+
+def test_threads_share_a_client(client):
+    failures = []
+
+    def work(k):
+        try:
+            for i in range(20):
+                assert client.matmul([[float(k)]], [[float(i)]])[0, 0] == k * i
+        except BaseException as error:
+            failures.append(error)
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(16)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not failures
+
+
+def test_run_waits_out_a_full_queue(make_service):
+    service = make_service("--limit", "queue_jobs=4")
+    client = blasd.Client(service.url)
+    for _ in range(3):
+        client.submit("matmul", a=np.ones((1800, 1800)), b=np.ones((1800, 1800)))
+    results, threads = [], []
+    for i in range(8):
+        threads.append(threading.Thread(target=lambda i=i: results.append(client.matmul([[float(i)]], [[2.0]])[0, 0])))
+        threads[-1].start()
+    [t.join() for t in threads]
+    assert sorted(results) == [2.0 * i for i in range(8)]
+
+
+def test_a_front_end_that_restarts_does_not_break_a_client(make_service):
+    service = make_service()
+    client = blasd.Client(service.url)
+    assert client.matmul([[2.0]], [[3.0]])[0, 0] == 6
+    service.kill("api")
+    assert client.matmul([[2.0]], [[4.0]])[0, 0] == 8
+
+
+def test_pip_installs_it(tmp_path):
+    """In an environment of its own, without a network."""
+    subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", tmp_path / "venv"], check=True)
+    subprocess.run([tmp_path / "venv/bin/python", "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation",
+                    "--no-deps", ROOT / "clients/python"], check=True, cwd=tmp_path)
+    done = subprocess.run([tmp_path / "venv/bin/python", "-c", "import blasd; print(blasd.__version__, blasd.__file__)"],
+                          check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert str(tmp_path / "venv") in done.stdout
+
+
+def run(service, *arguments, status=0):
+    done = subprocess.run([BLASD, "run", "--url", service.url, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_blasd_run(service, tmp_path):
+    a, b = RNG.standard_normal((2, 30, 30))
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", np.asfortranarray(b))
+    files = [f"a={tmp_path}/a.npy", f"b={tmp_path}/b.npy"]
+    done = run(service, "matmul", *files, "-o", tmp_path / "c.npy")
+    assert np.allclose(np.load(tmp_path / "c.npy"), a @ b) and "compute" in done.stderr
+    run(service, "solve", *files, "-o", f"x={tmp_path}/x.npy", "-q")
+    assert np.allclose(np.load(tmp_path / "x.npy"), np.linalg.solve(a, b))
+    np.save(tmp_path / "x.npy", np.array([[0.0, 0], [3, 4]]))
+    done = run(service, "distance", f"x={tmp_path}/x.npy", "metric=cityblock")
+    assert "d: float64 (2, 2)" in done.stdout and "0 7" in done.stdout
+    assert '"state":"succeeded"' in run(service, "distance", f"x={tmp_path}/x.npy", "--json").stdout
+
+
+def test_blasd_run_explains_what_went_wrong(service, tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((2, 2)))
+    file = f"a={tmp_path}/a.npy"
+    assert "singular" in run(service, "solve", file, f"b={tmp_path}/a.npy", status=1).stderr
+    assert "inputs.b" in run(service, "matmul", file, status=1).stderr
+    assert "speed" in run(service, "matmul", file, f"b={tmp_path}/a.npy", "speed=3", status=1).stderr
+    assert "cannot be read" in run(service, "matmul", "a=/nonexistent.npy", status=2).stderr
+    assert "usage" in run(service, status=2).stderr
+    done = subprocess.run([BLASD, "run", "--url", "http://127.0.0.1:9", "matmul", file], capture_output=True, text=True)
+    assert done.returncode == 1 and "127.0.0.1:9" in done.stderr
+
+
+def test_the_c_client(service):
+    done = subprocess.run([BLASD.parent / "client_example", service.url], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "19 22" in done.stdout and "43 50" in done.stdout and "singular_matrix" in done.stdout

@@ -1,0 +1,135 @@
+"""SIGKILL at every part while jobs are in flight: none is lost, each ends once, all answers are right."""
+import concurrent.futures
+import http.client
+import threading
+import time
+
+import numpy as np
+import pytest
+from service import children, command_line
+
+
+def value_of(i):
+    return float(i % 1000)
+
+
+def run_one(service, i):
+    """Submits a job and sees it through, as a careful client does: what was acknowledged is asked for by its id."""
+    body = {"a": np.full((3, 3), value_of(i)), "b": np.eye(3)}
+    key = f"fault-{i}"
+    end = time.monotonic() + 60
+    job_id = None
+    while time.monotonic() < end:
+        try:
+            if job_id is None:
+                answer = submit(service, body, key)
+                if answer.status in (200, 202):
+                    job_id = answer.json()["id"]
+                else:
+                    assert answer.status in (429, 503), answer.body
+                    time.sleep(0.05)
+                    continue
+            answer = service.request("GET", f"/jobs/{job_id}?wait=20", timeout=30)
+            assert answer.status in (200, 202, 503), (job_id, answer.status, answer.body)
+            if answer.status == 200:
+                job = answer.json()
+                assert job["state"] == "succeeded", job
+                assert job["outputs"]["c"]["data"] == [[value_of(i)] * 3] * 3
+                return job
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.05)  # the front end itself was killed
+    raise AssertionError(f"job {i} ({job_id}) did not end")
+
+
+def submit(service, inputs, key):
+    import json
+    from service import TYPES, nested
+    body = json.dumps({"op": "matmul", "inputs": {k: nested(v) for k, v in inputs.items()}})
+    return service.request("POST", "/jobs", body, {"Content-Type": TYPES["json"], "Idempotency-Key": key}, timeout=30)
+
+
+@pytest.mark.parametrize("victim", ["worker", "api", "redis"])
+def test_killing_a_part_under_load_loses_nothing(make_service, victim):
+    service = make_service()
+    stop = threading.Event()
+    kills = []
+
+    def killer():
+        while not stop.wait(0.4):
+            if len(kills) < 6 and service.part(victim) is not None:
+                kills.append(service.kill(victim))
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        with concurrent.futures.ThreadPoolExecutor(24) as pool:
+            start = time.monotonic()
+            count = 0
+            while len(kills) < 6 or count == 0:
+                assert time.monotonic() - start < 120
+                list(pool.map(lambda i: run_one(service, i), range(count, count + 300)))
+                count += 300
+    finally:
+        stop.set()
+        thread.join()
+    assert len(set(kills)) == len(kills) >= 6
+    service.wait_ready()
+    assert service.run("matmul", {"a": np.eye(2), "b": np.eye(2)})[1]["state"] == "succeeded"
+
+
+def test_a_killed_service_finds_its_jobs_again(make_service):
+    """SIGKILL to the supervisor: its children go too; started again over the same directory, it ends every job."""
+    service = make_service()
+    big = {"a": np.ones((3000, 3000)), "b": np.ones((3000, 3000))}
+    service.post("matmul", big, wait=0, form="safetensors")
+    stored = {"a": np.arange(40000.0).reshape(200, 200), "b": np.eye(200)}  # too large for Redis
+    ids = [service.post("matmul", stored, wait=0, form="safetensors").json()["id"] for _ in range(5)]
+    ids += [service.post("matmul", {"a": np.eye(3), "b": np.eye(3)}, wait=0).json()["id"] for _ in range(50)]
+    parts = children(service.process.pid)
+    service.process.kill()
+    service.stop(check=False)
+    end = time.monotonic() + 10
+    while any(command_line(p) for p in parts) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(command_line(p) for p in parts)
+    service.start()
+    for job_id in ids:
+        job = service.request("GET", f"/jobs/{job_id}?wait=60", timeout=90).json()
+        assert job["state"] == "succeeded", job
+    got = service.request("GET", f"/jobs/{ids[0]}/outputs/c", headers={"Accept": "application/x-npy"}).npy()
+    assert np.array_equal(got, stored["a"])
+
+
+def test_a_drained_service_ends_what_it_began(make_service):
+    service = make_service()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        big = {"a": np.ones((2500, 2500)), "b": np.ones((2500, 2500))}
+        waiting = pool.submit(service.post, "matmul", big, wait=60, form="safetensors")
+        time.sleep(0.5)
+        assert service.stop() == 0
+        assert waiting.result().status in (200, 202)
+
+
+def test_inputs_that_are_gone_are_an_error_of_the_job(make_service):
+    import pathlib
+    service = make_service()
+    service.post("matmul", {"a": np.ones((3000, 3000)), "b": np.ones((3000, 3000))}, wait=0, form="safetensors")
+    stored = {"a": np.ones((200, 200)), "b": np.eye(200)}
+    job_id = service.post("matmul", stored, wait=0, form="safetensors").json()["id"]
+    blobs = list(pathlib.Path("/dev/shm").glob(f"blasd-*/{job_id}.in"))
+    assert len(blobs) == 1
+    blobs[0].unlink()
+    job = service.request("GET", f"/jobs/{job_id}?wait=60", timeout=90).json()
+    assert job["state"] == "failed" and job["error"]["code"] == "inputs_lost"
+
+
+def test_blobs_do_not_pile_up(make_service):
+    import pathlib
+    service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=1")
+    stored = {"a": np.ones((200, 200)), "b": np.eye(200)}
+    ids = [service.post("matmul", stored, form="safetensors").json()["id"] for _ in range(10)]
+    end = time.monotonic() + 60
+    left = ids
+    while left and time.monotonic() < end:
+        left = [i for i in ids if list(pathlib.Path("/dev/shm").glob(f"blasd-*/{i}.*"))]
+        time.sleep(0.3)
+    assert not left

@@ -1,0 +1,188 @@
+"""The life of a job as its sender sees it: waiting, listing, cancelling, deadlines, expiry, full queues."""
+import concurrent.futures
+import json
+import time
+
+import numpy as np
+from service import TYPES
+
+SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
+
+
+def big(n=2600):
+    """A job of about a second on one core."""
+    return {"a": np.ones((n, n)), "b": np.ones((n, n))}
+
+
+def poll(service, job_id, seconds=30):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        job = service.request("GET", f"/jobs/{job_id}").json()
+        if job["state"] not in ("queued", "running"):
+            return job
+        time.sleep(0.02)
+    raise AssertionError(f"{job_id} has not ended")
+
+
+def test_submit_and_poll(service):
+    answer = service.post("matmul", SMALL, wait=0)
+    assert answer.status == 202
+    job = answer.json()
+    assert answer.headers["Location"] == f"/jobs/{job['id']}" and job["state"] in ("queued", "running")
+    job = poll(service, job["id"])
+    assert job["state"] == "succeeded" and job["outputs"]["c"]["data"] == [[3, 3], [3, 3]]
+    assert job["progress"] == 1 and job["created_at"] <= job["started_at"] <= job["finished_at"]
+
+
+def test_prefer_wait(service):
+    body = json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}})
+    answer = service.request("POST", "/jobs", body, {"Content-Type": TYPES["json"], "Prefer": "wait=10"})
+    assert answer.status == 200 and answer.headers["Preference-Applied"] == "wait=10"
+    answer = service.request("POST", "/jobs", body, {"Content-Type": TYPES["json"], "Prefer": "respond-async"})
+    assert answer.status == 202
+
+
+def test_a_wait_ends_when_its_time_is_up(make_service):
+    service = make_service()
+    service.post("matmul", big(4000), wait=0, form="safetensors")
+    start = time.monotonic()
+    answer = service.post("matmul", SMALL, wait=0.3)
+    assert answer.status == 202 and 0.25 < time.monotonic() - start < 5
+    answer = service.request("GET", f"/jobs/{answer.json()['id']}?wait=60", timeout=90)
+    assert answer.status == 200 and answer.json()["state"] == "succeeded"
+
+
+def test_waiting_on_a_job_from_several_connections(service):
+    job_id = service.post("matmul", big(1500), wait=0, form="safetensors").json()["id"]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: service.request("GET", f"/jobs/{job_id}?wait=30"), range(8)))
+    assert all(a.status == 200 and a.json()["state"] == "succeeded" for a in answers)
+
+
+def test_no_result_before_the_end(make_service):
+    service = make_service()
+    service.post("matmul", big(), wait=0, form="safetensors")
+    job = service.post("matmul", SMALL, wait=0).json()
+    assert service.request("GET", f"/jobs/{job['id']}/result").status == 409
+    assert service.request("GET", f"/jobs/{job['id']}/outputs/c").status == 409
+
+
+def test_cancel_and_forget(make_service):
+    service = make_service()
+    service.post("matmul", big(), wait=0, form="safetensors")
+    job = service.post("matmul", SMALL, wait=0).json()
+    assert service.request("DELETE", f"/jobs/{job['id']}").json()["state"] == "cancelled"
+    assert service.request("GET", f"/jobs/{job['id']}").json()["state"] == "cancelled"
+    assert service.request("GET", f"/jobs/{job['id']}/result").json()["code"] == "job_ended_without_result"
+    done = service.post("matmul", SMALL).json()
+    assert service.request("DELETE", f"/jobs/{done['id']}").json()["state"] == "succeeded"
+    assert service.request("GET", f"/jobs/{done['id']}").status in (404, 410)
+
+
+def test_cancel_of_a_running_job_and_of_a_waited_for_one(make_service):
+    service = make_service()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(service.post, "matmul", big(5000), wait=60, form="safetensors")
+        while not (jobs := service.request("GET", "/jobs").json()["jobs"]) or jobs[0]["state"] != "running":
+            time.sleep(0.02)
+        assert service.request("DELETE", f"/jobs/{jobs[0]['id']}").json()["state"] == "cancelled"
+        assert waiting.result().json()["state"] == "cancelled"
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+
+
+def test_a_client_that_leaves_takes_its_job_along(make_service):
+    import socket
+    service = make_service()
+    service.post("matmul", big(), wait=0, form="safetensors")
+    with socket.create_connection(("127.0.0.1", service.port)) as raw:
+        body = b'{"op":"matmul","inputs":{"a":[[1]],"b":[[1]]}}'
+        raw.sendall(b"POST /jobs?wait=60 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                    b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        time.sleep(0.3)
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        if any(j["state"] == "cancelled" for j in service.request("GET", "/jobs").json()["jobs"]):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the job was not cancelled")
+
+
+def test_list_by_state_newest_first(make_service):
+    service = make_service()
+    ids = [service.post("matmul", SMALL, wait=0).json()["id"] for _ in range(5)]
+    for job_id in ids:
+        poll(service, job_id)
+    service.post("solve", {"a": np.zeros((2, 2)), "b": np.ones(2)})
+    listed = service.request("GET", "/jobs?state=succeeded&limit=3").json()["jobs"]
+    assert len(listed) == 3 and all(j["state"] == "succeeded" for j in listed)
+    assert [j["created_at"] for j in listed] == sorted((j["created_at"] for j in listed), reverse=True)
+    assert [j["state"] for j in service.request("GET", "/jobs?state=failed").json()["jobs"]] == ["failed"]
+    assert len(service.request("GET", "/jobs").json()["jobs"]) == 6
+
+
+def test_idempotency_key(service):
+    def send(value, key):
+        return service.request("POST", "/jobs?wait=10", json.dumps({"op": "matmul", "inputs": {"a": [[value]], "b": [[1]]}}),
+                               {"Content-Type": TYPES["json"], "Idempotency-Key": key})
+    first = send(1, "key-1").json()
+    assert send(1, "key-1").json()["id"] == first["id"]
+    assert send(1, "key-2").json()["id"] != first["id"]
+    assert send(2, "key-1").json()["code"] == "idempotency_conflict"
+
+
+def test_a_deadline_fires_on_time_while_queued_and_while_running(make_service):
+    service = make_service()
+    running = service.post("matmul", big(5000), wait=0, form="safetensors", deadline_ms=300).json()
+    start = time.monotonic()
+    answer = service.post("matmul", SMALL, wait=30, deadline_ms=200)
+    took = time.monotonic() - start
+    assert answer.status == 200 and answer.json()["state"] == "expired" and 0.15 < took < 1.0
+    assert answer.json()["error"]["code"] == "deadline_exceeded"
+    assert poll(service, running["id"], 3)["state"] == "expired"
+    assert service.post("matmul", SMALL, deadline_ms=30000).json()["state"] == "succeeded"
+
+
+def test_high_priority_goes_first(make_service):
+    service = make_service("--limit", "claim_jobs=1")
+    service.post("matmul", big(3000), wait=0, form="safetensors")
+    ids = {p: service.post("matmul", SMALL, wait=0, priority=p).json()["id"] for p in ("low", "normal", "high")}
+    jobs = {p: poll(service, i) for p, i in ids.items()}
+    starts = [jobs[p]["started_at"] for p in ("high", "normal", "low")]
+    assert starts == sorted(starts) and all(jobs[p]["priority"] == p for p in ids)
+
+
+def test_a_full_queue_says_so_and_loses_nothing(make_service):
+    service = make_service("--limit", "queue_jobs=10")
+    service.post("matmul", big(3500), wait=0, form="safetensors")
+    answers = [service.post("matmul", SMALL, wait=0) for _ in range(40)]
+    refused = [a for a in answers if a.status == 429]
+    assert refused and all(int(a.headers["Retry-After"]) >= 1 and a.json()["code"] == "queue_full" for a in refused)
+    taken = [a.json()["id"] for a in answers if a.status == 202]
+    assert taken and all(poll(service, i)["state"] == "succeeded" for i in taken)
+
+
+def test_records_expire(make_service):
+    service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=1")
+    job = service.post("matmul", SMALL).json()
+    end = time.monotonic() + 40
+    while time.monotonic() < end and service.request("GET", f"/jobs/{job['id']}").status == 200:
+        time.sleep(0.2)
+    for path in ("", "/result", "/outputs/c"):
+        assert service.request("GET", f"/jobs/{job['id']}{path}").status == 410
+
+
+def test_the_service_tells_of_itself(service):
+    ops = {op["name"]: op for op in service.request("GET", "/ops").json()["ops"]}
+    assert {"matmul", "solve", "distance", "regression"} <= set(ops)
+    assert [p["name"] for p in ops["solve"]["inputs"]][:2] == ["a", "b"]
+    assert service.request("GET", "/ops/solve").json() == ops["solve"]
+    devices = service.request("GET", "/devices").json()["devices"]
+    assert devices and devices[0]["device"] == "cpu:0" and devices[0]["name"]
+    service.run("matmul", SMALL)
+    metrics = service.request("GET", "/metrics").body.decode()
+    for line in metrics.splitlines():
+        if line and not line.startswith("#"):
+            float(line.rsplit(" ", 1)[1])
+    assert "blasd_" in metrics
+    assert service.request("GET", "/health/live").status == 200
+    assert service.request("GET", "/health/ready").status == 200

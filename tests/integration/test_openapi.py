@@ -1,0 +1,65 @@
+"""Server and text say the same: every route, method and answer of api/openapi.yaml is there, and no other."""
+import json
+
+import jsonschema
+import numpy as np
+from service import API, ROOT, TYPES
+
+
+def test_the_server_gives_the_text_it_is_held_to(service):
+    assert service.request("GET", "/openapi.json").json() == API.document
+    assert json.loads((ROOT / "api" / "openapi.json").read_text()) == API.document
+
+
+def test_the_text_is_well_formed():
+    assert API.document["openapi"].startswith("3.0")
+
+    def references(node):
+        if isinstance(node, dict):
+            if "$ref" in node:
+                yield node["$ref"]
+            for value in node.values():
+                yield from references(value)
+        elif isinstance(node, list):
+            for value in node:
+                yield from references(value)
+    for reference in references(API.document):
+        API.resolve({"$ref": reference})
+    for schema in API.schema["components"]["schemas"].values():
+        jsonschema.Draft7Validator.check_schema(schema)
+
+
+def test_every_route_is_there(service):
+    job = service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()
+    paths = {"{id}": job["id"], "{name}": "c"}
+    answered = set()
+    for template, item in API.document["paths"].items():
+        path = template
+        for name, value in paths.items():
+            path = path.replace(name, "matmul" if template.startswith("/ops") and name == "{name}" else value)
+        for method in ("get", "post", "put", "patch"):
+            body = json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}}) if method == "post" else None
+            answer = service.request(method.upper(), path, body, {"Content-Type": TYPES["json"]} if body else {})
+            if method in item:
+                assert answer.status in (200, 202), (method, path, answer.body)
+                answered.add((template, method))
+            else:
+                assert answer.status == 405 and method.upper() not in answer.headers["Allow"], (method, path)
+    answer = service.request("DELETE", f"/jobs/{job['id']}")
+    assert answer.status == 200
+    answered.add(("/jobs/{id}", "delete"))
+    described = {(t, m) for t, item in API.document["paths"].items() for m in item if m != "parameters"}
+    assert answered == described
+
+
+def test_operations_and_requests_match_the_schemas(service):
+    request = {"op": "matmul", "inputs": {"a": [[1]], "b": {"dtype": "float64", "shape": [1, 1], "data": [1]}},
+               "params": {}, "priority": "low", "deadline_ms": 60000, "device": "cpu"}
+    API.validate({"$ref": "#/components/schemas/JobRequest"}, request)
+    answer = service.request("POST", "/jobs?wait=10", json.dumps(request), {"Content-Type": TYPES["json"]})
+    assert answer.status == 200 and answer.json()["state"] == "succeeded"
+
+
+def test_every_error_of_the_table_has_a_text():
+    for code, entry in API.errors.items():
+        assert set(entry) == {"status", "retry", "title", "advice"} and 400 <= entry["status"] < 600, code

@@ -1,0 +1,148 @@
+"""`blasd up` and the pieces apart: start, guard against doubles, restart, external Redis, both blob stores."""
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from service import BLASD, Service, command_line
+
+SMALL = {"a": np.eye(2), "b": np.ones((2, 2))}
+
+
+def refused(*options, timeout=30):
+    done = subprocess.run([BLASD, *options], capture_output=True, timeout=timeout, text=True)
+    assert done.returncode not in (0, None) and done.stdout == ""
+    return done.stderr
+
+
+def test_the_parts_show_by_name(service):
+    for name, pattern in (("redis", r"redis-server"), ("api", r"blasd api"), ("worker", r"blasd worker")):
+        assert re.match(pattern, command_line(service.part(name)))
+
+
+def test_a_second_service_over_the_same_data_is_refused(service):
+    assert "data" in refused("up", "--listen", "127.0.0.1:0", "--data", str(service.folder / "data"))
+
+
+def test_a_second_service_on_the_same_port_is_refused(service, tmp_path):
+    message = refused("up", "--listen", f"127.0.0.1:{service.port}", "--data", str(tmp_path / "data"))
+    assert "in use" in message
+
+
+def test_a_restarted_front_end_keeps_its_port(make_service):
+    service = make_service()
+    for _ in range(3):
+        service.kill("api")
+        service.wait_ready()
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_when_told_and_leaves_nothing_running(make_service, signum):
+    service = make_service()
+    parts = [service.part(n) for n in ("redis", "api", "worker")]
+    assert service.stop(signum=signum) == 0
+    assert not any(command_line(p) for p in parts)
+
+
+def test_a_restart_keeps_results_and_instance(make_service):
+    service = make_service()
+    job = service.post("matmul", {"a": np.arange(40000.0).reshape(200, 200), "b": np.eye(200)},
+                       form="safetensors").json()
+    port = service.port
+    service.stop()
+    service.start(f"127.0.0.1:{port}")
+    assert service.port == port
+    got = service.request("GET", f"/jobs/{job['id']}/outputs/c", headers={"Accept": "application/x-npy"}).npy()
+    assert np.array_equal(got, np.arange(40000.0).reshape(200, 200))
+
+
+@pytest.mark.parametrize("options,word", [
+    (("up", "--nonsense"), "nonsense"), (("up", "--listen", "nowhere:x"), "listen"), (("up", "extra"), "extra"),
+    (("up", "--limit", "queue_jobs=none"), "queue_jobs"), (("up", "--limit", "what=1"), "limit"),
+    (("up", "--workers", "many"), "workers"), (("fly",), "fly"), (("worker",), "redis"), (("api",), "redis"),
+    (("worker", "--device", "cuda:99", "--redis", "unix:/nonexistent/sock"), "cuda")])
+def test_bad_options_are_explained(options, word, tmp_path):
+    if options[0] == "up":
+        options += ("--data", str(tmp_path / "data"))
+    assert word in refused(*options)
+
+
+class Apart:
+    """redis-server, `blasd api` and `blasd worker`, each started by hand."""
+
+    def __init__(self, folder, blobs, workers=1):
+        self.folder, self.processes = folder, []
+        self.log = open(folder / "log", "ab")
+        self.socket = folder / "redis.sock"
+        self.start(["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", folder, "--appendonly", "yes",
+                    "--save", ""])
+        end = time.monotonic() + 10
+        while not self.socket.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        common = ["--redis", f"unix:{self.socket}", "--blobs", blobs]
+        self.workers = [self.start([BLASD, "worker", "--device", "cpu:0", *common]) for _ in range(workers)]
+        self.start([BLASD, "api", "--listen", f"127.0.0.1:{self.port}", *common])
+
+    def start(self, command):
+        process = subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        self.processes.append(process)
+        return process
+
+    def client(self):
+        """A Service's requests, over these processes."""
+        service = Service(self.folder)
+        service.port, service.url = self.port, f"http://127.0.0.1:{self.port}"
+        service.wait_ready()
+        return service
+
+    def stop(self):
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            process.wait(20)
+        self.log.close()
+
+
+@pytest.mark.parametrize("kind", ["dir", "redis"])
+def test_the_pieces_apart(tmp_path, kind):
+    apart = Apart(tmp_path, f"dir:{tmp_path / 'blobs'}" if kind == "dir" else "redis", workers=2)
+    try:
+        service = apart.client()
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+        a = np.random.default_rng(3).standard_normal((700, 700))  # travels as a blob
+        arrays, _ = service.run("matmul", {"a": a, "b": np.eye(700)}, form="safetensors")
+        assert np.array_equal(arrays["c"], a)
+        assert len(service.request("GET", "/devices").json()["devices"]) == 2
+        # a worker that dies is noticed by its lapsed lease; the other one goes on
+        apart.workers[0].kill()
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+        wrong = f"dir:{tmp_path / 'elsewhere'}"
+        assert "store" in refused("worker", "--redis", f"unix:{apart.socket}", "--blobs", wrong)
+    finally:
+        apart.stop()
+
+
+def test_devices_prints_what_the_machine_offers():
+    done = subprocess.run([BLASD, "devices"], capture_output=True, timeout=60, text=True, check=True)
+    assert "cpu:0" in done.stdout
+    import json
+    done = subprocess.run([BLASD, "devices", "--json"], capture_output=True, timeout=60, text=True, check=True)
+    assert json.loads(done.stdout)
+
+
+def test_help_names_every_command():
+    done = subprocess.run([BLASD, "help"], capture_output=True, timeout=10, text=True, check=True)
+    for command in ("up", "api", "worker", "devices", "run"):
+        assert command in done.stdout
+
+
+def test_the_data_directory_is_private(service):
+    assert os.stat(service.folder / "data").st_mode & 0o077 == 0
