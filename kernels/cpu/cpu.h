@@ -1,5 +1,7 @@
-/* The CPU backend's own types: its device, and the table of kernels generated from
- * kernels/NAME/cpu_NAME.c. */
+/* The CPU backend's own types: its device, what all CPU kernels share, and the table of kernels
+ * generated from kernels/NAME/cpu_NAME.c.
+ *
+ * Knows nothing of any one operation. Read next: backend.c. */
 #ifndef BLASD_KERNELS_CPU_H
 #define BLASD_KERNELS_CPU_H
 
@@ -11,5 +13,50 @@ extern const struct blasd_kernel *const blasd_cpu_kernels[];
 struct blasd_device {
     int threads; /* cores the kernels may use */
 };
+
+/* Work from which a BLAS or LAPACK call is worth more than one thread, in operations. */
+#define BLASD_CPU_THREADS_FLOPS 3e7
+
+/* Sets how many threads OpenBLAS uses for calls of `flops` operations each: one, or all of the
+ * device's. The number is the whole process's, which is why only kernels set it: a worker runs one
+ * batch at a time. Ask by the cost of one call, never of the batch, so that a result does not
+ * depend on who else is in the batch. */
+void blasd_cpu_blas_threads(const struct blasd_device *device, double flops);
+
+/* `count` elements of `size` bytes, aligned to 64; NULL where memory has run out or the product
+ * overflows. Never NULL for an empty array otherwise. New: free with free(). */
+void *blasd_cpu_alloc(size_t count, size_t size) __attribute__((warn_unused_result));
+
+/* How far a batch has come. A kernel says after each piece of work what it was worth; the worker is
+ * asked whether to go on once a few milliseconds' worth has passed. */
+struct blasd_cpu_progress {
+    struct blasd_watch *watch; /* borrowed */
+    double total, done, asked; /* operations, or any other measure of work */
+};
+
+/* Adds `work`; false: nobody wants the results any more, stop. */
+bool blasd_cpu_step(struct blasd_cpu_progress *progress, double work);
+/* What a kernel returns when it stopped for that reason. */
+int blasd_cpu_stopped(struct blasd_err *err);
+
+/* A walk over the items of a broadcast batch: up to BLASD_WALK_OPERANDS tensors whose leading
+ * dimensions are broadcast to the batch's shape. offset[o] counts in items (matrices, vectors) of
+ * operand o, from 0. */
+#define BLASD_WALK_OPERANDS 3
+struct blasd_walk {
+    int rank;
+    int64_t shape[BLASD_MAX_RANK], index[BLASD_MAX_RANK];
+    int64_t stride[BLASD_WALK_OPERANDS][BLASD_MAX_RANK];
+    int64_t offset[BLASD_WALK_OPERANDS];
+};
+
+/* Starts at item 0 of a batch of `rank` lengths `shape`. */
+void blasd_walk_init(struct blasd_walk *walk, int rank, const int64_t *shape);
+/* Sets operand `o`, whose leading lengths are `shape`; they must broadcast to the batch's. */
+void blasd_walk_operand(struct blasd_walk *walk, int o, int rank, const int64_t *shape);
+/* Goes to the next item; after the last it is back at item 0. */
+void blasd_walk_next(struct blasd_walk *walk);
+/* Goes to item `at` of the batch, counted in row-major order. */
+void blasd_walk_seek(struct blasd_walk *walk, int64_t at);
 
 #endif

@@ -1,7 +1,6 @@
 /* Clocks and RFC 3339 dates. */
 #include "base/clock.h"
 
-#include <stdio.h>
 #include <time.h>
 
 int64_t blasd_clock_ns(void) {
@@ -16,11 +15,30 @@ int64_t blasd_clock_wall_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+/* Writes the `n` last decimal digits of `value` and one more character. By hand, for strftime and
+ * snprintf took half the time of a small job's document. */
+static char *digits(char *p, int value, int n, char after) {
+    for (int i = n - 1; i >= 0; i--, value /= 10) p[i] = (char)('0' + value % 10);
+    p[n] = after;
+    return p + n + 1;
+}
+
 void blasd_clock_text(int64_t us, char text[BLASD_TIME_TEXT]) {
+    int part = (int)(us % 1000000);
     time_t seconds = (time_t)(us / 1000000);
-    struct tm utc;
-    char date[24];
+    struct tm utc = {.tm_year = 70, .tm_mday = 1};
+    char *p = text;
+    if (part < 0) {
+        part += 1000000;
+        seconds--;
+    }
     gmtime_r(&seconds, &utc);
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text, BLASD_TIME_TEXT, "%.19s.%06uZ", date, (unsigned)(us % 1000000));
+    p = digits(p, utc.tm_year < -1900 ? 0 : utc.tm_year + 1900, 4, '-');
+    p = digits(p, utc.tm_mon + 1, 2, '-');
+    p = digits(p, utc.tm_mday, 2, 'T');
+    p = digits(p, utc.tm_hour, 2, ':');
+    p = digits(p, utc.tm_min, 2, ':');
+    p = digits(p, utc.tm_sec, 2, '.');
+    p = digits(p, part, 6, 'Z');
+    *p = '\0';
 }

@@ -26,4 +26,9 @@ struct blasd_queue_options {
     struct blasd_store *store;         /* borrowed for the life of the queue */
 };
 
+/* Makes the store of `options` the deployment's own, whatever was recorded. Only for who knows that
+ * no other process uses the queue yet, as `blasd up` does of its private Redis: the store on tmpfs
+ * of before a reboot is gone. */
+int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct blasd_err *err);
+
 #endif

@@ -65,6 +65,8 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err);
+/* Ends the wait that the worker is in; called through another connection that joined it. */
+int blasd_worker_queue_nudge(struct blasd_worker_queue *queue, struct blasd_err *err);
 /* Notes that the jobs begin now; sent, not waited for. */
 int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,
                              struct blasd_err *err);
@@ -83,7 +85,8 @@ int blasd_worker_queue_blob_put(struct blasd_worker_queue *queue, struct blasd_b
 int blasd_worker_queue_blob_get(struct blasd_worker_queue *queue, const char *name, uint64_t bytes,
                                 struct blasd_blob *blob, struct blasd_err *err);
 void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char *name);
-/* Sweeps the store of orphans; of all workers that call, one in a period does it. */
+/* Sweeps the store of orphans; of all workers that call, one in ten seconds does it. Returns the
+ * number removed or a negative code. */
 int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err);
 
 #endif

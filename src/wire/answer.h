@@ -17,7 +17,10 @@ const char *blasd_format_type(enum blasd_format format);
  * is asked for. JSON where the client has no preference. False where nothing fits. */
 bool blasd_format_accepted(const char *accept, bool allow_npy, enum blasd_format *ret);
 
-/* The job document as JSON. `payload` is the record's payload or NULL; outputs of at most
+/* These append to `out` and return 0, or -1 where the cap or memory does not suffice; `out` is then
+ * as it was.
+ *
+ * The job document as JSON. `payload` is the record's payload or NULL; outputs of at most
  * `inline_elements` elements carry `data` where a payload is there. */
 int blasd_job_document(const struct blasd_record *record, const void *payload,
                        uint64_t inline_elements, struct blasd_buf *out);
@@ -30,14 +33,20 @@ int blasd_ops_document(const struct blasd_op *only, struct blasd_buf *out);
  * however large it is. */
 struct blasd_answer;
 
+/* Whether the answer can be given: the record has the output at that position, and the format its
+ * dtype (bfloat16 does not exist in .npy; all outputs at once neither). False means 406, or 404
+ * where the output is not there. Goes well with blasd_format_accepted's `allow_npy`. */
+bool blasd_answer_possible(const struct blasd_record *record, int output, enum blasd_format format);
 /* All outputs (`output` -1: JSON gives the job document with every `data`, safetensors the job
  * document in __metadata__) or the one at position `output`. `payload` is borrowed until the answer
- * is freed. New: free with blasd_answer_free. NULL where memory has run out. */
+ * is freed, the record only during the call. New: free with blasd_answer_free. NULL where memory
+ * has run out, the answer is not possible, or `payload` is NULL and an output is not empty. */
 struct blasd_answer *blasd_answer_new(const struct blasd_record *record, const void *payload,
                                       int output, enum blasd_format format);
 /* Bytes in all, or -1 where only writing them out tells (JSON). */
 int64_t blasd_answer_size(const struct blasd_answer *answer);
-/* Copies the next bytes, up to `max`, into `out`; 0 at the end. */
+/* Copies the next bytes into `out` and fills it (`max` bytes) unless the answer ends; 0 at the end.
+ */
 size_t blasd_answer_read(struct blasd_answer *answer, char *out, size_t max);
 void blasd_answer_free(struct blasd_answer *answer); /* takes NULL */
 

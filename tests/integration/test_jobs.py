@@ -177,7 +177,7 @@ def test_the_service_tells_of_itself(service):
     assert [p["name"] for p in ops["solve"]["inputs"]][:2] == ["a", "b"]
     assert service.request("GET", "/ops/solve").json() == ops["solve"]
     devices = service.request("GET", "/devices").json()["devices"]
-    assert devices and devices[0]["device"] == "cpu:0" and devices[0]["name"]
+    assert devices and devices[0]["device"] == "cpu:0" and devices[0]["device_name"]
     service.run("matmul", SMALL)
     metrics = service.request("GET", "/metrics").body.decode()
     for line in metrics.splitlines():

@@ -1,0 +1,159 @@
+/* The CPU backend: one device, which is the machine, and a table of kernels.
+ *
+ * Knows no operation; OpenBLAS is used here only to be measured and told its threads.
+ * Read next: ../matmul/README.md. */
+#include "kernels/cpu/cpu.h"
+
+#include "base/clock.h"
+
+#include <cblas.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MEASURE_N 768                 /* of the matrix product that is timed */
+#define MEASURE_NS 120000000          /* spent on each measurement, about */
+#define MEASURE_COPY_BYTES (64 << 20) /* larger than the caches of most machines */
+
+void blasd_cpu_blas_threads(const struct blasd_device *device, double flops) {
+    openblas_set_num_threads(flops < BLASD_CPU_THREADS_FLOPS ? 1 : device->threads);
+}
+
+void *blasd_cpu_alloc(size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 64) return NULL;
+    bytes = bytes == 0 ? 64 : (bytes + 63) / 64 * 64;
+    return aligned_alloc(64, bytes);
+}
+
+static int cpu_device_count(void) {
+    return 1;
+}
+
+static int cpu_device_open(int ordinal, struct blasd_device **ret, struct blasd_err *err) {
+    cpu_set_t set;
+    struct blasd_device *device;
+    if (ordinal != 0)
+        return blasd_fail(err, BLASD_E_no_such_device, "device", "there is only one CPU, cpu:0");
+    device = calloc(1, sizeof *device);
+    if (device == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the device");
+    CPU_ZERO(&set);
+    device->threads = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    if (device->threads < 1) {
+        long online = sysconf(_SC_NPROCESSORS_ONLN);
+        device->threads = online > 0 && online < 4096 ? (int)online : 1;
+    }
+    *ret = device;
+    return 0;
+}
+
+static void cpu_device_close(struct blasd_device *device) {
+    free(device);
+}
+
+/* The value after "KEY : " in a file of such lines, or "" where there is none. */
+static void file_value(const char *path, const char *key, char *value, size_t size) {
+    char line[512];
+    size_t len = strlen(key);
+    FILE *file = fopen(path, "re");
+    value[0] = '\0';
+    if (file == NULL) return;
+    while (fgets(line, sizeof line, file) != NULL) {
+        const char *at = line + len;
+        if (strncmp(line, key, len) != 0) continue;
+        at += strspn(at, " \t:");
+        snprintf(value, size, "%.*s", (int)strcspn(at, "\n"), at);
+        break;
+    }
+    fclose(file);
+}
+
+static uint64_t memory_value(const char *key) {
+    char text[64];
+    file_value("/proc/meminfo", key, text, sizeof text);
+    return (uint64_t)strtoull(text, NULL, 10) * 1024;
+}
+
+/* GFLOP/s of a product of two square matrices, at all threads. 0 where memory has run out. */
+static double measure_gemm(const struct blasd_device *device, bool single) {
+    const size_t elements = (size_t)MEASURE_N * MEASURE_N;
+    const double flops = 2.0 * MEASURE_N * MEASURE_N * MEASURE_N;
+    double *memory = blasd_cpu_alloc(3 * elements, sizeof(double)), best = 0;
+    int64_t start = blasd_clock_ns(), now = start;
+    if (memory == NULL) return 0;
+    for (size_t i = 0; i < 3 * elements; i++) {
+        if (single)
+            ((float *)memory)[i] = (float)(i % 17) / 16;
+        else
+            memory[i] = (double)(i % 17) / 16;
+    }
+    blasd_cpu_blas_threads(device, flops);
+    for (int round = 0; round < 2 || now - start < MEASURE_NS; round++) {
+        int64_t begin = blasd_clock_ns();
+        if (single) {
+            float *f = (float *)memory;
+            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, MEASURE_N, MEASURE_N, MEASURE_N,
+                        1, f, MEASURE_N, f + elements, MEASURE_N, 0, f + 2 * elements, MEASURE_N);
+        } else {
+            cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, MEASURE_N, MEASURE_N, MEASURE_N,
+                        1, memory, MEASURE_N, memory + elements, MEASURE_N, 0,
+                        memory + 2 * elements, MEASURE_N);
+        }
+        now = blasd_clock_ns();
+        if (now > begin && flops / (double)(now - begin) > best)
+            best = flops / (double)(now - begin);
+    }
+    free(memory);
+    return best;
+}
+
+/* Bytes copied from memory to memory, in 10^9 a second. 0 where memory has run out. */
+static double measure_copy(void) {
+    char *memory = blasd_cpu_alloc(2, MEASURE_COPY_BYTES);
+    double best = 0;
+    if (memory == NULL) return 0;
+    memset(memory, 1, 2 * (size_t)MEASURE_COPY_BYTES);
+    for (int round = 0; round < 5; round++) {
+        int64_t begin = blasd_clock_ns(), took;
+        memory[round] = (char)round;
+        memcpy(memory + MEASURE_COPY_BYTES, memory, MEASURE_COPY_BYTES);
+        took = blasd_clock_ns() - begin;
+        if (took > 0 && (double)MEASURE_COPY_BYTES / (double)took > best)
+            best = (double)MEASURE_COPY_BYTES / (double)took;
+    }
+    free(memory);
+    return best;
+}
+
+static int cpu_device_info(struct blasd_device *device, bool measure,
+                           struct blasd_device_info *info, struct blasd_err *err) {
+    (void)err;
+    memset(info, 0, sizeof *info);
+    snprintf(info->id, sizeof info->id, "cpu:0");
+    file_value("/proc/cpuinfo", "model name", info->name, sizeof info->name);
+    if (info->name[0] == '\0') snprintf(info->name, sizeof info->name, "CPU");
+    info->device_class = BLASD_DEVICE_CPU;
+    info->units = device->threads;
+    info->memory_bytes = memory_value("MemTotal");
+    info->memory_free_bytes = memory_value("MemAvailable");
+    if (measure) {
+        info->gflops_float64 = measure_gemm(device, false);
+        info->gflops_float32 = measure_gemm(device, true);
+        info->copy_gbytes_s = measure_copy();
+    }
+    return 0;
+}
+
+const struct blasd_backend blasd_backend_cpu = {
+    .abi = BLASD_BACKEND_ABI,
+    .name = "cpu",
+    .device_class = BLASD_DEVICE_CPU,
+    .device_count = cpu_device_count,
+    .device_open = cpu_device_open,
+    .device_close = cpu_device_close,
+    .device_info = cpu_device_info,
+    .kernels = blasd_cpu_kernels,
+};

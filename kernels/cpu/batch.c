@@ -1,0 +1,54 @@
+/* Progress through a batch, and the walk over broadcast items. Read next: backend.c. */
+#include "kernels/cpu/cpu.h"
+
+#include <string.h>
+
+#define ASK_EACH 1e8 /* operations between two questions: milliseconds on any machine of today */
+
+bool blasd_cpu_step(struct blasd_cpu_progress *progress, double work) {
+    double share;
+    progress->done += work;
+    if (progress->done - progress->asked < ASK_EACH) return true;
+    progress->asked = progress->done;
+    share = progress->total > 0 ? progress->done / progress->total : 1;
+    return progress->watch->go_on(progress->watch, share < 1 ? share : 1);
+}
+
+int blasd_cpu_stopped(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_cancelled, "", "stopped while it ran");
+}
+
+void blasd_walk_init(struct blasd_walk *walk, int rank, const int64_t *shape) {
+    memset(walk, 0, sizeof *walk);
+    walk->rank = rank;
+    for (int i = 0; i < rank; i++) walk->shape[i] = shape[i];
+}
+
+void blasd_walk_operand(struct blasd_walk *walk, int o, int rank, const int64_t *shape) {
+    int64_t step = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        walk->stride[o][i + walk->rank - rank] = shape[i] == 1 ? 0 : step;
+        step *= shape[i];
+    }
+}
+
+void blasd_walk_next(struct blasd_walk *walk) {
+    for (int i = walk->rank - 1; i >= 0; i--) {
+        bool wraps = ++walk->index[i] == walk->shape[i];
+        for (int o = 0; o < BLASD_WALK_OPERANDS; o++)
+            walk->offset[o] +=
+                wraps ? (1 - walk->shape[i]) * walk->stride[o][i] : walk->stride[o][i];
+        if (!wraps) return;
+        walk->index[i] = 0;
+    }
+}
+
+void blasd_walk_seek(struct blasd_walk *walk, int64_t at) {
+    for (int o = 0; o < BLASD_WALK_OPERANDS; o++) walk->offset[o] = 0;
+    for (int i = walk->rank - 1; i >= 0; i--) {
+        walk->index[i] = at % walk->shape[i];
+        at /= walk->shape[i];
+        for (int o = 0; o < BLASD_WALK_OPERANDS; o++)
+            walk->offset[o] += walk->index[i] * walk->stride[o][i];
+    }
+}

@@ -1,0 +1,143 @@
+/* What the files of distance share: a job as numbers, and a problem made ready for the loops.
+ *
+ * Read next: op_distance.c (what may be asked), prepare.c (how rows are made ready), cpu_distance.c
+ * (who runs what), rows.c (what becomes of the rows of the matrix). */
+#ifndef BLASD_DISTANCE_H
+#define BLASD_DISTANCE_H
+
+#include "core/job.h"
+#include "kernels/distance/tiles.h"
+
+struct blasd_task;
+
+/* X(name, loop, finish, what becomes of rows, extra): see enum distance_rows, enum distance_extra
+ */
+#define DISTANCE_METRICS(X)                                                                        \
+    X(euclidean, LOOP_SQUARES, FINISH_ROOT, ROWS_PLAIN, EXTRA_W)                                   \
+    X(sqeuclidean, LOOP_SQUARES, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                                 \
+    X(cityblock, LOOP_ABSOLUTE, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                                  \
+    X(chebyshev, LOOP_LARGEST, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                                   \
+    X(minkowski, LOOP_POWER, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                                     \
+    X(cosine, LOOP_SQUARES, FINISH_HALF, ROWS_UNIT, EXTRA_W)                                       \
+    X(correlation, LOOP_SQUARES, FINISH_HALF, ROWS_CENTRED, EXTRA_W)                               \
+    X(canberra, LOOP_CANBERRA, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                                   \
+    X(braycurtis, LOOP_BRAYCURTIS, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                               \
+    X(jensenshannon, LOOP_JENSENSHANNON, FINISH_NONE, ROWS_SHARES, EXTRA_NONE)                     \
+    X(seuclidean, LOOP_SQUARES_W, FINISH_ROOT, ROWS_PLAIN, EXTRA_V)                                \
+    X(mahalanobis, LOOP_MAHALANOBIS, FINISH_NONE, ROWS_PLAIN, EXTRA_VI)                            \
+    X(hamming, LOOP_HAMMING, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                                     \
+    X(jaccard, LOOP_JACCARD, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                                     \
+    X(dice, LOOP_BOOLEAN, FINISH_DICE, ROWS_TRUTH, EXTRA_W)                                        \
+    X(kulczynski1, LOOP_BOOLEAN, FINISH_KULCZYNSKI1, ROWS_TRUTH, EXTRA_W)                          \
+    X(rogerstanimoto, LOOP_BOOLEAN, FINISH_ROGERSTANIMOTO, ROWS_TRUTH, EXTRA_W)                    \
+    X(russellrao, LOOP_BOOLEAN, FINISH_RUSSELLRAO, ROWS_TRUTH, EXTRA_W)                            \
+    X(sokalmichener, LOOP_BOOLEAN, FINISH_ROGERSTANIMOTO, ROWS_TRUTH, EXTRA_W)                     \
+    X(sokalsneath, LOOP_BOOLEAN, FINISH_SOKALSNEATH, ROWS_TRUTH, EXTRA_W)                          \
+    X(yule, LOOP_BOOLEAN, FINISH_YULE, ROWS_TRUTH, EXTRA_W)
+
+enum distance_metric {
+#define X(name, loop, finish, rows, extra) METRIC_##name,
+    DISTANCE_METRICS(X)
+#undef X
+        DISTANCE_METRIC_COUNT
+};
+
+/* What is done to each point before the loops see it. */
+enum distance_rows {
+    ROWS_PLAIN,   /* nothing */
+    ROWS_UNIT,    /* scaled to length 1 */
+    ROWS_CENTRED, /* less its mean, then scaled to length 1 */
+    ROWS_SHARES,  /* divided by its sum */
+    ROWS_TRUTH    /* 1 where it is not 0 */
+};
+
+/* The array that a metric takes beside x and y. */
+enum distance_extra { EXTRA_NONE, EXTRA_W, EXTRA_V, EXTRA_VI };
+
+/* The order is that of the parameter's choices. */
+enum distance_output { OUTPUT_FULL, OUTPUT_CONDENSED, OUTPUT_ARGMIN, OUTPUT_TOPK, OUTPUT_WITHIN };
+
+/* Positions in the descriptor. */
+enum { IN_X, IN_Y, IN_W, IN_V, IN_VI };
+enum { OUT_D, OUT_INDEX, OUT_ROW_SPLITS };
+enum { PARAM_METRIC, PARAM_OUTPUT, PARAM_P, PARAM_BASE, PARAM_K, PARAM_RADIUS, PARAM_MAX_PAIRS };
+
+struct distance_metric_info {
+    const char *name;
+    enum distance_loop loop;
+    enum distance_finish finish;
+    enum distance_rows rows;
+    enum distance_extra extra;
+};
+extern const struct distance_metric_info blasd_distance_metrics[DISTANCE_METRIC_COUNT];
+
+/* A job as numbers. A plain value, the same for all tasks of a batch. */
+struct distance_shape {
+    enum distance_metric metric;
+    enum distance_output output;
+    bool alone;                  /* no y: x against itself */
+    bool weighted;               /* w was given */
+    enum blasd_dtype arithmetic; /* BLASD_float64 or BLASD_float32 */
+    enum blasd_dtype storage;    /* of d */
+    int64_t m, n, k;             /* points in x, in y (or x), coordinates */
+    int64_t neighbours;          /* of topk */
+    int64_t pairs;               /* most pairs that within lists */
+    double p, base, radius;
+    int batch_rank;
+    int64_t batch_shape[BLASD_MAX_RANK];
+    int64_t problems; /* product of batch_shape */
+};
+
+/* Reads a job whose descriptor checks passed; refuses what does not fit together. */
+int blasd_distance_read(const struct blasd_job *job, struct distance_shape *shape,
+                        struct blasd_err *err);
+
+/* One problem (a batch element of one task) made ready: the rows of x as the loops want them, y as
+ * panels, and the loops' arguments. Everything is of the arithmetic's type. */
+struct distance_problem {
+    const struct distance_shape *shape; /* borrowed */
+    struct distance_args args;          /* w and v point into `extra` or into the task */
+    const void *x;                      /* m rows of k: the task's, or `rows` */
+    const void *y;                      /* borrowed from the task while it is made ready */
+    void *rows, *rows_y;                /* owned: rows made ready, where they differ */
+    void *panel;                        /* owned: y in panels */
+    void *extra;                        /* owned: weights or matrix */
+};
+
+/* Allocates what problems of this shape need; the same object then serves one after the other. */
+int blasd_distance_problem_init(struct distance_problem *problem,
+                                const struct distance_shape *shape, struct blasd_err *err);
+/* Makes the problem ready: x and y are its points, in the arithmetic's type; w, v, vi may be NULL.
+ */
+int blasd_distance_problem_load(struct distance_problem *problem, const void *x, const void *y,
+                                const void *w, const void *v, const void *vi,
+                                struct blasd_err *err);
+void blasd_distance_problem_release(struct distance_problem *problem);
+
+/* Where one problem's outputs go. */
+struct distance_out {
+    void *d;             /* of the storage type */
+    int64_t *index;      /* argmin, topk, within */
+    int64_t *row_splits; /* within: m + 1 */
+};
+
+/* Room that one thread needs to work on rows. */
+struct distance_room {
+    char *memory; /* owned */
+    size_t segment_bytes;
+};
+int blasd_distance_room_init(struct distance_room *room, const struct distance_shape *shape,
+                             struct blasd_err *err);
+void blasd_distance_room_release(struct distance_room *room);
+
+#define DISTANCE_BLOCK 64 /* rows of x that are one piece of work, at most */
+
+/* Computes rows [from, to) of one problem and puts what is asked for into `out`. */
+void blasd_distance_rows(const struct distance_problem *problem, struct distance_room *room,
+                         int64_t from, int64_t to, const struct distance_out *out);
+/* The two passes of within: without `fill`, row_splits[i + 1] becomes the number of row i's
+ * neighbours; with it, the lists are filled from row_splits[i] on. */
+void blasd_distance_within(const struct distance_problem *problem, struct distance_room *room,
+                           int64_t from, int64_t to, bool fill, const struct distance_out *out);
+
+#endif

@@ -1,0 +1,342 @@
+/* The descriptor of distance: what may be asked, and what it will cost.
+ *
+ * Touches no data. Read next: prepare.c. */
+#include "kernels/distance/distance.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <string.h>
+
+#define POINTS (BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_INTEGER)
+#define NUMBERS (BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER)
+#define MOST_PAIRS 1e12
+#define PAIRS_PER_ROW 64 /* of within, where max_pairs is not given */
+#define PAIRS_LEAST 4096
+
+const struct distance_metric_info blasd_distance_metrics[DISTANCE_METRIC_COUNT] = {
+#define X(name, loop, finish, rows, extra) {#name, loop, finish, rows, extra},
+    DISTANCE_METRICS(X)
+#undef X
+};
+
+static const char *const metric_names[] = {
+#define X(name, loop, finish, rows, extra) #name,
+    DISTANCE_METRICS(X)
+#undef X
+        NULL};
+static const char *const output_names[] = {"full", "condensed", "argmin", "topk", "within", NULL};
+
+static const struct blasd_port inputs[] = {
+    [IN_X] = {"x", "(..., m, k)", "Points, one a row.", POINTS, 2, BLASD_MAX_RANK, false, false},
+    [IN_Y] = {"y", "(..., n, k)",
+              "Points to compare with; without it the points of x are compared with each other. "
+              "Leading dimensions broadcast against those of x.",
+              POINTS, 2, BLASD_MAX_RANK, true, false},
+    [IN_W] = {"w", "(k,)",
+              "Weights of the coordinates, not negative; for the metrics for which SciPy takes "
+              "weights.",
+              NUMBERS, 1, 1, true, true},
+    [IN_V] = {"V", "(k,)",
+              "Variances, for seuclidean; without it those of x and y together (ddof 1).", NUMBERS,
+              1, 1, true, true},
+    [IN_VI] = {"VI", "(k, k)",
+               "Inverse of the covariance matrix, for mahalanobis; without it that of x and y "
+               "together.",
+               NUMBERS, 2, 2, true, true},
+    {0}};
+
+static const struct blasd_port outputs[] = {
+    [OUT_D] = {"d", "(..., m, n)",
+               "Distances: (..., m, n) for full, (..., m(m-1)/2) for condensed, (..., m) for "
+               "argmin, (..., m, k) for topk, (..., pairs) for within.",
+               BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF, 1, BLASD_MAX_RANK, false, false},
+    [OUT_INDEX] = {"index", "(..., m), (..., m, k) or (..., pairs)",
+                   "For argmin, topk and within: the row of y (or of x) that each distance in d "
+                   "belongs to.",
+                   BLASD_DTYPE_BIT(BLASD_int64), 1, BLASD_MAX_RANK, true, false},
+    [OUT_ROW_SPLITS] = {"row_splits", "(..., m + 1)",
+                        "For within: the neighbours of row i are the entries row_splits[i] up to "
+                        "row_splits[i + 1] of index and d.",
+                        BLASD_DTYPE_BIT(BLASD_int64), 1, BLASD_MAX_RANK, true, false},
+    {0}};
+
+static const struct blasd_param params[] = {
+    [PARAM_METRIC] = {.name = "metric",
+                      .doc = "The metric, by SciPy's name.",
+                      .kind = BLASD_PARAM_CHOICE,
+                      .preset = {.choice = METRIC_euclidean},
+                      .choices = metric_names},
+    [PARAM_OUTPUT] = {.name = "output",
+                      .doc = "full: the matrix. condensed: its upper triangle row by row, as "
+                             "SciPy's pdist (x alone). argmin: the nearest point for each row. "
+                             "topk: the k nearest. within: all within the radius.",
+                      .kind = BLASD_PARAM_CHOICE,
+                      .preset = {.choice = OUTPUT_FULL},
+                      .choices = output_names},
+    [PARAM_P] = {.name = "p",
+                 .doc = "The order of minkowski.",
+                 .kind = BLASD_PARAM_FLOAT,
+                 .preset = {.f = 2},
+                 .has_range = true,
+                 .exclusive_least = true,
+                 .least = 0,
+                 .most = INFINITY},
+    [PARAM_BASE] = {.name = "base",
+                    .doc = "The base of the logarithm of jensenshannon; e where it is not given.",
+                    .kind = BLASD_PARAM_FLOAT,
+                    .preset = {.f = 2.718281828459045},
+                    .has_range = true,
+                    .exclusive_least = true,
+                    .least = 1,
+                    .most = 1e300},
+    [PARAM_K] = {.name = "k",
+                 .doc = "Neighbours of each row, for topk.",
+                 .kind = BLASD_PARAM_INT,
+                 .preset = {.i = 1},
+                 .has_range = true,
+                 .least = 1,
+                 .most = MOST_PAIRS},
+    [PARAM_RADIUS] = {.name = "radius",
+                      .doc = "The largest distance that within lists.",
+                      .kind = BLASD_PARAM_FLOAT,
+                      .preset = {.f = 0},
+                      .has_range = true,
+                      .least = 0,
+                      .most = INFINITY},
+    [PARAM_MAX_PAIRS] = {.name = "max_pairs",
+                         .doc = "Room for the pairs that within lists, for each problem of the "
+                                "batch; a job with more pairs fails and says how many there are. "
+                                "0: 64 a row and at least 4096, or all where that is less.",
+                         .kind = BLASD_PARAM_INT,
+                         .preset = {.i = 0},
+                         .has_range = true,
+                         .least = 0,
+                         .most = MOST_PAIRS},
+    {0}};
+
+/* The type in which d comes out: NumPy's promotion; float16 with bfloat16 gives float32. */
+static enum blasd_dtype promote(enum blasd_dtype a, enum blasd_dtype b) {
+    if (blasd_dtype_kind(a) != 'f' || a == BLASD_float64) return BLASD_float64;
+    if (blasd_dtype_kind(b) != 'f' || b == BLASD_float64) return BLASD_float64;
+    return a == b ? a : BLASD_float32;
+}
+
+/* Arrays and parameters that the metric does not take are errors, not silence. */
+static int check_extras(const struct blasd_job *job, const struct distance_shape *shape,
+                        struct blasd_err *err) {
+    static const struct {
+        int input;
+        enum distance_extra extra;
+    } arrays[] = {{IN_W, EXTRA_W}, {IN_V, EXTRA_V}, {IN_VI, EXTRA_VI}};
+    const struct distance_metric_info *metric = &blasd_distance_metrics[shape->metric];
+    for (int i = 0; i < 3; i++) {
+        const struct blasd_port *port = &inputs[arrays[i].input];
+        const struct blasd_tensor *tensor = &job->inputs[arrays[i].input].tensor;
+        char field[64] = "inputs.";
+        strncat(field, port->name, sizeof field - 8);
+        if (!blasd_job_has(job, arrays[i].input)) continue;
+        if (metric->extra != arrays[i].extra)
+            return blasd_fail(err, BLASD_E_unknown_input, field,
+                              "the metric %s takes no input %s: leave it out", metric->name,
+                              port->name);
+        if (tensor->shape[0] != shape->k || (tensor->rank == 2 && tensor->shape[1] != shape->k))
+            return blasd_fail(err, BLASD_E_shape_mismatch, field,
+                              "%s has length %lld where the points have %lld coordinates",
+                              port->name, (long long)tensor->shape[tensor->rank - 1],
+                              (long long)shape->k);
+    }
+    if (job->params[PARAM_P].given && shape->metric != METRIC_minkowski)
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.p",
+                          "p belongs to minkowski, not to %s", metric->name);
+    if (job->params[PARAM_BASE].given && shape->metric != METRIC_jensenshannon)
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.base",
+                          "base belongs to jensenshannon, not to %s", metric->name);
+    if (shape->metric == METRIC_mahalanobis && !blasd_job_has(job, IN_VI) &&
+        (shape->alone ? shape->m : shape->m + shape->n) <= shape->k)
+        return blasd_fail(err, BLASD_E_missing_input, "inputs.VI",
+                          "too few points for a covariance matrix of %lld coordinates: give VI",
+                          (long long)shape->k);
+    return 0;
+}
+
+static int check_output(const struct blasd_job *job, struct distance_shape *shape,
+                        struct blasd_err *err) {
+    static const struct {
+        int param;
+        enum distance_output output;
+    } belongs[] = {
+        {PARAM_K, OUTPUT_TOPK}, {PARAM_RADIUS, OUTPUT_WITHIN}, {PARAM_MAX_PAIRS, OUTPUT_WITHIN}};
+    int64_t others = shape->alone ? shape->n - 1 : shape->n, all, room;
+    for (int i = 0; i < 3; i++) {
+        char field[64] = "params.";
+        strncat(field, params[belongs[i].param].name, sizeof field - 8);
+        if (job->params[belongs[i].param].given && shape->output != belongs[i].output)
+            return blasd_fail(err, BLASD_E_invalid_parameter, field,
+                              "it belongs to output %s, not to %s", output_names[belongs[i].output],
+                              output_names[shape->output]);
+    }
+    if (shape->output == OUTPUT_CONDENSED && !shape->alone)
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.output",
+                          "condensed is of x alone: leave y out, or ask for full");
+    if (shape->output == OUTPUT_ARGMIN && shape->m > 0 && others < 1)
+        return blasd_fail(err, BLASD_E_invalid_shape, shape->alone ? "inputs.x" : "inputs.y",
+                          "there is no point to be the nearest");
+    shape->neighbours = job->params[PARAM_K].i;
+    if (shape->output == OUTPUT_TOPK && shape->m > 0 && shape->neighbours > others)
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.k",
+                          "%lld neighbours asked for, but there are only %lld other points",
+                          (long long)shape->neighbours, (long long)(others < 0 ? 0 : others));
+    if (shape->output != OUTPUT_WITHIN) return 0;
+    if (!job->params[PARAM_RADIUS].given)
+        return blasd_fail(err, BLASD_E_invalid_parameter, "params.radius",
+                          "output within needs a radius");
+    if (others < 0) others = 0;
+    if (__builtin_mul_overflow(shape->m, others, &all)) all = INT64_MAX;
+    if (__builtin_mul_overflow(shape->m, PAIRS_PER_ROW, &room)) room = INT64_MAX;
+    if (room < PAIRS_LEAST) room = PAIRS_LEAST;
+    if (job->params[PARAM_MAX_PAIRS].i > 0) room = job->params[PARAM_MAX_PAIRS].i;
+    shape->pairs = room < all ? room : all;
+    return 0;
+}
+
+int blasd_distance_read(const struct blasd_job *job, struct distance_shape *shape,
+                        struct blasd_err *err) {
+    const struct blasd_tensor *x = &job->inputs[IN_X].tensor;
+    const struct blasd_tensor *y = &job->inputs[blasd_job_has(job, IN_Y) ? IN_Y : IN_X].tensor;
+    char x_text[64], y_text[64];
+    int code;
+    memset(shape, 0, sizeof *shape);
+    shape->metric = (enum distance_metric)job->params[PARAM_METRIC].choice;
+    shape->output = (enum distance_output)job->params[PARAM_OUTPUT].choice;
+    shape->alone = !blasd_job_has(job, IN_Y);
+    shape->weighted = blasd_job_has(job, IN_W);
+    shape->m = x->shape[x->rank - 2];
+    shape->n = y->shape[y->rank - 2];
+    shape->k = x->shape[x->rank - 1];
+    shape->p = job->params[PARAM_P].f;
+    shape->base = job->params[PARAM_BASE].f;
+    shape->radius = job->params[PARAM_RADIUS].f;
+    shape->storage = promote(x->dtype, y->dtype);
+    shape->arithmetic = shape->storage == BLASD_float64 ? BLASD_float64 : BLASD_float32;
+    if (y->shape[y->rank - 1] != shape->k)
+        return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.y",
+                          "its points have %lld coordinates, those of x have %lld",
+                          (long long)y->shape[y->rank - 1], (long long)shape->k);
+    shape->batch_rank =
+        blasd_shape_broadcast(x->shape, x->rank - 2, y->shape, y->rank - 2, shape->batch_shape);
+    if (shape->batch_rank < 0)
+        return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.y",
+                          "its leading dimensions in %s do not broadcast against those of x in %s",
+                          blasd_tensor_shape_text(y, y_text, sizeof y_text),
+                          blasd_tensor_shape_text(x, x_text, sizeof x_text));
+    shape->problems = 1;
+    for (int i = 0; i < shape->batch_rank; i++)
+        if (__builtin_mul_overflow(shape->problems, shape->batch_shape[i], &shape->problems))
+            return blasd_fail(err, BLASD_E_job_too_large, "inputs.x",
+                              "the batch has too many members");
+    code = check_extras(job, shape, err);
+    return code != 0 ? code : check_output(job, shape, err);
+}
+
+static int add_output(struct blasd_plan *plan, const struct distance_shape *shape, int output,
+                      enum blasd_dtype dtype, int more, int64_t a, int64_t b,
+                      struct blasd_err *err) {
+    int64_t lengths[BLASD_MAX_RANK + 2];
+    if (shape->batch_rank + more > BLASD_MAX_RANK)
+        return blasd_fail(err, BLASD_E_invalid_shape, "inputs.x", "it has too many dimensions");
+    memcpy(lengths, shape->batch_shape, sizeof shape->batch_shape);
+    lengths[shape->batch_rank] = a;
+    lengths[shape->batch_rank + 1] = b;
+    plan->outputs[output] = blasd_tensor_make(dtype, shape->batch_rank + more, lengths);
+    return 0;
+}
+
+static int plan_outputs(struct blasd_plan *plan, const struct distance_shape *shape,
+                        struct blasd_err *err) {
+    int64_t half = 0, splits = 0;
+    int code = 0;
+    if (__builtin_mul_overflow(shape->m, shape->m > 0 ? shape->m - 1 : 0, &half) ||
+        __builtin_add_overflow(shape->m, 1, &splits))
+        return blasd_fail(err, BLASD_E_job_too_large, "inputs.x", "there are too many points");
+    switch (shape->output) {
+    case OUTPUT_FULL:
+        return add_output(plan, shape, OUT_D, shape->storage, 2, shape->m, shape->n, err);
+    case OUTPUT_CONDENSED:
+        return add_output(plan, shape, OUT_D, shape->storage, 1, half / 2, 0, err);
+    case OUTPUT_ARGMIN:
+        code = add_output(plan, shape, OUT_D, shape->storage, 1, shape->m, 0, err);
+        return code != 0 ? code
+                         : add_output(plan, shape, OUT_INDEX, BLASD_int64, 1, shape->m, 0, err);
+    case OUTPUT_TOPK:
+        code = add_output(plan, shape, OUT_D, shape->storage, 2, shape->m, shape->neighbours, err);
+        return code != 0 ? code
+                         : add_output(plan, shape, OUT_INDEX, BLASD_int64, 2, shape->m,
+                                      shape->neighbours, err);
+    case OUTPUT_WITHIN:
+        code = add_output(plan, shape, OUT_D, shape->storage, 1, shape->pairs, 0, err);
+        if (code != 0) return code;
+        code = add_output(plan, shape, OUT_INDEX, BLASD_int64, 1, shape->pairs, 0, err);
+        return code != 0 ? code
+                         : add_output(plan, shape, OUT_ROW_SPLITS, BLASD_int64, 1, splits, 0, err);
+    }
+    return 0;
+}
+
+static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
+                         struct blasd_err *err) {
+    struct distance_shape shape;
+    double pairs, each, bytes;
+    int code = blasd_distance_read(job, &shape, err);
+    if (code != 0) return code;
+    code = plan_outputs(plan, &shape, err);
+    if (code != 0) return code;
+    for (int i = IN_X; i <= IN_VI; i++) plan->input_dtype[i] = shape.arithmetic;
+    pairs = (double)shape.problems * (double)shape.m * (double)shape.n;
+    each = 3.0 * (double)shape.k * (shape.metric == METRIC_mahalanobis ? (double)shape.k : 1);
+    plan->flops = pairs * each;
+    /* y in panels, rows made ready, and a segment of rows for each of a few threads */
+    bytes = (double)blasd_dtype_size(shape.arithmetic) *
+                ((double)shape.k * (3 * (double)shape.n + (double)shape.m + 64) +
+                 (double)shape.k * (shape.metric == METRIC_mahalanobis ? 2 * (double)shape.k : 1)) +
+            16.0 * DISTANCE_ROWS * (double)shape.neighbours + 4e6;
+    if (!(bytes < 0x1p62))
+        return blasd_fail(err, BLASD_E_job_too_large, "inputs.x", "there are too many points");
+    plan->workspace_bytes = (uint64_t)bytes;
+    plan->device_bytes = plan->workspace_bytes;
+    plan->batchable = true;
+    for (int i = IN_X; i <= IN_VI; i++) {
+        blasd_key_add_int(&plan->key, blasd_job_has(job, i));
+        if (i <= IN_Y && blasd_job_has(job, i))
+            blasd_key_add_tensor(&plan->key, &job->inputs[i].tensor);
+    }
+    for (int i = 0; params[i].name != NULL; i++) {
+        if (params[i].kind == BLASD_PARAM_FLOAT)
+            blasd_key_add(&plan->key, &job->params[i].f, sizeof job->params[i].f);
+        else if (params[i].kind == BLASD_PARAM_INT)
+            blasd_key_add_int(&plan->key, job->params[i].i);
+        else
+            blasd_key_add_int(&plan->key, job->params[i].choice);
+    }
+    return 0;
+}
+
+const struct blasd_op blasd_op_distance = {
+    .name = "distance",
+    .summary = "Distances between points, d[i,j] = metric(x[i], y[j])",
+    .doc = "The metrics of SciPy's cdist and pdist, computed from direct differences, so that "
+           "nothing cancels wherever the points lie; d is symmetric to the last bit and exactly 0 "
+           "for equal points.\n"
+           "Without y the points of x are compared with each other; argmin, topk and within then "
+           "leave out the point itself. Points at equal distance are listed by index; NaN counts "
+           "as farther than everything.\n"
+           "within fills index and d up to row_splits[m]; what follows is -1 and infinity.\n"
+           "float16 and bfloat16 points are computed with in float32 and d is rounded to their "
+           "type; integers and bool are computed with in float64. The boolean metrics (dice, "
+           "kulczynski1, rogerstanimoto, russellrao, sokalmichener, sokalsneath, yule) take every "
+           "number but 0 as true.",
+    .inputs = inputs,
+    .outputs = outputs,
+    .params = params,
+    .plan = distance_plan,
+};

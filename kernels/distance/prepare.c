@@ -1,0 +1,275 @@
+/* Makes a problem ready for the loops: points scaled or centred as the metric wants them, y laid
+ * out in panels, weights and matrices in place.
+ *
+ * What is done here costs as much as the points, not as the matrix, so it is done with care (sums
+ * in long double) and not with speed. Read next: rows.c. */
+#include "kernels/distance/distance.h"
+
+#include "base/err.h"
+#include "kernels/cpu/cpu.h"
+
+#include <lapacke.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double element(enum blasd_dtype dtype, const void *data, int64_t i) {
+    return dtype == BLASD_float64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+static void set_element(enum blasd_dtype dtype, void *data, int64_t i, long double value) {
+    if (dtype == BLASD_float64)
+        ((double *)data)[i] = (double)value;
+    else
+        ((float *)data)[i] = (float)value;
+}
+
+static long double weight(const struct distance_problem *problem, int64_t d) {
+    if (!problem->shape->weighted) return 1;
+    return (long double)element(problem->shape->arithmetic, problem->args.w, d);
+}
+
+/* Scales what lies in `to` (a row less `mean`, weighted) to length 1; NaN where it has none. */
+static void unit_row(const struct distance_problem *problem, const void *from, int64_t at,
+                     long double mean, void *to) {
+    enum blasd_dtype dtype = problem->shape->arithmetic;
+    int64_t k = problem->shape->k;
+    long double squares = 0, length;
+    for (int64_t d = 0; d < k; d++) {
+        long double x = (long double)element(dtype, from, at + d) - mean;
+        squares += weight(problem, d) * x * x;
+    }
+    length = sqrtl(squares);
+    for (int64_t d = 0; d < k; d++) {
+        long double x = (long double)element(dtype, from, at + d) - mean;
+        set_element(dtype, to, at + d, x * sqrtl(weight(problem, d)) / length);
+    }
+}
+
+/* The weighted mean of a row; a constant row's mean is that constant, exactly. */
+static long double row_mean(const struct distance_problem *problem, const void *from, int64_t at) {
+    enum blasd_dtype dtype = problem->shape->arithmetic;
+    int64_t k = problem->shape->k;
+    long double sum = 0, total = 0, first = 0;
+    bool constant = true;
+    for (int64_t d = 0; d < k; d++) {
+        long double x = (long double)element(dtype, from, at + d), w = weight(problem, d);
+        if (d == 0) first = x;
+        if (x != first) constant = false;
+        sum += w * x;
+        total += w;
+    }
+    return constant ? first : sum / total;
+}
+
+static void share_row(const struct distance_problem *problem, const void *from, int64_t at,
+                      void *to) {
+    enum blasd_dtype dtype = problem->shape->arithmetic;
+    int64_t k = problem->shape->k;
+    long double sum = 0;
+    for (int64_t d = 0; d < k; d++) sum += (long double)element(dtype, from, at + d);
+    for (int64_t d = 0; d < k; d++)
+        set_element(dtype, to, at + d, (long double)element(dtype, from, at + d) / sum);
+}
+
+static void make_rows(const struct distance_problem *problem, const void *from, int64_t count,
+                      void *to) {
+    enum blasd_dtype dtype = problem->shape->arithmetic;
+    int64_t k = problem->shape->k;
+    for (int64_t i = 0; i < count; i++) {
+        switch (blasd_distance_metrics[problem->shape->metric].rows) {
+        case ROWS_PLAIN: break;
+        case ROWS_UNIT: unit_row(problem, from, i * k, 0, to); break;
+        case ROWS_CENTRED:
+            unit_row(problem, from, i * k, row_mean(problem, from, i * k), to);
+            break;
+        case ROWS_SHARES: share_row(problem, from, i * k, to); break;
+        case ROWS_TRUTH:
+            for (int64_t d = i * k; d < (i + 1) * k; d++)
+                set_element(dtype, to, d, element(dtype, from, d) != 0);
+            break;
+        }
+    }
+}
+
+int blasd_distance_problem_init(struct distance_problem *problem,
+                                const struct distance_shape *shape, struct blasd_err *err) {
+    const struct distance_metric_info *metric = &blasd_distance_metrics[shape->metric];
+    size_t size = blasd_dtype_size(shape->arithmetic);
+    size_t k = (size_t)shape->k, m = (size_t)shape->m, n = (size_t)shape->n;
+    size_t extra = shape->metric == METRIC_mahalanobis ? k * k : k;
+    memset(problem, 0, sizeof *problem);
+    problem->shape = shape;
+    problem->panel = blasd_cpu_alloc((n + DISTANCE_PAD) * k, size);
+    problem->extra = blasd_cpu_alloc(extra, size);
+    if (metric->rows != ROWS_PLAIN) {
+        problem->rows = blasd_cpu_alloc(m * k, size);
+        if (!shape->alone) problem->rows_y = blasd_cpu_alloc(n * k, size);
+    }
+    if (problem->panel == NULL || problem->extra == NULL ||
+        (metric->rows != ROWS_PLAIN &&
+         (problem->rows == NULL || (!shape->alone && problem->rows_y == NULL)))) {
+        blasd_distance_problem_release(problem);
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the points");
+    }
+    return 0;
+}
+
+void blasd_distance_problem_release(struct distance_problem *problem) {
+    free(problem->rows);
+    free(problem->rows_y);
+    free(problem->panel);
+    free(problem->extra);
+    memset(problem, 0, sizeof *problem);
+}
+
+/* Mean of coordinate `d` over the points of x and y. */
+static long double coordinate_mean(const struct distance_shape *shape, const void *x, const void *y,
+                                   int64_t d) {
+    long double sum = 0;
+    for (int64_t i = 0; i < shape->m; i++)
+        sum += (long double)element(shape->arithmetic, x, i * shape->k + d);
+    if (shape->alone) return sum / (long double)shape->m;
+    for (int64_t i = 0; i < shape->n; i++)
+        sum += (long double)element(shape->arithmetic, y, i * shape->k + d);
+    return sum / (long double)(shape->m + shape->n);
+}
+
+/* Sum over one set of points of (a - mean a)(b - mean b) for coordinates a and b. */
+static long double co_sum(const struct distance_shape *shape, const void *points, int64_t count,
+                          int64_t a, long double mean_a, int64_t b, long double mean_b) {
+    long double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += ((long double)element(shape->arithmetic, points, i * shape->k + a) - mean_a) *
+               ((long double)element(shape->arithmetic, points, i * shape->k + b) - mean_b);
+    return sum;
+}
+
+/* Covariance of two coordinates over x and y together, with ddof 1 as in NumPy's cov. */
+static double covariance(const struct distance_shape *shape, const void *x, const void *y,
+                         int64_t a, long double mean_a, int64_t b, long double mean_b) {
+    long double sum = co_sum(shape, x, shape->m, a, mean_a, b, mean_b);
+    int64_t count = shape->alone ? shape->m : shape->m + shape->n;
+    if (!shape->alone) sum += co_sum(shape, y, shape->n, a, mean_a, b, mean_b);
+    return (double)(sum / (long double)(count - 1));
+}
+
+/* weights 1/V: of the variances given, or of those of the points */
+static void load_variances(struct distance_problem *problem, const void *x, const void *y,
+                           const void *v) {
+    const struct distance_shape *shape = problem->shape;
+    for (int64_t d = 0; d < shape->k; d++) {
+        long double mean = v == NULL ? coordinate_mean(shape, x, y, d) : 0;
+        long double variance = v != NULL ? (long double)element(shape->arithmetic, v, d)
+                                         : (long double)covariance(shape, x, y, d, mean, d, mean);
+        set_element(shape->arithmetic, problem->extra, d, 1 / variance);
+    }
+    problem->args.w = problem->extra;
+}
+
+/* The inverse of the covariance matrix of all points, into `extra`. */
+static int load_inverse_covariance(struct distance_problem *problem, const void *x, const void *y,
+                                   struct blasd_err *err) {
+    const struct distance_shape *shape = problem->shape;
+    int64_t k = shape->k;
+    double *matrix = blasd_cpu_alloc((size_t)k * (size_t)k, sizeof *matrix);
+    long double *means = blasd_cpu_alloc((size_t)k, sizeof *means);
+    int code = 0, info = 0;
+    if (matrix == NULL || means == NULL || k > INT32_MAX) {
+        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");
+        goto done;
+    }
+    for (int64_t a = 0; a < k; a++) means[a] = coordinate_mean(shape, x, y, a);
+    for (int64_t a = 0; a < k; a++)
+        for (int64_t b = 0; b <= a; b++)
+            matrix[a * k + b] = covariance(shape, x, y, a, means[a], b, means[b]);
+    info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', (int)k, matrix, (int)(k > 0 ? k : 1));
+    if (info == 0)
+        info = LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', (int)k, matrix, (int)(k > 0 ? k : 1));
+    if (info != 0) {
+        code = blasd_fail(err, BLASD_E_singular_matrix, "inputs.VI",
+                          "the covariance matrix of the points is singular: give VI");
+        goto done;
+    }
+    for (int64_t a = 0; a < k; a++)
+        for (int64_t b = 0; b < k; b++)
+            set_element(shape->arithmetic, problem->extra, a * k + b,
+                        (long double)matrix[(a > b ? a * k + b : b * k + a)]);
+    problem->args.v = problem->extra;
+done:
+    free(matrix);
+    free(means);
+    return code;
+}
+
+static int load_weights(struct distance_problem *problem, const void *w, struct blasd_err *err) {
+    const struct distance_shape *shape = problem->shape;
+    long double total = 0;
+    for (int64_t d = 0; d < shape->k; d++) {
+        double value = w == NULL ? 1 : element(shape->arithmetic, w, d);
+        if (!(value >= 0))
+            return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.w",
+                              "weight %lld is %g: weights must not be negative", (long long)d,
+                              value);
+        total += (long double)value;
+        set_element(shape->arithmetic, problem->extra, d, (long double)value);
+    }
+    problem->args.w = problem->extra;
+    problem->args.total = (double)total;
+    return 0;
+}
+
+/* minkowski of order 1, 2 and infinity are metrics of their own. */
+static void choose_loop(struct distance_problem *problem) {
+    const struct distance_shape *shape = problem->shape;
+    const struct distance_metric_info *metric = &blasd_distance_metrics[shape->metric];
+    struct distance_args *args = &problem->args;
+    /* exact: the rows made ready carry the weights of these metrics already */
+    bool weighted = shape->weighted && metric->finish != FINISH_HALF;
+    args->loop = metric->loop;
+    args->finish = metric->finish;
+    if (shape->metric == METRIC_minkowski && shape->p == 1) {
+        args->loop = LOOP_ABSOLUTE;
+    } else if (shape->metric == METRIC_minkowski && shape->p == 2) {
+        args->loop = LOOP_SQUARES;
+        args->finish = FINISH_ROOT;
+    } else if (shape->metric == METRIC_minkowski && isinf(shape->p)) {
+        args->loop = LOOP_LARGEST;
+    }
+    if (weighted && args->loop == LOOP_SQUARES) args->loop = LOOP_SQUARES_W;
+    if (weighted && args->loop == LOOP_ABSOLUTE) args->loop = LOOP_ABSOLUTE_W;
+    args->k = shape->k;
+    args->p = shape->p;
+    args->scale = 1 / log(shape->base);
+}
+
+int blasd_distance_problem_load(struct distance_problem *problem, const void *x, const void *y,
+                                const void *w, const void *v, const void *vi,
+                                struct blasd_err *err) {
+    const struct distance_shape *shape = problem->shape;
+    enum blasd_dtype dtype = shape->arithmetic;
+    int code = 0;
+    choose_loop(problem);
+    if (shape->metric == METRIC_seuclidean)
+        load_variances(problem, x, y, v);
+    else if (shape->metric == METRIC_mahalanobis && vi != NULL)
+        problem->args.v = vi;
+    else if (shape->metric == METRIC_mahalanobis)
+        code = load_inverse_covariance(problem, x, y, err);
+    else
+        code = load_weights(problem, w, err);
+    if (code != 0) return code;
+    if (shape->alone) y = x;
+    if (problem->rows != NULL) {
+        make_rows(problem, x, shape->m, problem->rows);
+        if (!shape->alone) make_rows(problem, y, shape->n, problem->rows_y);
+        x = problem->rows;
+        y = shape->alone ? problem->rows : problem->rows_y;
+    }
+    problem->x = x;
+    if (dtype == BLASD_float64)
+        blasd_distance_pack_f64(y, shape->n, shape->k, problem->panel);
+    else
+        blasd_distance_pack_f32(y, shape->n, shape->k, problem->panel);
+    return 0;
+}

@@ -1,0 +1,260 @@
+/* Rows of the distance matrix and what becomes of them: written out, or reduced at once. The matrix
+ * itself is never held: a few rows of one panel's columns are, in cache.
+ *
+ * Knows no metric. Read next: cpu_distance.c. */
+#include "kernels/distance/distance.h"
+
+#include "base/err.h"
+#include "kernels/cpu/cpu.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PANEL_BYTES (128 << 10) /* of y in one pass: what a second-level cache keeps */
+#define PANEL_MOST 4096         /* columns */
+
+/* A neighbour found. */
+struct near {
+    double d;
+    int64_t j;
+};
+
+/* The order of neighbours: by distance, NaN last, then by index. */
+static inline bool nearer(double d, int64_t j, struct near than) {
+    if (d < than.d) return true;
+    if (d > than.d) return false;
+    if (d == than.d) return j < than.j;
+    if (isnan(d) && isnan(than.d)) return j < than.j;
+    return isnan(than.d);
+}
+
+/* Columns in one pass: whole blocks, as many as stay in cache. */
+static int64_t panel_columns(const struct distance_shape *shape) {
+    int64_t width = DISTANCE_VECTOR / (int64_t)blasd_dtype_size(shape->arithmetic);
+    int64_t columns = PANEL_BYTES / (DISTANCE_VECTOR / width) / (shape->k > 0 ? shape->k : 1);
+    if (columns > PANEL_MOST) columns = PANEL_MOST;
+    return columns < width ? width : columns / width * width;
+}
+
+/* The room holds: segments of rows, the neighbours of topk, the loops' scratch. */
+static size_t segments_bytes(const struct distance_shape *shape) {
+    return (size_t)DISTANCE_ROWS * (size_t)panel_columns(shape) * sizeof(double);
+}
+
+int blasd_distance_room_init(struct distance_room *room, const struct distance_shape *shape,
+                             struct blasd_err *err) {
+    size_t near =
+        shape->output == OUTPUT_TOPK ? (size_t)shape->neighbours * sizeof(struct near) : 64;
+    size_t scratch = (size_t)shape->k * DISTANCE_VECTOR;
+    near = (near * DISTANCE_ROWS + 63) / 64 * 64;
+    room->segment_bytes = segments_bytes(shape);
+    room->memory = blasd_cpu_alloc(room->segment_bytes + near + scratch, 1);
+    if (room->memory == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a segment of rows");
+    return 0;
+}
+
+void blasd_distance_room_release(struct distance_room *room) {
+    free(room->memory);
+    room->memory = NULL;
+}
+
+static struct near *room_near(const struct distance_room *room) {
+    return (struct near *)(void *)(room->memory + room->segment_bytes);
+}
+
+static void *room_scratch(const struct distance_room *room, const struct distance_shape *shape) {
+    size_t near =
+        shape->output == OUTPUT_TOPK ? (size_t)shape->neighbours * sizeof(struct near) : 64;
+    return room->memory + room->segment_bytes + (near * DISTANCE_ROWS + 63) / 64 * 64;
+}
+
+/* Distances of rows i .. i + DISTANCE_ROWS (row `end` - 1 again where there are fewer) to columns
+ * j .. j + n, to `out`; j is at the start of a block. */
+static void segment(const struct distance_problem *problem, const struct distance_args *args,
+                    int64_t i, int64_t end, int64_t j, int64_t n, void *const out[DISTANCE_ROWS]) {
+    const struct distance_shape *shape = problem->shape;
+    int64_t k = shape->k;
+    if (shape->arithmetic == BLASD_float64) {
+        const double *a[DISTANCE_ROWS];
+        double *to[DISTANCE_ROWS];
+        for (int r = 0; r < DISTANCE_ROWS; r++) {
+            a[r] = (const double *)problem->x + (i + r < end ? i + r : end - 1) * k;
+            to[r] = out[r];
+        }
+        blasd_distance_f64(args, a, (const double *)problem->panel + j * k, n, to);
+    } else {
+        const float *a[DISTANCE_ROWS];
+        float *to[DISTANCE_ROWS];
+        for (int r = 0; r < DISTANCE_ROWS; r++) {
+            a[r] = (const float *)problem->x + (i + r < end ? i + r : end - 1) * k;
+            to[r] = out[r];
+        }
+        blasd_distance_f32(args, a, (const float *)problem->panel + j * k, n, to);
+    }
+}
+
+static double value_at(enum blasd_dtype dtype, const void *data, int64_t i) {
+    return dtype == BLASD_float64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+/* Copies `n` distances from a segment to the output, rounding where it is of a shorter type. */
+static void put(const struct distance_shape *shape, const void *from, int64_t n, void *d,
+                int64_t at) {
+    struct blasd_tensor source = blasd_tensor_make(shape->arithmetic, 1, &n);
+    struct blasd_tensor target = blasd_tensor_make(shape->storage, 1, &n);
+    if (n <= 0) return;
+    source.data = (void *)(uintptr_t)from;
+    target.data = (char *)d + (size_t)at * blasd_dtype_size(shape->storage);
+    blasd_tensor_convert(&source, &target);
+}
+
+static void put_one(const struct distance_shape *shape, double value, void *d, int64_t at) {
+    float single = (float)value;
+    if (shape->arithmetic == BLASD_float64)
+        put(shape, &value, 1, d, at);
+    else
+        put(shape, &single, 1, d, at);
+}
+
+/* Where topk's list of the nearest so far is a heap with the farthest on top. */
+static void heap_down(struct near *heap, int64_t count, int64_t at) {
+    for (;;) {
+        int64_t child = 2 * at + 1;
+        struct near swap = heap[at];
+        if (child >= count) return;
+        if (child + 1 < count && nearer(heap[child].d, heap[child].j, heap[child + 1])) child++;
+        if (!nearer(heap[at].d, heap[at].j, heap[child])) return;
+        heap[at] = heap[child];
+        heap[child] = swap;
+        at = child;
+    }
+}
+
+static void keep_nearest(struct near *heap, int64_t count, enum blasd_dtype dtype,
+                         const void *segment, int64_t n, int64_t j0, int64_t skip) {
+    for (int64_t j = 0; j < n; j++) {
+        double d = value_at(dtype, segment, j);
+        if (d > heap[0].d || j0 + j == skip || !nearer(d, j0 + j, heap[0])) continue;
+        heap[0] = (struct near){d, j0 + j};
+        heap_down(heap, count, 0);
+    }
+}
+
+static void put_nearest(const struct distance_shape *shape, struct near *heap, int64_t count,
+                        int64_t row, const struct distance_out *out) {
+    for (int64_t left = count; left > 0; left--) {
+        struct near farthest = heap[0];
+        int64_t at = row * count + left - 1;
+        put_one(shape, farthest.d, out->d, at);
+        out->index[at] = farthest.j;
+        heap[0] = heap[left - 1];
+        heap_down(heap, left - 1, 0);
+    }
+}
+
+/* What a full or condensed row needs of a segment of columns j .. j + n. */
+static void put_segment(const struct distance_shape *shape, const void *segment, int64_t i,
+                        int64_t j, int64_t n, void *d) {
+    size_t size = blasd_dtype_size(shape->arithmetic);
+    int64_t first = i + 1 > j ? i + 1 : j;
+    if (shape->output == OUTPUT_FULL)
+        put(shape, segment, n, d, i * shape->n + j);
+    else if (first < j + n) /* row i of the triangle starts behind rows of m-1, m-2, ... */
+        put(shape, (const char *)segment + (size_t)(first - j) * size, j + n - first, d,
+            i * (2 * shape->m - i - 1) / 2 + first - i - 1);
+}
+
+/* The matrix itself, where no rounding stands between: straight into the output. */
+static void full_rows(const struct distance_problem *problem, const struct distance_args *args,
+                      int64_t from, int64_t to, const struct distance_out *out) {
+    const struct distance_shape *shape = problem->shape;
+    size_t size = blasd_dtype_size(shape->arithmetic);
+    int64_t columns = panel_columns(shape);
+    for (int64_t j = 0; j < shape->n; j += columns) {
+        int64_t n = shape->n - j < columns ? shape->n - j : columns;
+        for (int64_t i = from; i < to; i += DISTANCE_ROWS) {
+            void *rows[DISTANCE_ROWS];
+            for (int r = 0; r < DISTANCE_ROWS; r++) {
+                int64_t row = i + r < to ? i + r : to - 1;
+                rows[r] = (char *)out->d + (size_t)(row * shape->n + j) * size;
+            }
+            segment(problem, args, i, to, j, n, rows);
+        }
+    }
+}
+
+static void start_nearest(const struct distance_shape *shape, struct near *near, int64_t count) {
+    for (int64_t at = 0; at < DISTANCE_ROWS * count; at++) near[at] = (struct near){NAN, shape->n};
+}
+
+void blasd_distance_rows(const struct distance_problem *problem, struct distance_room *room,
+                         int64_t from, int64_t to, const struct distance_out *out) {
+    const struct distance_shape *shape = problem->shape;
+    struct distance_args args = problem->args;
+    size_t size = blasd_dtype_size(shape->arithmetic);
+    int64_t columns = panel_columns(shape);
+    bool nearest = shape->output == OUTPUT_ARGMIN || shape->output == OUTPUT_TOPK;
+    int64_t count = shape->output == OUTPUT_TOPK ? shape->neighbours : 1;
+    struct near *near = room_near(room);
+    void *rows[DISTANCE_ROWS];
+    args.scratch = room_scratch(room, shape);
+    if (shape->output == OUTPUT_FULL && shape->storage == shape->arithmetic) {
+        full_rows(problem, &args, from, to, out);
+        return;
+    }
+    for (int r = 0; r < DISTANCE_ROWS; r++)
+        rows[r] = room->memory + (size_t)r * (size_t)columns * size;
+    for (int64_t i = from; i < to; i += DISTANCE_ROWS) {
+        int used = to - i < DISTANCE_ROWS ? (int)(to - i) : DISTANCE_ROWS;
+        int64_t start = shape->output == OUTPUT_CONDENSED ? i / columns * columns : 0;
+        if (nearest) start_nearest(shape, near, count);
+        for (int64_t j = start; j < shape->n; j += columns) {
+            int64_t n = shape->n - j < columns ? shape->n - j : columns;
+            segment(problem, &args, i, to, j, n, rows);
+            for (int r = 0; r < used; r++) {
+                if (nearest)
+                    keep_nearest(near + r * count, count, shape->arithmetic, rows[r], n, j,
+                                 shape->alone ? i + r : -1);
+                else
+                    put_segment(shape, rows[r], i + r, j, n, out->d);
+            }
+        }
+        for (int r = 0; nearest && r < used; r++)
+            put_nearest(shape, near + r * count, count, i + r, out);
+    }
+}
+
+void blasd_distance_within(const struct distance_problem *problem, struct distance_room *room,
+                           int64_t from, int64_t to, bool fill, const struct distance_out *out) {
+    const struct distance_shape *shape = problem->shape;
+    struct distance_args args = problem->args;
+    size_t size = blasd_dtype_size(shape->arithmetic);
+    int64_t columns = panel_columns(shape);
+    void *rows[DISTANCE_ROWS];
+    args.scratch = room_scratch(room, shape);
+    for (int r = 0; r < DISTANCE_ROWS; r++)
+        rows[r] = room->memory + (size_t)r * (size_t)columns * size;
+    for (int64_t i = from; i < to; i += DISTANCE_ROWS) {
+        int used = to - i < DISTANCE_ROWS ? (int)(to - i) : DISTANCE_ROWS;
+        int64_t at[DISTANCE_ROWS] = {0};
+        for (int r = 0; fill && r < used; r++) at[r] = out->row_splits[i + r];
+        for (int64_t j = 0; j < shape->n; j += columns) {
+            int64_t n = shape->n - j < columns ? shape->n - j : columns;
+            segment(problem, &args, i, to, j, n, rows);
+            for (int r = 0; r < used; r++) {
+                for (int64_t c = 0; c < n; c++) {
+                    double d = value_at(shape->arithmetic, rows[r], c);
+                    if (!(d <= shape->radius) || (shape->alone && j + c == i + r)) continue;
+                    if (fill) {
+                        put_one(shape, d, out->d, at[r]);
+                        out->index[at[r]] = j + c;
+                    }
+                    at[r]++;
+                }
+            }
+        }
+        for (int r = 0; !fill && r < used; r++) out->row_splits[i + r + 1] = at[r];
+    }
+}

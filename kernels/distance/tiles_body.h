@@ -1,0 +1,307 @@
+/* The body of tiles_f64.c and tiles_f32.c, which define T (the type), BITS (an integer of its
+ * width), FABS, SQRT, SQUARE_MOST, SQUARE_LEAST and NAME.
+ *
+ * Every sum runs over the coordinates in order, one rounding an operation (the build forbids fused
+ * multiply-add), so that d(a,b) and d(b,a) are equal to the last bit wherever they are computed,
+ * and equal rows are exactly 0 apart. */
+#include "kernels/distance/tiles.h"
+
+#include "kernels/numeric/parallel.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { W = DISTANCE_VECTOR / (int)sizeof(T), R = DISTANCE_ROWS };
+
+typedef T vec __attribute__((vector_size(DISTANCE_VECTOR)));
+typedef BITS bits __attribute__((vector_size(DISTANCE_VECTOR)));
+
+void NAME(pack_)(const T *rows, int64_t n, int64_t k, T *panel) {
+    for (int64_t j0 = 0; j0 < n; j0 += W, panel += k * W) {
+        int64_t lanes = n - j0 < W ? n - j0 : W;
+        for (int64_t l = 0; l < W; l++) {
+            const T *row = rows + (j0 + (l < lanes ? l : 0)) * k;
+            for (int64_t d = 0; d < k; d++) panel[d * W + l] = row[d];
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void store(T acc[R][W], int64_t j, int64_t n,
+                                                        T *const *out) {
+    int64_t lanes = n - j < W ? n - j : W;
+    if (lanes == W)
+        for (int r = 0; r < R; r++) memcpy(out[r] + j, acc[r], sizeof acc[r]);
+    else
+        for (int r = 0; r < R; r++) memcpy(out[r] + j, acc[r], (size_t)lanes * sizeof(T));
+}
+
+/* sqrt(sum of w (a-b)^2) where the squares overflow or underflow: scaled by the largest difference.
+ */
+static __attribute__((noinline)) T root_with_care(const struct distance_args *args, const T *a,
+                                                  const T *block) {
+    const T *w = args->w;
+    T largest = 0, sum = 0;
+    for (int64_t d = 0; d < args->k; d++) {
+        T diff = FABS(a[d] - block[d * W]) * (args->loop == LOOP_SQUARES_W ? SQRT(w[d]) : 1);
+        if (diff != diff) return diff;
+        if (diff > largest) largest = diff;
+    }
+    if (largest == 0 || largest - largest != 0) return largest;
+    for (int64_t d = 0; d < args->k; d++) {
+        T diff = FABS(a[d] - block[d * W]) * (args->loop == LOOP_SQUARES_W ? SQRT(w[d]) : 1);
+        diff /= largest;
+        sum += diff * diff;
+    }
+    return largest * SQRT(sum);
+}
+
+/* The end of the loops over squares, for one block. */
+static inline __attribute__((always_inline)) void finish_squares(const struct distance_args *args,
+                                                                 const T *const *a, const T *block,
+                                                                 T acc[R][W]) {
+    if (args->finish == FINISH_HALF) {
+        for (int r = 0; r < R; r++)
+            for (int l = 0; l < W; l++) acc[r][l] = acc[r][l] * (T)0.5;
+    } else if (args->finish == FINISH_ROOT) {
+        int odd = 0;
+        for (int r = 0; r < R; r++)
+            for (int l = 0; l < W; l++)
+                odd |= (acc[r][l] > (T)SQUARE_MOST) | (acc[r][l] < (T)SQUARE_LEAST);
+        if (odd == 0) {
+            for (int r = 0; r < R; r++)
+                for (int l = 0; l < W; l++) acc[r][l] = SQRT(acc[r][l]);
+        } else {
+            for (int r = 0; r < R; r++)
+                for (int l = 0; l < W; l++)
+                    acc[r][l] = acc[r][l] > (T)SQUARE_MOST || acc[r][l] < (T)SQUARE_LEAST
+                                    ? root_with_care(args, a[r], block + l)
+                                    : SQRT(acc[r][l]);
+        }
+    }
+}
+
+/* The two sums that matter most keep their accumulators in registers. */
+#define REGISTER_LOOP(name, TERM)                                                                  \
+    BLASD_CLONES                                                                                   \
+    static void name(const struct distance_args *args, const T *const *a, const T *panel,          \
+                     int64_t n, T *const *out) {                                                   \
+        const T *a0 = a[0], *a1 = a[1], *a2 = a[2], *a3 = a[3], *w = args->w;                      \
+        const int64_t k = args->k;                                                                 \
+        for (int64_t j = 0; j < n; j += W, panel += k * W) {                                       \
+            vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};                                            \
+            T acc[R][W];                                                                           \
+            for (int64_t d = 0; d < k; d++) {                                                      \
+                vec b, e;                                                                          \
+                memcpy(&b, panel + d * W, sizeof b);                                               \
+                e = a0[d] - b;                                                                     \
+                s0 += TERM(e);                                                                     \
+                e = a1[d] - b;                                                                     \
+                s1 += TERM(e);                                                                     \
+                e = a2[d] - b;                                                                     \
+                s2 += TERM(e);                                                                     \
+                e = a3[d] - b;                                                                     \
+                s3 += TERM(e);                                                                     \
+            }                                                                                      \
+            memcpy(acc[0], &s0, sizeof s0);                                                        \
+            memcpy(acc[1], &s1, sizeof s1);                                                        \
+            memcpy(acc[2], &s2, sizeof s2);                                                        \
+            memcpy(acc[3], &s3, sizeof s3);                                                        \
+            finish_squares(args, a, panel, acc);                                                   \
+            store(acc, j, n, out);                                                                 \
+        }                                                                                          \
+        (void)w;                                                                                   \
+    }
+
+/* |e|: the sign bit goes */
+#define ABS(e) ((vec)((bits)(e)&MOST_BITS))
+#define MOST_BITS                                                                                  \
+    ((BITS)(((BITS)1 << (sizeof(BITS) * 8 - 2)) - 1 + ((BITS)1 << (sizeof(BITS) * 8 - 2))))
+#define TERM_SQUARE(e) ((e) * (e))
+#define TERM_SQUARE_W(e) (((e) * (e)) * w[d])
+#define TERM_ABSOLUTE(e) ABS(e)
+#define TERM_ABSOLUTE_W(e) (ABS(e) * w[d])
+REGISTER_LOOP(loop_squares, TERM_SQUARE)
+REGISTER_LOOP(loop_squares_w, TERM_SQUARE_W)
+REGISTER_LOOP(loop_absolute, TERM_ABSOLUTE)
+REGISTER_LOOP(loop_absolute_w, TERM_ABSOLUTE_W)
+
+/* The rest: `s` (and `t`, `u`) are sums of one lane, x and y its coordinates, wd the weight. */
+#define LANES                                                                                      \
+    for (int r = 0; r < R; r++)                                                                    \
+        for (int l = 0; l < W; l++)
+#define PLAIN_LOOP(name, STEP, FINISH)                                                             \
+    BLASD_CLONES                                                                                   \
+    static void name(const struct distance_args *args, const T *const *a, const T *panel,          \
+                     int64_t n, T *const *out) {                                                   \
+        const T *w = args->w;                                                                      \
+        const T p = (T)args->p, total = (T)args->total, scale = (T)args->scale;                    \
+        const int64_t k = args->k;                                                                 \
+        for (int64_t j = 0; j < n; j += W, panel += k * W) {                                       \
+            T s[R][W] = {{0}}, t[R][W] = {{0}}, u[R][W] = {{0}};                                   \
+            for (int64_t d = 0; d < k; d++) {                                                      \
+                const T *b = panel + d * W, wd = w[d];                                             \
+                for (int r = 0; r < R; r++) {                                                      \
+                    const T x = a[r][d];                                                           \
+                    for (int l = 0; l < W; l++) {                                                  \
+                        const T y = b[l];                                                          \
+                        STEP                                                                       \
+                    }                                                                              \
+                }                                                                                  \
+                (void)wd;                                                                          \
+            }                                                                                      \
+            FINISH store(s, j, n, out);                                                            \
+            (void)t;                                                                               \
+            (void)u;                                                                               \
+        }                                                                                          \
+        (void)p;                                                                                   \
+        (void)total;                                                                               \
+        (void)scale;                                                                               \
+    }
+#define S s[r][l]
+#define U t[r][l]
+#define V u[r][l]
+
+/* NaN wins over every number and stays. */
+PLAIN_LOOP(
+    loop_largest, {
+        T e = wd > 0 ? FABS(x - y) : 0;
+        S = (e > S) | (e != e) ? e : S;
+    }, )
+
+PLAIN_LOOP(
+    loop_power, { S += wd * (T)pow((double)FABS(x - y), args->p); },
+    LANES S = (T)pow((double)S, 1 / args->p);)
+
+PLAIN_LOOP(
+    loop_canberra, {
+        T e = FABS(x - y);
+        T size = FABS(x) + FABS(y);
+        S += size == 0 ? 0 : wd * (e / size);
+    }, )
+
+PLAIN_LOOP(
+    loop_braycurtis,
+    {
+        S += wd * FABS(x - y);
+        U += wd * FABS(x + y);
+    },
+    LANES S = S / U;)
+
+PLAIN_LOOP(
+    loop_hamming, { S += x != y ? wd : 0; }, LANES S = S / total;)
+
+PLAIN_LOOP(
+    loop_jaccard,
+    {
+        S += x != y ? wd : 0;
+        U += (x != 0) | (y != 0) ? wd : 0;
+    },
+    LANES S = U == 0 ? 0 : S / U;)
+
+/* x and y are 0 or 1 here. */
+#define BOOLEAN_STEP                                                                               \
+    {                                                                                              \
+        S += wd * (x * y);                                                                         \
+        U += wd * (x * (1 - y));                                                                   \
+        V += wd * ((1 - x) * y);                                                                   \
+    }
+PLAIN_LOOP(loop_dice, BOOLEAN_STEP, LANES S = (U + V) / (2 * S + (U + V));)
+PLAIN_LOOP(loop_kulczynski1, BOOLEAN_STEP, LANES S = S / (U + V);)
+PLAIN_LOOP(loop_rogerstanimoto, BOOLEAN_STEP, LANES S = 2 * (U + V) / (total + (U + V));)
+PLAIN_LOOP(loop_russellrao, BOOLEAN_STEP, LANES S = (total - S) / total;)
+PLAIN_LOOP(loop_sokalsneath, BOOLEAN_STEP, LANES S = 2 * (U + V) / (S + 2 * (U + V));)
+PLAIN_LOOP(loop_yule, BOOLEAN_STEP,
+           LANES S = U * V == 0 ? 0 : 2 * (U * V) / (S * (total - (S + (U + V))) + U * V);)
+
+/* (1+t) log(1+t) + (1-t) log(1-t), halved: a series of positive terms where the logarithms would
+ * cancel. */
+static double shannon(double t) {
+    double square = t * t, power = square, sum = 0;
+    if (t > 0.3 || t < -0.3) {
+        double more = t <= -1 ? 0 : (1 + t) * log1p(t), less = t >= 1 ? 0 : (1 - t) * log1p(-t);
+        return 0.5 * (more + less);
+    }
+    for (int n = 2; n <= 32; n += 2, power *= square) {
+        double term = power / (double)(n * (n - 1));
+        sum += term;
+        if (term <= sum * 1e-18) break;
+    }
+    return sum;
+}
+
+PLAIN_LOOP(
+    loop_jensenshannon,
+    {
+        double sum = (double)x + (double)y;
+        if (x < 0 || y < 0)
+            S = (T)NAN;
+        else if (sum != 0) /* NaN too */
+            S += (T)(sum * shannon(((double)x - (double)y) / sum));
+    },
+    LANES S = SQRT(S / 2 * scale);)
+
+BLASD_CLONES
+static void loop_mahalanobis(const struct distance_args *args, const T *const *a, const T *panel,
+                             int64_t n, T *const *out) {
+    const int64_t k = args->k;
+    const T *matrix = args->v;
+    T *diff = args->scratch;
+    for (int64_t j = 0; j < n; j += W, panel += k * W) {
+        T acc[R][W];
+        for (int r = 0; r < R; r++) {
+            vec sum = {0};
+            for (int64_t d = 0; d < k; d++) {
+                vec b;
+                memcpy(&b, panel + d * W, sizeof b);
+                b = a[r][d] - b;
+                memcpy(diff + d * W, &b, sizeof b);
+            }
+            for (int64_t d = 0; d < k; d++) {
+                vec inner = {0}, e;
+                for (int64_t c = 0; c < k; c++) {
+                    memcpy(&e, diff + c * W, sizeof e);
+                    inner += matrix[d * k + c] * e;
+                }
+                memcpy(&e, diff + d * W, sizeof e);
+                sum += e * inner;
+            }
+            memcpy(acc[r], &sum, sizeof sum);
+            for (int l = 0; l < W; l++) acc[r][l] = SQRT(acc[r][l]);
+        }
+        store(acc, j, n, out);
+    }
+}
+
+typedef void loop_fn(const struct distance_args *, const T *const *, const T *, int64_t,
+                     T *const *);
+
+static loop_fn *boolean_loop(enum distance_finish finish) {
+    switch (finish) {
+    case FINISH_KULCZYNSKI1: return loop_kulczynski1;
+    case FINISH_ROGERSTANIMOTO: return loop_rogerstanimoto;
+    case FINISH_RUSSELLRAO: return loop_russellrao;
+    case FINISH_SOKALSNEATH: return loop_sokalsneath;
+    case FINISH_YULE: return loop_yule;
+    default: return loop_dice;
+    }
+}
+
+void NAME()(const struct distance_args *args, const T *const *a, const T *panel, int64_t n,
+            T *const *out) {
+    static loop_fn *const loops[] = {
+        [LOOP_SQUARES] = loop_squares,
+        [LOOP_SQUARES_W] = loop_squares_w,
+        [LOOP_ABSOLUTE] = loop_absolute,
+        [LOOP_ABSOLUTE_W] = loop_absolute_w,
+        [LOOP_LARGEST] = loop_largest,
+        [LOOP_POWER] = loop_power,
+        [LOOP_CANBERRA] = loop_canberra,
+        [LOOP_BRAYCURTIS] = loop_braycurtis,
+        [LOOP_JENSENSHANNON] = loop_jensenshannon,
+        [LOOP_HAMMING] = loop_hamming,
+        [LOOP_JACCARD] = loop_jaccard,
+        [LOOP_MAHALANOBIS] = loop_mahalanobis,
+    };
+    loop_fn *loop = args->loop == LOOP_BOOLEAN ? boolean_loop(args->finish) : loops[args->loop];
+    loop(args, a, panel, n, out);
+}

@@ -1,0 +1,39 @@
+/* What a matmul job means in lengths, for the plan and for every backend. Read next: op_matmul.c.
+ */
+#ifndef BLASD_KERNELS_MATMUL_H
+#define BLASD_KERNELS_MATMUL_H
+
+#include "core/job.h"
+
+enum { BLASD_MATMUL_A, BLASD_MATMUL_B, BLASD_MATMUL_C };
+enum {
+    BLASD_MATMUL_TRANSPOSE_A,
+    BLASD_MATMUL_TRANSPOSE_B,
+    BLASD_MATMUL_ALPHA,
+    BLASD_MATMUL_BETA,
+    BLASD_MATMUL_PRECISION
+};
+enum { BLASD_MATMUL_NATIVE, BLASD_MATMUL_TF32, BLASD_MATMUL_BF16 };
+
+/* One operand a or b, as a stack of matrices: a vector is one row of a, or one column of b. */
+struct blasd_matmul_operand {
+    int64_t rows, columns; /* after the transposition that was asked for */
+    bool transposed;       /* never for a vector */
+    int batch_rank;
+    int64_t batch[BLASD_MAX_RANK];
+};
+
+struct blasd_matmul {
+    struct blasd_matmul_operand a, b;
+    int64_t m, n, k;
+    int batch_rank;
+    int64_t batch[BLASD_MAX_RANK], batch_count;
+    bool add_c; /* c is there and beta is not 0 */
+    double alpha, beta;
+};
+
+/* Reads shapes and parameters; shape_mismatch, invalid_shape or missing_input where they do not fit
+ * together. */
+int blasd_matmul_read(const struct blasd_job *job, struct blasd_matmul *ret, struct blasd_err *err);
+
+#endif

@@ -1,0 +1,226 @@
+/* matmul: what may be asked, what it makes and costs. Knows no backend.
+ * Read next: README.md, then cpu_matmul.c. */
+#include "base/err.h"
+#include "core/op.h"
+#include "kernels/matmul/matmul.h"
+
+#include <float.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Above this many operations sharing a call with others gains nothing. */
+#define ALONE_FLOPS 2e9
+
+static const struct blasd_port inputs[] = {
+    {.name = "a",
+     .shape = "(..., m, k) or (k,)",
+     .doc = "The left factor. A vector is one row, and the result then has no rows' dimension.",
+     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_INTEGER,
+     .min_rank = 1,
+     .max_rank = BLASD_MAX_RANK},
+    {.name = "b",
+     .shape = "(..., k, n) or (k,)",
+     .doc = "The right factor. A vector is one column, and the result then has no columns' "
+            "dimension.",
+     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_INTEGER,
+     .min_rank = 1,
+     .max_rank = BLASD_MAX_RANK},
+    {.name = "c",
+     .shape = "broadcasts to (..., m, n)",
+     .doc = "What is added, times beta. With beta 0 it is not read.",
+     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_INTEGER,
+     .min_rank = 0,
+     .max_rank = BLASD_MAX_RANK,
+     .optional = true},
+    {.name = NULL}};
+
+static const struct blasd_port outputs[] = {
+    {.name = "c",
+     .shape = "(..., m, n)",
+     .doc = "alpha * a @ b + beta * c. Its dtype is the widest of the inputs', integers counting "
+            "as float64; float16 with bfloat16 gives float32.",
+     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF},
+    {.name = NULL}};
+
+static const char *const precisions[] = {"native", "tf32", "bf16", NULL};
+
+static const struct blasd_param params[] = {
+    [BLASD_MATMUL_TRANSPOSE_A] = {.name = "transpose_a",
+                                  .doc = "Swap the last two dimensions of a; nothing for a vector.",
+                                  .kind = BLASD_PARAM_BOOL},
+    [BLASD_MATMUL_TRANSPOSE_B] = {.name = "transpose_b",
+                                  .doc = "Swap the last two dimensions of b; nothing for a vector.",
+                                  .kind = BLASD_PARAM_BOOL},
+    [BLASD_MATMUL_ALPHA] = {.name = "alpha",
+                            .doc = "Factor of the product.",
+                            .kind = BLASD_PARAM_FLOAT,
+                            .preset = {.f = 1},
+                            .has_range = true,
+                            .least = -DBL_MAX,
+                            .most = DBL_MAX},
+    [BLASD_MATMUL_BETA] = {.name = "beta",
+                           .doc = "Factor of the input c; means nothing without one.",
+                           .kind = BLASD_PARAM_FLOAT,
+                           .preset = {.f = 1},
+                           .has_range = true,
+                           .least = -DBL_MAX,
+                           .most = DBL_MAX},
+    [BLASD_MATMUL_PRECISION] =
+        {.name = "precision",
+         .doc = "The least exact arithmetic that is good enough for float32 and shorter: native is "
+                "float32 throughout; tf32 and bf16 let a device round the factors to 11 or 8 bits "
+                "first. A device may answer more exactly; execution.method says what it did.",
+         .kind = BLASD_PARAM_CHOICE,
+         .choices = precisions},
+    {.name = NULL}};
+
+static int read_operand(const struct blasd_tensor *tensor, bool left, bool transpose,
+                        struct blasd_matmul_operand *ret, const char *field,
+                        struct blasd_err *err) {
+    int rank = tensor->rank;
+    memset(ret, 0, sizeof *ret);
+    if (rank == 1) {
+        ret->rows = left ? 1 : tensor->shape[0];
+        ret->columns = left ? tensor->shape[0] : 1;
+    } else {
+        ret->rows = tensor->shape[rank - (transpose ? 1 : 2)];
+        ret->columns = tensor->shape[rank - (transpose ? 2 : 1)];
+        ret->transposed = transpose;
+        ret->batch_rank = rank - 2;
+        for (int i = 0; i < rank - 2; i++) ret->batch[i] = tensor->shape[i];
+    }
+    /* BLAS counts rows and columns in 32 bits */
+    if (ret->rows > INT_MAX || ret->columns > INT_MAX)
+        return blasd_fail(err, BLASD_E_invalid_shape, field,
+                          "a matrix may have at most %d rows and columns", INT_MAX);
+    return 0;
+}
+
+static int check_c(const struct blasd_tensor *c, const struct blasd_tensor *out,
+                   struct blasd_err *err) {
+    int64_t both[BLASD_MAX_RANK];
+    char got[96], wanted[96];
+    int rank = blasd_shape_broadcast(c->shape, c->rank, out->shape, out->rank, both);
+    if (rank == out->rank && memcmp(both, out->shape, (size_t)rank * sizeof *both) == 0) return 0;
+    return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.c",
+                      "shape %s does not broadcast to the product's, %s",
+                      blasd_tensor_shape_text(c, got, sizeof got),
+                      blasd_tensor_shape_text(out, wanted, sizeof wanted));
+}
+
+/* The shape of the result, whose dtype is set elsewhere. */
+static struct blasd_tensor result_shape(const struct blasd_job *job,
+                                        const struct blasd_matmul *mm) {
+    struct blasd_tensor out = blasd_tensor_make(BLASD_float64, mm->batch_rank, mm->batch);
+    if (job->inputs[BLASD_MATMUL_A].tensor.rank > 1) out.shape[out.rank++] = mm->m;
+    if (job->inputs[BLASD_MATMUL_B].tensor.rank > 1) out.shape[out.rank++] = mm->n;
+    return out;
+}
+
+int blasd_matmul_read(const struct blasd_job *job, struct blasd_matmul *ret,
+                      struct blasd_err *err) {
+    const struct blasd_tensor *a = &job->inputs[BLASD_MATMUL_A].tensor;
+    const struct blasd_tensor *b = &job->inputs[BLASD_MATMUL_B].tensor;
+    bool has_c = blasd_job_has(job, BLASD_MATMUL_C);
+    struct blasd_tensor out;
+    char shape_a[96], shape_b[96];
+    int code;
+    memset(ret, 0, sizeof *ret);
+    code = read_operand(a, true, job->params[BLASD_MATMUL_TRANSPOSE_A].b, &ret->a, "inputs.a", err);
+    if (code == 0)
+        code = read_operand(b, false, job->params[BLASD_MATMUL_TRANSPOSE_B].b, &ret->b, "inputs.b",
+                            err);
+    if (code != 0) return code;
+    blasd_tensor_shape_text(a, shape_a, sizeof shape_a);
+    blasd_tensor_shape_text(b, shape_b, sizeof shape_b);
+    if (ret->a.columns != ret->b.rows)
+        return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.b",
+                          "a %s%s has rows of %lld, b %s%s has columns of %lld", shape_a,
+                          ret->a.transposed ? " transposed" : "", (long long)ret->a.columns,
+                          shape_b, ret->b.transposed ? " transposed" : "", (long long)ret->b.rows);
+    ret->m = ret->a.rows;
+    ret->k = ret->a.columns;
+    ret->n = ret->b.columns;
+    ret->batch_rank = blasd_shape_broadcast(ret->a.batch, ret->a.batch_rank, ret->b.batch,
+                                            ret->b.batch_rank, ret->batch);
+    if (ret->batch_rank < 0)
+        return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.b",
+                          "the batch dimensions of a %s and b %s do not broadcast", shape_a,
+                          shape_b);
+    out = result_shape(job, ret);
+    code = blasd_tensor_check(&out, "inputs", err); /* so that no product of lengths overflows */
+    if (code != 0) return code;
+    ret->batch_count = 1;
+    for (int i = 0; i < ret->batch_rank; i++) ret->batch_count *= ret->batch[i];
+    ret->alpha = job->params[BLASD_MATMUL_ALPHA].f;
+    ret->beta = job->params[BLASD_MATMUL_BETA].f;
+    ret->add_c = has_c && ret->beta != 0;
+    if (!has_c && job->params[BLASD_MATMUL_BETA].given && ret->beta != 0)
+        return blasd_fail(err, BLASD_E_missing_input, "inputs.c",
+                          "beta is given, but there is no c for it to multiply");
+    return has_c ? check_c(&job->inputs[BLASD_MATMUL_C].tensor, &out, err) : 0;
+}
+
+/* NumPy's promotion among the floating dtypes; integers count as float64. */
+static enum blasd_dtype promote(enum blasd_dtype a, enum blasd_dtype b) {
+    if (blasd_dtype_kind(a) != 'f') a = BLASD_float64;
+    if (blasd_dtype_kind(b) != 'f') b = BLASD_float64;
+    if (a == b) return a;
+    if (a == BLASD_float64 || b == BLASD_float64) return BLASD_float64;
+    return BLASD_float32;
+}
+
+static void add_param(struct blasd_key *key, const struct blasd_param *param,
+                      const struct blasd_value *value) {
+    if (param->kind == BLASD_PARAM_FLOAT)
+        blasd_key_add(key, &value->f, sizeof value->f);
+    else
+        blasd_key_add_int(key, param->kind == BLASD_PARAM_BOOL ? value->b : value->choice);
+}
+
+static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
+    struct blasd_matmul mm;
+    struct blasd_tensor *out = &plan->outputs[0];
+    enum blasd_dtype dtype, compute;
+    double elements;
+    int code = blasd_matmul_read(job, &mm, err);
+    if (code != 0) return code;
+    *out = result_shape(job, &mm);
+    dtype =
+        promote(job->inputs[BLASD_MATMUL_A].tensor.dtype, job->inputs[BLASD_MATMUL_B].tensor.dtype);
+    if (blasd_job_has(job, BLASD_MATMUL_C))
+        dtype = promote(dtype, job->inputs[BLASD_MATMUL_C].tensor.dtype);
+    out->dtype = dtype;
+    code = blasd_tensor_check(out, "inputs", err);
+    if (code != 0) return code;
+    compute = dtype == BLASD_float64 ? BLASD_float64 : BLASD_float32;
+    for (int i = 0; i < 3; i++) {
+        const struct blasd_tensor *input = &job->inputs[i].tensor;
+        plan->input_dtype[i] = compute;
+        plan->keep_order[i] = i < 2 && input->rank == 2;
+        if (blasd_job_has(job, i)) blasd_key_add_tensor(&plan->key, input);
+        if (blasd_job_has(job, i))
+            plan->device_bytes +=
+                (uint64_t)blasd_tensor_elements(input) * blasd_dtype_size(compute);
+    }
+    for (int i = 0; params[i].name != NULL; i++) add_param(&plan->key, &params[i], &job->params[i]);
+    elements = (double)mm.batch_count * (double)mm.m * (double)mm.n;
+    plan->flops = elements * (2.0 * (double)mm.k + (mm.add_c ? 2 : 0));
+    if (compute != dtype) plan->workspace_bytes = 4 * (uint64_t)blasd_tensor_elements(out);
+    plan->device_bytes += blasd_tensor_bytes(out) + plan->workspace_bytes;
+    plan->batchable = plan->flops < ALONE_FLOPS;
+    return 0;
+}
+
+const struct blasd_op blasd_op_matmul = {
+    .name = "matmul",
+    .summary = "Matrix product: alpha * a @ b + beta * c",
+    .doc = "The product of matrices, of stacks of matrices and of vectors, as numpy.matmul defines "
+           "it: leading dimensions broadcast, a vector on the left is a row, one on the right a "
+           "column. NaN and infinities pass through, also where alpha is 0; with beta 0, c is not "
+           "read. float16 and bfloat16 are multiplied and added up in float32 and rounded once.",
+    .inputs = inputs,
+    .outputs = outputs,
+    .params = params,
+    .plan = plan};

@@ -1,0 +1,34 @@
+/* A loop over independent pieces of work on a few threads, with progress.
+ *
+ * Knows nothing of what the pieces are. */
+#ifndef BLASD_KERNELS_PARALLEL_H
+#define BLASD_KERNELS_PARALLEL_H
+
+#include "core/kernel.h"
+
+/* Functions that follow are compiled for several instruction sets; the loader picks one. The same
+ * operations run in the same order in each, so the results are the same to the last bit. */
+#if defined(__x86_64__)
+#define BLASD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define BLASD_CLONES
+#endif
+
+#define BLASD_PARALLEL_MAX 64 /* threads at most; `slot` below is less than this */
+
+struct blasd_parallel {
+    /* Does piece `i`; called from several threads at once, each with its own `slot` (0 for the
+     * calling thread). False stops the loop: no further pieces begin. */
+    bool (*piece)(void *arg, int64_t i, int slot);
+    void *arg; /* borrowed */
+    int64_t count;
+    int threads;               /* 1 runs everything on the calling thread */
+    struct blasd_watch *watch; /* asked between pieces, from the calling thread only; may be NULL */
+    double from, to;           /* the part of the batch's progress that this loop is */
+};
+
+/* Runs all pieces; true where each was done, false where a piece or the watch said stop. A thread
+ * that cannot be started only makes the loop slower. */
+bool blasd_parallel_run(const struct blasd_parallel *loop);
+
+#endif

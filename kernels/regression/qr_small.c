@@ -1,0 +1,278 @@
+/* Least squares in double-double arithmetic: modified Gram-Schmidt on the columns of [1 X y].
+ *
+ * With 31 digits to work in, what the data say is computed to the last bit of a double for every
+ * condition number that doubles can express, and so is everything derived from the factors:
+ * standard errors too, which refinement of coefficients alone would leave behind.
+ *
+ * Columns are scaled by powers of two, which rounds nothing. [1 X] = V U with V orthogonal
+ * (columns of squared length d) and U unit upper triangular; y = V c + residual. */
+#include "kernels/regression/regression.h"
+
+#include "base/err.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/numeric/double_double.h"
+#include "kernels/regression/min_norm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LANES = 16 }; /* rows come in blocks, the last one filled up with zeros */
+
+/* A column orthogonal to this part of its own length depends on those before it. */
+#define DEPENDENT 0x1p-90
+
+struct regression_small {
+    const struct regression_shape *shape; /* borrowed */
+    int64_t stride;                       /* n rounded up to whole blocks */
+    double *hi, *lo;                      /* owned: q + t columns of `stride` */
+    struct dd *root;                      /* owned: n square roots of weights */
+    struct dd *u;                         /* owned: q x q, row-major */
+    struct dd *d;                         /* owned: q */
+    struct dd *c;                         /* owned: q x t, row-major */
+    struct dd *b;                         /* owned: q */
+    double *r;                            /* owned: q x q, row-major: sqrt(d) U */
+    double *z;                            /* owned: q x t, row-major: sqrt(d) c */
+    int *exponent;                        /* owned: q + t; columns are divided by 2^exponent */
+};
+
+void blasd_regression_small_free(struct regression_small *small) {
+    if (small == NULL) return;
+    free(small->hi);
+    free(small->lo);
+    free(small->root);
+    free(small->u);
+    free(small->d);
+    free(small->c);
+    free(small->b);
+    free(small->r);
+    free(small->z);
+    free(small->exponent);
+    free(small);
+}
+
+struct regression_small *blasd_regression_small_new(const struct regression_shape *shape) {
+    struct regression_small *small = calloc(1, sizeof *small);
+    size_t q = (size_t)shape->q, t = (size_t)shape->t, rows;
+    if (small == NULL) return NULL;
+    small->shape = shape;
+    small->stride = (shape->n + LANES - 1) / LANES * LANES;
+    rows = (size_t)small->stride;
+    small->hi = blasd_cpu_alloc(rows * (q + t), sizeof(double));
+    small->lo = blasd_cpu_alloc(rows * (q + t), sizeof(double));
+    small->root = blasd_cpu_alloc(rows, sizeof(struct dd));
+    small->u = blasd_cpu_alloc(q * q, sizeof(struct dd));
+    small->d = blasd_cpu_alloc(q, sizeof(struct dd));
+    small->c = blasd_cpu_alloc(q * t, sizeof(struct dd));
+    small->b = blasd_cpu_alloc(q, sizeof(struct dd));
+    small->r = blasd_cpu_alloc(q * q, sizeof(double));
+    small->z = blasd_cpu_alloc(q * t, sizeof(double));
+    small->exponent = blasd_cpu_alloc(q + t, sizeof(int));
+    if (small->hi != NULL && small->lo != NULL && small->root != NULL && small->u != NULL &&
+        small->d != NULL && small->c != NULL && small->b != NULL && small->r != NULL &&
+        small->z != NULL && small->exponent != NULL)
+        return small;
+    blasd_regression_small_free(small);
+    return NULL;
+}
+
+DD_CLONES
+static struct dd dot(const double *a_hi, const double *a_lo, const double *b_hi, const double *b_lo,
+                     int64_t n) {
+    double hi[LANES] = {0}, lo[LANES] = {0};
+    struct dd sum = {0, 0};
+    for (int64_t i = 0; i < n; i += LANES) {
+        for (int l = 0; l < LANES; l++) {
+            struct dd a = {a_hi[i + l], a_lo[i + l]}, b = {b_hi[i + l], b_lo[i + l]};
+            struct dd next = dd_add((struct dd){hi[l], lo[l]}, dd_multiply(a, b));
+            hi[l] = next.hi;
+            lo[l] = next.lo;
+        }
+    }
+    for (int l = 0; l < LANES; l++) sum = dd_add(sum, (struct dd){hi[l], lo[l]});
+    return sum;
+}
+
+/* b -= factor * a */
+DD_CLONES
+static void subtract_multiple(struct dd factor, const double *a_hi, const double *a_lo,
+                              double *b_hi, double *b_lo, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        struct dd a = {a_hi[i], a_lo[i]};
+        struct dd next = dd_subtract((struct dd){b_hi[i], b_lo[i]}, dd_multiply(factor, a));
+        b_hi[i] = next.hi;
+        b_lo[i] = next.lo;
+    }
+}
+
+static double *column_hi(const struct regression_small *small, int64_t j) {
+    return small->hi + j * small->stride;
+}
+static double *column_lo(const struct regression_small *small, int64_t j) {
+    return small->lo + j * small->stride;
+}
+
+/* Fills column `j` from n elements `step` apart (NULL: ones), scaled and weighted. */
+static void load_column(struct regression_small *small, int64_t j, const double *from, int64_t step,
+                        bool weighted) {
+    int64_t n = small->shape->n;
+    double *hi = column_hi(small, j), *lo = column_lo(small, j);
+    double largest = 0;
+    int exponent = 0;
+    for (int64_t i = 0; i < n; i++) {
+        hi[i] = from == NULL ? 1 : from[i * step];
+        if (fabs(hi[i]) > largest) largest = fabs(hi[i]);
+    }
+    if (largest > 0) frexp(largest, &exponent);
+    small->exponent[j] = exponent;
+    for (int64_t i = 0; i < n; i++) {
+        struct dd scaled = dd_from(exponent == 0 ? hi[i] : ldexp(hi[i], -exponent));
+        if (weighted) scaled = dd_scale(small->root[i], scaled.hi);
+        hi[i] = scaled.hi;
+        lo[i] = scaled.lo;
+    }
+    for (int64_t i = n; i < small->stride; i++) hi[i] = lo[i] = 0;
+}
+
+static void load(struct regression_small *small, const struct regression_data *data) {
+    const struct regression_shape *shape = small->shape;
+    int64_t first = shape->intercept ? 1 : 0;
+    bool weighted = data->w != NULL;
+    for (int64_t i = 0; weighted && i < shape->n; i++)
+        small->root[i] = dd_sqrt(dd_from(data->w[i]));
+    if (shape->intercept) load_column(small, 0, NULL, 0, weighted);
+    for (int64_t j = 0; j < shape->p; j++)
+        load_column(small, first + j, data->x + j, shape->p, weighted);
+    for (int64_t j = 0; j < shape->t; j++)
+        load_column(small, shape->q + j, data->y + j, shape->t, weighted);
+}
+
+static struct dd squares(const struct regression_small *small, int64_t j) {
+    return dot(column_hi(small, j), column_lo(small, j), column_hi(small, j), column_lo(small, j),
+               small->stride);
+}
+
+/* The sum of squares of target `j`'s column in the units of y. */
+static double target_squares(const struct regression_small *small, int64_t j) {
+    return ldexp(dd_round(squares(small, small->shape->q + j)),
+                 2 * small->exponent[small->shape->q + j]);
+}
+
+/* [1 X] = V U, y = V c + residual; the columns become V and the residuals. */
+static void factor(struct regression_small *small, struct regression_fit *fit) {
+    const struct regression_shape *shape = small->shape;
+    int64_t q = shape->q, t = shape->t;
+    for (int64_t j = 0; j < q; j++) { /* squared lengths before anything is taken away */
+        small->d[j] = squares(small, j);
+        small->b[j] = small->d[j];
+    }
+    if (!shape->intercept)
+        for (int64_t j = 0; j < t; j++) fit->tss[j] = target_squares(small, j);
+    for (int64_t j = 0; j < q; j++) {
+        const double *hi = column_hi(small, j), *lo = column_lo(small, j);
+        bool dependent;
+        small->d[j] = squares(small, j);
+        dependent = !(small->d[j].hi > DEPENDENT * DEPENDENT * small->b[j].hi);
+        if (dependent) small->d[j] = dd_from(0);
+        for (int64_t l = 0; l <= j; l++) small->u[j * q + l] = dd_from(l == j);
+        for (int64_t l = j + 1; l < q + t; l++) {
+            struct dd part = {0, 0};
+            if (!dependent) {
+                part =
+                    dd_divide(dot(hi, lo, column_hi(small, l), column_lo(small, l), small->stride),
+                              small->d[j]);
+                subtract_multiple(part, hi, lo, column_hi(small, l), column_lo(small, l),
+                                  small->stride);
+            }
+            if (l < q)
+                small->u[j * q + l] = part;
+            else
+                small->c[j * t + l - q] = part;
+        }
+        if (j == 0 && shape->intercept)
+            for (int64_t l = 0; l < t; l++) fit->tss[l] = target_squares(small, l);
+    }
+    for (int64_t j = 0; j < t; j++) fit->ssr[j] = target_squares(small, j);
+}
+
+/* Coefficients by back substitution: U b = c, then out of the scaling. */
+static void solve(struct regression_small *small, struct regression_fit *fit) {
+    int64_t q = small->shape->q, t = small->shape->t;
+    for (int64_t target = 0; target < t; target++) {
+        int shift = small->exponent[q + target];
+        for (int64_t j = q - 1; j >= 0; j--) {
+            struct dd sum = small->c[j * t + target];
+            for (int64_t l = j + 1; l < q; l++)
+                sum = dd_subtract(sum, dd_multiply(small->u[j * q + l], small->b[l]));
+            small->b[j] = sum;
+            fit->coef[target * q + j] = ldexp(dd_round(sum), shift - small->exponent[j]);
+        }
+    }
+}
+
+static void export_factor(struct regression_small *small) {
+    int64_t q = small->shape->q, t = small->shape->t;
+    for (int64_t j = 0; j < q; j++) {
+        struct dd length = dd_sqrt(small->d[j]);
+        for (int64_t l = 0; l < q; l++)
+            small->r[j * q + l] = l < j ? 0 : dd_round(dd_multiply(length, small->u[j * q + l]));
+        for (int64_t l = 0; l < t; l++)
+            small->z[j * t + l] = dd_round(dd_multiply(length, small->c[j * t + l]));
+    }
+}
+
+/* The residuals out of the scaling and the weights. */
+static void take_residuals(const struct regression_small *small, const struct regression_data *data,
+                           struct regression_fit *fit) {
+    const struct regression_shape *shape = small->shape;
+    for (int64_t j = 0; j < shape->t; j++) {
+        const double *hi = column_hi(small, shape->q + j), *lo = column_lo(small, shape->q + j);
+        for (int64_t i = 0; i < shape->n; i++) {
+            struct dd r = {hi[i], lo[i]};
+            if (data->w != NULL && data->w[i] > 0) r = dd_divide(r, small->root[i]);
+            fit->residual[j * shape->n + i] = ldexp(dd_round(r), small->exponent[shape->q + j]);
+        }
+    }
+}
+
+/* y - Xb from the coefficients, in double-double: for solutions that leave columns out, and for
+ * rows whose weight is 0. */
+static void compute_residuals(const struct regression_shape *shape,
+                              const struct regression_data *data, bool all,
+                              struct regression_fit *fit) {
+    int64_t first = shape->intercept ? 1 : 0;
+    for (int64_t j = 0; j < shape->t; j++) {
+        const double *coef = fit->coef + j * shape->q;
+        struct dd squares = {0, 0};
+        for (int64_t i = 0; i < shape->n; i++) {
+            struct dd r = dd_from(data->y[i * shape->t + j]);
+            if (!all && data->w[i] > 0) continue;
+            if (shape->intercept) r = dd_subtract(r, dd_from(coef[0]));
+            for (int64_t l = 0; l < shape->p; l++)
+                r = dd_subtract(r, dd_two_product(data->x[i * shape->p + l], coef[first + l]));
+            fit->residual[j * shape->n + i] = dd_round(r);
+            r = dd_multiply(r, r);
+            squares = dd_add(squares, data->w == NULL ? r : dd_scale(r, data->w[i]));
+        }
+        if (all) fit->ssr[j] = dd_round(squares);
+    }
+}
+
+int blasd_regression_small_fit(struct regression_small *small, const struct regression_data *data,
+                               struct regression_fit *fit, struct blasd_err *err) {
+    const struct regression_shape *shape = small->shape;
+    int code;
+    load(small, data);
+    factor(small, fit);
+    export_factor(small);
+    code = blasd_regression_rank(shape, small->r, &fit->rank, err);
+    if (code != 0) return code;
+    if (fit->rank == shape->q) {
+        solve(small, fit);
+        take_residuals(small, data, fit);
+        if (data->w != NULL) compute_residuals(shape, data, false, fit);
+        return 0;
+    }
+    code = blasd_regression_min_norm(shape, small->r, small->z, small->exponent, fit, err);
+    if (code == 0) compute_residuals(shape, data, true, fit);
+    return code;
+}

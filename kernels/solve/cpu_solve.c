@@ -1,0 +1,276 @@
+/* solve on the CPU: the systems of all jobs in a batch are one list, cut into pieces that threads
+ * take; small general ones go through the lanes, the rest through the engine one by one.
+ *
+ * Read next: README.md for the method, systems.h for the two solvers. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/numeric/parallel.h"
+#include "kernels/solve/systems.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE_WORK 3e5    /* work, in operations or so, of a piece: a tenth of a millisecond */
+#define THREADS_WORK 5e6  /* below this a second thread costs more than it brings */
+#define MOST_IN_PIECE 512 /* systems */
+
+/* What one thread works with. */
+struct bench {
+    struct blasd_engine *engine; /* owned; made when first needed */
+    void *lanes;                 /* owned */
+};
+
+struct batch {
+    struct blasd_task *tasks; /* borrowed */
+    struct blasd_solve solve;
+    struct blasd_systems shape;
+    bool single, use_lanes;
+    int64_t total, in_piece;
+    struct blasd_watch *watch; /* borrowed; NULL where more than one thread runs */
+    struct bench benches[BLASD_PARALLEL_MAX];
+};
+
+static struct blasd_systems shape_of(const struct blasd_task *task, const struct blasd_solve *s) {
+    const struct blasd_tensor *a = &task->inputs[BLASD_SOLVE_A], *b = &task->inputs[BLASD_SOLVE_B];
+    bool symmetric =
+        s->assume == BLASD_ASSUME_SYMMETRIC || s->assume == BLASD_ASSUME_POSITIVE_DEFINITE;
+    bool by_columns = a->rank == 2 && a->order == BLASD_COLUMN_MAJOR;
+    bool turned = by_columns != (s->transposed && !symmetric);
+    bool b_turned = b->rank == 2 && b->order == BLASD_COLUMN_MAJOR;
+    struct blasd_systems shape = {.n = s->n,
+                                  .columns = s->columns,
+                                  .a_row = turned ? 1 : s->n,
+                                  .a_column = turned ? s->n : 1,
+                                  .b_row = b_turned ? 1 : s->columns,
+                                  .b_column = b_turned ? s->n : 1,
+                                  .assume = s->assume,
+                                  .refinement = s->refinement};
+    if (s->transposed && s->assume == BLASD_ASSUME_LOWER_TRIANGULAR)
+        shape.assume = BLASD_ASSUME_UPPER_TRIANGULAR;
+    if (s->transposed && s->assume == BLASD_ASSUME_UPPER_TRIANGULAR)
+        shape.assume = BLASD_ASSUME_LOWER_TRIANGULAR;
+    return shape;
+}
+
+/* Where system `at` of the list lies. */
+static struct blasd_system locate(const struct batch *batch, const struct blasd_walk *walk,
+                                  int64_t at) {
+    const struct blasd_solve *s = &batch->solve;
+    const struct blasd_task *task = &batch->tasks[at / s->batch_count];
+    size_t size = batch->single ? sizeof(float) : sizeof(double);
+    size_t column = (size_t)(s->n * s->columns) * size;
+    return (struct blasd_system){
+        .a = (const char *)task->inputs[BLASD_SOLVE_A].data +
+             (size_t)(walk->offset[0] * s->n * s->n) * size,
+        .b = (const char *)task->inputs[BLASD_SOLVE_B].data + (size_t)walk->offset[1] * column,
+        .x = (char *)task->outputs[BLASD_SOLVE_X].data + (size_t)(at % s->batch_count) * column};
+}
+
+static void put(const struct blasd_task *task, int output, int64_t item, double number,
+                int64_t whole) {
+    const struct blasd_tensor *out = &task->outputs[output];
+    if (out->dtype == BLASD_int64)
+        ((int64_t *)out->data)[item] = whole;
+    else
+        ((double *)out->data)[item] = number;
+}
+
+/* Writes a system's results to its place in its job's outputs. */
+static void publish(const struct batch *batch, const struct blasd_system *system, int64_t at) {
+    struct blasd_task *task = &batch->tasks[at / batch->solve.batch_count];
+    int64_t item = at % batch->solve.batch_count;
+    put(task, BLASD_SOLVE_INFO, item, 0, system->info);
+    put(task, BLASD_SOLVE_RCOND, item, system->rcond, 0);
+    put(task, BLASD_SOLVE_BACKWARD_ERROR, item, system->error, 0);
+    put(task, BLASD_SOLVE_STEPS, item, 0, system->steps);
+    put(task, BLASD_SOLVE_METHOD, item, 0, (int64_t)system->method);
+    if (system->info > 0 && batch->solve.batch_rank == 0) {
+        if (system->singular)
+            blasd_fail(&task->err, BLASD_E_singular_matrix, "inputs.a",
+                       "the pivot of column %lld (counted from 1) is exactly zero",
+                       (long long)system->info);
+        else
+            blasd_fail(&task->err, BLASD_E_not_positive_definite, "inputs.a",
+                       "the leading minor of order %lld is not positive", (long long)system->info);
+    }
+    /* one system is handled by one thread, but the task may be shared: only ever the same text */
+    if (system->unsymmetric && task->warning_count == 0 && batch->solve.batch_rank == 0)
+        blasd_task_warn(task, "a is not symmetric: its upper triangle was used");
+}
+
+static bool run_engine(struct batch *batch, struct bench *bench, struct blasd_system *system,
+                       int64_t at) {
+    double share = 1 / (double)batch->total;
+    if (bench->engine == NULL) bench->engine = blasd_engine_new(&batch->shape, batch->single);
+    if (bench->engine == NULL) {
+        blasd_fail(&batch->tasks[at / batch->solve.batch_count].err, BLASD_E_out_of_memory, "",
+                   "no memory to solve in");
+        return true;
+    }
+    return blasd_engine_run(bench->engine, system, batch->watch, (double)at * share,
+                            (double)(at + 1) * share);
+}
+
+/* The systems at, at+1, … of one call of the lanes; those that need it go to the engine. */
+static bool run_lanes(struct batch *batch, struct bench *bench, struct blasd_system *systems,
+                      int count, int64_t at) {
+    if (batch->single)
+        blasd_lanes_run_f32(&batch->shape, systems, count, bench->lanes);
+    else
+        blasd_lanes_run_f64(&batch->shape, systems, count, bench->lanes);
+    for (int i = 0; i < count; i++)
+        if (systems[i].leave_to_all && !run_engine(batch, bench, &systems[i], at + i)) return false;
+    return true;
+}
+
+static bool run_piece(void *arg, int64_t piece, int slot) {
+    struct batch *batch = arg;
+    struct bench *bench = &batch->benches[slot];
+    const struct blasd_solve *s = &batch->solve;
+    int64_t at = piece * batch->in_piece, end = at + batch->in_piece;
+    int width = batch->use_lanes ? blasd_lanes_width(batch->single) : 1, count;
+    struct blasd_system systems[BLASD_LANES_MAX];
+    struct blasd_walk walk;
+    if (end > batch->total) end = batch->total;
+    blasd_walk_init(&walk, s->batch_rank, s->batch);
+    blasd_walk_operand(&walk, 0, s->a_rank, s->a_batch);
+    blasd_walk_operand(&walk, 1, s->b_rank, s->b_batch);
+    blasd_walk_seek(&walk, at % s->batch_count);
+    for (; at < end; at += count) {
+        for (count = 0; count < width && at + count < end; count++) {
+            systems[count] = locate(batch, &walk, at + count);
+            blasd_walk_next(&walk);
+        }
+        if (batch->use_lanes ? !run_lanes(batch, bench, systems, count, at)
+                             : !run_engine(batch, bench, systems, at))
+            return false;
+        for (int i = 0; i < count; i++) publish(batch, &systems[i], at + i);
+    }
+    return true;
+}
+
+/* What the user should know of a job's systems, and how they were solved, in words. */
+static void sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single) {
+    const int64_t *info = task->outputs[BLASD_SOLVE_INFO].data;
+    const int64_t *method = task->outputs[BLASD_SOLVE_METHOD].data;
+    const int64_t *steps = task->outputs[BLASD_SOLVE_STEPS].data;
+    const double *rcond = task->outputs[BLASD_SOLVE_RCOND].data;
+    const double *error = task->outputs[BLASD_SOLVE_BACKWARD_ERROR].data;
+    double least = (double)s->n * (single ? (double)FLT_EPSILON : DBL_EPSILON), worst = INFINITY;
+    int64_t ill = 0, first = -1, failed = 0, overflowed = 0, counts[BLASD_SOLVE_METHOD_COUNT] = {0};
+    bool refined = false;
+    int main_method = BLASD_SOLVED_NOT;
+    for (int64_t i = 0; i < s->batch_count; i++) {
+        counts[method[i]]++;
+        refined = refined || steps[i] > 0;
+        failed += info[i] != 0;
+        if (info[i] != 0) continue;
+        overflowed += !isfinite(error[i]);
+        if (rcond[i] >= least) continue;
+        if (first < 0) first = i;
+        ill++;
+        worst = rcond[i] < worst ? rcond[i] : worst;
+    }
+    for (int m = 1; m < BLASD_SOLVE_METHOD_COUNT; m++)
+        if (counts[m] > counts[main_method] || main_method == BLASD_SOLVED_NOT)
+            main_method = counts[m] > 0 ? m : main_method;
+    snprintf(task->method, sizeof task->method, "%s%s",
+             blasd_solve_method_name((enum blasd_solve_method)main_method),
+             refined ? "+refine" : "");
+    if (main_method != BLASD_SOLVED_QR && counts[BLASD_SOLVED_QR] > 0)
+        snprintf(task->method, sizeof task->method, "%s+refine, qr for %lld",
+                 blasd_solve_method_name((enum blasd_solve_method)main_method),
+                 (long long)counts[BLASD_SOLVED_QR]);
+    if (ill > 0 && s->batch_rank == 0)
+        blasd_task_warn(task, "a is nearly singular (rcond %.2g): x may have no correct digit",
+                        worst);
+    else if (ill > 0)
+        blasd_task_warn(task,
+                        "%lld systems, the first at %lld, are nearly singular (rcond down to "
+                        "%.2g): x may have no correct digit",
+                        (long long)ill, (long long)first, worst);
+    if (failed > 0 && s->batch_rank > 0)
+        blasd_task_warn(task, "%lld of %lld systems have no solution: see info", (long long)failed,
+                        (long long)s->batch_count);
+    if (overflowed > 0)
+        blasd_task_warn(task, "%lld systems have solutions beyond the range of %s",
+                        (long long)overflowed, single ? "float32" : "float64");
+}
+
+/* No unknowns: nothing to solve, and nothing wrong. */
+static void answer_empty(struct blasd_task *task, const struct blasd_solve *s) {
+    for (int64_t i = 0; i < s->batch_count; i++)
+        for (int o = BLASD_SOLVE_INFO; o <= BLASD_SOLVE_METHOD; o++)
+            put(task, o, i, o == BLASD_SOLVE_RCOND ? 1 : 0, 0);
+    snprintf(task->method, sizeof task->method, "none");
+}
+
+static int make_benches(struct batch *batch, int threads, struct blasd_err *err) {
+    for (int t = 0; batch->use_lanes && t < threads; t++) {
+        batch->benches[t].lanes = blasd_cpu_alloc(blasd_lanes_bytes(batch->solve.n), 1);
+        if (batch->benches[t].lanes == NULL)
+            return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to solve in");
+    }
+    return 0;
+}
+
+/* How the list is cut, and on how many threads it runs. */
+static int choose(struct batch *batch, const struct blasd_device *device, int count) {
+    const struct blasd_solve *s = &batch->solve;
+    double n = (double)s->n, work = n * n * n + n * n * (30 + 15 * (double)s->columns) + 2000;
+    struct blasd_tensor a = blasd_tensor_make(BLASD_float64, s->a_rank, s->a_batch);
+    bool shared = s->batch_count > 1 && blasd_tensor_elements(&a) == 1;
+    int threads = device->threads < BLASD_PARALLEL_MAX ? device->threads : BLASD_PARALLEL_MAX;
+    int width = blasd_lanes_width(batch->single);
+    batch->total = s->batch_count * count;
+    batch->use_lanes = s->assume == BLASD_ASSUME_GENERAL && s->n <= BLASD_LANES_N && !shared;
+    batch->in_piece = work < PIECE_WORK ? (int64_t)(PIECE_WORK / work) : 1;
+    if (batch->in_piece > MOST_IN_PIECE) batch->in_piece = MOST_IN_PIECE;
+    if (batch->use_lanes) batch->in_piece = (batch->in_piece + width - 1) / width * width;
+    /* one matrix for all: its factors are made once in a piece */
+    if (shared) batch->in_piece = s->batch_count / (4 * threads) + 1;
+    /* large systems use BLAS's own threads, one after the other */
+    if (work >= BLASD_CPU_THREADS_FLOPS || work * (double)batch->total < THREADS_WORK) threads = 1;
+    blasd_cpu_blas_threads(device, work);
+    return threads;
+}
+
+static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
+               struct blasd_watch *watch, struct blasd_err *err) {
+    struct batch *batch = calloc(1, sizeof *batch);
+    struct blasd_parallel loop = {.piece = run_piece, .watch = watch, .to = 1};
+    int code = 0;
+    if (batch == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to solve in");
+    batch->tasks = tasks;
+    batch->single = tasks[0].plan->input_dtype[0] == BLASD_float32;
+    code = blasd_solve_read(tasks[0].job, &batch->solve, err);
+    if (code != 0) goto done;
+    if (batch->solve.n == 0 || batch->solve.batch_count == 0) {
+        for (int t = 0; t < count; t++) answer_empty(&tasks[t], &batch->solve);
+        goto done;
+    }
+    batch->shape = shape_of(&tasks[0], &batch->solve);
+    loop.threads = choose(batch, device, count);
+    code = make_benches(batch, loop.threads, err);
+    if (code != 0) goto done;
+    batch->watch = loop.threads == 1 ? watch : NULL;
+    loop.arg = batch;
+    loop.count = (batch->total + batch->in_piece - 1) / batch->in_piece;
+    if (!blasd_parallel_run(&loop)) {
+        code = blasd_cpu_stopped(err);
+        goto done;
+    }
+    for (int t = 0; t < count; t++)
+        if (tasks[t].err.code == BLASD_OK) sum_up(&tasks[t], &batch->solve, batch->single);
+done:
+    for (int t = 0; t < BLASD_PARALLEL_MAX; t++) {
+        blasd_engine_free(batch->benches[t].engine);
+        free(batch->benches[t].lanes);
+    }
+    free(batch);
+    return code;
+}
+
+const struct blasd_kernel blasd_cpu_solve = {.op = "solve", .run = run};

@@ -1,0 +1,49 @@
+/* The engine's inside, shared by its two precisions. Read next: engine_body.h. */
+#ifndef BLASD_KERNELS_ENGINE_H
+#define BLASD_KERNELS_ENGINE_H
+
+#include "kernels/solve/systems.h"
+
+#include <lapacke.h>
+
+/* Arrays are of the engine's precision unless they say double. Matrices are column-major, n x n or
+ * n x block. The system that is solved is the scaled one, (R A C) x' = R b 2^-e, where R and C are
+ * powers of two whose exponents are row_scale and column_scale, so that scaling rounds nothing. */
+struct blasd_engine {
+    struct blasd_systems shape;
+    bool single;
+    lapack_int n, block; /* block: right-hand sides that are worked on together */
+    void *matrix;        /* owned: R A C, full, whatever the structure */
+    void *factors;       /* owned */
+    void *tau;           /* owned: of QR */
+    void *x, *b, *r, *d; /* owned: n x block each */
+    void *work;          /* owned: work_size elements */
+    lapack_int work_size;
+    double *v, *sign; /* owned: n, for the condition estimate */
+    double *sum;      /* owned: n, for residuals */
+    double *rest;     /* owned: n, for residuals */
+    lapack_int *pivots;
+    int *row_scale, *column_scale; /* owned: n */
+    bool scaled;
+    long double norm_inf, norm_1; /* of A itself */
+    const void *factored;         /* borrowed: the matrix the rest of this is about; NULL: none */
+    bool singular, unsymmetric;
+    int64_t info;
+    double rcond;
+    enum blasd_solve_method method;
+    struct blasd_watch *watch; /* borrowed while a system runs; may be NULL */
+    double from, to;
+};
+
+bool blasd_engine_run_f64(struct blasd_engine *engine, struct blasd_system *system);
+bool blasd_engine_run_f32(struct blasd_engine *engine, struct blasd_system *system);
+
+/* Asks the watch; `share` of this system's work is done. */
+bool blasd_engine_step(struct blasd_engine *engine, double share);
+/* The Hager-Higham estimate of the 1-norm of the inverse: `apply` multiplies v by the inverse, or
+ * by its transpose, in place. */
+double blasd_engine_norm_inverse(struct blasd_engine *engine,
+                                 void (*apply)(struct blasd_engine *engine, double *v,
+                                               bool transposed));
+
+#endif

@@ -1,0 +1,612 @@
+/* The engine: one system at a time, of any structure, with the care that the lanes do not take.
+ * Included once for each precision with REAL, LAPACK(name), CBLAS(name), NAME(name), UNIT, SAFE and
+ * residual() defined.
+ *
+ * Scale by powers of two where the rows or columns differ much, factor, estimate the condition,
+ * then for blocks of right-hand sides solve and refine with residuals in twice the precision. Where
+ * that leaves the bound (pivots that grew), factor again by Householder QR. README.md has the
+ * reasons and the bounds. */
+
+#define BLOCKED_N 2048    /* from here on factors are made panel by panel, so that one can stop */
+#define PANEL 256         /* columns of a panel */
+#define GOOD_RATIO 0x1p-8 /* rows, or columns, that differ by less are left as they are */
+#define MOST_STEPS 10
+#define TILE 32
+
+static REAL *at(const void *matrix, int64_t ld, int64_t i, int64_t j) {
+    return (REAL *)matrix + j * ld + i;
+}
+
+/* ---- from the job's matrix to the scaled one ---- */
+
+/* Copies the elements of op(a) for which keep(i, j) into e->matrix, zeros elsewhere; by tiles, for
+ * one of the two is read against its order. */
+static void load_general(struct blasd_engine *e, const REAL *a) {
+    int64_t n = e->n, row = e->shape.a_row, column = e->shape.a_column;
+    bool lower = e->shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR;
+    bool upper = e->shape.assume == BLASD_ASSUME_UPPER_TRIANGULAR;
+    for (int64_t jj = 0; jj < n; jj += TILE)
+        for (int64_t ii = 0; ii < n; ii += TILE)
+            for (int64_t j = jj; j < jj + TILE && j < n; j++)
+                for (int64_t i = ii; i < ii + TILE && i < n; i++) {
+                    bool zero = (lower && i < j) || (upper && i > j);
+                    *at(e->matrix, n, i, j) = zero ? 0 : a[i * row + j * column];
+                }
+}
+
+static void load_symmetric(struct blasd_engine *e, const REAL *a) {
+    int64_t n = e->n, row = e->shape.a_row, column = e->shape.a_column;
+    for (int64_t jj = 0; jj < n; jj += TILE)
+        for (int64_t ii = 0; ii <= jj; ii += TILE)
+            for (int64_t j = jj; j < jj + TILE && j < n; j++)
+                for (int64_t i = ii; i < ii + TILE && i <= j; i++) {
+                    REAL u = a[i * row + j * column], l = a[j * row + i * column];
+                    e->unsymmetric = e->unsymmetric || u != l;
+                    *at(e->matrix, n, i, j) = *at(e->matrix, n, j, i) = u;
+                }
+}
+
+static int exponent_of(double x) {
+    int exponent = 0;
+    (void)frexp(x, &exponent);
+    return exponent;
+}
+
+/* The largest of each row (into v) and of each column (into sign) of the matrix as it stands. */
+static void measure(struct blasd_engine *e) {
+    int64_t n = e->n;
+    for (int64_t i = 0; i < n; i++) e->v[i] = 0;
+    for (int64_t j = 0; j < n; j++) {
+        const REAL *column = at(e->matrix, n, 0, j);
+        double most = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double size = fabs((double)column[i]);
+            e->v[i] = size > e->v[i] ? size : e->v[i];
+            most = size > most ? size : most;
+        }
+        e->sign[j] = most;
+    }
+}
+
+/* Whether the largest elements differ little and are far from overflow; zeros are left alone, for
+ * they make the matrix singular whatever is done. */
+static bool balanced(const double *most, lapack_int n) {
+    double least = INFINITY, greatest = 0;
+    for (lapack_int i = 0; i < n; i++) {
+        if (most[i] == 0) continue;
+        least = most[i] < least ? most[i] : least;
+        greatest = most[i] > greatest ? most[i] : greatest;
+    }
+    return greatest == 0 ||
+           (least >= greatest * GOOD_RATIO && greatest < SAFE && least > 1 / (double)SAFE);
+}
+
+static bool is_symmetric(const struct blasd_engine *e) {
+    return e->shape.assume == BLASD_ASSUME_SYMMETRIC ||
+           e->shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
+}
+
+/* Chooses the scales from the largest elements and applies them. */
+static void scale_matrix(struct blasd_engine *e) {
+    int64_t n = e->n;
+    memset(e->row_scale, 0, (size_t)n * sizeof(int));
+    memset(e->column_scale, 0, (size_t)n * sizeof(int));
+    measure(e);
+    e->scaled = !balanced(e->v, e->n) || !balanced(e->sign, e->n);
+    if (!e->scaled) return;
+    for (int64_t i = 0; i < n; i++) {
+        double most = e->v[i], diagonal = (double)*at(e->matrix, n, i, i);
+        if (e->shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE && diagonal > 0) most = diagonal;
+        if (most == 0) continue;
+        e->row_scale[i] = -exponent_of(most);
+        if (is_symmetric(e)) e->row_scale[i] = e->column_scale[i] = -(exponent_of(most) / 2);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        REAL *column = at(e->matrix, n, 0, j);
+        int least = INT_MIN;
+        if (is_symmetric(e)) {
+            least = -e->column_scale[j];
+        } else {
+            for (int64_t i = 0; i < n; i++)
+                if (column[i] != 0) {
+                    int exponent = exponent_of((double)column[i]) + e->row_scale[i];
+                    least = exponent > least ? exponent : least;
+                }
+            if (least == INT_MIN) least = 0;
+            e->column_scale[j] = -least;
+        }
+        for (int64_t i = 0; i < n; i++)
+            column[i] = (REAL)ldexp((double)column[i], e->row_scale[i] - least);
+    }
+}
+
+/* The norms of op(a) itself, from the scaled matrix. long double has the exponents for it. */
+static void take_norms(struct blasd_engine *e) {
+    int64_t n = e->n;
+    e->norm_1 = e->norm_inf = 0;
+    memset(e->v, 0, (size_t)n * sizeof *e->v);
+    for (int64_t j = 0; j < n; j++) {
+        const REAL *column = at(e->matrix, n, 0, j);
+        double sum = 0;
+        long double wide = 0;
+        for (int64_t i = 0; !e->scaled && i < n; i++) {
+            sum += fabs((double)column[i]);
+            e->v[i] += fabs((double)column[i]);
+        }
+        for (int64_t i = 0; e->scaled && i < n; i++)
+            wide += ldexpl(fabsl((long double)column[i]), -e->row_scale[i]);
+        wide = e->scaled ? ldexpl(wide, -e->column_scale[j]) : sum;
+        e->norm_1 = wide > e->norm_1 ? wide : e->norm_1;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        long double wide = e->v[i];
+        for (int64_t j = 0; e->scaled && j < n; j++)
+            wide += ldexpl(fabsl((long double)*at(e->matrix, n, i, j)), -e->column_scale[j]);
+        if (e->scaled) wide = ldexpl(wide, -e->row_scale[i]);
+        e->norm_inf = wide > e->norm_inf ? wide : e->norm_inf;
+    }
+}
+
+/* ---- factors ---- */
+
+/* The trailing matrix right of a panel, in strips, so that one can stop. */
+static bool update_trailing(struct blasd_engine *e, int64_t j, int64_t width, bool symmetric) {
+    int64_t n = e->n, below = j + width, strip = 1024;
+    for (int64_t c = below; c < n; c += strip) {
+        int64_t columns = n - c < strip ? n - c : strip, top = symmetric ? c : below;
+        REAL *left = at(e->factors, n, top, j);
+        REAL *right = symmetric ? at(e->factors, n, c, j) : at(e->factors, n, j, c);
+        double done = 1 - pow((double)(n - j) / (double)n, 3);
+        CBLAS(gemm)
+        (CblasColMajor, CblasNoTrans, symmetric ? CblasTrans : CblasNoTrans, (int)(n - top),
+         (int)columns, (int)width, -1, left, (int)n, right, (int)n, 1, at(e->factors, n, top, c),
+         (int)n);
+        if (!blasd_engine_step(e, 0.9 * done)) return false;
+    }
+    return true;
+}
+
+/* Right-looking LU by panels; the same arithmetic as getrf, with pauses. */
+static bool factor_lu_panels(struct blasd_engine *e) {
+    lapack_int n = e->n;
+    e->info = 0;
+    for (lapack_int j = 0; j < n; j += PANEL) {
+        lapack_int width = n - j < PANEL ? n - j : PANEL, rest = n - j - width;
+        lapack_int info = LAPACK(getrf)(LAPACK_COL_MAJOR, n - j, width, at(e->factors, n, j, j), n,
+                                        e->pivots + j);
+        if (info != 0) {
+            e->info = j + info;
+            return true;
+        }
+        for (lapack_int i = j; i < j + width; i++) e->pivots[i] += j;
+        LAPACK(laswp)(LAPACK_COL_MAJOR, j, e->factors, n, j + 1, j + width, e->pivots, 1);
+        if (rest == 0) break;
+        LAPACK(laswp)
+        (LAPACK_COL_MAJOR, rest, at(e->factors, n, 0, j + width), n, j + 1, j + width, e->pivots,
+         1);
+        CBLAS(trsm)
+        (CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasUnit, width, rest, 1,
+         at(e->factors, n, j, j), n, at(e->factors, n, j, j + width), n);
+        if (!update_trailing(e, j, width, false)) return false;
+    }
+    return true;
+}
+
+static bool factor_cholesky_panels(struct blasd_engine *e) {
+    lapack_int n = e->n;
+    e->info = 0;
+    for (lapack_int j = 0; j < n; j += PANEL) {
+        lapack_int width = n - j < PANEL ? n - j : PANEL, rest = n - j - width;
+        lapack_int info = LAPACK(potrf)(LAPACK_COL_MAJOR, 'L', width, at(e->factors, n, j, j), n);
+        if (info != 0) {
+            e->info = j + info;
+            return true;
+        }
+        if (rest == 0) break;
+        CBLAS(trsm)
+        (CblasColMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, rest, width, 1,
+         at(e->factors, n, j, j), n, at(e->factors, n, j + width, j), n);
+        if (!update_trailing(e, j, width, true)) return false;
+    }
+    return true;
+}
+
+static void copy_matrix(struct blasd_engine *e) {
+    memcpy(e->factors, e->matrix, (size_t)e->n * (size_t)e->n * sizeof(REAL));
+}
+
+static bool factor_lu(struct blasd_engine *e) {
+    copy_matrix(e);
+    if (e->n >= BLOCKED_N) return factor_lu_panels(e);
+    e->info = LAPACK(getrf)(LAPACK_COL_MAJOR, e->n, e->n, e->factors, e->n, e->pivots);
+    return true;
+}
+
+/* Where Cholesky fails the matrix is singular only if LU says so too. */
+static bool factor_cholesky(struct blasd_engine *e) {
+    int64_t info;
+    copy_matrix(e);
+    if (e->n >= BLOCKED_N) {
+        if (!factor_cholesky_panels(e)) return false;
+    } else {
+        e->info = LAPACK(potrf)(LAPACK_COL_MAJOR, 'L', e->n, e->factors, e->n);
+    }
+    if (e->info == 0) return true;
+    info = e->info;
+    if (!factor_lu(e)) return false;
+    e->singular = e->info != 0;
+    e->info = info;
+    return true;
+}
+
+static void factor_triangle(struct blasd_engine *e) {
+    copy_matrix(e);
+    e->info = 0;
+    for (lapack_int i = 0; i < e->n && e->info == 0; i++)
+        if (*at(e->factors, e->n, i, i) == 0) e->info = i + 1;
+}
+
+static bool factor_qr(struct blasd_engine *e) {
+    copy_matrix(e);
+    LAPACK(geqrf)(LAPACK_COL_MAJOR, e->n, e->n, e->factors, e->n, e->tau, e->work, e->work_size);
+    for (lapack_int i = 0; i < e->n; i++)
+        if (*at(e->factors, e->n, i, i) == 0) return false;
+    return true;
+}
+
+/* x := inverse(factors) x for `k` columns, or with the transposed inverse. */
+static void apply_factors(struct blasd_engine *e, REAL *x, lapack_int k, bool transposed) {
+    char trans = transposed ? 'T' : 'N', uplo = 'U';
+    lapack_int n = e->n;
+    if (e->shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR) uplo = 'L';
+    switch (e->method) {
+    case BLASD_SOLVED_LU:
+        LAPACK(getrs)(LAPACK_COL_MAJOR, trans, n, k, e->factors, n, e->pivots, x, n);
+        break;
+    case BLASD_SOLVED_LDLT:
+        LAPACK(sytrs)(LAPACK_COL_MAJOR, 'L', n, k, e->factors, n, e->pivots, x, n);
+        break;
+    case BLASD_SOLVED_CHOLESKY:
+        LAPACK(potrs)(LAPACK_COL_MAJOR, 'L', n, k, e->factors, n, x, n);
+        break;
+    case BLASD_SOLVED_TRIANGULAR:
+        LAPACK(trtrs)(LAPACK_COL_MAJOR, uplo, trans, 'N', n, k, e->factors, n, x, n);
+        break;
+    case BLASD_SOLVED_QR:
+        if (!transposed) LAPACK(ormqr)
+        (LAPACK_COL_MAJOR, 'L', 'T', n, k, n, e->factors, n, e->tau, x, n, e->work, e->work_size);
+        LAPACK(trtrs)(LAPACK_COL_MAJOR, 'U', trans, 'N', n, k, e->factors, n, x, n);
+        if (transposed) LAPACK(ormqr)
+        (LAPACK_COL_MAJOR, 'L', 'N', n, k, n, e->factors, n, e->tau, x, n, e->work, e->work_size);
+        break;
+    default: break;
+    }
+}
+
+/* v := inverse(A) v of the matrix before scaling, C (R A C)^-1 R; transposed, R (..)^-T C. */
+static void apply_inverse(struct blasd_engine *e, double *v, bool transposed) {
+    const int *before = transposed ? e->column_scale : e->row_scale;
+    const int *after = transposed ? e->row_scale : e->column_scale;
+    REAL *x = e->d;
+    int most = INT_MIN;
+    if (!e->scaled) {
+        for (lapack_int i = 0; i < e->n; i++) x[i] = (REAL)v[i];
+        apply_factors(e, x, 1, transposed);
+        for (lapack_int i = 0; i < e->n; i++) v[i] = (double)x[i];
+        return;
+    }
+    for (lapack_int i = 0; i < e->n; i++)
+        if (v[i] != 0 && exponent_of(v[i]) + before[i] > most) most = exponent_of(v[i]) + before[i];
+    if (most == INT_MIN) most = 0;
+    for (lapack_int i = 0; i < e->n; i++) x[i] = (REAL)ldexp(v[i], before[i] - most);
+    apply_factors(e, x, 1, transposed);
+    for (lapack_int i = 0; i < e->n; i++) v[i] = ldexp((double)x[i], after[i] + most);
+}
+
+static void estimate_rcond(struct blasd_engine *e) {
+    double inverse = blasd_engine_norm_inverse(e, apply_inverse);
+    long double rcond = 1 / (long double)inverse / e->norm_1;
+    e->rcond = rcond <= 1 ? (double)rcond : rcond > 1 ? 1 : 0;
+}
+
+/* Everything about the matrix. False: stopped. */
+static bool prepare(struct blasd_engine *e, const REAL *a) {
+    bool going = true;
+    e->factored = NULL;
+    e->singular = true;
+    e->unsymmetric = false;
+    e->rcond = 0;
+    if (is_symmetric(e))
+        load_symmetric(e, a);
+    else
+        load_general(e, a);
+    scale_matrix(e);
+    take_norms(e);
+    switch (e->shape.assume) {
+    case BLASD_ASSUME_GENERAL:
+        e->method = BLASD_SOLVED_LU;
+        going = factor_lu(e);
+        break;
+    case BLASD_ASSUME_SYMMETRIC:
+        e->method = BLASD_SOLVED_LDLT;
+        copy_matrix(e);
+        e->info = LAPACK(sytrf)(LAPACK_COL_MAJOR, 'L', e->n, e->factors, e->n, e->pivots, e->work,
+                                e->work_size);
+        break;
+    case BLASD_ASSUME_POSITIVE_DEFINITE:
+        e->method = BLASD_SOLVED_CHOLESKY;
+        going = factor_cholesky(e);
+        break;
+    case BLASD_ASSUME_LOWER_TRIANGULAR:
+    case BLASD_ASSUME_UPPER_TRIANGULAR:
+        e->method = BLASD_SOLVED_TRIANGULAR;
+        factor_triangle(e);
+        break;
+    }
+    if (!going) return false;
+    if (e->info == 0) estimate_rcond(e);
+    e->factored = a;
+    return true;
+}
+
+/* ---- right-hand sides ---- */
+
+/* One block of right-hand sides while it is worked on. */
+struct block {
+    const struct blasd_system *system;
+    int64_t first; /* its first column in the job's b */
+    lapack_int k;  /* columns */
+    bool extended; /* residuals in twice the precision */
+    int exponent[256];
+    long double norm_b[256]; /* of R^-1 b', in the units of b' */
+    double error[256], last[256] /* size of the last correction against x, or of the first guess */;
+    int steps[256];
+    bool done[256];
+};
+
+static void load_block(struct blasd_engine *e, struct block *block) {
+    const struct blasd_systems *shape = &e->shape;
+    for (lapack_int c = 0; c < block->k; c++) {
+        const REAL *from = (const REAL *)block->system->b + (block->first + c) * shape->b_column;
+        REAL *to = at(e->b, e->n, 0, c);
+        int most = INT_MIN, scale = 0;
+        double size, greatest = 0;
+        for (lapack_int i = 0; i < e->n; i++) {
+            size = fabs((double)from[i * shape->b_row]);
+            greatest = size > greatest ? size : greatest;
+        }
+        block->norm_b[c] = (long double)greatest;
+        block->exponent[c] = 0;
+        if (!e->scaled && greatest < SAFE && (greatest > 1 / (double)SAFE || greatest == 0)) {
+            for (lapack_int i = 0; i < e->n; i++) to[i] = from[i * shape->b_row];
+            continue;
+        }
+        for (lapack_int i = 0; i < e->n; i++) {
+            double value = (double)from[i * shape->b_row];
+            if (value != 0 && exponent_of(value) + e->row_scale[i] > most)
+                most = exponent_of(value) + e->row_scale[i];
+        }
+        scale = most == INT_MIN ? 0 : most;
+        for (lapack_int i = 0; i < e->n; i++)
+            to[i] = (REAL)ldexp((double)from[i * shape->b_row], e->row_scale[i] - scale);
+        block->exponent[c] = scale;
+        block->norm_b[c] = ldexpl(block->norm_b[c], -scale);
+    }
+}
+
+static void store_block(const struct blasd_engine *e, const struct block *block) {
+    REAL *x = block->system->x;
+    int64_t columns = e->shape.columns;
+    for (lapack_int c = 0; c < block->k; c++) {
+        const REAL *from = at(e->x, e->n, 0, c);
+        REAL *to = x + block->first + c;
+        bool plain = !e->scaled && block->exponent[c] == 0;
+        for (lapack_int i = 0; i < e->n; i++)
+            to[i * columns] =
+                plain ? from[i]
+                      : (REAL)ldexp((double)from[i], e->column_scale[i] + block->exponent[c]);
+    }
+}
+
+/* ||b - A x|| / (||A|| ||x|| + ||b||) before scaling, from the scaled residual. */
+static double backward_error(const struct blasd_engine *e, const REAL *x, const REAL *r,
+                             long double norm_b) {
+    long double size_x = 0, size_r = 0, below;
+    double plain_x = 0, plain_r = 0;
+    for (lapack_int i = 0; i < e->n; i++) {
+        double sx = fabs((double)x[i]), sr = fabs((double)r[i]);
+        /* written so that a NaN stays */
+        if (!(sx <= plain_x)) plain_x = sx;
+        if (!(sr <= plain_r)) plain_r = sr;
+        if (!isfinite(sx) || !isfinite(sr)) return INFINITY;
+        if (e->scaled) {
+            size_x = fmaxl(size_x, ldexpl(sx, e->column_scale[i]));
+            size_r = fmaxl(size_r, ldexpl(sr, -e->row_scale[i]));
+        }
+    }
+    if (!e->scaled) {
+        size_x = plain_x;
+        size_r = plain_r;
+    }
+    below = e->norm_inf * size_x + norm_b;
+    return below > 0 ? (double)(size_r / below) : 0;
+}
+
+/* r := b - A x for all columns, by one product in working precision. */
+static void residual_block(const struct blasd_engine *e, const struct block *block, const REAL *x,
+                           REAL *r) {
+    memcpy(r, e->b, (size_t)e->n * (size_t)block->k * sizeof(REAL));
+    CBLAS(gemm)
+    (CblasColMajor, CblasNoTrans, CblasNoTrans, e->n, block->k, e->n, -1, e->matrix, e->n, x, e->n,
+     1, r, e->n);
+}
+
+static double size_of(const REAL *v, lapack_int n) {
+    double most = 0;
+    for (lapack_int i = 0; i < n; i++) {
+        double size = fabs((double)v[i]);
+        if (!(size <= most)) most = size;
+    }
+    return most;
+}
+
+/* Tries x + d in place of x for column c; keeps the better. Decides whether it is done. */
+static void try_step(struct blasd_engine *e, struct block *block, lapack_int c, int step) {
+    lapack_int n = e->n;
+    REAL *x = at(e->x, n, 0, c), *d = at(e->d, n, 0, c), *r = at(e->r, n, 0, c);
+    double size = size_of(d, n) / size_of(x, n), ratio = size / block->last[c], error;
+    for (lapack_int i = 0; i < n; i++) {
+        REAL next = x[i] + d[i];
+        d[i] = x[i]; /* the old one, in case it was better */
+        x[i] = next;
+    }
+    if (block->extended)
+        residual(e, x, at(e->b, n, 0, c), r);
+    else
+        return; /* the caller measures all columns at once */
+    error = backward_error(e, x, r, block->norm_b[c]);
+    if (!(error <= 2 * UNIT || error < block->error[c])) {
+        memcpy(x, d, (size_t)n * sizeof(REAL));
+        block->done[c] = true;
+        return;
+    }
+    block->error[c] = error;
+    block->steps[c] = step;
+    /* the corrections shrink by `ratio` each time: is what is left below the last digit? */
+    block->last[c] = size;
+    block->done[c] = (error <= 2 * UNIT && size * ratio <= UNIT / 4) || !(ratio <= 0.5);
+}
+
+/* Solves a block with the factors at hand and refines it. */
+static void solve_block(struct blasd_engine *e, struct block *block) {
+    lapack_int n = e->n;
+    int most = e->shape.refinement == BLASD_REFINE_NONE ? 0 : block->extended ? MOST_STEPS : 1;
+    memcpy(e->x, e->b, (size_t)n * (size_t)block->k * sizeof(REAL));
+    apply_factors(e, e->x, block->k, false);
+    for (int step = 0; step <= most; step++) {
+        bool all = true;
+        if (step > 0) {
+            memcpy(e->d, e->r, (size_t)n * (size_t)block->k * sizeof(REAL));
+            apply_factors(e, e->d, block->k, false);
+        }
+        for (lapack_int c = 0; step > 0 && c < block->k; c++)
+            if (!block->done[c]) try_step(e, block, c, step);
+        if (!block->extended) residual_block(e, block, e->x, e->r);
+        for (lapack_int c = 0; c < block->k; c++) {
+            REAL *x = at(e->x, n, 0, c), *r = at(e->r, n, 0, c);
+            if (step == 0 && block->extended) residual(e, x, at(e->b, n, 0, c), r);
+            if (step == 0) {
+                block->error[c] = backward_error(e, x, r, block->norm_b[c]);
+                block->steps[c] = 0;
+                block->last[c] = 1;
+                block->done[c] = block->error[c] == 0 || !isfinite(block->error[c]);
+            } else if (!block->extended && !block->done[c]) {
+                double error = backward_error(e, x, r, block->norm_b[c]);
+                if (error < block->error[c]) {
+                    block->error[c] = error;
+                    block->steps[c] = step;
+                } else {
+                    memcpy(x, at(e->d, n, 0, c), (size_t)n * sizeof(REAL));
+                }
+            }
+            all = all && block->done[c];
+        }
+        if (all) break;
+    }
+}
+
+/* Whether what was reached is what refinement reaches, unless the factors are bad. */
+static bool good_enough(const struct blasd_engine *e, const struct block *block) {
+    double bound = block->extended ? 8 * (double)UNIT : (8 + (double)e->n / 2) * (double)UNIT;
+    if (e->shape.refinement == BLASD_REFINE_NONE || e->method == BLASD_SOLVED_QR) return true;
+    for (lapack_int c = 0; c < block->k; c++)
+        if (!(block->error[c] <= bound)) return false;
+    return true;
+}
+
+static double worst_of(const struct block *block) {
+    double worst = 0;
+    for (lapack_int c = 0; c < block->k; c++)
+        if (!(block->error[c] <= worst)) worst = block->error[c];
+    return worst;
+}
+
+/* Tries again with QR; keeps whichever is better, for this block and those that follow. */
+static void solve_block_qr(struct blasd_engine *e, struct block *block, struct block *second) {
+    enum blasd_solve_method before = e->method;
+    size_t bytes = (size_t)e->n * (size_t)block->k * sizeof(REAL);
+    REAL *first = malloc(bytes == 0 ? 1 : bytes);
+    e->method = BLASD_SOLVED_QR;
+    *second = *block;
+    if (first != NULL) memcpy(first, e->x, bytes);
+    if (first != NULL && factor_qr(e)) {
+        solve_block(e, second);
+        if (worst_of(second) < worst_of(block)) {
+            *block = *second;
+            estimate_rcond(e);
+            free(first);
+            return;
+        }
+    }
+    if (first != NULL) memcpy(e->x, first, bytes);
+    free(first);
+    e->method = before;
+    e->factored = NULL; /* the factors are QR's, perhaps in part */
+}
+
+/* Residuals in twice the precision cost about as much as the factors once there is a right-hand
+ * side for every hundred unknowns; from there on `auto` is content with one product. */
+static bool wants_extended(const struct blasd_systems *shape) {
+    return shape->refinement == BLASD_REFINE_EXTENDED || shape->columns <= 8 ||
+           shape->columns <= shape->n / 64 || shape->n <= BLASD_LANES_N;
+}
+
+static bool refactor(struct blasd_engine *e, const REAL *a) {
+    return e->factored == a || prepare(e, a);
+}
+
+bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system) {
+    struct block *block = NULL;
+    int64_t columns = e->shape.columns;
+    bool going = true;
+    system->steps = 0;
+    system->error = 0;
+    if (!refactor(e, system->a)) return false;
+    system->info = e->info;
+    system->singular = e->singular;
+    system->unsymmetric = e->unsymmetric;
+    system->rcond = e->info == 0 ? e->rcond : 0;
+    system->method = e->info == 0 ? e->method : BLASD_SOLVED_NOT;
+    if (e->info != 0) {
+        REAL *x = system->x;
+        for (int64_t i = 0; i < e->shape.n * columns; i++) x[i] = (REAL)NAN;
+        system->error = NAN;
+        return true;
+    }
+    block = malloc(2 * sizeof *block); /* the second for QR */
+    if (block == NULL) return false;
+    for (int64_t c = 0; going && c < columns; c += e->block) {
+        memset(block, 0, sizeof *block);
+        block->system = system;
+        block->first = c;
+        block->k = columns - c < e->block ? (lapack_int)(columns - c) : e->block;
+        block->extended = wants_extended(&e->shape);
+        going = refactor(e, system->a);
+        if (!going) break;
+        load_block(e, block);
+        solve_block(e, block);
+        if (!good_enough(e, block)) solve_block_qr(e, block, block + 1);
+        store_block(e, block);
+        for (lapack_int i = 0; i < block->k; i++) {
+            if (!(block->error[i] <= system->error)) system->error = block->error[i];
+            if (block->steps[i] > system->steps) system->steps = block->steps[i];
+        }
+        if (e->method == BLASD_SOLVED_QR) system->method = BLASD_SOLVED_QR;
+        system->rcond = e->rcond;
+        going = blasd_engine_step(e, 0.9 + 0.1 * (double)(c + block->k) / (double)columns);
+    }
+    /* the next system with this matrix begins as this one did, not with QR */
+    if (e->method == BLASD_SOLVED_QR) e->factored = NULL;
+    free(block);
+    return going;
+}

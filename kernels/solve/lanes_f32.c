@@ -1,0 +1,55 @@
+/* The lanes in float32, for each instruction set. Read next: lanes_body.h. */
+#include "kernels/solve/systems.h"
+
+#include <math.h>
+
+#define REAL float
+#define INT int32_t
+#define UINT uint32_t
+#define UNIT 0x1p-24f
+#define SAFE 0x1p40f
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define FMA(a, b, c) ((vec)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#define VBYTES 64
+#define TALL 4
+#define LANE(name) name##_avx512
+#include "kernels/solve/target_avx512.h"
+
+#include "kernels/solve/lanes_body.h"
+
+#include "kernels/solve/target_end.h"
+#undef FMA
+#undef VBYTES
+#undef TALL
+#undef LANE
+
+#define FMA(a, b, c) ((vec)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#define VBYTES 32
+#define TALL 2
+#define LANE(name) name##_avx2
+#include "kernels/solve/target_avx2.h"
+
+#include "kernels/solve/lanes_body.h"
+
+#include "kernels/solve/target_end.h"
+#undef FMA
+#undef VBYTES
+#undef TALL
+#undef LANE
+#endif
+
+#define FMA(a, b, c) ((a) * (b) + (c))
+#define VBYTES 16
+#define TALL 2
+#define LANE(name) name##_plain
+#include "kernels/solve/lanes_body.h"
+
+#include "kernels/solve/lanes_choice.h"
+
+void blasd_lanes_run_f32(const struct blasd_systems *shape, struct blasd_system *systems, int count,
+                         void *work) {
+    LANES_RUN(shape, systems, count, work);
+}

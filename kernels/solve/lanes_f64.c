@@ -1,0 +1,59 @@
+/* The lanes in float64, for each instruction set. Read next: lanes_body.h. */
+#include "kernels/solve/systems.h"
+
+#include <math.h>
+
+#define REAL double
+#define INT int64_t
+#define UINT uint64_t
+#define UNIT 0x1p-53
+#define SAFE 0x1p200
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define FMA(a, b, c) ((vec)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
+#define FUSED FMA
+#define VBYTES 64
+#define TALL 4
+#define LANE(name) name##_avx512
+#include "kernels/solve/target_avx512.h"
+
+#include "kernels/solve/lanes_body.h"
+
+#include "kernels/solve/target_end.h"
+#undef FMA
+#undef VBYTES
+#undef TALL
+#undef LANE
+
+#define FMA(a, b, c) ((vec)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
+#define VBYTES 32
+#define TALL 2
+#define LANE(name) name##_avx2
+#include "kernels/solve/target_avx2.h"
+
+#include "kernels/solve/lanes_body.h"
+
+#include "kernels/solve/target_end.h"
+#undef FMA
+#undef VBYTES
+#undef TALL
+#undef LANE
+#undef FUSED
+#endif
+
+#define FMA(a, b, c) ((a) * (b) + (c))
+#define FUSED(a, b, c)                                                                             \
+    ((vec){__builtin_fma((a)[0], (b)[0], (c)[0]), __builtin_fma((a)[1], (b)[1], (c)[1])})
+#define VBYTES 16
+#define TALL 2
+#define LANE(name) name##_plain
+#include "kernels/solve/lanes_body.h"
+
+#include "kernels/solve/lanes_choice.h"
+
+void blasd_lanes_run_f64(const struct blasd_systems *shape, struct blasd_system *systems, int count,
+                         void *work) {
+    LANES_RUN(shape, systems, count, work);
+}

@@ -1,0 +1,201 @@
+/* solve: what may be asked, what it makes and costs. Knows no backend.
+ * Read next: README.md, then cpu_solve.c. */
+#include "base/err.h"
+#include "core/op.h"
+#include "kernels/solve/solve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ALONE_FLOPS 2e9 /* above this many operations sharing a call with others gains nothing */
+#define LARGEST_N 1000000
+
+static const struct blasd_port inputs[] = {
+    {.name = "a",
+     .shape = "(..., n, n)",
+     .doc = "The coefficients: one matrix or a stack of them.",
+     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
+     .min_rank = 2,
+     .max_rank = BLASD_MAX_RANK,
+     .finite = true},
+    {.name = "b",
+     .shape = "(n,) or (..., n, k)",
+     .doc = "The right-hand sides. One dimension: one vector, for every matrix of a. More: each "
+            "matrix holds k right-hand sides as its columns.",
+     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
+     .min_rank = 1,
+     .max_rank = BLASD_MAX_RANK,
+     .finite = true},
+    {.name = NULL}};
+
+static const struct blasd_port outputs[] = {
+    [BLASD_SOLVE_X] = {.name = "x",
+                       .shape = "(..., n) or (..., n, k)",
+                       .doc = "The solutions; NaN for a system of a stack that has none.",
+                       .dtypes = BLASD_DTYPES_FLOAT},
+    [BLASD_SOLVE_INFO] = {.name = "info",
+                          .shape = "(...)",
+                          .doc =
+                              "For each system: 0, or k, counted from 1, where pivot k is exactly "
+                              "zero or (positive_definite) the leading minor of order k is not "
+                              "positive.",
+                          .dtypes = BLASD_DTYPE_BIT(BLASD_int64)},
+    [BLASD_SOLVE_RCOND] = {.name = "rcond",
+                           .shape = "(...)",
+                           .doc = "For each system: an estimate of the reciprocal condition number "
+                                  "in the 1-norm of the matrix that is solved with, before any "
+                                  "scaling; 0 where info is not 0.",
+                           .dtypes = BLASD_DTYPE_BIT(BLASD_float64)},
+    [BLASD_SOLVE_BACKWARD_ERROR] =
+        {.name = "backward_error",
+         .shape = "(...)",
+         .doc = "For each system: the largest ||b - a x|| / (||a|| ||x|| + ||b||) of its "
+                "right-hand sides, in the infinity norm, at the end.",
+         .dtypes = BLASD_DTYPE_BIT(BLASD_float64)},
+    [BLASD_SOLVE_STEPS] = {.name = "refinement_steps",
+                           .shape = "(...)",
+                           .doc = "For each system: the most steps of refinement that a right-hand "
+                                  "side took.",
+                           .dtypes = BLASD_DTYPE_BIT(BLASD_int64)},
+    [BLASD_SOLVE_METHOD] = {.name = "method",
+                            .shape = "(...)",
+                            .doc = "For each system how it was solved: 0 not at all, 1 LU with "
+                                   "partial pivoting, 2 LDL' (Bunch-Kaufman), 3 Cholesky, 4 "
+                                   "substitution, 5 Householder QR.",
+                            .dtypes = BLASD_DTYPE_BIT(BLASD_int64)},
+    {.name = NULL}};
+
+static const char *const assumes[] = {"general",          "symmetric",        "positive_definite",
+                                      "lower_triangular", "upper_triangular", NULL};
+static const char *const refinements[] = {"auto", "extended", "none", NULL};
+
+static const struct blasd_param params[] = {
+    [BLASD_SOLVE_ASSUME_A] =
+        {.name = "assume_a",
+         .doc = "What a is known to be. symmetric and positive_definite read the upper triangle "
+                "alone and warn where the other differs; lower_triangular and upper_triangular "
+                "take the other triangle as zeros.",
+         .kind = BLASD_PARAM_CHOICE,
+         .choices = assumes},
+    [BLASD_SOLVE_TRANSPOSED] = {.name = "transposed",
+                                .doc = "Solve with the transpose of a.",
+                                .kind = BLASD_PARAM_BOOL},
+    [BLASD_SOLVE_REFINEMENT] =
+        {.name = "refinement",
+         .doc = "auto: the solution is refined with residuals in twice the precision, or in the "
+                "same precision where there are many right-hand sides for one large matrix; "
+                "extended: always in twice the precision; none: not refined.",
+         .kind = BLASD_PARAM_CHOICE,
+         .choices = refinements},
+    {.name = NULL}};
+
+const char *blasd_solve_method_name(enum blasd_solve_method method) {
+    static const char *const names[] = {"none", "lu", "ldlt", "cholesky", "substitution", "qr"};
+    return names[method];
+}
+
+int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struct blasd_err *err) {
+    const struct blasd_tensor *a = &job->inputs[BLASD_SOLVE_A].tensor;
+    const struct blasd_tensor *b = &job->inputs[BLASD_SOLVE_B].tensor;
+    struct blasd_tensor x;
+    char shape_a[96], shape_b[96];
+    int code;
+    memset(ret, 0, sizeof *ret);
+    ret->assume = (enum blasd_assume)job->params[BLASD_SOLVE_ASSUME_A].choice;
+    ret->transposed = job->params[BLASD_SOLVE_TRANSPOSED].b;
+    ret->refinement = (enum blasd_refinement)job->params[BLASD_SOLVE_REFINEMENT].choice;
+    blasd_tensor_shape_text(a, shape_a, sizeof shape_a);
+    blasd_tensor_shape_text(b, shape_b, sizeof shape_b);
+    ret->n = a->shape[a->rank - 1];
+    ret->vector = b->rank == 1;
+    ret->columns = ret->vector ? 1 : b->shape[b->rank - 1];
+    if (a->shape[a->rank - 2] != ret->n)
+        return blasd_fail(err, BLASD_E_invalid_shape, "inputs.a",
+                          "the matrices of a must be square; its shape is %s", shape_a);
+    if (ret->n > LARGEST_N || ret->columns > INT32_MAX)
+        return blasd_fail(err, BLASD_E_invalid_shape, ret->n > LARGEST_N ? "inputs.a" : "inputs.b",
+                          "at most %d unknowns and %d right-hand sides are taken", LARGEST_N,
+                          INT32_MAX);
+    if (b->shape[b->rank - (ret->vector ? 1 : 2)] != ret->n)
+        return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.b",
+                          "a %s has %lld rows, b %s must have as many%s", shape_a,
+                          (long long)ret->n, shape_b,
+                          ret->vector ? "" : " (a vector b has one dimension)");
+    ret->a_rank = a->rank - 2;
+    ret->b_rank = ret->vector ? 0 : b->rank - 2;
+    for (int i = 0; i < ret->a_rank; i++) ret->a_batch[i] = a->shape[i];
+    for (int i = 0; i < ret->b_rank; i++) ret->b_batch[i] = b->shape[i];
+    ret->batch_rank =
+        blasd_shape_broadcast(ret->a_batch, ret->a_rank, ret->b_batch, ret->b_rank, ret->batch);
+    if (ret->batch_rank < 0)
+        return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.b",
+                          "the batch dimensions of a %s and b %s do not broadcast", shape_a,
+                          shape_b);
+    x = blasd_tensor_make(BLASD_float64, ret->batch_rank, ret->batch);
+    code = blasd_tensor_check(&x, "inputs", err); /* so that no product of lengths overflows */
+    ret->batch_count = code == 0 ? blasd_tensor_elements(&x) : 0;
+    return code;
+}
+
+/* As usually counted: factors and one pass of substitution, without the refinement. */
+static double system_flops(const struct blasd_solve *s) {
+    double n = (double)s->n, substitution = 2 * n * n * (double)s->columns;
+    switch (s->assume) {
+    case BLASD_ASSUME_GENERAL: return 2.0 / 3 * n * n * n + substitution;
+    case BLASD_ASSUME_SYMMETRIC:
+    case BLASD_ASSUME_POSITIVE_DEFINITE: return 1.0 / 3 * n * n * n + substitution;
+    default: return substitution / 2;
+    }
+}
+
+static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
+    const struct blasd_input *a = &job->inputs[BLASD_SOLVE_A], *b = &job->inputs[BLASD_SOLVE_B];
+    struct blasd_tensor *x = &plan->outputs[BLASD_SOLVE_X];
+    struct blasd_solve s;
+    enum blasd_dtype dtype = BLASD_float64;
+    int code = blasd_solve_read(job, &s, err);
+    if (code != 0) return code;
+    if (a->tensor.dtype == BLASD_float32 && b->tensor.dtype == BLASD_float32) dtype = BLASD_float32;
+    for (int i = 0; i < 2; i++) {
+        plan->input_dtype[i] = dtype;
+        plan->keep_order[i] = job->inputs[i].tensor.rank == 2;
+        blasd_key_add_tensor(&plan->key, &job->inputs[i].tensor);
+    }
+    *x = blasd_tensor_make(dtype, s.batch_rank, s.batch);
+    x->shape[x->rank++] = s.n;
+    if (!s.vector) x->shape[x->rank++] = s.columns;
+    code = blasd_tensor_check(x, "inputs", err);
+    if (code != 0) return code;
+    for (int i = BLASD_SOLVE_INFO; outputs[i].name != NULL; i++) {
+        bool whole = i == BLASD_SOLVE_INFO || i == BLASD_SOLVE_STEPS || i == BLASD_SOLVE_METHOD;
+        plan->outputs[i] =
+            blasd_tensor_make(whole ? BLASD_int64 : BLASD_float64, s.batch_rank, s.batch);
+    }
+    blasd_key_add_int(&plan->key, (int64_t)s.assume);
+    blasd_key_add_int(&plan->key, s.transposed);
+    blasd_key_add_int(&plan->key, (int64_t)s.refinement);
+    plan->flops = (double)s.batch_count * system_flops(&s);
+    /* the matrix, its factors, and some columns for each right-hand side that is worked on */
+    plan->workspace_bytes =
+        blasd_dtype_size(dtype) * (uint64_t)s.n *
+        (2 * (uint64_t)s.n + 4 * (uint64_t)(s.columns < 256 ? s.columns : 256) + 80);
+    plan->device_bytes = plan->workspace_bytes + 2 * blasd_tensor_bytes(x) +
+                         (uint64_t)blasd_tensor_elements(&a->tensor) * blasd_dtype_size(dtype);
+    plan->batchable = plan->flops < ALONE_FLOPS;
+    return 0;
+}
+
+const struct blasd_op blasd_op_solve = {
+    .name = "solve",
+    .summary = "Solve a @ x = b",
+    .doc =
+        "The solution of systems of linear equations, as numpy.linalg.solve gives it: one "
+        "system or a stack, one right-hand side or many, batch dimensions broadcast; b is a "
+        "vector only if it has one dimension. Each system comes with its condition, its backward "
+        "error and how it was solved; a warning says where the condition leaves no correct "
+        "digit. A single system that is singular fails with singular_matrix; in a stack that "
+        "system alone is marked in info, its x is NaN, and the others are solved.",
+    .inputs = inputs,
+    .outputs = outputs,
+    .params = params,
+    .plan = plan};

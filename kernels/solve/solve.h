@@ -1,0 +1,58 @@
+/* What a solve job means in lengths, for the plan and for every backend. Read next: op_solve.c. */
+#ifndef BLASD_KERNELS_SOLVE_H
+#define BLASD_KERNELS_SOLVE_H
+
+#include "core/job.h"
+
+enum { BLASD_SOLVE_A, BLASD_SOLVE_B };
+enum {
+    BLASD_SOLVE_X,
+    BLASD_SOLVE_INFO,
+    BLASD_SOLVE_RCOND,
+    BLASD_SOLVE_BACKWARD_ERROR,
+    BLASD_SOLVE_STEPS,
+    BLASD_SOLVE_METHOD
+};
+enum { BLASD_SOLVE_ASSUME_A, BLASD_SOLVE_TRANSPOSED, BLASD_SOLVE_REFINEMENT };
+
+/* The choices of assume_a, in order. */
+enum blasd_assume {
+    BLASD_ASSUME_GENERAL,
+    BLASD_ASSUME_SYMMETRIC,
+    BLASD_ASSUME_POSITIVE_DEFINITE,
+    BLASD_ASSUME_LOWER_TRIANGULAR,
+    BLASD_ASSUME_UPPER_TRIANGULAR
+};
+/* The choices of refinement, in order. */
+enum blasd_refinement { BLASD_REFINE_AUTO, BLASD_REFINE_EXTENDED, BLASD_REFINE_NONE };
+
+/* How a system was solved: the values of the output `method`. */
+enum blasd_solve_method {
+    BLASD_SOLVED_NOT,
+    BLASD_SOLVED_LU,
+    BLASD_SOLVED_LDLT,
+    BLASD_SOLVED_CHOLESKY,
+    BLASD_SOLVED_TRIANGULAR,
+    BLASD_SOLVED_QR,
+    BLASD_SOLVE_METHOD_COUNT
+};
+
+struct blasd_solve {
+    int64_t n, columns; /* of a; of b and x */
+    bool vector;        /* b has one dimension */
+    bool transposed;
+    enum blasd_assume assume;
+    enum blasd_refinement refinement;
+    int a_rank, b_rank; /* of the batch dimensions of each */
+    int64_t a_batch[BLASD_MAX_RANK], b_batch[BLASD_MAX_RANK];
+    int batch_rank; /* 0: a single system, which fails if it is singular */
+    int64_t batch[BLASD_MAX_RANK], batch_count;
+};
+
+/* Reads shapes and parameters; shape_mismatch or invalid_shape where they do not fit together. */
+int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struct blasd_err *err);
+
+/* "lu", "ldlt", … for messages; static text. */
+const char *blasd_solve_method_name(enum blasd_solve_method method);
+
+#endif

@@ -1,0 +1,62 @@
+/* A linear system as the CPU's solvers see it, and the two solvers: `lanes` for many small
+ * general systems side by side, `engine` for everything, one system at a time.
+ *
+ * Read next: lanes_body.h, engine_body.h. */
+#ifndef BLASD_KERNELS_SYSTEMS_H
+#define BLASD_KERNELS_SYSTEMS_H
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/solve/solve.h"
+
+/* What all systems of a batch share. Strides are in elements; op(a), which is a or its transpose,
+ * is at (i, j) a[i * a_row + j * a_column]. Of a symmetric matrix the upper triangle is read. */
+struct blasd_systems {
+    int64_t n, columns;
+    int64_t a_row, a_column, b_row, b_column; /* x is dense and row-major: (n, columns) */
+    enum blasd_assume assume;                 /* of op(a): a transposed triangle is the other one */
+    enum blasd_refinement refinement;
+};
+
+/* One system: where it lies, and what came of it. */
+struct blasd_system {
+    const void *a, *b; /* borrowed */
+    void *x;           /* borrowed */
+    int64_t info, steps;
+    double rcond, error;
+    enum blasd_solve_method method;
+    bool singular;     /* with info > 0: else it is not positive definite */
+    bool unsymmetric;  /* the triangle that is not read differs from the one that is */
+    bool leave_to_all; /* set by `lanes` where the system needs the engine's care */
+};
+
+/* ---- lanes: n up to BLASD_LANES_N, assume general ---- */
+
+#define BLASD_LANES_N 40
+#define BLASD_LANES_MAX 16
+
+/* Systems side by side in one call on this machine (at most BLASD_LANES_MAX). */
+int blasd_lanes_width(bool single);
+/* Bytes of workspace, aligned to 64, for one call. */
+size_t blasd_lanes_bytes(int64_t n);
+/* Solves `count` systems, 1 to blasd_lanes_width(). Each gives the same bits whoever is beside it.
+ */
+void blasd_lanes_run_f64(const struct blasd_systems *shape, struct blasd_system *systems, int count,
+                         void *work);
+void blasd_lanes_run_f32(const struct blasd_systems *shape, struct blasd_system *systems, int count,
+                         void *work);
+
+/* ---- engine ---- */
+
+struct blasd_engine;
+
+/* New: free with blasd_engine_free. NULL where memory has run out. */
+struct blasd_engine *blasd_engine_new(const struct blasd_systems *shape, bool single);
+void blasd_engine_free(struct blasd_engine *engine); /* takes NULL */
+/* Solves one system; factors are kept for a next one with the same matrix `a`. False: `watch` (may
+ * be NULL) said to stop. `from` and `to`: the part of the batch's progress that this system is. */
+bool blasd_engine_run(struct blasd_engine *engine, struct blasd_system *system,
+                      struct blasd_watch *watch, double from, double to);
+/* Bytes that one engine takes. */
+uint64_t blasd_engine_bytes(int64_t n, int64_t columns, bool single);
+
+#endif

@@ -1,0 +1,128 @@
+/* The sink of a request body. */
+#include "http/body_sink.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ALIGN UINT64_C(64)
+
+static uint64_t align_up(uint64_t bytes) {
+    return (bytes + ALIGN - 1) & ~(ALIGN - 1);
+}
+
+/* Goes over to a blob of `total` bytes, taking along what lies in memory. */
+static int move_to_blob(struct http_body_sink *sink, uint64_t total, struct blasd_err *err) {
+    char name[BLASD_BLOB_NAME];
+    snprintf(name, sizeof name, "%s.in", sink->id);
+    int rc = blasd_blob_create(sink->server->store, name, &sink->blob, err);
+    if (rc == 0) rc = blasd_blob_grow(&sink->blob, total, err);
+    if (rc == 0 && sink->memory.len > 0)
+        rc = blasd_blob_write(&sink->blob, 0, sink->memory.data, sink->memory.len, err);
+    blasd_buf_release(&sink->memory);
+    return rc;
+}
+
+static int in_memory(struct http_body_sink *sink, uint64_t total, struct blasd_err *err) {
+    size_t more = (size_t)(total - sink->memory.len);
+    if (blasd_buf_reserve(&sink->memory, more) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    memset(sink->memory.data + sink->memory.len, 0, more); /* the gaps are stored too */
+    sink->memory.len += more;
+    return 0;
+}
+
+static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offset,
+                        struct blasd_err *err) {
+    struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
+    uint64_t at = align_up(sink->total);
+    int rc;
+    if (bytes > sink->claim_limit || at > sink->claim_limit - bytes)
+        return blasd_fail(err, BLASD_E_invalid_tensor, "inputs",
+                          "the tensors are said to have %" PRIu64
+                          " bytes and more, which the body cannot hold",
+                          bytes);
+    rc = http_body_sink_intake(sink, at + bytes, err);
+    if (rc != 0) return rc;
+    if (http_body_sink_in_blob(sink))
+        rc = blasd_blob_grow(&sink->blob, at + bytes, err);
+    else if (at + bytes > sink->server->limits->inline_bytes)
+        rc = move_to_blob(sink, at + bytes, err);
+    else
+        rc = in_memory(sink, at + bytes, err);
+    if (rc != 0) return rc;
+    sink->total = at + bytes;
+    *offset = at;
+    return 0;
+}
+
+static int sink_write(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
+                      struct blasd_err *err) {
+    struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
+    if (len == 0) return 0;
+    if (offset > sink->total || len > sink->total - offset)
+        return blasd_fail(err, BLASD_E_internal_error, "",
+                          "a tensor was written outside the room reserved for it");
+    if (http_body_sink_in_blob(sink)) return blasd_blob_write(&sink->blob, offset, bytes, len, err);
+    memcpy(sink->memory.data + offset, bytes, len);
+    return 0;
+}
+
+void http_body_sink_init(struct http_body_sink *sink, struct http_server *server, const char *id) {
+    *sink = (struct http_body_sink){.base = {.reserve = sink_reserve, .write = sink_write},
+                                    .server = server,
+                                    .id = id,
+                                    .blob = {.fd = -1}};
+    blasd_buf_init(&sink->memory, server->limits->inline_bytes);
+}
+
+void http_body_sink_release(struct http_body_sink *sink) {
+    blasd_buf_release(&sink->memory);
+    blasd_blob_close(&sink->blob);
+    if (sink->intake > 0) atomic_fetch_sub(&sink->server->intake_used, sink->intake);
+    sink->intake = 0;
+}
+
+int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct blasd_err *err) {
+    struct http_server *server = sink->server;
+    uint64_t more, used, limit;
+    if (bytes <= sink->intake) return 0;
+    more = bytes - sink->intake;
+    limit = atomic_load_explicit(&server->intake_limit, memory_order_relaxed);
+    used = atomic_fetch_add(&server->intake_used, more);
+    if (more > limit || used > limit - more) {
+        atomic_fetch_sub(&server->intake_used, more);
+        return blasd_fail(err, BLASD_E_no_space, "",
+                          "%" PRIu64 " bytes do not fit: %" PRIu64 " of %" PRIu64
+                          " bytes are being received already (limit intake_bytes)",
+                          bytes, used, limit);
+    }
+    sink->intake = bytes;
+    return 0;
+}
+
+uint64_t http_hash(uint64_t hash, const void *bytes, size_t len) {
+    const unsigned char *at = bytes;
+    uint64_t word;
+    for (; len >= sizeof word; len -= sizeof word, at += sizeof word) {
+        memcpy(&word, at, sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x9fb21c651e98df25);
+        hash ^= hash >> 32;
+    }
+    for (; len > 0; len--) hash = (hash ^ *at++) * UINT64_C(0x100000001b3);
+    return hash ^ hash >> 29;
+}
+
+int http_body_sink_hash(struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
+                        uint64_t *hash, struct blasd_err *err) {
+    const char *data = sink->memory.data;
+    int rc;
+    if (bytes == 0) return 0;
+    if (http_body_sink_in_blob(sink)) {
+        rc = blasd_blob_map(&sink->blob, err);
+        if (rc != 0) return rc;
+        data = sink->blob.data;
+    }
+    *hash = http_hash(*hash, data + offset, (size_t)bytes);
+    return 0;
+}

@@ -1,0 +1,36 @@
+/* Where the tensors of a request body land: in memory while they are small, in a blob once they
+ * are not. Read next: jobs_post.c. */
+#ifndef BLASD_HTTP_BODY_SINK_H
+#define BLASD_HTTP_BODY_SINK_H
+
+#include "base/buf.h"
+#include "http/exchange.h"
+#include "wire/intake.h"
+
+struct http_body_sink {
+    struct blasd_sink base;     /* must come first */
+    struct http_server *server; /* borrowed */
+    const char *id;             /* of the job, for the blob's name; borrowed */
+    struct blasd_buf memory;
+    struct blasd_blob blob; /* once total exceeds the limit inline_bytes */
+    uint64_t total;         /* bytes of payload reserved */
+    uint64_t claim_limit;   /* what total may come to, from the size of the body */
+    uint64_t intake;        /* bytes reserved of the server's intake */
+};
+
+void http_body_sink_init(struct http_body_sink *sink, struct http_server *server, const char *id);
+/* Frees what it holds; a blob is closed and not removed. */
+void http_body_sink_release(struct http_body_sink *sink);
+/* Makes the bytes reserved of the server's intake at least `bytes`. no_space. */
+int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct blasd_err *err);
+/* Whether the payload lies in a blob, and whether that is open. */
+static inline bool http_body_sink_in_blob(const struct http_body_sink *sink) {
+    return sink->blob.name[0] != '\0';
+}
+/* A hash of the bytes from `offset`; for a blob this maps it. */
+int http_body_sink_hash(struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
+                        uint64_t *hash, struct blasd_err *err);
+/* The hash behind it; start with any value. */
+uint64_t http_hash(uint64_t hash, const void *bytes, size_t len);
+
+#endif

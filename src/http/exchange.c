@@ -1,0 +1,253 @@
+/* The life of one request, as libmicrohttpd calls it. It must not know what any route does.
+ * Read next: routes.c, then jobs_post.c for the longest of them. */
+#include "http/exchange.h"
+
+#include "base/clock.h"
+#include "http/jobs.h"
+#include "http/reply.h"
+#include "http/waits.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+static struct http_exchange *exchange_new(struct http_loop *loop,
+                                          struct MHD_Connection *connection) {
+    struct http_exchange *exchange = calloc(1, sizeof *exchange);
+    if (exchange == NULL) return NULL;
+    exchange->home = loop;
+    exchange->connection = connection;
+    exchange->began_ns = blasd_clock_ns();
+    exchange->output = HTTP_DOCUMENT;
+    exchange->wait_status = 200;
+    exchange->next = loop->exchanges;
+    if (loop->exchanges != NULL) loop->exchanges->prev = exchange;
+    loop->exchanges = exchange;
+    loop->exchange_count++;
+    http_count(&loop->metrics->in_flight, 1);
+    return exchange;
+}
+
+static void exchange_free(struct http_exchange *exchange) {
+    struct http_loop *loop = exchange->home;
+    if (exchange->next != NULL) exchange->next->prev = exchange->prev;
+    if (exchange->prev != NULL)
+        exchange->prev->next = exchange->next;
+    else
+        loop->exchanges = exchange->next;
+    if (exchange->response != NULL) MHD_destroy_response(exchange->response);
+    http_upload_free(exchange->upload);
+    free(exchange);
+}
+
+void http_exchange_hold(struct http_exchange *exchange) {
+    exchange->pending++;
+}
+
+void http_exchange_release(struct http_exchange *exchange) {
+    if (--exchange->pending == 0 && exchange->connection == NULL) exchange_free(exchange);
+}
+
+static void resume(struct http_exchange *exchange) {
+    if (!exchange->suspended) return;
+    exchange->suspended = false;
+    blasd_loop_unwatch(exchange->home->loop, &exchange->client);
+    MHD_resume_connection(exchange->connection);
+    exchange->home->resumed = true;
+}
+
+/* libmicrohttpd does not look at a suspended connection, so we do. */
+static void client_gone(struct blasd_watcher *watcher, uint32_t events) {
+    struct http_exchange *exchange =
+        (struct http_exchange *)(void *)((char *)watcher - offsetof(struct http_exchange, client));
+    (void)events;
+    exchange->gone = true;
+    http_waits_remove(exchange);
+    if (exchange->upload != NULL) http_jobs_post_gone(exchange);
+    resume(exchange);
+}
+
+void http_exchange_suspend(struct http_exchange *exchange) {
+    const union MHD_ConnectionInfo *info;
+    if (exchange->response != NULL || exchange->suspended) return;
+    info = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    MHD_suspend_connection(exchange->connection);
+    exchange->suspended = true;
+    exchange->client =
+        (struct blasd_watcher){.fd = info == NULL ? -1 : info->connect_fd, .ready = client_gone};
+    /* where this fails the request still ends, only a client that leaves is not noticed */
+    (void)blasd_loop_watch(exchange->home->loop, &exchange->client, EPOLLRDHUP);
+}
+
+void http_exchange_answer(struct http_exchange *exchange, unsigned status,
+                          struct MHD_Response *response) {
+    exchange->answered = true;
+    http_waits_remove(exchange);
+    if (exchange->connection == NULL || exchange->gone || exchange->response != NULL) {
+        if (response != NULL) MHD_destroy_response(response);
+        return;
+    }
+    exchange->status = status;
+    exchange->response = response;
+    resume(exchange);
+}
+
+/* What collects headers and query parameters; the first error stays. */
+struct collecting {
+    struct http_exchange *exchange;
+    struct blasd_err err;
+};
+
+static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *name,
+                                      size_t name_len, const char *value, size_t len) {
+    struct collecting *collecting = cls;
+    (void)kind, (void)name_len;
+    http_request_header(&collecting->exchange->request, name, value, len, &collecting->err);
+    return collecting->err.code == BLASD_OK ? MHD_YES : MHD_NO;
+}
+
+static enum MHD_Result collect_param(void *cls, enum MHD_ValueKind kind, const char *name,
+                                     size_t name_len, const char *value, size_t len) {
+    struct collecting *collecting = cls;
+    struct http_exchange *exchange = collecting->exchange;
+    (void)kind, (void)name_len;
+    http_request_param(&exchange->request, exchange->route->params, exchange->home->server->limits,
+                       name, value, len, &collecting->err);
+    return collecting->err.code == BLASD_OK ? MHD_YES : MHD_NO;
+}
+
+static bool has_body(const struct http_exchange *exchange) {
+    return exchange->request.chunked || exchange->request.content_length > 0;
+}
+
+/* Finds the route and refuses what can be refused from the headers alone. */
+static void begin(struct http_exchange *exchange, const char *url, const char *method) {
+    struct http_request *request = &exchange->request;
+    struct collecting collecting = {.exchange = exchange};
+    request->method = http_method_find(method);
+    exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
+    MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, collect_header, &collecting);
+    if (collecting.err.code == BLASD_OK)
+        http_guard_check(&exchange->home->server->guard, request->host, request->origin,
+                         &exchange->foreign, &collecting.err);
+    if (collecting.err.code == BLASD_OK && exchange->route != NULL)
+        MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,
+                                    &collecting);
+    if (collecting.err.code != BLASD_OK) {
+        http_reply_problem(exchange, &collecting.err);
+    } else if (exchange->route == NULL) {
+        if (exchange->allow != 0 && request->method == HTTP_OPTIONS)
+            http_reply_options(exchange);
+        else if (exchange->allow != 0)
+            http_reply_fail(exchange, BLASD_E_method_not_allowed, "", "%.40s does not take %.20s",
+                            url, method);
+        else
+            http_reply_fail(exchange, BLASD_E_route_not_found, "", "no route is called '%.100s'",
+                            url);
+    } else if (exchange->route->begin != NULL) {
+        exchange->route->begin(exchange);
+    } else if (request->content_length > HTTP_DRAIN_BYTES) {
+        http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
+    }
+}
+
+static enum MHD_Result send_answer(struct http_exchange *exchange) {
+    struct http_loop *loop = exchange->home;
+    struct MHD_Response *response = exchange->response;
+    enum MHD_Result result;
+    if (response == NULL) return MHD_NO; /* memory has run out: closing is all that is left */
+    exchange->response = NULL;
+    http_metrics_request(loop->metrics,
+                         exchange->route == NULL ? -1 : (int)(exchange->route - http_routes),
+                         exchange->status);
+    result = MHD_queue_response(exchange->connection, exchange->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static int connection_fd(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info == NULL ? -1 : info->connect_fd;
+}
+
+/* Whether more of a refused body would come than is worth reading. */
+static bool too_much_to_drain(const struct http_exchange *exchange) {
+    if (exchange->request.chunked)
+        return exchange->body - exchange->body_refused_at > HTTP_DRAIN_BYTES;
+    return exchange->body < exchange->request.content_length &&
+           exchange->request.content_length - exchange->body > HTTP_DRAIN_BYTES;
+}
+
+static enum MHD_Result take_body(struct http_exchange *exchange, const char *bytes, size_t len) {
+    http_count(&exchange->home->metrics->received_bytes, len);
+    exchange->body += len;
+    if (!exchange->answered) {
+        exchange->body_refused_at = exchange->body;
+        if (exchange->route->body != NULL)
+            exchange->route->body(exchange, bytes, len);
+        else if (exchange->body > HTTP_DRAIN_BYTES)
+            http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
+    }
+    if (!exchange->answered || !too_much_to_drain(exchange)) return MHD_YES;
+    http_linger_problem(connection_fd(exchange->connection), &exchange->problem);
+    exchange->linger = true;
+    return MHD_NO; /* closes */
+}
+
+static enum MHD_Result finish(struct http_exchange *exchange) {
+    if (exchange->gone) return MHD_NO;
+    if (!exchange->answered && !exchange->running) {
+        exchange->running = true;
+        exchange->route->run(exchange);
+        if (!exchange->answered) {
+            http_exchange_suspend(exchange);
+            return MHD_YES;
+        }
+    }
+    return send_answer(exchange);
+}
+
+enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connection, const char *url,
+                                     const char *method, const char *version, const char *upload,
+                                     size_t *upload_size, void **context) {
+    struct http_exchange *exchange = *context;
+    (void)version;
+    if (exchange == NULL) {
+        exchange = exchange_new(cls, connection);
+        if (exchange == NULL) return MHD_NO;
+        *context = exchange;
+        begin(exchange, url, method);
+        /* an answer given now closes the connection, so it waits for the end of a small body */
+        if (!exchange->answered || !has_body(exchange)) return MHD_YES;
+        if (!exchange->request.chunked && !exchange->request.expects_continue &&
+            exchange->request.content_length <= HTTP_DRAIN_BYTES)
+            return MHD_YES;
+        exchange->linger = true;
+        return send_answer(exchange);
+    }
+    if (*upload_size > 0) {
+        size_t len = *upload_size;
+        *upload_size = 0;
+        return take_body(exchange, upload, len);
+    }
+    return finish(exchange);
+}
+
+void http_exchange_completed(void *cls, struct MHD_Connection *connection, void **context,
+                             enum MHD_RequestTerminationCode code) {
+    struct http_exchange *exchange = *context;
+    (void)cls, (void)code;
+    if (exchange == NULL) return;
+    *context = NULL;
+    if (exchange->linger) http_linger(exchange->home, connection_fd(connection));
+    http_waits_remove(exchange);
+    if (exchange->suspended) { /* the daemon ends */
+        blasd_loop_unwatch(exchange->home->loop, &exchange->client);
+        exchange->suspended = false;
+    }
+    exchange->connection = NULL;
+    exchange->home->exchange_count--;
+    http_uncount(&exchange->home->metrics->in_flight);
+    if (exchange->pending == 0) exchange_free(exchange);
+}

@@ -1,0 +1,149 @@
+/* One request and its answer, and the loop it lives on: the types that every file here shares.
+ *
+ * The life of an exchange: libmicrohttpd calls us with the headers (the route is found, refusals
+ * are decided), with pieces of the body (the route's `body`), and once more at its end (the route's
+ * `run`). `run` either makes an answer at once, or asks the queue and leaves the connection
+ * suspended; the queue's callback then makes the answer, which resumes it. An exchange is freed
+ * once libmicrohttpd has finished with the connection and no callback is still to come, so a
+ * callback must first ask http_exchange_open.
+ * Read next: exchange.c, reply.h (making answers), waits.h (waiting for jobs). */
+#ifndef BLASD_HTTP_EXCHANGE_H
+#define BLASD_HTTP_EXCHANGE_H
+
+#include "base/buf.h"
+#include "base/loop.h"
+#include "http/guard.h"
+#include "http/http.h"
+#include "http/metrics.h"
+#include "http/request.h"
+#include "queue/front_queue.h"
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+
+/* A refused body of up to this size is read and thrown away, so that the connection lives on; of a
+ * larger one the answer is sent at once and the connection closed. */
+#define HTTP_DRAIN_BYTES (UINT64_C(1) << 20)
+
+struct http_loop;
+struct http_exchange;
+struct http_upload;
+
+/* What all loops share. Constant once the loops run, but for the atomics. */
+struct http_server {
+    const struct blasd_http_options *options;
+    const struct blasd_limits *limits;
+    struct blasd_store *store;
+    struct http_guard guard;
+    struct http_loop *loops;       /* owned */
+    struct http_metrics *metrics;  /* owned; one a loop */
+    _Atomic uint64_t intake_used;  /* bytes of bodies being received */
+    _Atomic uint64_t intake_limit; /* what they may be */
+    int64_t started_us;
+    int quit_fd; /* an eventfd, written when it is time to end; nobody reads it */
+};
+
+struct http_loop {
+    struct http_server *server; /* borrowed */
+    struct blasd_loop *loop;    /* owned, as the next two */
+    struct blasd_front_queue *queue;
+    struct MHD_Daemon *daemon;
+    struct http_metrics *metrics; /* this loop's own counters; borrowed from the server */
+    struct blasd_watcher mhd_watcher, stop_watcher, quit_watcher;
+    struct blasd_timer grace, tick;
+    struct http_exchange *exchanges; /* every one that has a connection */
+    int exchange_count;
+    struct http_exchange **waiting; /* buckets of the table in waits.c; owned */
+    size_t waiting_buckets, waiting_count;
+    struct blasd_buf scratch; /* for what does not outlive a call */
+    int lingering;            /* see linger.c */
+    bool resumed;             /* MHD_run must be called in this turn */
+    bool draining, out_of_time;
+};
+
+struct http_route {
+    const char *path; /* {…} stands for one segment; also the label in metrics */
+    unsigned methods; /* HTTP_ bits this row serves */
+    unsigned params;  /* HTTP_PARAM_ bits it takes */
+    /* Each may refuse by making an answer. begin: headers; body: a piece; run: all is there. */
+    void (*begin)(struct http_exchange *exchange);
+    void (*body)(struct http_exchange *exchange, const void *bytes, size_t len);
+    void (*run)(struct http_exchange *exchange);
+};
+
+#define HTTP_CAPTURES 2
+
+struct http_exchange {
+    struct http_loop *home;
+    struct http_exchange *next, *prev; /* in home->exchanges */
+    struct MHD_Connection *connection; /* NULL once libmicrohttpd is done with it */
+    const struct http_route *route;    /* NULL: none */
+    struct http_request request;
+    char captures[HTTP_CAPTURES][64]; /* what stood for {…} */
+    unsigned allow;                   /* methods of the path, for OPTIONS and 405 */
+    bool foreign;                     /* an allowed page of another origin asks */
+
+    struct MHD_Response *response; /* the answer, until it is queued; owned */
+    unsigned status;
+    struct blasd_err problem; /* where the answer is a problem */
+    bool answered;            /* an answer was made, or its making is under way */
+    bool running;             /* `run` was called */
+    bool suspended;
+    bool gone;     /* the client left while the connection was suspended */
+    bool linger;   /* closed with a body still coming */
+    int pending;   /* callbacks of the queue still to come */
+    uint64_t body; /* bytes of the body seen */
+    uint64_t body_refused_at;
+    int64_t began_ns;
+    struct blasd_watcher client; /* while suspended */
+
+    /* waiting for a job: waits.c */
+    char id[BLASD_ID_LEN + 1];
+    struct http_exchange *waiting_next;
+    bool waiting, time_up;
+    struct blasd_timer timer;
+    unsigned wait_status; /* of the answer where the time is up */
+    int output;           /* position of the one output asked for; -1: all; -2: the document */
+    int format;           /* enum blasd_format of the answer */
+
+    struct http_upload *upload; /* POST /jobs: jobs_post.c; owned */
+};
+
+#define HTTP_ALL_OUTPUTS (-1)
+#define HTTP_DOCUMENT (-2)
+
+/* libmicrohttpd's callbacks; cls is the loop. */
+enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connection, const char *url,
+                                     const char *method, const char *version, const char *upload,
+                                     size_t *upload_size, void **context);
+void http_exchange_completed(void *cls, struct MHD_Connection *connection, void **context,
+                             enum MHD_RequestTerminationCode code);
+
+/* Suspends until an answer is made (does nothing where there is one). */
+void http_exchange_suspend(struct http_exchange *exchange);
+/* Gives the exchange its answer; `response` is taken (NULL: memory has run out, and the connection
+ * is closed) and sent from the next turn of libmicrohttpd. */
+void http_exchange_answer(struct http_exchange *exchange, unsigned status,
+                          struct MHD_Response *response);
+/* A callback of the queue is to come, or has come. After http_exchange_release, which may free the
+ * exchange, it is not to be touched. */
+void http_exchange_hold(struct http_exchange *exchange);
+void http_exchange_release(struct http_exchange *exchange);
+/* Whether anybody still waits for an answer. */
+static inline bool http_exchange_open(const struct http_exchange *exchange) {
+    return exchange->connection != NULL && !exchange->gone && !exchange->answered;
+}
+
+/* routes.c: finds the row for a path and method, fills captures and allow. Sets nothing else. */
+const struct http_route *http_route_find(const char *path, enum http_method method,
+                                         char captures[HTTP_CAPTURES][64], unsigned *allow);
+extern const struct http_route http_routes[]; /* ended by a row whose path is NULL */
+int http_route_count(void);
+
+/* linger.c: reads on for a moment after an early answer, so that a client that is still sending
+ * sees it. `fd` is duplicated. */
+void http_linger(struct http_loop *loop, int fd);
+/* Sends a problem as raw bytes on `fd`, for libmicrohttpd takes no answer in mid-body. */
+void http_linger_problem(int fd, const struct blasd_err *problem);
+
+#endif

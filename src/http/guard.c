@@ -1,0 +1,81 @@
+/* Checking Host and Origin. */
+#include "http/guard.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+void http_guard_init(struct http_guard *guard, const char *const *hosts,
+                     const char *const *origins) {
+    *guard = (struct http_guard){.hosts = hosts, .origins = origins};
+    if (gethostname(guard->own_name, sizeof guard->own_name - 1) != 0) guard->own_name[0] = '\0';
+}
+
+static bool listed(const char *const *list, const char *text) {
+    for (; list != NULL && *list != NULL; list++)
+        if (strcmp(*list, "*") == 0 || strcasecmp(*list, text) == 0) return true;
+    return false;
+}
+
+/* Cuts the port, brackets and a final dot off a Host header. False where it is none. */
+static bool host_name(const char *host, char *name, size_t size) {
+    const char *end, *port;
+    size_t len;
+    if (host[0] == '[') {
+        host++;
+        end = strchr(host, ']');
+        if (end == NULL) return false;
+        port = end + 1;
+    } else {
+        end = host + strcspn(host, ":");
+        port = end;
+    }
+    if (*port == ':')
+        for (port++; isdigit((unsigned char)*port);) port++;
+    if (*port != '\0') return false;
+    len = (size_t)(end - host);
+    if (len > 0 && host[len - 1] == '.') len--;
+    if (len == 0 || len >= size) return false;
+    memcpy(name, host, len);
+    name[len] = '\0';
+    return true;
+}
+
+static bool is_address(const char *name) {
+    unsigned char bytes[16];
+    return inet_pton(AF_INET, name, bytes) == 1 || inet_pton(AF_INET6, name, bytes) == 1;
+}
+
+static bool is_localhost(const char *name) {
+    static const char local[] = "localhost";
+    size_t len = strlen(name), tail = strlen(local);
+    if (len < tail || strcasecmp(name + len - tail, local) != 0) return false;
+    return len == tail || name[len - tail - 1] == '.';
+}
+
+static bool same_origin(const char *origin, const char *host) {
+    const char *at = strstr(origin, "://");
+    return at != NULL && host != NULL && strcasecmp(at + 3, host) == 0;
+}
+
+int http_guard_check(const struct http_guard *guard, const char *host, const char *origin,
+                     bool *foreign, struct blasd_err *err) {
+    char name[256];
+    *foreign = false;
+    if (host != NULL) {
+        if (!host_name(host, name, sizeof name))
+            return blasd_fail(err, BLASD_E_forbidden_host, "Host", "the Host header is not valid");
+        if (!is_address(name) && !is_localhost(name) && strcasecmp(name, guard->own_name) != 0 &&
+            !listed(guard->hosts, name))
+            return blasd_fail(err, BLASD_E_forbidden_host, "Host",
+                              "'%.100s' is not a name of this service", name);
+    }
+    if (origin == NULL || same_origin(origin, host)) return 0;
+    if (!listed(guard->origins, origin))
+        return blasd_fail(err, BLASD_E_forbidden_origin, "Origin",
+                          "pages of '%.100s' may not call this service", origin);
+    *foreign = true;
+    return 0;
+}

@@ -1,0 +1,26 @@
+/* Who may call from where: keeps web pages of other origins away from a service on loopback.
+ *
+ * A page elsewhere can make a browser send requests to 127.0.0.1, directly (then Origin names the
+ * page) or through a name of its own that it points there (then Host names the page). Addresses
+ * cannot be forged that way, so any address is a good Host. Pure. Read next: exchange.h. */
+#ifndef BLASD_HTTP_GUARD_H
+#define BLASD_HTTP_GUARD_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+
+struct http_guard {
+    const char *const *hosts;   /* borrowed, ended by NULL; may be NULL */
+    const char *const *origins; /* borrowed, ended by NULL; may be NULL */
+    char own_name[256];         /* this machine's */
+};
+
+void http_guard_init(struct http_guard *guard, const char *const *hosts,
+                     const char *const *origins);
+/* Checks the Host and Origin headers (each may be NULL). *foreign: the origin is another one that
+ * is allowed, so the answer must tell the browser so. forbidden_host, forbidden_origin. */
+int http_guard_check(const struct http_guard *guard, const char *host, const char *origin,
+                     bool *foreign, struct blasd_err *err);
+
+#endif

@@ -1,0 +1,43 @@
+/* The job routes' handlers, and what they share. */
+#ifndef BLASD_HTTP_JOBS_H
+#define BLASD_HTTP_JOBS_H
+
+#include "http/exchange.h"
+
+/* jobs_post.c */
+void http_jobs_post_begin(struct http_exchange *exchange);
+void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len);
+void http_jobs_post_run(struct http_exchange *exchange);
+void http_upload_free(struct http_upload *upload); /* takes NULL */
+/* A wait is over and the answer is the record as it stands; false where the submission is still
+ * under way, which then sees to it. */
+bool http_upload_submitted(const struct http_exchange *exchange);
+/* The client left before the answer: cancels what nobody can fetch any more. */
+void http_jobs_post_gone(struct http_exchange *exchange);
+
+/* jobs_get.c */
+void http_jobs_get(struct http_exchange *exchange);
+void http_jobs_delete(struct http_exchange *exchange);
+void http_jobs_list(struct http_exchange *exchange);
+void http_jobs_result(struct http_exchange *exchange);
+void http_jobs_output(struct http_exchange *exchange);
+/* Asks for the record exchange->id and answers with it as it stands. */
+void http_jobs_fetch(struct http_exchange *exchange);
+
+/* results.c: answers with a record, in the format and with the outputs the exchange asks for. The
+ * bytes (wire/frame.h) are borrowed during the call. A record that is not final is answered with
+ * `unended`, one that is with 200. */
+void http_result_answer(struct http_exchange *exchange, unsigned unended, const void *bytes,
+                        size_t len);
+
+/* meta.c */
+void http_ops_list(struct http_exchange *exchange);
+void http_ops_one(struct http_exchange *exchange);
+void http_devices(struct http_exchange *exchange);
+void http_health_live(struct http_exchange *exchange);
+void http_health_ready(struct http_exchange *exchange);
+void http_openapi(struct http_exchange *exchange);
+/* metrics.c */
+void http_metrics_show(struct http_exchange *exchange);
+
+#endif

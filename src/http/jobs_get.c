@@ -1,0 +1,194 @@
+/* The routes that read, list and cancel jobs. Read next: results.c. */
+#include "http/jobs.h"
+#include "http/reply.h"
+#include "http/waits.h"
+#include "wire/frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST_PRESET 100
+
+/* Reads the id and the Accept header of a job route. */
+static bool read_target(struct http_exchange *exchange, bool allow_npy) {
+    enum blasd_format format;
+    if (!blasd_id_valid(exchange->captures[0])) {
+        http_reply_fail(exchange, BLASD_E_job_not_found, "", "no job has this id");
+        return false;
+    }
+    if (!blasd_format_accepted(exchange->request.accept, allow_npy, &format)) {
+        http_reply_fail(exchange, BLASD_E_not_acceptable, "Accept",
+                        "no answer of this route has a format that '%.100s' names",
+                        exchange->request.accept);
+        return false;
+    }
+    memcpy(exchange->id, exchange->captures[0], sizeof exchange->id);
+    exchange->format = (int)format;
+    return true;
+}
+
+static void on_record(void *arg, const struct blasd_err *err, const void *record, size_t len) {
+    struct http_exchange *exchange = arg;
+    if (http_exchange_open(exchange)) {
+        if (err != NULL)
+            http_reply_problem(exchange, err);
+        else
+            http_result_answer(exchange, exchange->wait_status, record, len);
+    }
+    http_exchange_release(exchange);
+}
+
+void http_jobs_fetch(struct http_exchange *exchange) {
+    http_exchange_hold(exchange);
+    blasd_front_queue_get(exchange->home->queue, &blasd_anonymous, exchange->id, on_record,
+                          exchange);
+}
+
+/* The record as it stood when the wait began: only a final one, or an error, ends the wait. */
+static void on_watched(void *arg, const struct blasd_err *err, const void *record, size_t len) {
+    struct http_exchange *exchange = arg;
+    struct blasd_record now;
+    struct blasd_err bad = {0};
+    size_t payload_at;
+    if (http_exchange_open(exchange)) {
+        if (err != NULL)
+            http_reply_problem(exchange, err);
+        else if (blasd_record_decode(record, len, &now, &payload_at, &bad) != 0)
+            http_reply_problem(exchange, &bad);
+        else if (blasd_state_final(now.state) || exchange->time_up)
+            http_result_answer(exchange, exchange->wait_status, record, len);
+    }
+    http_exchange_release(exchange);
+}
+
+void http_jobs_get(struct http_exchange *exchange) {
+    bool preferred;
+    double wait = http_request_wait(&exchange->request, exchange->home->server->limits, &preferred);
+    if (!read_target(exchange, true)) return;
+    if (!(wait > 0)) {
+        http_jobs_fetch(exchange);
+        return;
+    }
+    exchange->wait_status = 202;
+    http_waits_add(exchange, wait);
+    http_exchange_hold(exchange);
+    blasd_front_queue_watch(exchange->home->queue, &blasd_anonymous, exchange->id, on_watched,
+                            exchange);
+}
+
+void http_jobs_result(struct http_exchange *exchange) {
+    if (!read_target(exchange, true)) return;
+    exchange->output = HTTP_ALL_OUTPUTS;
+    http_jobs_fetch(exchange);
+}
+
+void http_jobs_output(struct http_exchange *exchange) {
+    if (!read_target(exchange, true)) return;
+    exchange->output = HTTP_ALL_OUTPUTS; /* until the record tells the operation */
+    if (exchange->captures[1][0] == '\0')
+        http_reply_fail(exchange, BLASD_E_output_not_found, "", "no output has so long a name");
+    else
+        http_jobs_fetch(exchange);
+}
+
+static void on_cancelled(void *arg, const struct blasd_err *err, const void *bytes, size_t len) {
+    struct http_exchange *exchange = arg;
+    struct blasd_record record;
+    struct blasd_err bad = {0};
+    size_t payload_at;
+    if (http_exchange_open(exchange)) {
+        if (err != NULL)
+            http_reply_problem(exchange, err);
+        else if (blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0)
+            http_reply_problem(exchange, &bad);
+        else
+            http_reply_document(exchange, 200, &record,
+                                record.payload_in_blob ? NULL : (const char *)bytes + payload_at);
+    }
+    http_exchange_release(exchange);
+}
+
+void http_jobs_delete(struct http_exchange *exchange) {
+    exchange->request.accept = NULL; /* always a document */
+    if (!read_target(exchange, false)) return;
+    http_exchange_hold(exchange);
+    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, on_cancelled,
+                             exchange);
+}
+
+/* What a list is sorted by, and where its record lies. */
+struct listed {
+    int64_t created_us;
+    int position;
+};
+
+static int newest_first(const void *a, const void *b) {
+    const struct listed *x = a, *y = b;
+    if (x->created_us != y->created_us) return x->created_us < y->created_us ? 1 : -1;
+    return x->position - y->position;
+}
+
+/* The queue gives what it finds in each of its places; here it is filtered, sorted and cut. */
+static int write_list(const struct http_request *request, int limit, const void *const *records,
+                      const size_t *lens, int count, struct blasd_buf *out, struct blasd_err *err) {
+    bool filter = (request->given & HTTP_PARAM_STATE) != 0;
+    struct listed *order = calloc((size_t)count + 1, sizeof *order);
+    struct blasd_record record;
+    size_t payload_at;
+    int kept = 0, rc = 0;
+    bool full = order == NULL;
+    for (int i = 0; !full && rc == 0 && i < count; i++) {
+        rc = blasd_record_decode(records[i], lens[i], &record, &payload_at, err);
+        if (rc != 0 || (filter && (int)record.state != request->state)) continue;
+        order[kept++] = (struct listed){.created_us = record.created_us, .position = i};
+    }
+    if (kept > 0) qsort(order, (size_t)kept, sizeof *order, newest_first);
+    full = full || blasd_buf_puts(out, "{\"jobs\":[") != 0;
+    for (int i = 0; !full && rc == 0 && i < kept && i < limit; i++) {
+        int at = order[i].position;
+        rc = blasd_record_decode(records[at], lens[at], &record, &payload_at, err);
+        full = (i > 0 && blasd_buf_puts(out, ",") != 0) ||
+               (rc == 0 && blasd_job_document(&record, NULL, 0, out) != 0);
+    }
+    full = full || blasd_buf_puts(out, "]}") != 0;
+    free(order);
+    if (rc != 0 || !full) return rc;
+    return blasd_fail(err, BLASD_E_no_space, "", "memory has run out; ask for fewer jobs");
+}
+
+static int list_limit(const struct http_exchange *exchange) {
+    uint64_t most = exchange->home->server->limits->list_jobs;
+    if ((exchange->request.given & HTTP_PARAM_LIMIT) != 0) return exchange->request.limit;
+    return most < LIST_PRESET ? (int)most : LIST_PRESET;
+}
+
+static void on_list(void *arg, const struct blasd_err *err, const void *const *records,
+                    const size_t *lens, int count) {
+    struct http_exchange *exchange = arg;
+    struct blasd_buf body;
+    struct blasd_err bad = {0};
+    if (http_exchange_open(exchange)) {
+        blasd_buf_init(&body, BLASD_GIB);
+        if (err != NULL)
+            http_reply_problem(exchange, err);
+        else if (write_list(&exchange->request, list_limit(exchange), records, lens, count, &body,
+                            &bad) != 0)
+            http_reply_problem(exchange, &bad);
+        else
+            http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
+        blasd_buf_release(&body);
+    }
+    http_exchange_release(exchange);
+}
+
+void http_jobs_list(struct http_exchange *exchange) {
+    const struct http_request *request = &exchange->request;
+    bool filter = (request->given & HTTP_PARAM_STATE) != 0;
+    /* of the jobs that have ended any number may be of another state: look at as many as may be */
+    int limit = filter && blasd_state_final((enum blasd_state)request->state)
+                    ? (int)exchange->home->server->limits->list_jobs
+                    : list_limit(exchange);
+    http_exchange_hold(exchange);
+    blasd_front_queue_list(exchange->home->queue, &blasd_anonymous, filter ? request->state : -1,
+                           limit, on_list, exchange);
+}

@@ -1,0 +1,301 @@
+/* POST /jobs: the body becomes a job, the job is queued, and where the client asked to wait the
+ * answer is held until it ends. Read next: waits.c, results.c. */
+#include "base/clock.h"
+#include "http/body_sink.h"
+#include "http/jobs.h"
+#include "http/reply.h"
+#include "http/waits.h"
+#include "wire/frame.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct http_upload {
+    struct http_exchange *exchange; /* borrowed: the upload is its part */
+    struct http_body_sink sink;
+    struct blasd_intake *intake; /* owned; NULL once the body is read */
+    uint64_t body_limit;
+    double wait_s;              /* 0: the answer is 202 at once */
+    struct blasd_record queued; /* what the document says until a worker takes the job */
+    bool submitted;             /* the queue has the job */
+};
+
+void http_upload_free(struct http_upload *upload) {
+    if (upload == NULL) return;
+    blasd_intake_free(upload->intake);
+    http_body_sink_release(&upload->sink);
+    free(upload);
+}
+
+bool http_upload_submitted(const struct http_exchange *exchange) {
+    return exchange->upload == NULL || exchange->upload->submitted;
+}
+
+/* Ends the taking in: nothing of the body is wanted any more. */
+static void discard(struct http_upload *upload) {
+    bool stored = http_body_sink_in_blob(&upload->sink);
+    blasd_intake_free(upload->intake);
+    upload->intake = NULL;
+    http_body_sink_release(&upload->sink);
+    if (stored)
+        blasd_front_queue_blob_remove(upload->exchange->home->queue, upload->sink.blob.name);
+}
+
+static void refuse(struct http_exchange *exchange, const struct blasd_err *err) {
+    if (exchange->upload != NULL) discard(exchange->upload);
+    http_reply_problem(exchange, err);
+}
+
+/* What the queue would say anyway, said before the body is read. */
+static int check_queue(const struct http_exchange *exchange, struct blasd_err *err) {
+    const struct blasd_queue_view *view = blasd_front_queue_view(exchange->home->queue);
+    uint64_t bytes = exchange->request.content_length;
+    if (exchange->home->draining)
+        return blasd_fail(err, BLASD_E_draining, "", "the service takes no new jobs");
+    if (!view->available)
+        return blasd_fail(err, BLASD_E_queue_unavailable, "", "the queue does not answer");
+    if (view->jobs >= view->jobs_limit)
+        return blasd_fail(err, BLASD_E_queue_full, "",
+                          "%" PRIu64 " jobs are queued or running (limit queue_jobs)", view->jobs);
+    if (bytes > view->bytes_limit || view->bytes > view->bytes_limit - bytes)
+        return blasd_fail(err, BLASD_E_queue_full, "",
+                          "%" PRIu64 " bytes more than the %" PRIu64
+                          " queued or running do not fit (limit queue_bytes)",
+                          bytes, view->bytes);
+    return 0;
+}
+
+static int check_length(struct http_upload *upload, uint64_t bytes, struct blasd_err *err) {
+    bool json = http_request_is_json(&upload->exchange->request);
+    if (bytes <= upload->body_limit) return 0;
+    return blasd_fail(err, BLASD_E_body_too_large, "",
+                      "the body has %" PRIu64 " bytes or more; at most %" PRIu64
+                      " are taken (limit %s)",
+                      bytes, upload->body_limit, json ? "json_bytes" : "body_bytes");
+}
+
+static int read_accept(struct http_exchange *exchange, bool wait, struct blasd_err *err) {
+    enum blasd_format format = BLASD_FORMAT_JSON;
+    /* what is answered without waiting is always a JSON document */
+    if (wait && !blasd_format_accepted(exchange->request.accept, true, &format))
+        return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
+                          "no answer to this request has a format that '%.100s' names",
+                          exchange->request.accept);
+    exchange->format = (int)format;
+    return 0;
+}
+
+/* How large a payload the body can make: text of two bytes, `1,`, may become eight. */
+static uint64_t claim_limit(const struct http_upload *upload) {
+    const struct http_request *request = &upload->exchange->request;
+    uint64_t body = request->chunked ? upload->body_limit : request->content_length;
+    uint64_t slack = 64 * (BLASD_MAX_INPUTS + 8);
+    return (http_request_is_json(request) ? body * 8 : body) + slack;
+}
+
+static int start(struct http_upload *upload, struct blasd_err *err) {
+    struct http_exchange *exchange = upload->exchange;
+    const struct blasd_limits *limits = exchange->home->server->limits;
+    const struct http_request *request = &exchange->request;
+    struct blasd_intake_options options = {.content_type = request->content_type,
+                                           .op = request->op,
+                                           .params = request->params,
+                                           .priority = request->priority,
+                                           .deadline_ms = request->deadline_ms,
+                                           .device = request->device,
+                                           .limits = limits};
+    bool preferred;
+    int rc;
+    upload->wait_s = http_request_wait(request, limits, &preferred);
+    upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
+    if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
+    if ((rc = check_length(upload, request->content_length, err)) != 0) return rc;
+    if ((rc = check_queue(exchange, err)) != 0) return rc;
+    blasd_id_new(upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, blasd_clock_wall_us(),
+                 exchange->id);
+    upload->sink.claim_limit = claim_limit(upload);
+    if ((rc = http_body_sink_intake(&upload->sink, request->content_length, err)) != 0) return rc;
+    return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
+}
+
+void http_jobs_post_begin(struct http_exchange *exchange) {
+    struct http_upload *upload = calloc(1, sizeof *upload);
+    struct blasd_err err = {0};
+    if (upload == NULL) {
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        return;
+    }
+    exchange->upload = upload;
+    upload->exchange = exchange;
+    http_body_sink_init(&upload->sink, exchange->home->server, exchange->id);
+    if (start(upload, &err) != 0) refuse(exchange, &err);
+}
+
+void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len) {
+    struct http_upload *upload = exchange->upload;
+    struct blasd_err err = {0};
+    int rc = check_length(upload, exchange->body, &err);
+    if (rc == 0 && exchange->request.chunked)
+        rc = http_body_sink_intake(&upload->sink, exchange->body, &err);
+    if (rc == 0) rc = blasd_intake_feed(upload->intake, bytes, len, &err);
+    if (rc != 0) refuse(exchange, &err);
+}
+
+/* A retry of the same request has the same fingerprint, whatever boundaries, spaces or pieces its
+ * body came in: it is taken from the job. */
+static int fingerprint(struct http_upload *upload, const struct blasd_job *job, uint64_t *hash,
+                       struct blasd_err *err) {
+    struct blasd_buf *scratch = &upload->exchange->home->scratch;
+    struct blasd_job plain = *job;
+    int rc;
+    memset(plain.id, '0', BLASD_ID_LEN);
+    plain.id[0] = BLASD_ID_SYNC;
+    plain.created_us = plain.receive_us = 0;
+    blasd_buf_reset(scratch);
+    if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
+    *hash = http_hash(UINT64_C(0x626c617364), scratch->data, scratch->len);
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        const struct blasd_source *source = &job->inputs[i].source;
+        if (source->kind != BLASD_SOURCE_PAYLOAD) continue;
+        rc = http_body_sink_hash(&upload->sink, source->offset, source->bytes, hash, err);
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
+
+/* Checks that the job can be run and answered here; *cost is what it takes of the queue. */
+static int check_job(struct http_exchange *exchange, const struct blasd_job *job, uint64_t *cost,
+                     struct blasd_err *err) {
+    const struct blasd_limits *limits = exchange->home->server->limits;
+    struct blasd_plan plan;
+    uint64_t memory;
+    int outputs = 0, rc = blasd_job_plan(job, &plan, err);
+    if (rc != 0) return rc;
+    if (__builtin_add_overflow(plan.input_bytes, plan.output_bytes, cost) ||
+        __builtin_add_overflow(*cost, plan.workspace_bytes, &memory))
+        memory = UINT64_MAX;
+    if (memory > limits->job_bytes)
+        return blasd_fail(err, BLASD_E_job_too_large, "",
+                          "inputs, outputs and workspace come to %" PRIu64
+                          " bytes, and a job may have %" PRIu64 " (limit job_bytes)",
+                          memory, limits->job_bytes);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (plan.outputs[i].rank >= 0) outputs++;
+    if (exchange->format == BLASD_FORMAT_NPY && outputs != 1)
+        return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
+                          "the job has %d outputs, and a .npy file holds one", outputs);
+    return 0;
+}
+
+static void describe_queued(struct http_upload *upload, const struct blasd_job *job) {
+    struct blasd_record *queued = &upload->queued;
+    snprintf(queued->id, sizeof queued->id, "%s", job->id);
+    snprintf(queued->op, sizeof queued->op, "%s", job->op->name);
+    queued->state = BLASD_QUEUED;
+    queued->priority = job->priority;
+    queued->created_us = job->created_us;
+    queued->timing.receive_us = job->receive_us;
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) queued->outputs[i].tensor.rank = -1;
+}
+
+static void on_cancelled(void *arg, const struct blasd_err *err, const void *record, size_t len) {
+    (void)err, (void)record, (void)len;
+    http_exchange_release(arg);
+}
+
+void http_jobs_post_gone(struct http_exchange *exchange) {
+    struct http_upload *upload = exchange->upload;
+    if (exchange->answered || !upload->submitted || !(upload->wait_s > 0) ||
+        exchange->request.idempotency_key != NULL)
+        return;
+    http_exchange_hold(exchange);
+    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, on_cancelled,
+                             exchange);
+}
+
+/* The inputs belong to the queue now, or to nobody. */
+static void let_go_of_inputs(struct http_upload *upload, const struct blasd_err *err,
+                             bool repeated) {
+    bool stored = http_body_sink_in_blob(&upload->sink);
+    http_body_sink_release(&upload->sink);
+    /* where the queue went away it may have taken the job all the same: the sweep will tell */
+    if (stored && (repeated || (err != NULL && err->code != BLASD_E_queue_unavailable)))
+        blasd_front_queue_blob_remove(upload->exchange->home->queue, upload->sink.blob.name);
+}
+
+static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
+    struct http_exchange *exchange = arg;
+    struct http_upload *upload = exchange->upload;
+    let_go_of_inputs(upload, err, repeated);
+    if (err != NULL) {
+        if (http_exchange_open(exchange)) http_reply_problem(exchange, err);
+    } else {
+        upload->submitted = true;
+        if (strcmp(id, exchange->id) != 0 && blasd_id_valid(id)) http_waits_rename(exchange, id);
+        if (exchange->connection == NULL || exchange->gone)
+            http_jobs_post_gone(exchange);
+        else if (exchange->answered)
+            ; /* it ended before we heard that it was queued */
+        else if (!(upload->wait_s > 0) && !repeated)
+            http_reply_document(exchange, 202, &upload->queued, NULL);
+        else if (!(upload->wait_s > 0) || exchange->time_up)
+            http_jobs_fetch(exchange);
+    }
+    http_exchange_release(exchange);
+}
+
+/* Fills in what the intake leaves open. */
+static void complete(struct http_upload *upload, struct blasd_job *job) {
+    struct http_exchange *exchange = upload->exchange;
+    memcpy(job->id, exchange->id, sizeof job->id);
+    job->payload_bytes = upload->sink.total;
+    job->payload_in_blob = http_body_sink_in_blob(&upload->sink);
+    job->created_us = blasd_clock_wall_us();
+    job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
+}
+
+static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t cost,
+                  struct blasd_err *err) {
+    struct http_exchange *exchange = upload->exchange;
+    struct http_loop *loop = exchange->home;
+    struct blasd_submission submission = {.job = job,
+                                          .cost_bytes = cost,
+                                          .idempotency_key = exchange->request.idempotency_key,
+                                          .watch = upload->wait_s > 0};
+    const struct http_body_sink *sink = &upload->sink;
+    int rc;
+    complete(upload, job);
+    if (submission.idempotency_key != NULL &&
+        (rc = fingerprint(upload, job, &submission.fingerprint, err)) != 0)
+        return rc;
+    blasd_buf_reset(&loop->scratch);
+    if ((rc = blasd_job_encode(job, &loop->scratch, err)) != 0) return rc;
+    if (!job->payload_in_blob &&
+        blasd_buf_add(&loop->scratch, sink->memory.data, sink->memory.len) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    submission.frame = loop->scratch.data;
+    submission.frame_len = loop->scratch.len;
+    if (job->payload_in_blob) submission.blob = &upload->sink.blob;
+    describe_queued(upload, job);
+    exchange->wait_status = 202;
+    http_exchange_hold(exchange);
+    if (submission.watch) http_waits_add(exchange, upload->wait_s);
+    blasd_front_queue_submit(loop->queue, &blasd_anonymous, &submission, on_submitted, exchange);
+    return 0;
+}
+
+void http_jobs_post_run(struct http_exchange *exchange) {
+    struct http_upload *upload = exchange->upload;
+    struct blasd_job job;
+    struct blasd_err err = {0};
+    uint64_t cost = 0;
+    int rc = blasd_intake_finish(upload->intake, &job, &err);
+    if (rc == 0) rc = check_job(exchange, &job, &cost, &err);
+    if (rc == 0) rc = check_queue(exchange, &err);
+    if (rc == 0) rc = submit(upload, &job, cost, &err);
+    blasd_intake_free(upload->intake);
+    upload->intake = NULL;
+    if (rc != 0) refuse(exchange, &err);
+}

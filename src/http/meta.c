@@ -1,0 +1,95 @@
+/* The routes about the service itself: operations, devices, health, the contract. */
+#include "http/jobs.h"
+#include "http/reply.h"
+
+#include <jansson.h>
+#include <openapi_json.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void show_ops(struct http_exchange *exchange, const struct blasd_op *only) {
+    struct blasd_buf body;
+    blasd_buf_init(&body, 16 * BLASD_MIB);
+    if (blasd_ops_document(only, &body) == 0)
+        http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
+    else
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+    blasd_buf_release(&body);
+}
+
+void http_ops_list(struct http_exchange *exchange) {
+    show_ops(exchange, NULL);
+}
+
+void http_ops_one(struct http_exchange *exchange) {
+    const struct blasd_op *op = blasd_op_find(exchange->captures[0]);
+    if (op == NULL)
+        http_reply_fail(exchange, BLASD_E_route_not_found, "", "there is no operation '%s'",
+                        exchange->captures[0]);
+    else
+        show_ops(exchange, op);
+}
+
+/* {"workers":{NAME:INFO}} becomes {"devices":[INFO with "worker":NAME]}. New reference. */
+static json_t *list_devices(const char *text, size_t len) {
+    json_t *stats = json_loadb(text, len, 0, NULL);
+    json_t *devices = json_array(), *document = json_object();
+    const char *name;
+    json_t *info;
+    json_object_foreach(json_object_get(stats, "workers"), name, info) {
+        json_t *device = json_is_object(info) ? json_copy(info) : json_object();
+        json_object_set_new(device, "worker", json_string(name));
+        json_array_append_new(devices, device);
+    }
+    json_object_set_new(document, "devices", devices);
+    json_object_set(document, "queue", json_object_get(stats, "queue"));
+    json_decref(stats);
+    return document;
+}
+
+static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
+    struct http_exchange *exchange = arg;
+    if (http_exchange_open(exchange)) {
+        json_t *document = err == NULL ? list_devices(text, len) : NULL;
+        char *dump = json_dumps(document, JSON_COMPACT);
+        struct blasd_buf body;
+        blasd_buf_init(&body, 64 * BLASD_MIB);
+        if (err != NULL)
+            http_reply_problem(exchange, err);
+        else if (dump == NULL || blasd_buf_puts(&body, dump) != 0)
+            http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        else
+            http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
+        blasd_buf_release(&body);
+        free(dump);
+        json_decref(document);
+    }
+    http_exchange_release(exchange);
+}
+
+void http_devices(struct http_exchange *exchange) {
+    http_exchange_hold(exchange);
+    blasd_front_queue_stats(exchange->home->queue, on_stats, exchange);
+}
+
+void http_health_live(struct http_exchange *exchange) {
+    static const char live[] = "{\"status\":\"live\"}";
+    http_reply_static(exchange, 200, HTTP_TYPE_JSON, live, sizeof live - 1);
+}
+
+void http_health_ready(struct http_exchange *exchange) {
+    static const char ready[] = "{\"status\":\"ready\"}";
+    const struct blasd_queue_view *view = blasd_front_queue_view(exchange->home->queue);
+    if (exchange->home->draining)
+        http_reply_fail(exchange, BLASD_E_draining, "", "the service takes no new jobs");
+    else if (!view->available)
+        http_reply_fail(exchange, BLASD_E_queue_unavailable, "", "the queue does not answer");
+    else if (view->workers < 1)
+        http_reply_fail(exchange, BLASD_E_queue_unavailable, "", "no worker is alive");
+    else
+        http_reply_static(exchange, 200, HTTP_TYPE_JSON, ready, sizeof ready - 1);
+}
+
+void http_openapi(struct http_exchange *exchange) {
+    http_reply_static(exchange, 200, HTTP_TYPE_JSON, openapi_json, sizeof openapi_json - 1);
+}

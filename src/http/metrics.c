@@ -1,0 +1,211 @@
+/* Counting, and GET /metrics in Prometheus' text format. */
+#include "http/metrics.h"
+
+#include "base/clock.h"
+#include "http/jobs.h"
+#include "http/reply.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* the last place stands for every other status */
+static const unsigned statuses[HTTP_MAX_STATUSES] = {200, 202, 204, 400, 403, 404, 405, 406, 409,
+                                                     410, 413, 415, 422, 429, 431, 500, 503, 504};
+static const double bounds[HTTP_BUCKETS] = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                            0.25,   0.5,   1,      2.5,   5,    10,    30,   60};
+
+void http_metrics_request(struct http_metrics *metrics, int route, unsigned status) {
+    int slot = 0;
+    if (route < 0 || route >= HTTP_MAX_ROUTES) route = HTTP_MAX_ROUTES;
+    while (slot < HTTP_MAX_STATUSES - 1 && statuses[slot] != status) slot++;
+    http_count(&metrics->requests[route][slot], 1);
+}
+
+static void observe(struct http_histogram *histogram, int64_t us) {
+    int bucket = 0;
+    if (us < 0) us = 0;
+    while (bucket < HTTP_BUCKETS && (double)us > bounds[bucket] * 1e6) bucket++;
+    http_count(&histogram->buckets[bucket], 1);
+    http_count(&histogram->sum_us, (uint64_t)us);
+}
+
+void http_metrics_job(struct http_metrics *metrics, const struct blasd_record *record) {
+    for (int op = 0; op < HTTP_MAX_OPS && blasd_ops[op] != NULL; op++)
+        if (strcmp(blasd_ops[op]->name, record->op) == 0)
+            http_count(&metrics->jobs[op][record->state], 1);
+    if (record->state != BLASD_SUCCEEDED) return;
+    observe(&metrics->queue, record->timing.queue_us);
+    observe(&metrics->compute, record->timing.compute_us);
+    observe(&metrics->total, record->timing.total_us);
+}
+
+/* The sum of one counter, `at` bytes into each loop's metrics. */
+static uint64_t sum(const struct http_server *server, const _Atomic uint64_t *of_first) {
+    size_t at = (size_t)((const char *)of_first - (const char *)&server->metrics[0]);
+    uint64_t total = 0;
+    for (int i = 0; i < server->options->loops; i++)
+        total += atomic_load_explicit(
+            (const _Atomic uint64_t *)(const void *)((const char *)&server->metrics[i] + at),
+            memory_order_relaxed);
+    return total;
+}
+
+/* Writing stops at the first failure, which the caller learns from *rc. */
+#define PUT(...) (*rc = *rc != 0 ? *rc : blasd_buf_printf(out, __VA_ARGS__))
+
+static void put_head(struct blasd_buf *out, int *rc, const char *name, const char *type,
+                     const char *help) {
+    PUT("# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put_one(struct blasd_buf *out, int *rc, const char *name, const char *type,
+                    const char *help, double value) {
+    put_head(out, rc, name, type, help);
+    PUT("%s %.17g\n", name, value);
+}
+
+static void put_histogram(const struct http_server *server, struct blasd_buf *out, int *rc,
+                          const char *name, const char *help,
+                          const struct http_histogram *of_first) {
+    uint64_t count = 0;
+    put_head(out, rc, name, "histogram", help);
+    for (int i = 0; i < HTTP_BUCKETS; i++) {
+        count += sum(server, &of_first->buckets[i]);
+        PUT("%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds[i], count);
+    }
+    count += sum(server, &of_first->buckets[HTTP_BUCKETS]);
+    PUT("%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, count);
+    PUT("%s_sum %.6f\n", name, (double)sum(server, &of_first->sum_us) / 1e6);
+    PUT("%s_count %" PRIu64 "\n", name, count);
+}
+
+static const char *method_label(unsigned methods) {
+    return (methods & HTTP_POST) != 0 ? "POST" : (methods & HTTP_DELETE) != 0 ? "DELETE" : "GET";
+}
+
+static void put_requests(const struct http_server *server, struct blasd_buf *out, int *rc) {
+    const struct http_metrics *first = &server->metrics[0];
+    put_head(out, rc, "blasd_http_requests_total", "counter", "Requests answered.");
+    for (int route = 0; route <= HTTP_MAX_ROUTES; route++) {
+        bool known = route < http_route_count();
+        for (int slot = 0; slot < HTTP_MAX_STATUSES; slot++) {
+            uint64_t count = sum(server, &first->requests[route][slot]);
+            char status[16] = "other";
+            if (count == 0) continue;
+            if (statuses[slot] != 0) snprintf(status, sizeof status, "%u", statuses[slot]);
+            PUT("blasd_http_requests_total{route=\"%s\",method=\"%s\",status=\"%s\"} %" PRIu64 "\n",
+                known ? http_routes[route].path : "none",
+                known ? method_label(http_routes[route].methods) : "any", status, count);
+        }
+    }
+}
+
+static void put_jobs(const struct http_server *server, struct blasd_buf *out, int *rc) {
+    put_head(out, rc, "blasd_jobs_total", "counter",
+             "Jobs whose end a request waited for, by operation and final state.");
+    for (int op = 0; op < HTTP_MAX_OPS && blasd_ops[op] != NULL; op++)
+        for (int state = BLASD_SUCCEEDED; state < BLASD_STATE_COUNT; state++)
+            PUT("blasd_jobs_total{op=\"%s\",state=\"%s\"} %" PRIu64 "\n", blasd_ops[op]->name,
+                blasd_state_names[state], sum(server, &server->metrics[0].jobs[op][state]));
+}
+
+static void put_queue(struct http_loop *loop, struct blasd_buf *out, int *rc) {
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    put_one(out, rc, "blasd_queue_available", "gauge", "1 while the queue takes jobs.",
+            view->available ? 1 : 0);
+    put_one(out, rc, "blasd_queue_jobs", "gauge", "Jobs queued or running.", (double)view->jobs);
+    put_one(out, rc, "blasd_queue_jobs_limit", "gauge", "The limit queue_jobs.",
+            (double)view->jobs_limit);
+    put_one(out, rc, "blasd_queue_bytes", "gauge", "Inputs and outputs of those jobs.",
+            (double)view->bytes);
+    put_one(out, rc, "blasd_queue_bytes_limit", "gauge", "The limit queue_bytes.",
+            (double)view->bytes_limit);
+    put_head(out, rc, "blasd_workers", "gauge", "Live workers by device class.");
+    for (int class = BLASD_DEVICE_CPU; class < BLASD_DEVICE_CLASS_COUNT; class ++)
+        PUT("blasd_workers{class=\"%s\"} %d\n", blasd_device_class_names[class],
+            view->workers_of[class]);
+}
+
+static void put_http(struct http_server *server, struct blasd_buf *out, int *rc) {
+    const struct http_metrics *first = &server->metrics[0];
+    put_one(out, rc, "blasd_http_connections", "gauge", "Open connections.",
+            (double)sum(server, &first->connections));
+    put_one(out, rc, "blasd_http_requests_in_flight", "gauge", "Requests not yet answered.",
+            (double)sum(server, &first->in_flight));
+    put_one(out, rc, "blasd_http_requests_waiting", "gauge", "Requests that wait for a job.",
+            (double)sum(server, &first->waiting));
+    put_one(out, rc, "blasd_http_received_bytes_total", "counter", "Bytes of request bodies.",
+            (double)sum(server, &first->received_bytes));
+    put_one(out, rc, "blasd_http_sent_bytes_total", "counter", "Bytes of answers' bodies.",
+            (double)sum(server, &first->sent_bytes));
+    put_one(out, rc, "blasd_intake_bytes", "gauge", "Bytes of request bodies being received.",
+            (double)atomic_load(&server->intake_used));
+    put_one(out, rc, "blasd_intake_bytes_limit", "gauge", "The limit intake_bytes.",
+            (double)atomic_load(&server->intake_limit));
+    put_histogram(server, out, rc, "blasd_job_queue_seconds",
+                  "Submission to claim, of jobs that were waited for.", &first->queue);
+    put_histogram(server, out, rc, "blasd_job_compute_seconds",
+                  "The kernel, of jobs that were waited for.", &first->compute);
+    put_histogram(server, out, rc, "blasd_job_total_seconds",
+                  "Request to end, of jobs that were waited for.", &first->total);
+}
+
+static int count_files(void) {
+    int count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    if (dir == NULL) return 0;
+    while (readdir(dir) != NULL) count++;
+    closedir(dir);
+    return count - 3; /* ".", ".." and the one of this directory */
+}
+
+static double resident_bytes(void) {
+    unsigned long all = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL) return 0;
+    if (fscanf(file, "%lu %lu", &all, &resident) != 2) resident = 0;
+    fclose(file);
+    return (double)resident * (double)sysconf(_SC_PAGESIZE);
+}
+
+static void put_process(const struct http_server *server, struct blasd_buf *out, int *rc) {
+    struct rusage usage;
+    struct rlimit files;
+    getrusage(RUSAGE_SELF, &usage);
+    put_one(out, rc, "process_cpu_seconds_total", "counter", "User and system time.",
+            (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
+    put_one(out, rc, "process_resident_memory_bytes", "gauge", "Resident memory.",
+            resident_bytes());
+    put_one(out, rc, "process_start_time_seconds", "gauge", "Start of the service, since 1970.",
+            (double)server->started_us / 1e6);
+    put_one(out, rc, "process_open_fds", "gauge", "Open descriptors.", count_files());
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+        put_one(out, rc, "process_max_fds", "gauge", "Most open descriptors.",
+                (double)files.rlim_cur);
+}
+
+void http_metrics_show(struct http_exchange *exchange) {
+    struct http_loop *loop = exchange->home;
+    struct http_server *server = loop->server;
+    struct blasd_buf text, *out = &text;
+    int status = 0, *rc = &status;
+    blasd_buf_init(out, 4 * BLASD_MIB);
+    put_head(out, rc, "blasd_build_info", "gauge", "The version that runs.");
+    PUT("blasd_build_info{version=\"%s\"} 1\n",
+        server->options->version == NULL ? "" : server->options->version);
+    put_requests(server, out, rc);
+    put_jobs(server, out, rc);
+    put_queue(loop, out, rc);
+    put_http(server, out, rc);
+    put_process(server, out, rc);
+    if (status == 0)
+        http_reply_buf(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", out);
+    else
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+    blasd_buf_release(out);
+}

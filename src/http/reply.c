@@ -1,0 +1,161 @@
+/* Making answers of documents and problems. Read next: results.c, for answers that carry tensors.
+ */
+#include "http/reply.h"
+
+#include "http/jobs.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PROBLEM_TYPE "application/problem+json"
+#define DOCUMENT_BYTES_MAX (UINT64_C(1) << 32)
+
+static void add(struct MHD_Response *response, const char *name, const char *value) {
+    (void)MHD_add_response_header(response, name, value);
+}
+
+static void method_names(unsigned methods, char *text, size_t size) {
+    static const char *const names[] = {"GET", "HEAD", "POST", "DELETE"};
+    size_t at = 0;
+    for (unsigned i = 0; i < 4; i++)
+        if ((methods & (1u << i)) != 0)
+            at += (size_t)snprintf(text + at, size - at, "%s, ", names[i]);
+    snprintf(text + at, size - at, "OPTIONS");
+}
+
+void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
+                        const char *type) {
+    if (type != NULL) add(response, "Content-Type", type);
+    if (exchange->home->draining) add(response, "Connection", "close");
+    if (!exchange->foreign) return;
+    add(response, "Access-Control-Allow-Origin", exchange->request.origin);
+    add(response, "Access-Control-Expose-Headers", "Location, Retry-After, Preference-Applied");
+    add(response, "Vary", "Origin");
+}
+
+/* Preference-Applied, where the wait came from the Prefer header. */
+static void add_preference(struct http_exchange *exchange, struct MHD_Response *response) {
+    bool preferred;
+    char text[64];
+    double wait = http_request_wait(&exchange->request, exchange->home->server->limits, &preferred);
+    if (preferred) {
+        snprintf(text, sizeof text, "wait=%.6g", wait);
+        add(response, "Preference-Applied", text);
+    } else if (exchange->request.respond_async && !(wait > 0)) {
+        add(response, "Preference-Applied", "respond-async");
+    }
+}
+
+void http_reply_buf(struct http_exchange *exchange, unsigned status, const char *type,
+                    struct blasd_buf *body) {
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        blasd_buf_release(body);
+    } else {
+        http_count(&exchange->home->metrics->sent_bytes, body->len);
+        http_reply_headers(exchange, response, type);
+    }
+    blasd_buf_init(body, body->max);
+    http_exchange_answer(exchange, status, response);
+}
+
+void http_reply_static(struct http_exchange *exchange, unsigned status, const char *type,
+                       const char *body, size_t len) {
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(len, (void *)(uintptr_t)body, MHD_RESPMEM_PERSISTENT);
+    if (response != NULL) {
+        http_count(&exchange->home->metrics->sent_bytes, len);
+        http_reply_headers(exchange, response, type);
+    }
+    http_exchange_answer(exchange, status, response);
+}
+
+static const char *retry_after(enum blasd_code code) {
+    switch (code) {
+    case BLASD_E_draining: return "5";
+    case BLASD_E_queue_unavailable: return "2";
+    default: return "1";
+    }
+}
+
+void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *problem) {
+    const struct blasd_err_info *info = blasd_err_info(problem->code);
+    unsigned status = (unsigned)info->http_status;
+    struct MHD_Response *response = NULL;
+    struct blasd_buf body;
+    exchange->problem = *problem;
+    blasd_buf_init(&body, 16 * BLASD_KIB);
+    if (blasd_problem_document(problem, &body) == 0)
+        response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        blasd_buf_release(&body);
+        http_exchange_answer(exchange, status, NULL);
+        return;
+    }
+    http_count(&exchange->home->metrics->sent_bytes, body.len);
+    http_reply_headers(exchange, response, PROBLEM_TYPE);
+    if (info->retry && (status == 429 || status == 503))
+        add(response, "Retry-After", retry_after(problem->code));
+    if (status == 405) {
+        char methods[64];
+        method_names(exchange->allow, methods, sizeof methods);
+        add(response, "Allow", methods);
+    }
+    http_exchange_answer(exchange, status, response);
+}
+
+void http_reply_fail(struct http_exchange *exchange, enum blasd_code code, const char *field,
+                     const char *fmt, ...) {
+    struct blasd_err err;
+    char detail[sizeof err.detail];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(detail, sizeof detail, fmt, args);
+    va_end(args);
+    blasd_fail(&err, code, field, "%s", detail);
+    http_reply_problem(exchange, &err);
+}
+
+void http_reply_document(struct http_exchange *exchange, unsigned status,
+                         const struct blasd_record *record, const void *payload) {
+    struct MHD_Response *response = NULL;
+    struct blasd_buf body;
+    blasd_buf_init(&body, DOCUMENT_BYTES_MAX);
+    if (blasd_job_document(record, payload, exchange->home->server->limits->answer_inline_elements,
+                           &body) == 0)
+        response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        blasd_buf_release(&body);
+        http_exchange_answer(exchange, status, NULL);
+        return;
+    }
+    http_count(&exchange->home->metrics->sent_bytes, body.len);
+    http_reply_headers(exchange, response, HTTP_TYPE_JSON);
+    if (exchange->request.method == HTTP_POST || status == 202) {
+        char location[64];
+        snprintf(location, sizeof location, "/jobs/%s", record->id);
+        add(response, "Location", location);
+    }
+    add_preference(exchange, response);
+    http_exchange_answer(exchange, status, response);
+}
+
+void http_reply_options(struct http_exchange *exchange) {
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
+    if (response != NULL) {
+        char methods[64];
+        method_names(exchange->allow, methods, sizeof methods);
+        http_reply_headers(exchange, response, NULL);
+        add(response, "Allow", methods);
+        if (exchange->foreign) {
+            add(response, "Access-Control-Allow-Methods", methods);
+            add(response, "Access-Control-Allow-Headers",
+                "Content-Type, Accept, Prefer, Idempotency-Key");
+            add(response, "Access-Control-Max-Age", "600");
+        }
+    }
+    http_exchange_answer(exchange, 204, response);
+}

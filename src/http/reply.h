@@ -1,0 +1,30 @@
+/* Making answers. Each gives the exchange its answer through http_exchange_answer. */
+#ifndef BLASD_HTTP_REPLY_H
+#define BLASD_HTTP_REPLY_H
+
+#include "http/exchange.h"
+#include "wire/answer.h"
+
+#define HTTP_TYPE_JSON "application/json"
+
+/* `body` is taken and left empty. `type` is static text. */
+void http_reply_buf(struct http_exchange *exchange, unsigned status, const char *type,
+                    struct blasd_buf *body);
+/* `body` must live for ever. */
+void http_reply_static(struct http_exchange *exchange, unsigned status, const char *type,
+                       const char *body, size_t len);
+void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *problem);
+__attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange *exchange,
+                                                           enum blasd_code code, const char *field,
+                                                           const char *fmt, ...);
+/* The job document; payload may be NULL. 202 and 201 carry Location. */
+void http_reply_document(struct http_exchange *exchange, unsigned status,
+                         const struct blasd_record *record, const void *payload);
+/* OPTIONS, and the Allow header of 405. */
+void http_reply_options(struct http_exchange *exchange);
+
+/* Adds the headers that every answer carries. */
+void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
+                        const char *type);
+
+#endif

@@ -1,0 +1,230 @@
+/* Reading headers and query parameters. */
+#include "http/request.h"
+
+#include "core/record.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum http_method http_method_find(const char *name) {
+    static const struct {
+        const char *name;
+        enum http_method method;
+    } methods[] = {{"GET", HTTP_GET},       {"HEAD", HTTP_HEAD},       {"POST", HTTP_POST},
+                   {"DELETE", HTTP_DELETE}, {"OPTIONS", HTTP_OPTIONS}, {NULL, HTTP_OTHER}};
+    int i = 0;
+    while (methods[i].name != NULL && strcmp(methods[i].name, name) != 0) i++;
+    return methods[i].method;
+}
+
+/* Reads seconds as people write them, "2" or "0.25"; no sign, exponent, nan or hexadecimal. */
+static bool read_seconds(const char *text, size_t len, double *ret) {
+    size_t digits = 0, dots = 0;
+    if (len == 0 || len > 24) return false;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] >= '0' && text[i] <= '9')
+            digits++;
+        else if (text[i] == '.')
+            dots++;
+        else
+            return false;
+    }
+    if (digits == 0 || dots > 1) return false;
+    *ret = strtod(text, NULL);
+    return true;
+}
+
+static bool read_count(const char *text, uint64_t *ret) {
+    char *end;
+    unsigned long long value;
+    if (text[0] < '0' || text[0] > '9') return false;
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (errno != 0 || *end != '\0') return false;
+    *ret = value;
+    return true;
+}
+
+static const char *skip_space(const char *at, const char *end) {
+    while (at < end && (*at == ' ' || *at == '\t')) at++;
+    return at;
+}
+
+/* One preference of RFC 7240. What is not known or not well formed is passed over, as it says. */
+static void read_preference(struct http_request *request, const char *at, const char *end) {
+    static const char wait[] = "wait", async[] = "respond-async";
+    double seconds;
+    while (end > at && (end[-1] == ' ' || end[-1] == '\t')) end--;
+    if ((size_t)(end - at) == strlen(async) && strncasecmp(at, async, strlen(async)) == 0) {
+        request->respond_async = true;
+        return;
+    }
+    if ((size_t)(end - at) <= strlen(wait) || strncasecmp(at, wait, strlen(wait)) != 0) return;
+    at = skip_space(at + strlen(wait), end);
+    if (at == end || *at != '=') return;
+    at = skip_space(at + 1, end);
+    if (end - at >= 2 && *at == '"' && end[-1] == '"') {
+        at++;
+        end--;
+    }
+    if (request->prefers_wait || !read_seconds(at, (size_t)(end - at), &seconds)) return;
+    request->prefers_wait = true;
+    request->prefer_wait_s = seconds;
+}
+
+static void read_prefer(struct http_request *request, const char *value, size_t len) {
+    const char *end = value + len;
+    while (value < end) {
+        const char *comma = memchr(value, ',', (size_t)(end - value));
+        const char *stop = comma == NULL ? end : comma;
+        const char *semicolon = memchr(value, ';', (size_t)(stop - value));
+        read_preference(request, skip_space(value, stop), semicolon == NULL ? stop : semicolon);
+        value = stop + 1;
+    }
+}
+
+static int read_key(struct http_request *request, const char *value, size_t len,
+                    struct blasd_err *err) {
+    bool printable = len >= 1 && len <= HTTP_IDEMPOTENCY_KEY_MAX;
+    for (size_t i = 0; printable && i < len; i++) printable = value[i] >= ' ' && value[i] <= '~';
+    if (!printable)
+        return blasd_fail(err, BLASD_E_malformed_query, "Idempotency-Key",
+                          "the header must be 1 to %d printable ASCII characters",
+                          HTTP_IDEMPOTENCY_KEY_MAX);
+    request->idempotency_key = value;
+    return 0;
+}
+
+static int once(const char **slot, const char *name, const char *value, struct blasd_err *err) {
+    if (*slot != NULL)
+        return blasd_fail(err, BLASD_E_malformed_query, name, "the header is there twice");
+    *slot = value;
+    return 0;
+}
+
+int http_request_header(struct http_request *request, const char *name, const char *value,
+                        size_t len, struct blasd_err *err) {
+    if (value == NULL || memchr(value, '\0', len) != NULL)
+        return blasd_fail(err, BLASD_E_malformed_query, name, "the header holds a zero byte");
+    switch (strlen(name)) { /* most headers are none of ours: one switch and they are past */
+    case 4:
+        if (strcasecmp(name, "Host") == 0) return once(&request->host, "Host", value, err);
+        break;
+    case 6:
+        if (strcasecmp(name, "Accept") == 0 && request->accept == NULL) request->accept = value;
+        if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
+        if (strcasecmp(name, "Origin") == 0) return once(&request->origin, "Origin", value, err);
+        if (strcasecmp(name, "Expect") == 0)
+            request->expects_continue = strcasecmp(value, "100-continue") == 0;
+        break;
+    case 12:
+        if (strcasecmp(name, "Content-Type") == 0)
+            return once(&request->content_type, "Content-Type", value, err);
+        break;
+    case 14:
+        if (strcasecmp(name, "Content-Length") == 0 && !read_count(value, &request->content_length))
+            return blasd_fail(err, BLASD_E_malformed_query, "Content-Length",
+                              "the header is not a whole number");
+        break;
+    case 15:
+        if (strcasecmp(name, "Idempotency-Key") == 0) {
+            if (once(&request->idempotency_key, "Idempotency-Key", value, err) != 0) return -1;
+            return read_key(request, value, len, err);
+        }
+        break;
+    case 17:
+        if (strcasecmp(name, "Transfer-Encoding") == 0) request->chunked = true;
+        break;
+    default: break;
+    }
+    return 0;
+}
+
+static int param_wait(struct http_request *request, const struct blasd_limits *limits,
+                      const char *value, size_t len, struct blasd_err *err) {
+    if (!read_seconds(value, len, &request->wait_s))
+        return blasd_fail(err, BLASD_E_malformed_query, "wait",
+                          "wait is a number of seconds such as 10 or 0.5, not '%.40s'", value);
+    if (!(request->wait_s <= (double)limits->wait_s))
+        return blasd_fail(err, BLASD_E_malformed_query, "wait",
+                          "wait may be at most %llu seconds (limit wait_s)",
+                          (unsigned long long)limits->wait_s);
+    return 0;
+}
+
+static int param_limit(struct http_request *request, const struct blasd_limits *limits,
+                       const char *value, struct blasd_err *err) {
+    uint64_t count;
+    if (!read_count(value, &count) || count < 1 || count > limits->list_jobs)
+        return blasd_fail(err, BLASD_E_malformed_query, "limit",
+                          "limit is a whole number from 1 to %llu (limit list_jobs)",
+                          (unsigned long long)limits->list_jobs);
+    request->limit = (int)count;
+    return 0;
+}
+
+static int param_state(struct http_request *request, const char *value, struct blasd_err *err) {
+    enum blasd_state state;
+    if (!blasd_state_find(value, &state))
+        return blasd_fail(err, BLASD_E_malformed_query, "state",
+                          "state is queued, running, succeeded, failed, cancelled or expired");
+    request->state = (int)state;
+    return 0;
+}
+
+int http_request_param(struct http_request *request, unsigned allowed,
+                       const struct blasd_limits *limits, const char *name, const char *value,
+                       size_t len, struct blasd_err *err) {
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } params[] = {{"wait", HTTP_PARAM_WAIT},
+                  {"op", HTTP_PARAM_OP},
+                  {"params", HTTP_PARAM_PARAMS},
+                  {"priority", HTTP_PARAM_PRIORITY},
+                  {"deadline_ms", HTTP_PARAM_DEADLINE},
+                  {"device", HTTP_PARAM_DEVICE},
+                  {"state", HTTP_PARAM_STATE},
+                  {"limit", HTTP_PARAM_LIMIT}};
+    unsigned bit = 0;
+    for (size_t i = 0; i < sizeof params / sizeof *params; i++)
+        if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
+    if ((bit & allowed) == 0)
+        return blasd_fail(err, BLASD_E_malformed_query, name,
+                          "this route has no query parameter '%.40s'", name);
+    if (value == NULL || memchr(value, '\0', len) != NULL)
+        return blasd_fail(err, BLASD_E_malformed_query, name, "the parameter has no value");
+    if ((request->given & bit) != 0)
+        return blasd_fail(err, BLASD_E_malformed_query, name, "the parameter is there twice");
+    request->given |= bit;
+    switch ((enum http_param)bit) {
+    case HTTP_PARAM_WAIT: return param_wait(request, limits, value, len, err);
+    case HTTP_PARAM_LIMIT: return param_limit(request, limits, value, err);
+    case HTTP_PARAM_STATE: return param_state(request, value, err);
+    case HTTP_PARAM_OP: request->op = value; break;
+    case HTTP_PARAM_PARAMS: request->params = value; break;
+    case HTTP_PARAM_PRIORITY: request->priority = value; break;
+    case HTTP_PARAM_DEADLINE: request->deadline_ms = value; break;
+    case HTTP_PARAM_DEVICE: request->device = value; break;
+    }
+    return 0;
+}
+
+double http_request_wait(const struct http_request *request, const struct blasd_limits *limits,
+                         bool *preferred) {
+    *preferred = false;
+    if ((request->given & HTTP_PARAM_WAIT) != 0) return request->wait_s;
+    if (!request->prefers_wait) return 0;
+    *preferred = true;
+    return request->prefer_wait_s <= (double)limits->wait_s ? request->prefer_wait_s
+                                                            : (double)limits->wait_s;
+}
+
+bool http_request_is_json(const struct http_request *request) {
+    static const char json[] = "application/json";
+    const char *type = request->content_type;
+    if (type == NULL) return true;
+    return strncasecmp(type, json, strlen(json)) == 0 && strchr("; \t", type[strlen(json)]) != NULL;
+}

@@ -1,0 +1,69 @@
+/* What a request says in its headers and its query, read once and checked. Pure: knows nothing of
+ * libmicrohttpd, so that tests can feed it anything. Read next: guard.h. */
+#ifndef BLASD_HTTP_REQUEST_H
+#define BLASD_HTTP_REQUEST_H
+
+#include "base/err.h"
+#include "base/limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HTTP_IDEMPOTENCY_KEY_MAX 128
+
+enum http_method {
+    HTTP_GET = 1,
+    HTTP_HEAD = 2,
+    HTTP_POST = 4,
+    HTTP_DELETE = 8,
+    HTTP_OPTIONS = 16,
+    HTTP_OTHER = 32
+};
+
+/* Query parameters, as bits: a route names those it takes. */
+enum http_param {
+    HTTP_PARAM_WAIT = 1,
+    HTTP_PARAM_OP = 2,
+    HTTP_PARAM_PARAMS = 4,
+    HTTP_PARAM_PRIORITY = 8,
+    HTTP_PARAM_DEADLINE = 16,
+    HTTP_PARAM_DEVICE = 32,
+    HTTP_PARAM_STATE = 64,
+    HTTP_PARAM_LIMIT = 128
+};
+
+/* All text is borrowed from the connection and lasts as long as the request. Zero it before use. */
+struct http_request {
+    enum http_method method;
+    const char *host, *origin, *accept, *content_type, *idempotency_key;
+    bool respond_async;   /* Prefer: respond-async */
+    bool prefers_wait;    /* Prefer: wait=… */
+    double prefer_wait_s; /* not yet capped */
+    bool expects_continue, chunked;
+    uint64_t content_length; /* 0 where none was sent */
+
+    unsigned given; /* query parameters that were there, HTTP_PARAM_ bits */
+    const char *op, *params, *priority, *deadline_ms, *device;
+    double wait_s; /* HTTP_PARAM_WAIT */
+    int state;     /* HTTP_PARAM_STATE: an enum blasd_state */
+    int limit;     /* HTTP_PARAM_LIMIT */
+};
+
+enum http_method http_method_find(const char *name);
+
+/* Takes one header. `len` is the value's length: one that holds a zero byte is refused. */
+int http_request_header(struct http_request *request, const char *name, const char *value,
+                        size_t len, struct blasd_err *err);
+/* Takes one query parameter (value NULL: there was no `=`); `allowed` are those the route takes. */
+int http_request_param(struct http_request *request, unsigned allowed,
+                       const struct blasd_limits *limits, const char *name, const char *value,
+                       size_t len, struct blasd_err *err);
+/* How long the answer may be held, in seconds; 0: not at all. *preferred is set where that comes
+ * from the Prefer header, which is capped by the limit and not refused. */
+double http_request_wait(const struct http_request *request, const struct blasd_limits *limits,
+                         bool *preferred);
+/* Whether the body claims to be JSON, or nothing. */
+bool http_request_is_json(const struct http_request *request);
+
+#endif

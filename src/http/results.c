@@ -1,0 +1,290 @@
+/* Answering with a record: as a document, or with its tensors, from the record or from a blob.
+ *
+ * Small answers are made whole. Large ones are sent piece by piece, and one tensor alone straight
+ * from where it is mapped. Read next: ../wire/answer.h. */
+#include "http/jobs.h"
+#include "http/reply.h"
+#include "http/waits.h"
+#include "wire/frame.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WHOLE_BYTES 262144 /* answers up to here are made in one piece */
+#define PIECE_BYTES 262144
+#define HEADER_BYTES 65536
+
+/* What an answer is made from, for as long as its making and sending takes. */
+struct parcel {
+    struct http_exchange *exchange; /* borrowed, while the blob is fetched */
+    struct http_metrics *metrics;
+    struct blasd_record record;
+    struct blasd_blob blob;      /* the outputs, or zeros */
+    void *copy;                  /* the outputs, where they came with the record; owned */
+    struct blasd_answer *answer; /* owned */
+    char *header;                /* of a tensor sent from where it is mapped; owned */
+};
+
+static struct parcel *parcel_new(struct http_exchange *exchange,
+                                 const struct blasd_record *record) {
+    struct parcel *parcel = calloc(1, sizeof *parcel);
+    if (parcel == NULL) return NULL;
+    parcel->exchange = exchange;
+    parcel->metrics = exchange->home->metrics;
+    parcel->record = *record;
+    return parcel;
+}
+
+static void parcel_free(void *cls) {
+    struct parcel *parcel = cls;
+    if (parcel == NULL) return;
+    blasd_answer_free(parcel->answer);
+    blasd_blob_close(&parcel->blob);
+    free(parcel->copy);
+    free(parcel->header);
+    free(parcel);
+}
+
+static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
+    struct parcel *parcel = cls;
+    size_t len = blasd_answer_read(parcel->answer, out, max);
+    (void)pos;
+    if (len == 0) return MHD_CONTENT_READER_END_OF_STREAM;
+    http_count(&parcel->metrics->sent_bytes, len);
+    return (ssize_t)len;
+}
+
+static int output_count(const struct blasd_record *record, int *only) {
+    int count = 0;
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+        if (record->outputs[i].tensor.rank < 0) continue;
+        *only = i;
+        count++;
+    }
+    return count;
+}
+
+/* One tensor in a binary format is a header and its bytes as they lie in memory. NULL where this
+ * is not such an answer. */
+static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payload, int output,
+                                         enum blasd_format format, uint64_t size) {
+    const struct blasd_record *record = &parcel->record;
+    struct MHD_IoVec parts[2];
+    struct MHD_Response *response;
+    uint64_t bytes;
+    if (format == BLASD_FORMAT_JSON) return NULL;
+    if (output < 0 && output_count(record, &output) != 1) return NULL;
+    bytes = record->outputs[output].bytes;
+    if (bytes > size || size - bytes > HEADER_BYTES) return NULL;
+    parts[0].iov_len = (size_t)(size - bytes);
+    parcel->header = malloc(parts[0].iov_len + 1);
+    if (parcel->header == NULL) return NULL;
+    if (blasd_answer_read(parcel->answer, parcel->header, parts[0].iov_len) != parts[0].iov_len)
+        return NULL;
+    parts[0].iov_base = parcel->header;
+    parts[1].iov_base = payload + record->outputs[output].offset;
+    parts[1].iov_len = (size_t)bytes;
+    response = MHD_create_response_from_iovec(parts, 2, parcel_free, parcel);
+    if (response != NULL) http_count(&parcel->metrics->sent_bytes, size);
+    return response;
+}
+
+static void send_tensors(struct http_exchange *exchange, struct MHD_Response *response,
+                         enum blasd_format format) {
+    if (response != NULL) {
+        char location[64];
+        http_reply_headers(exchange, response, blasd_format_type(format));
+        if (exchange->request.method == HTTP_POST) {
+            snprintf(location, sizeof location, "/jobs/%s", exchange->id);
+            (void)MHD_add_response_header(response, "Location", location);
+        }
+    }
+    http_exchange_answer(exchange, 200, response);
+}
+
+/* Takes the parcel. */
+static void stream_tensors(struct parcel *parcel, struct http_exchange *exchange,
+                           const char *payload, int output, enum blasd_format format) {
+    struct MHD_Response *response = NULL;
+    int64_t size;
+    parcel->answer = blasd_answer_new(&parcel->record, payload, output, format);
+    size = parcel->answer == NULL ? -1 : blasd_answer_size(parcel->answer);
+    if (size > 0) response = from_mapping(parcel, payload, output, format, (uint64_t)size);
+    if (response == NULL && parcel->answer != NULL && parcel->header == NULL)
+        response = MHD_create_response_from_callback(size < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)size,
+                                                     PIECE_BYTES, read_piece, parcel, parcel_free);
+    if (response == NULL) parcel_free(parcel);
+    send_tensors(exchange, response, format);
+}
+
+/* Reads a short answer into memory. False where it is not short. */
+static bool send_whole(struct http_exchange *exchange, const struct blasd_record *record,
+                       const char *payload, int output, enum blasd_format format) {
+    struct blasd_answer *answer = NULL;
+    struct MHD_Response *response = NULL;
+    struct blasd_buf body;
+    int64_t size;
+    size_t len = 0;
+    bool whole = record->payload_bytes <= WHOLE_BYTES / 4;
+    blasd_buf_init(&body, 64 * WHOLE_BYTES);
+    if (!whole) return false;
+    answer = blasd_answer_new(record, payload, output, format);
+    if (answer == NULL) goto done;
+    size = blasd_answer_size(answer);
+    do {
+        body.len += len;
+        if (blasd_buf_reserve(&body, size > (int64_t)body.len ? (size_t)size - body.len : 4096) !=
+            0)
+            goto done;
+        len = blasd_answer_read(answer, body.data + body.len, body.cap - body.len);
+    } while (len > 0);
+    response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
+    if (response != NULL) {
+        http_count(&exchange->home->metrics->sent_bytes, body.len);
+        blasd_buf_init(&body, body.max);
+    }
+done:
+    blasd_buf_release(&body);
+    blasd_answer_free(answer);
+    send_tensors(exchange, response, format);
+    return true;
+}
+
+static bool wants_tensors(const struct http_exchange *exchange) {
+    return exchange->output != HTTP_DOCUMENT || exchange->format != BLASD_FORMAT_JSON;
+}
+
+/* What the exchange asks for, in the answer's terms. */
+static int output_wanted(const struct http_exchange *exchange, const struct blasd_record *record) {
+    int output = exchange->output == HTTP_DOCUMENT ? HTTP_ALL_OUTPUTS : exchange->output;
+    if (output == HTTP_ALL_OUTPUTS && exchange->format == BLASD_FORMAT_NPY)
+        output_count(record, &output);
+    return output;
+}
+
+static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
+    struct parcel *parcel = arg;
+    struct http_exchange *exchange = parcel->exchange;
+    if (err == NULL) {
+        parcel->blob = *blob;
+        blob->store = NULL; /* it is ours now */
+    }
+    if (exchange->connection == NULL || exchange->gone) {
+        parcel_free(parcel);
+    } else if (err != NULL) {
+        parcel_free(parcel);
+        http_reply_problem(exchange, err);
+    } else if (wants_tensors(exchange)) {
+        stream_tensors(parcel, exchange, parcel->blob.data,
+                       output_wanted(exchange, &parcel->record),
+                       (enum blasd_format)exchange->format);
+    } else {
+        http_reply_document(exchange, 200, &parcel->record, parcel->blob.data);
+        parcel_free(parcel);
+    }
+    http_exchange_release(exchange);
+}
+
+static void fetch_blob(struct http_exchange *exchange, const struct blasd_record *record) {
+    char name[BLASD_BLOB_NAME];
+    struct parcel *parcel = parcel_new(exchange, record);
+    if (parcel == NULL) {
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        return;
+    }
+    snprintf(name, sizeof name, "%s.out", record->id);
+    http_waits_remove(exchange);
+    exchange->answered = true;
+    http_exchange_hold(exchange);
+    blasd_front_queue_blob_get(exchange->home->queue, name, record->payload_bytes, on_blob, parcel);
+}
+
+static void answer_tensors(struct http_exchange *exchange, const struct blasd_record *record,
+                           const char *payload) {
+    enum blasd_format format = (enum blasd_format)exchange->format;
+    int output = output_wanted(exchange, record);
+    struct parcel *parcel;
+    if (record->payload_in_blob) {
+        fetch_blob(exchange, record);
+        return;
+    }
+    if (send_whole(exchange, record, payload, output, format)) return;
+    /* the bytes are borrowed for this call alone, and sending takes longer */
+    parcel = parcel_new(exchange, record);
+    if (parcel != NULL) parcel->copy = malloc(record->payload_bytes);
+    if (parcel == NULL || parcel->copy == NULL) {
+        parcel_free(parcel);
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+        return;
+    }
+    memcpy(parcel->copy, payload, record->payload_bytes);
+    stream_tensors(parcel, exchange, parcel->copy, output, format);
+}
+
+static bool has_small_output(const struct http_exchange *exchange,
+                             const struct blasd_record *record) {
+    uint64_t most = exchange->home->server->limits->answer_inline_elements;
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (record->outputs[i].tensor.rank >= 0 &&
+            (uint64_t)blasd_tensor_elements(&record->outputs[i].tensor) <= most)
+            return true;
+    return false;
+}
+
+/* Whether the record has what the exchange asks for; else the answer is a problem. */
+static int check_wanted(struct http_exchange *exchange, const struct blasd_record *record,
+                        struct blasd_err *err) {
+    int only;
+    if (!blasd_state_final(record->state))
+        return blasd_fail(err, BLASD_E_not_finished, "", "the job is %s",
+                          blasd_state_names[record->state]);
+    if (record->state == BLASD_FAILED)
+        return blasd_fail(err, BLASD_E_job_failed, "", "%s: %.180s",
+                          blasd_err_info(record->error.code)->name, record->error.detail);
+    if (record->state != BLASD_SUCCEEDED)
+        return blasd_fail(err, BLASD_E_job_ended_without_result, "", "the job is %s",
+                          blasd_state_names[record->state]);
+    if (exchange->captures[1][0] != '\0') {
+        const struct blasd_op *op = blasd_op_find(record->op);
+        exchange->output = op == NULL ? -1 : blasd_op_output(op, exchange->captures[1]);
+        if (exchange->output < 0 || record->outputs[exchange->output].tensor.rank < 0)
+            return blasd_fail(err, BLASD_E_output_not_found, exchange->captures[1],
+                              "the job has no output '%s'", exchange->captures[1]);
+    }
+    if (exchange->format == BLASD_FORMAT_NPY && exchange->output < 0 &&
+        output_count(record, &only) != 1)
+        return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
+                          "the job has %d outputs, and a .npy file holds one",
+                          output_count(record, &only));
+    return 0;
+}
+
+void http_result_answer(struct http_exchange *exchange, unsigned unended, const void *bytes,
+                        size_t len) {
+    struct blasd_record record;
+    struct blasd_err err = {0};
+    size_t payload_at;
+    const char *payload;
+    bool tensors = wants_tensors(exchange);
+    if (blasd_record_decode(bytes, len, &record, &payload_at, &err) != 0) {
+        http_reply_problem(exchange, &err);
+        return;
+    }
+    payload = record.payload_in_blob ? NULL : (const char *)bytes + payload_at;
+    /* a document that cannot be had as tensors is still a document */
+    if (exchange->output == HTTP_DOCUMENT && record.state != BLASD_SUCCEEDED) tensors = false;
+    if (tensors) {
+        if (check_wanted(exchange, &record, &err) != 0)
+            http_reply_problem(exchange, &err);
+        else
+            answer_tensors(exchange, &record, payload);
+    } else if (record.state == BLASD_SUCCEEDED && record.payload_in_blob &&
+               has_small_output(exchange, &record)) {
+        fetch_blob(exchange, &record);
+    } else {
+        http_reply_document(exchange, blasd_state_final(record.state) ? 200 : unended, &record,
+                            payload);
+    }
+}

@@ -1,0 +1,70 @@
+/* The table of routes, and how a path finds its row. */
+#include "http/exchange.h"
+#include "http/jobs.h"
+
+#include <string.h>
+
+#define READ (HTTP_GET | HTTP_HEAD)
+#define POST_PARAMS                                                                                \
+    (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
+     HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
+
+const struct http_route http_routes[] = {
+    {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body,
+     http_jobs_post_run},
+    {"/jobs", READ, HTTP_PARAM_STATE | HTTP_PARAM_LIMIT, NULL, NULL, http_jobs_list},
+    {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get},
+    {"/jobs/{id}", HTTP_DELETE, 0, NULL, NULL, http_jobs_delete},
+    {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result},
+    {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output},
+    {"/ops", READ, 0, NULL, NULL, http_ops_list},
+    {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one},
+    {"/devices", READ, 0, NULL, NULL, http_devices},
+    {"/metrics", READ, 0, NULL, NULL, http_metrics_show},
+    {"/health/live", READ, 0, NULL, NULL, http_health_live},
+    {"/health/ready", READ, 0, NULL, NULL, http_health_ready},
+    {"/openapi.json", READ, 0, NULL, NULL, http_openapi},
+    {NULL, 0, 0, NULL, NULL, NULL},
+};
+
+_Static_assert(sizeof http_routes / sizeof *http_routes <= HTTP_MAX_ROUTES,
+               "raise HTTP_MAX_ROUTES");
+
+int http_route_count(void) {
+    return (int)(sizeof http_routes / sizeof *http_routes) - 1;
+}
+
+/* Whether `path` is what `pattern` describes; what stands for {…} goes to captures. A segment that
+ * is longer than a capture holds names nothing we have: it is captured as empty text. */
+static bool matches(const char *pattern, const char *path, char captures[HTTP_CAPTURES][64]) {
+    int capture = 0;
+    while (*pattern != '\0') {
+        if (*pattern == '{') {
+            size_t len = strcspn(path, "/");
+            if (len == 0 || capture == HTTP_CAPTURES) return false;
+            captures[capture][0] = '\0';
+            if (len < sizeof captures[capture]) {
+                memcpy(captures[capture], path, len);
+                captures[capture][len] = '\0';
+            }
+            capture++;
+            path += len;
+            pattern = strchr(pattern, '}') + 1;
+        } else if (*pattern++ != *path++) {
+            return false;
+        }
+    }
+    return *path == '\0';
+}
+
+const struct http_route *http_route_find(const char *path, enum http_method method,
+                                         char captures[HTTP_CAPTURES][64], unsigned *allow) {
+    const struct http_route *found = NULL;
+    *allow = 0;
+    for (const struct http_route *route = http_routes; route->path != NULL; route++) {
+        if (!matches(route->path, path, captures)) continue;
+        *allow |= route->methods;
+        if ((route->methods & (unsigned)method) != 0) found = route;
+    }
+    return found;
+}

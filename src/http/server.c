@@ -1,0 +1,273 @@
+/* The loops: what happens in one turn, and how they start and end.
+ *
+ * All waiting is done in one epoll set of our own, which holds libmicrohttpd's epoll descriptor,
+ * the connections to the queue and the descriptors of suspended clients. libmicrohttpd itself is
+ * only ever asked to do what is ready now: its own waits with suspended connections can hang (it
+ * takes events in rounds of 128 and, after a full round, waits with the same time-out although
+ * connections lie ready). What it leaves undone keeps its descriptor readable, so the next turn
+ * goes on with it. Read next: exchange.h. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/exchange.h"
+#include "http/waits.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define WAITING_BUCKETS 1024
+#define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
+#define LAST_MOMENTS_NS                                                                            \
+    INT64_C(3000000000) /* after the grace period, for what is then answered                       \
+                         */
+
+static void ignore(struct blasd_watcher *watcher, uint32_t events) {
+    (void)watcher, (void)events; /* MHD_run is called in every turn */
+}
+
+static void measure_intake(struct http_server *server) {
+    uint64_t limit = server->limits->intake_bytes, free_bytes, all_bytes;
+    if (limit == 0) {
+        blasd_store_space(server->store, &free_bytes, &all_bytes);
+        limit = free_bytes / 2 < INTAKE_LEAST ? INTAKE_LEAST : free_bytes / 2;
+    }
+    atomic_store_explicit(&server->intake_limit, limit, memory_order_relaxed);
+}
+
+static void on_tick(struct blasd_timer *timer) {
+    struct http_loop *loop =
+        (struct http_loop *)(void *)((char *)timer - offsetof(struct http_loop, tick));
+    measure_intake(loop->server);
+    (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + 1000000000);
+}
+
+/* The grace period has passed: whoever waits gets the record as it stands. */
+static void on_grace(struct blasd_timer *timer) {
+    struct http_loop *loop =
+        (struct http_loop *)(void *)((char *)timer - offsetof(struct http_loop, grace));
+    struct http_exchange *next;
+    loop->out_of_time = true;
+    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
+        next = exchange->next;
+        if (exchange->waiting) http_waits_time_up(exchange);
+    }
+}
+
+/* On the first loop alone: stop_fd is readable, so every loop is told. */
+static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
+    struct http_loop *loop =
+        (struct http_loop *)(void *)((char *)watcher - offsetof(struct http_loop, stop_watcher));
+    (void)events;
+    blasd_loop_unwatch(loop->loop, watcher);
+    (void)eventfd_write(loop->server->quit_fd, 1);
+}
+
+static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
+    struct http_loop *loop =
+        (struct http_loop *)(void *)((char *)watcher - offsetof(struct http_loop, quit_watcher));
+    MHD_socket listener;
+    (void)events;
+    blasd_loop_unwatch(loop->loop, watcher);
+    loop->draining = true;
+    /* what the kernel has accepted already would be reset when the socket closes: take it first */
+    for (int i = 0; i < 64; i++) MHD_run(loop->daemon);
+    listener = MHD_quiesce_daemon(loop->daemon);
+    if (listener != MHD_INVALID_SOCKET) close(listener);
+    loop->grace.fire = on_grace;
+    if (blasd_loop_timer_set(loop->loop, &loop->grace,
+                             blasd_clock_ns() +
+                                 (int64_t)loop->server->options->grace_ms * 1000000) != 0)
+        on_grace(&loop->grace);
+}
+
+static int wait_ms(struct http_loop *loop) {
+    MHD_UNSIGNED_LONG_LONG left;
+    if (loop->resumed) return 0;
+    if (MHD_get_timeout(loop->daemon, &left) != MHD_YES) return -1;
+    return left > 60000 ? 60000 : (int)left;
+}
+
+static void turn(struct http_loop *loop, int max_wait_ms) {
+    int wait = wait_ms(loop);
+    if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
+    blasd_loop_step(loop->loop, wait);
+    loop->resumed = false;
+    MHD_run(loop->daemon);
+    blasd_front_queue_flush(loop->queue);
+}
+
+static void *run_loop(void *arg) {
+    struct http_loop *loop = arg;
+    int64_t end = 0;
+    while (!loop->draining) turn(loop, -1);
+    while (loop->exchange_count > 0 || loop->lingering > 0) {
+        turn(loop, 50);
+        if (!loop->out_of_time) continue;
+        if (end == 0) end = blasd_clock_ns() + LAST_MOMENTS_NS;
+        if (blasd_clock_ns() >= end) break;
+    }
+    return NULL;
+}
+
+static void count_connection(void *cls, struct MHD_Connection *connection, void **context,
+                             enum MHD_ConnectionNotificationCode code) {
+    struct http_loop *loop = cls;
+    (void)connection, (void)context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        http_count(&loop->metrics->connections, 1);
+    else
+        http_uncount(&loop->metrics->connections);
+}
+
+__attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char *fmt,
+                                                           va_list args) {
+    char line[512];
+    size_t len;
+    (void)cls;
+    vsnprintf(line, sizeof line, fmt, args);
+    len = strlen(line);
+    while (len > 0 && line[len - 1] == '\n') line[--len] = '\0';
+    /* mostly about clients that leave, so not worth more than this */
+    blasd_log(BLASD_LOG_DEBUG, "libmicrohttpd: %s", line);
+}
+
+static struct MHD_Daemon *start_daemon(struct http_loop *loop, int listen_fd) {
+    const struct blasd_limits *limits = loop->server->limits;
+    return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
+                            NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line,
+                            NULL, MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+                            (unsigned)limits->connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                            (size_t)limits->connection_bytes, MHD_OPTION_CONNECTION_TIMEOUT,
+                            (unsigned)limits->connection_idle_s, MHD_OPTION_NOTIFY_COMPLETED,
+                            http_exchange_completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
+                            count_connection, loop, MHD_OPTION_END);
+}
+
+static int loop_start(struct http_loop *loop, struct http_server *server, int number,
+                      struct blasd_err *err) {
+    const struct blasd_http_options *options = server->options;
+    const struct blasd_front_queue_hooks hooks = {.on_ended = http_waits_ended, .arg = loop};
+    const union MHD_DaemonInfo *info;
+    int rc;
+    loop->server = server;
+    loop->metrics = &server->metrics[number];
+    blasd_buf_init(&loop->scratch, server->limits->inline_bytes + 4 * BLASD_MIB);
+    loop->waiting_buckets = WAITING_BUCKETS;
+    loop->waiting = calloc(loop->waiting_buckets, sizeof(struct http_exchange *));
+    loop->loop = blasd_loop_new();
+    if (loop->waiting == NULL || loop->loop == NULL)
+        return blasd_fail(err, BLASD_E_internal_error, "", "an event loop could not be made: %s",
+                          strerror(errno));
+    rc = blasd_front_queue_open(options->queue, loop->loop, &hooks, &loop->queue, err);
+    if (rc != 0) return rc;
+    loop->daemon = start_daemon(loop, options->listen_fds[number]);
+    info =
+        loop->daemon == NULL ? NULL : MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (info == NULL)
+        return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
+    loop->mhd_watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
+    loop->quit_watcher = (struct blasd_watcher){.fd = server->quit_fd, .ready = start_draining};
+    loop->stop_watcher = (struct blasd_watcher){.fd = options->stop_fd, .ready = on_stop};
+    if (blasd_loop_watch(loop->loop, &loop->mhd_watcher, EPOLLIN) != 0 ||
+        blasd_loop_watch(loop->loop, &loop->quit_watcher, EPOLLIN) != 0 ||
+        (number == 0 && blasd_loop_watch(loop->loop, &loop->stop_watcher, EPOLLIN) != 0))
+        return blasd_fail(err, BLASD_E_internal_error, "", "epoll: %s", strerror(errno));
+    if (number == 0) {
+        loop->tick.fire = on_tick;
+        on_tick(&loop->tick);
+    }
+    return 0;
+}
+
+/* Takes a loop that was never started, or half. */
+static void loop_stop(struct http_loop *loop) {
+    struct http_exchange *next;
+    loop->out_of_time = true;
+    if (loop->daemon != NULL) {
+        for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
+            next = exchange->next;
+            exchange->gone = true; /* a suspended connection must not outlive its daemon */
+            if (!exchange->suspended) continue;
+            exchange->suspended = false;
+            blasd_loop_unwatch(loop->loop, &exchange->client);
+            MHD_resume_connection(exchange->connection);
+        }
+        MHD_run(loop->daemon);
+        MHD_stop_daemon(loop->daemon);
+    }
+    blasd_front_queue_free(loop->queue);
+    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
+        next = exchange->next; /* their callbacks will not come any more */
+        exchange->pending = 1;
+        http_exchange_release(exchange);
+    }
+    blasd_loop_free(loop->loop);
+    blasd_buf_release(&loop->scratch);
+    free(loop->waiting);
+}
+
+/* Each connection is a descriptor, and each body or result on its way may be one more. */
+static void raise_file_limit(const struct http_server *server) {
+    struct rlimit files;
+    rlim_t want = 2 * (rlim_t)server->limits->connections * (rlim_t)server->options->loops + 256;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= want) return;
+    files.rlim_cur = want < files.rlim_max ? want : files.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < server->limits->connections + 256)
+        blasd_log(BLASD_LOG_WARN,
+                  "at most %llu files may be open: fewer connections than the limit",
+                  (unsigned long long)files.rlim_cur);
+}
+
+static int run_all(struct http_server *server, struct blasd_err *err) {
+    const struct blasd_http_options *options = server->options;
+    pthread_t *threads = calloc((size_t)options->loops, sizeof *threads);
+    int started = 1, rc = 0;
+    if (threads == NULL) return blasd_fail(err, BLASD_E_internal_error, "", "memory has run out");
+    for (; started < options->loops; started++)
+        if (pthread_create(&threads[started], NULL, run_loop, &server->loops[started]) != 0) {
+            rc = blasd_fail(err, BLASD_E_internal_error, "", "a thread could not be started");
+            break;
+        }
+    if (rc != 0)
+        (void)eventfd_write(server->quit_fd, 1);
+    else if (options->on_ready != NULL)
+        options->on_ready(options->arg);
+    run_loop(&server->loops[0]);
+    for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
+    free(threads);
+    return rc;
+}
+
+int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *err) {
+    struct http_server server = {.options = options,
+                                 .limits = options->queue->limits,
+                                 .store = options->queue->store,
+                                 .started_us = blasd_clock_wall_us()};
+    size_t count = (size_t)options->loops;
+    int started = 0, rc = 0;
+    server.quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    signal(SIGPIPE, SIG_IGN);
+    http_guard_init(&server.guard, options->allow_hosts, options->allow_origins);
+    raise_file_limit(&server);
+    measure_intake(&server);
+    server.loops = calloc(count, sizeof *server.loops);
+    server.metrics = calloc(count, sizeof *server.metrics);
+    if (server.loops == NULL || server.metrics == NULL || server.quit_fd < 0)
+        rc = blasd_fail(err, BLASD_E_internal_error, "", "no memory or descriptors are left");
+    for (; rc == 0 && started < options->loops; started++)
+        rc = loop_start(&server.loops[started], &server, started, err);
+    if (rc == 0) rc = run_all(&server, err);
+    for (int i = 0; i < started; i++) loop_stop(&server.loops[i]);
+    for (int i = started; i < options->loops; i++) close(options->listen_fds[i]);
+    if (server.quit_fd >= 0) close(server.quit_fd);
+    free(server.loops);
+    free(server.metrics);
+    return rc;
+}

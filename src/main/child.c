@@ -1,0 +1,183 @@
+/* Fork, exec, wait, again. */
+#include "main/child.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MS INT64_C(1000000)
+#define YOUNG_NS (5000 * MS) /* who lives longer than this is started again at once */
+#define DELAY_LEAST_MS 100
+#define DELAY_MOST_MS 5000
+
+/* In the new process. What it inherits: standard error, the descriptors asked for, the environment;
+ * its own process group, so that Ctrl-C reaches the supervisor alone, which then ends all in order.
+ */
+static void become(const struct child *child, pid_t supervisor, int notify_fd) {
+    static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGPIPE, SIGQUIT};
+    char number[16];
+    sigset_t none;
+    int null = open("/dev/null", O_RDONLY);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != supervisor) _exit(1); /* it died before the line above */
+    for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) signal(handled[i], SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (null >= 0) dup2(null, STDIN_FILENO);
+    if (null > STDERR_FILENO) close(null);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    for (int i = 0; i < child->keep_count; i++) fcntl(child->keep_fds[i], F_SETFD, 0);
+    unsetenv(CHILD_NOTIFY);
+    if (notify_fd >= 0) {
+        fcntl(notify_fd, F_SETFD, 0);
+        snprintf(number, sizeof number, "%d", notify_fd);
+        setenv(CHILD_NOTIFY, number, 1);
+    }
+    if (child->cpus != NULL) sched_setaffinity(0, sizeof *child->cpus, child->cpus);
+    /* the program that runs now, even where its file has been replaced since */
+    if (child->executable == NULL)
+        execv("/proc/self/exe", child->argv);
+    else
+        execvp(child->executable, child->argv);
+    blasd_log(BLASD_LOG_ERROR, "cannot start %s: %s",
+              child->executable == NULL ? child->argv[0] : child->executable, strerror(errno));
+    _exit(127);
+}
+
+static void start_later(struct child *child) {
+    int delay_ms = child->delay_ms;
+    child->delay_ms = delay_ms == 0 ? DELAY_LEAST_MS : delay_ms * 2;
+    if (child->delay_ms > DELAY_MOST_MS) child->delay_ms = DELAY_MOST_MS;
+    blasd_loop_timer_set(child->loop, &child->restart, blasd_clock_ns() + delay_ms * MS);
+}
+
+static void restart_due(struct blasd_timer *timer) {
+    struct child *child = (void *)((char *)timer - offsetof(struct child, restart));
+    if (!child->stopping) child_start(child);
+}
+
+static void forget_notify(struct child *child) {
+    if (child->notify.fd <= 0) return;
+    blasd_loop_unwatch(child->loop, &child->notify);
+    close(child->notify.fd);
+    child->notify.fd = 0;
+}
+
+static void notified(struct blasd_watcher *watcher, uint32_t events) {
+    struct child *child = (void *)((char *)watcher - offsetof(struct child, notify));
+    char byte;
+    ssize_t got = read(watcher->fd, &byte, 1);
+    (void)events;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    forget_notify(child);
+    if (got != 1 || child->ready) return;
+    child->ready = true;
+    if (child->on_ready != NULL) child->on_ready(child);
+}
+
+void child_start(struct child *child) {
+    int pipes[2] = {-1, -1};
+    pid_t supervisor = getpid(), pid;
+    sigset_t all, before;
+    child->restart.fire = restart_due;
+    if (child->pid != 0 || child->stopping) return;
+    if (child->notifies && pipe2(pipes, O_CLOEXEC | O_NONBLOCK) != 0) goto failed;
+    /* a signal that reached the child before its exec would run our handler there */
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    pid = fork();
+    if (pid == 0) become(child, supervisor, pipes[1]);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (pid < 0) goto failed;
+    child->pid = pid;
+    child->ready = false;
+    child->starts++;
+    child->started_ns = blasd_clock_ns();
+    if (child->notifies) {
+        close(pipes[1]);
+        child->notify = (struct blasd_watcher){.fd = pipes[0], .ready = notified};
+        blasd_loop_watch(child->loop, &child->notify, EPOLLIN);
+    }
+    blasd_log(BLASD_LOG_DEBUG, "%s is process %d", child->label, (int)pid);
+    return;
+failed:
+    blasd_log(BLASD_LOG_ERROR, "cannot start %s: %s", child->label, strerror(errno));
+    if (pipes[0] >= 0) close(pipes[0]);
+    if (pipes[1] >= 0) close(pipes[1]);
+    start_later(child);
+}
+
+static void say_ended(const struct child *child, int status) {
+    enum blasd_log_level level = child->stopping ? BLASD_LOG_DEBUG : BLASD_LOG_WARN;
+    if (WIFSIGNALED(status))
+        blasd_log(level, "%s (process %d) was ended by signal %d (%s)", child->label,
+                  (int)child->pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        blasd_log(level, "%s (process %d) ended with status %d", child->label, (int)child->pid,
+                  WEXITSTATUS(status));
+}
+
+void child_reap(struct child *child) {
+    bool again = !child->stopping;
+    int status;
+    if (child->pid == 0 || waitpid(child->pid, &status, WNOHANG) != child->pid) return;
+    say_ended(child, status);
+    child->pid = 0;
+    child->ready = false;
+    forget_notify(child);
+    blasd_loop_timer_clear(child->loop, &child->kill);
+    if (blasd_clock_ns() - child->started_ns > YOUNG_NS) child->delay_ms = 0;
+    if (child->on_exit != NULL) child->on_exit(child, status, &again);
+    if (!again || child->stopping) return;
+    if (child->delay_ms == 0) {
+        child->delay_ms = DELAY_LEAST_MS;
+        child_start(child);
+    } else {
+        start_later(child);
+    }
+}
+
+static void kill_due(struct blasd_timer *timer) {
+    struct child *child = (void *)((char *)timer - offsetof(struct child, kill));
+    blasd_log(BLASD_LOG_WARN, "%s does not end; killing it", child->label);
+    child_signal(child, SIGKILL);
+}
+
+void child_stop(struct child *child, int grace_ms) {
+    if (!child->stopping) {
+        child->stopping = true;
+        blasd_loop_timer_clear(child->loop, &child->restart);
+    }
+    if (child->pid == 0) return;
+    child_signal(child, SIGTERM);
+    child->kill.fire = kill_due;
+    blasd_loop_timer_set(child->loop, &child->kill, blasd_clock_ns() + grace_ms * MS);
+}
+
+void child_signal(const struct child *child, int signal) {
+    if (child->pid > 0) kill(child->pid, signal);
+}
+
+bool child_tell_ready(void) {
+    const char *text = getenv(CHILD_NOTIFY);
+    char *end;
+    long fd;
+    if (text == NULL) return false;
+    fd = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || fd < 3 || fd > 65535) return false;
+    if (write((int)fd, "1", 1) < 0)
+        blasd_log(BLASD_LOG_DEBUG, "the supervisor does not listen: %s", strerror(errno));
+    close((int)fd);
+    return true;
+}

@@ -1,0 +1,137 @@
+/* `blasd api`: the HTTP front end. Read next: ../http/http.h. */
+#include "base/log.h"
+#include "http/http.h"
+#include "main/child.h"
+#include "main/commands.h"
+#include "main/listen.h"
+#include "main/options.h"
+#include "main/signal_pipe.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define GRACE_MS 10000
+
+static const char usage[] =
+    "usage: blasd api --redis URL [options]\n"
+    "\n"
+    "Takes jobs over HTTP, queues them in Redis, hands their results out, until SIGTERM.\n"
+    "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one\n"
+    "  --loops N              event loops, each a thread; default 1\n"
+    "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
+    "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
+    "  --listen-fds N[,N…]    use these inherited sockets and bind none\n"
+    "%s"
+    "The blob store must be the one that the queue's other processes use; default redis.\n"
+    "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
+
+struct settings {
+    struct common_options common;
+    const char *listen, *fds;
+    int loops;
+    struct text_list hosts, origins;
+    struct listeners listeners;
+};
+
+/* 0, an exit status, or -1 after help was printed. */
+static int parse(struct settings *settings, int argc, char **argv) {
+    static const struct option options[] = {COMMON_OPTIONS,
+                                            {"listen", required_argument, NULL, 'l'},
+                                            {"listen-fds", required_argument, NULL, 'f'},
+                                            {"loops", required_argument, NULL, 'n'},
+                                            {"allow-host", required_argument, NULL, 'a'},
+                                            {"allow-origin", required_argument, NULL, 'o'},
+                                            {NULL, 0, NULL, 0}};
+    int option;
+    if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
+    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        int taken = common_take(&settings->common, option, optarg);
+        if (taken == 1) {
+            taken = 0;
+            switch (option) {
+            case 'l': settings->listen = optarg; break;
+            case 'f': settings->fds = optarg; break;
+            case 'n':
+                settings->loops = (int)option_number("loops", optarg, 1, LISTEN_MOST);
+                if (settings->loops < 0) taken = -1;
+                break;
+            case 'a': taken = text_list_add(&settings->hosts, optarg); break;
+            case 'o': taken = text_list_add(&settings->origins, optarg); break;
+            case 'h': printf(usage, common_usage); return -1;
+            default: taken = -1;
+            }
+        }
+        if (taken < 0) return option_wrong("api");
+    }
+    if (optind < argc) {
+        fprintf(stderr, "blasd api: '%s' is not an option\n", argv[optind]);
+        return option_wrong("api");
+    }
+    if (settings->common.redis == NULL) {
+        fputs("blasd api: give the queue's Redis with --redis URL\n", stderr);
+        return option_wrong("api");
+    }
+    return 0;
+}
+
+static void on_ready(void *arg) {
+    const struct settings *settings = arg;
+    char url[300];
+    if (child_tell_ready()) return;
+    listeners_url(&settings->listeners, url, sizeof url);
+    printf("ready %s\n", url);
+    fflush(stdout);
+}
+
+static int run(struct settings *settings) {
+    static const int ends[] = {SIGTERM, SIGINT, 0};
+    const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
+    struct blasd_queue_options queue = {.url = settings->common.redis,
+                                        .name = settings->common.queue,
+                                        .limits = &settings->common.limits};
+    struct blasd_http_options options = {.queue = &queue,
+                                         .allow_hosts = settings->hosts.texts,
+                                         .allow_origins = settings->origins.texts,
+                                         .stop_fd = signal_pipe_open(ends),
+                                         .grace_ms = GRACE_MS,
+                                         .version = BLASD_VERSION,
+                                         .on_ready = on_ready,
+                                         .arg = settings};
+    struct blasd_err err = {0};
+    int code;
+    if (options.stop_fd < 0) {
+        blasd_log(BLASD_LOG_ERROR, "cannot wait for signals: %s", strerror(errno));
+        return BLASD_EXIT_FAILED;
+    }
+    code = settings->fds != NULL
+               ? listeners_adopt(&settings->listeners, settings->fds, &err)
+               : listeners_open(&settings->listeners, settings->listen, settings->loops, &err);
+    if (code == 0) code = blasd_store_open(blobs, &queue.store, &err);
+    if (code == 0) {
+        options.listen_fds = settings->listeners.fds;
+        options.loops = settings->listeners.count;
+        code = blasd_http_run(&options, &err);
+    }
+    blasd_store_free(queue.store);
+    close(options.stop_fd);
+    if (code == 0) return BLASD_EXIT_OK;
+    blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
+    return BLASD_EXIT_FAILED;
+}
+
+int blasd_cmd_api(int argc, char **argv) {
+    struct settings settings = {.listen = "127.0.0.1:8080", .loops = 1};
+    int status = parse(&settings, argc, argv);
+    if (status == 0) {
+        prctl(PR_SET_NAME, "blasd api");
+        blasd_log_setup("blasd api", settings.common.log_level);
+        status = run(&settings);
+    }
+    text_list_release(&settings.hosts);
+    text_list_release(&settings.origins);
+    return status < 0 ? BLASD_EXIT_OK : status;
+}

@@ -1,0 +1,94 @@
+/* `blasd devices`: what the backends find here, and how fast it is. */
+#include "main/commands.h"
+#include "worker/worker.h"
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char usage[] =
+    "usage: blasd devices [--json] [--ids]\n"
+    "\n"
+    "Lists the devices of this machine and measures each, which takes about a second.\n"
+    "  --json                 as JSON\n"
+    "  --ids                  the names alone, one a line, nothing measured\n";
+
+enum form { TABLE, JSON, IDS };
+
+static void print_row(const struct blasd_device_info *info) {
+    printf("%-8s %-40s %6d %10.1f %10.1f %12.1f %12.1f %9.1f\n", info->id, info->name, info->units,
+           (double)info->memory_bytes / 1e9, (double)info->memory_free_bytes / 1e9,
+           info->gflops_float64, info->gflops_float32, info->copy_gbytes_s);
+}
+
+static json_t *row_json(const struct blasd_device_info *info) {
+    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f}", "device", info->id,
+                     "device_name", info->name, "class",
+                     blasd_device_class_names[info->device_class], "units", info->units,
+                     "memory_bytes", (json_int_t)info->memory_bytes, "memory_free_bytes",
+                     (json_int_t)info->memory_free_bytes, "gflops_float64", info->gflops_float64,
+                     "gflops_float32", info->gflops_float32, "copy_gbytes_s", info->copy_gbytes_s);
+}
+
+/* 0, or -1 after a message. */
+static int show_device(const struct blasd_backend *backend, int ordinal, enum form form,
+                       json_t *list) {
+    struct blasd_device *device = NULL;
+    struct blasd_device_info info = {.id = ""};
+    struct blasd_err err = {0};
+    if (form == IDS) {
+        printf("%s:%d\n", backend->name, ordinal);
+        return 0;
+    }
+    if (backend->device_open(ordinal, &device, &err) != 0 ||
+        backend->device_info(device, true, &info, &err) != 0) {
+        fprintf(stderr, "blasd devices: %s:%d: %s\n", backend->name, ordinal, err.detail);
+        if (device != NULL) backend->device_close(device);
+        return -1;
+    }
+    backend->device_close(device);
+    if (form == TABLE)
+        print_row(&info);
+    else
+        json_array_append_new(list, row_json(&info));
+    return 0;
+}
+
+static int show(enum form form) {
+    const struct blasd_backend *backends[BLASD_BACKENDS_MAX];
+    int count = blasd_backends(backends), status = BLASD_EXIT_OK;
+    json_t *list = json_array();
+    if (form == TABLE)
+        printf("%-8s %-40s %6s %10s %10s %12s %12s %9s\n", "device", "name", "units", "GB",
+               "GB free", "f64 GFLOP/s", "f32 GFLOP/s", "copy GB/s");
+    for (int b = 0; b < count; b++)
+        for (int i = 0; i < backends[b]->device_count(); i++)
+            if (show_device(backends[b], i, form, list) != 0) status = BLASD_EXIT_FAILED;
+    if (form == JSON) {
+        json_dumpf(list, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+        putchar('\n');
+    }
+    json_decref(list);
+    return status;
+}
+
+int blasd_cmd_devices(int argc, char **argv) {
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"ids", no_argument, NULL, 'i'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    enum form form = TABLE;
+    int option;
+    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) switch (option) {
+        case 'j': form = JSON; break;
+        case 'i': form = IDS; break;
+        case 'h': fputs(usage, stdout); return BLASD_EXIT_OK;
+        default: fputs(usage, stderr); return BLASD_EXIT_USAGE;
+        }
+    if (optind < argc) {
+        fprintf(stderr, "blasd devices: '%s' is not an option\n", argv[optind]);
+        return BLASD_EXIT_USAGE;
+    }
+    return show(form);
+}

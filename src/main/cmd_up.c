@@ -1,0 +1,268 @@
+/* `blasd up`: the whole service on one machine. This file reads the command line and lays out what
+ * is to run; supervisor.c runs it. */
+#include "main/commands.h"
+#include "main/data_dir.h"
+#include "main/device_list.h"
+#include "main/supervisor.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define API_WORDS 128
+
+static const char usage[] =
+    "usage: blasd up [options]\n"
+    "\n"
+    "Starts a private redis-server (unless --redis is given), the HTTP front end and a worker for\n"
+    "each device, restarts what dies, prints `ready http://HOST:PORT` once jobs are taken, and "
+    "ends\n"
+    "all of it in order on SIGTERM or SIGINT (a second one hurries).\n"
+    "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one\n"
+    "  --data DIR             what must survive; default /var/lib/blasd for root, else\n"
+    "                         $XDG_STATE_HOME/blasd or ~/.local/state/blasd\n"
+    "  --workers auto|N       one for each device (default), or N that share the CPU\n"
+    "  --durable              the private Redis syncs each write; else the last second may be "
+    "lost\n"
+    "                         in a power cut, though never when a process is killed\n"
+    "  --loops N              event loops of the front end, each a thread\n"
+    "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
+    "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
+    "%s"
+    "Large tensors lie in dir:/dev/shm/blasd-<instance> by default.\n"
+    "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
+
+struct settings {
+    struct common_options common;
+    const char *listen, *data;
+    int workers, loops; /* 0: chosen here */
+    bool durable;
+    struct text_list hosts, origins;
+};
+
+static int take_option(struct settings *settings, int option, const char *value) {
+    switch (option) {
+    case 'l': settings->listen = value; return 0;
+    case 'd': settings->data = value; return 0;
+    case 's': settings->durable = true; return 0;
+    case 'a': return text_list_add(&settings->hosts, value);
+    case 'o': return text_list_add(&settings->origins, value);
+    case 'n':
+        settings->loops = (int)option_number("loops", value, 1, LISTEN_MOST);
+        return settings->loops < 0 ? -1 : 0;
+    case 'w':
+        if (strcmp(value, "auto") == 0) {
+            settings->workers = 0;
+            return 0;
+        }
+        settings->workers = (int)option_number("workers", value, 1, WORKERS_MOST);
+        return settings->workers < 0 ? -1 : 0;
+    default: return -1;
+    }
+}
+
+/* 0, an exit status, or -1 after help was printed. */
+static int parse(struct settings *settings, int argc, char **argv) {
+    static const struct option options[] = {COMMON_OPTIONS,
+                                            {"listen", required_argument, NULL, 'l'},
+                                            {"data", required_argument, NULL, 'd'},
+                                            {"workers", required_argument, NULL, 'w'},
+                                            {"durable", no_argument, NULL, 's'},
+                                            {"loops", required_argument, NULL, 'n'},
+                                            {"allow-host", required_argument, NULL, 'a'},
+                                            {"allow-origin", required_argument, NULL, 'o'},
+                                            {NULL, 0, NULL, 0}};
+    int option;
+    if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
+    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        int taken = common_take(&settings->common, option, optarg);
+        if (option == 'h') {
+            printf(usage, common_usage);
+            return -1;
+        }
+        if (taken == 1) taken = take_option(settings, option, optarg);
+        if (taken < 0) return option_wrong("up");
+    }
+    if (optind < argc) {
+        fprintf(stderr, "blasd up: '%s' is not an option\n", argv[optind]);
+        return option_wrong("up");
+    }
+    if (settings->durable && settings->common.redis != NULL) {
+        fputs("blasd up: --durable is for the private Redis; set appendfsync of the one given\n",
+              stderr);
+        return option_wrong("up");
+    }
+    return 0;
+}
+
+/* A worker of cpu:0 among N gets every N-th of the processors this process may use. */
+static void share_cpus(struct worker_plan *plan, int i, int count) {
+    cpu_set_t all;
+    int at = 0, cpus;
+    if (count < 2 || sched_getaffinity(0, sizeof all, &all) != 0) return;
+    cpus = CPU_COUNT(&all);
+    if (cpus < 1) return;
+    CPU_ZERO(&plan->cpus);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all)) continue;
+        if (count <= cpus ? at % count == i : at == i % cpus) CPU_SET(cpu, &plan->cpus);
+        at++;
+    }
+    plan->pinned = true;
+}
+
+static void plan_worker(struct worker_plan *plan, const char *device, const char *host,
+                        const char *instance, int number) {
+    static char program[] = "blasd", command[] = "worker", option_device[] = "--device",
+                option_name[] = "--name";
+    char *const argv[] = {program,     command,    option_device, plan->device,
+                          option_name, plan->name, NULL};
+    snprintf(plan->device, sizeof plan->device, "%s", device);
+    snprintf(plan->label, sizeof plan->label, "blasd worker %s", device);
+    /* the same at every start: a worker that takes a dead one's name takes its jobs back at once */
+    if (number < 0)
+        snprintf(plan->name, sizeof plan->name, "%s-%.8s-%s", host, instance, device);
+    else
+        snprintf(plan->name, sizeof plan->name, "%s-%.8s-%s-%d", host, instance, device, number);
+    for (char *at = plan->name; *at != '\0'; at++)
+        if (*at == ':') *at = '.';
+    memcpy(plan->argv, argv, sizeof argv);
+}
+
+/* New: the caller frees it. NULL where memory has run out or no device was found. */
+static struct worker_plan *plan_workers(const struct settings *settings, const char *instance,
+                                        int *count) {
+    char devices[WORKERS_MOST][DEVICE_NAME], host[65] = "host";
+    int wanted = settings->workers;
+    struct worker_plan *plans;
+    *count = wanted > 0 ? wanted : list_devices(devices, WORKERS_MOST);
+    if (*count < 1) return NULL;
+    plans = calloc((size_t)*count, sizeof *plans);
+    if (plans == NULL) return NULL;
+    if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "host");
+    for (int i = 0; i < *count; i++) {
+        plan_worker(&plans[i], wanted > 0 ? "cpu:0" : devices[i], host, instance,
+                    wanted > 0 ? i : -1);
+        if (wanted > 0) share_cpus(&plans[i], i, wanted);
+    }
+    return plans;
+}
+
+static int plan_api(const struct settings *settings, const struct listeners *listeners,
+                    char fds[LISTEN_MOST * 8], char *argv[API_WORDS]) {
+    static char program[] = "blasd", command[] = "api", option_fds[] = "--listen-fds",
+                option_host[] = "--allow-host", option_origin[] = "--allow-origin";
+    size_t len = 0;
+    int n = 0;
+    for (int i = 0; i < listeners->count; i++)
+        len += (size_t)snprintf(fds + len, LISTEN_MOST * 8 - len, "%s%d", i == 0 ? "" : ",",
+                                listeners->fds[i]);
+    argv[n++] = program;
+    argv[n++] = command;
+    argv[n++] = option_fds;
+    argv[n++] = fds;
+    if (2 * (settings->hosts.count + settings->origins.count) + n + 1 > API_WORDS) return -1;
+    for (int i = 0; i < settings->hosts.count; i++) {
+        argv[n++] = option_host;
+        argv[n++] = (char *)(size_t)settings->hosts.texts[i];
+    }
+    for (int i = 0; i < settings->origins.count; i++) {
+        argv[n++] = option_origin;
+        argv[n++] = (char *)(size_t)settings->origins.texts[i];
+    }
+    argv[n] = NULL;
+    return 0;
+}
+
+/* On tmpfs where the machine has one that is ours to write, else beside the rest of the data. */
+static void choose_blobs(const struct data_dir *dir, char *spec, size_t size) {
+    if (access("/dev/shm", W_OK | X_OK) == 0)
+        snprintf(spec, size, "dir:/dev/shm/blasd-%s", dir->instance);
+    else
+        snprintf(spec, size, "dir:%s/blobs", dir->path);
+}
+
+/* Memory that nothing refers to any more should not stay taken after the end: a blob directory of
+ * our own choosing that holds no blob goes. The next start makes it anew. */
+static void remove_empty_blobs(const char *spec) {
+    char path[PATH_MAX + 16], token[PATH_MAX + 32];
+    const struct dirent *entry;
+    bool empty = true;
+    DIR *dir;
+    snprintf(path, sizeof path, "%s", spec + strlen("dir:"));
+    dir = opendir(path);
+    if (dir == NULL) return;
+    while ((entry = readdir(dir)) != NULL)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            strcmp(entry->d_name, ".store") != 0)
+            empty = false;
+    closedir(dir);
+    if (!empty) return;
+    snprintf(token, sizeof token, "%s/.store", path);
+    unlink(token);
+    rmdir(path);
+}
+
+static int run(struct settings *settings, struct data_dir *dir, struct blasd_err *err) {
+    struct common_options *common = &settings->common;
+    struct private_redis redis;
+    struct listeners listeners = {.count = 0};
+    struct supervisor up = {.common = common, .listeners = &listeners};
+    bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
+    char blobs[PATH_MAX + 16], fds[LISTEN_MOST * 8], *api_argv[API_WORDS];
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    int loops = settings->loops > 0 ? settings->loops
+                : cpus >= 32        ? 8
+                : cpus >= 8         ? (int)cpus / 4
+                                    : 1;
+    int status = BLASD_EXIT_FAILED;
+    if (own_redis && private_redis_init(&redis, dir, settings->durable, err) != 0) return status;
+    if (own_redis) common->redis = redis.url;
+    choose_blobs(dir, blobs, sizeof blobs);
+    if (own_blobs) common->blobs = blobs;
+    if (common_export(common) != 0) {
+        blasd_fail(err, BLASD_E_internal_error, "", "no memory for the environment");
+        return status;
+    }
+    if (listeners_open(&listeners, settings->listen, loops, err) != 0) return status;
+    if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
+    up.redis = own_redis ? &redis : NULL;
+    up.redis_keep = &dir->lock_fd;
+    up.redis_keep_count = 1;
+    up.workers = plan_workers(settings, dir->instance, &up.worker_count);
+    if (up.workers == NULL || plan_api(settings, &listeners, fds, api_argv) != 0) {
+        blasd_fail(err, BLASD_E_internal_error, "", "found no device, or too many options");
+        goto done;
+    }
+    up.api_argv = api_argv;
+    status = supervisor_run(&up);
+    if (own_redis) private_redis_cleanup(&redis);
+    if (own_redis && own_blobs) remove_empty_blobs(blobs);
+done:
+    blasd_store_free(up.store);
+    listeners_close(&listeners);
+    free(up.workers);
+    return status;
+}
+
+int blasd_cmd_up(int argc, char **argv) {
+    struct settings settings = {.listen = "127.0.0.1:8080"};
+    struct data_dir dir;
+    struct blasd_err err = {0};
+    int status = parse(&settings, argc, argv);
+    if (status == 0) {
+        blasd_log_setup("blasd up", settings.common.log_level);
+        status = BLASD_EXIT_FAILED;
+        if (data_dir_open(&dir, settings.data, &err) == 0) {
+            status = run(&settings, &dir, &err);
+            data_dir_close(&dir);
+        }
+        if (err.code != BLASD_OK) blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
+    }
+    text_list_release(&settings.hosts);
+    text_list_release(&settings.origins);
+    return status < 0 ? BLASD_EXIT_OK : status;
+}

@@ -1,0 +1,118 @@
+/* `blasd worker`: one worker process for one device. Read next: ../worker/worker.h. */
+#include "main/child.h"
+#include "main/commands.h"
+#include "main/options.h"
+#include "worker/worker.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "usage: blasd worker --redis URL [options]\n"
+    "\n"
+    "Runs jobs of the queue on one device until SIGTERM, which lets the batch in hand end.\n"
+    "  --device DEVICE        cpu:0 (default) or cuda:N\n"
+    "  --name NAME            unique among the queue's workers; default HOST-DEVICE-PID\n"
+    "%s"
+    "The blob store must be the one that the queue's other processes use; default redis.\n"
+    "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed.\n";
+
+static volatile sig_atomic_t told_to_end;
+
+static void on_signal(int number) {
+    (void)number;
+    told_to_end = 1;
+}
+
+static bool stopping(void *arg) {
+    (void)arg;
+    return told_to_end != 0;
+}
+
+static void ready(void *arg) {
+    if (child_tell_ready()) return;
+    printf("ready %s\n", (const char *)arg);
+    fflush(stdout);
+}
+
+static void default_name(const char *device, char *name, size_t size) {
+    char host[65] = "host";
+    size_t len;
+    if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "host");
+    len = (size_t)snprintf(name, size, "%s-%.15s-%d", host, device, (int)getpid());
+    for (size_t i = 0; i < len && i < size; i++)
+        if (name[i] == ':') name[i] = '.';
+}
+
+struct settings {
+    struct common_options common;
+    const char *device, *name;
+};
+
+/* 0, an exit status, or -1 after help was printed. */
+static int parse(struct settings *settings, int argc, char **argv) {
+    static const struct option options[] = {COMMON_OPTIONS,
+                                            {"device", required_argument, NULL, 'd'},
+                                            {"name", required_argument, NULL, 'n'},
+                                            {NULL, 0, NULL, 0}};
+    int option;
+    if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
+    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        int taken = common_take(&settings->common, option, optarg);
+        if (taken < 0) return BLASD_EXIT_USAGE;
+        if (taken == 0) continue;
+        switch (option) {
+        case 'd': settings->device = optarg; break;
+        case 'n': settings->name = optarg; break;
+        case 'h': printf(usage, common_usage); return -1;
+        default: return option_wrong("worker");
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "blasd worker: '%s' is not an option\n", argv[optind]);
+        return option_wrong("worker");
+    }
+    if (settings->common.redis == NULL) {
+        fputs("blasd worker: give the queue's Redis with --redis URL\n", stderr);
+        return option_wrong("worker");
+    }
+    return 0;
+}
+
+static int run(const struct settings *settings) {
+    const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
+    struct sigaction action = {.sa_handler = on_signal};
+    struct blasd_worker_options options = {.queue = {.url = settings->common.redis,
+                                                     .name = settings->common.queue,
+                                                     .limits = &settings->common.limits},
+                                           .stopping = stopping,
+                                           .ready = ready};
+    struct blasd_err err = {0};
+    char name[128];
+    int code;
+    default_name(settings->device, name, sizeof name);
+    options.name = settings->name != NULL ? settings->name : name;
+    options.arg = (void *)(size_t)options.name;
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    code = blasd_backend_find(settings->device, &options.backend, &options.ordinal, &err);
+    if (code == 0) code = blasd_store_open(blobs, &options.queue.store, &err);
+    if (code == 0) code = blasd_worker_run(&options, &err);
+    blasd_store_free(options.queue.store);
+    if (code == 0) return BLASD_EXIT_OK;
+    blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
+    return code == -(int)BLASD_E_device_error ? BLASD_EXIT_DEVICE : BLASD_EXIT_FAILED;
+}
+
+int blasd_cmd_worker(int argc, char **argv) {
+    struct settings settings = {.device = "cpu:0"};
+    int status = parse(&settings, argc, argv);
+    if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
+    prctl(PR_SET_NAME, "blasd worker");
+    blasd_log_setup("blasd worker", settings.common.log_level);
+    return run(&settings);
+}

@@ -1,0 +1,22 @@
+/* The commands of the one executable. Each takes argv from its own name on and returns the exit
+ * status; only src/main ends the process. Read next: main.c (the table), cmd_up.c. */
+#ifndef BLASD_MAIN_COMMANDS_H
+#define BLASD_MAIN_COMMANDS_H
+
+#define BLASD_VERSION "0.1.0"
+
+/* Exit statuses. */
+enum {
+    BLASD_EXIT_OK = 0,     /* done, or drained on SIGTERM or SIGINT */
+    BLASD_EXIT_FAILED = 1, /* could not start, or could not go on; standard error says why */
+    BLASD_EXIT_USAGE = 2,  /* the command line is wrong */
+    BLASD_EXIT_DEVICE = 3  /* worker: the device failed for good; its jobs were given back */
+};
+
+int blasd_cmd_up(int argc, char **argv);
+int blasd_cmd_api(int argc, char **argv);
+int blasd_cmd_worker(int argc, char **argv);
+int blasd_cmd_devices(int argc, char **argv);
+int blasd_cmd_run(int argc, char **argv);
+
+#endif

@@ -1,0 +1,147 @@
+/* Finding, making, locking. Two Redis servers on one append-only file would destroy it: the lock's
+ * descriptor is inherited by the private Redis, so that the lock lasts as long as it does. */
+#include "main/data_dir.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOCK_PATIENCE_MS 5000
+
+static int default_path(char path[PATH_MAX], struct blasd_err *err) {
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int len;
+    if (geteuid() == 0)
+        len = snprintf(path, PATH_MAX, "/var/lib/blasd");
+    else if (state != NULL && state[0] == '/')
+        len = snprintf(path, PATH_MAX, "%s/blasd", state);
+    else if (home != NULL && home[0] == '/')
+        len = snprintf(path, PATH_MAX, "%s/.local/state/blasd", home);
+    else
+        return blasd_fail(err, BLASD_E_invalid_field, "data",
+                          "there is no home directory; give --data DIR");
+    if (len >= PATH_MAX)
+        return blasd_fail(err, BLASD_E_invalid_field, "data", "the path is too long");
+    return 0;
+}
+
+/* Makes the directory and those above it that are missing. */
+static int make_path(const char *path) {
+    char part[PATH_MAX];
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    for (char *at = part + 1; *at != '\0'; at++) {
+        if (*at != '/') continue;
+        *at = '\0';
+        if (mkdir(part, 0700) != 0 && errno != EEXIST) return -1;
+        *at = '/';
+    }
+    return mkdir(part, 0700) != 0 && errno != EEXIST ? -1 : 0;
+}
+
+static int take_lock(struct data_dir *dir, struct blasd_err *err) {
+    char path[PATH_MAX + 8];
+    snprintf(path, sizeof path, "%s/lock", dir->path);
+    dir->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (dir->lock_fd < 0)
+        return blasd_fail(err, BLASD_E_internal_error, "data", "cannot open %.180s: %s", path,
+                          strerror(errno));
+    for (int waited = 0; flock(dir->lock_fd, LOCK_EX | LOCK_NB) != 0; waited += 50) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return blasd_fail(err, BLASD_E_internal_error, "data", "cannot lock %.180s: %s", path,
+                              strerror(errno));
+        if (waited >= LOCK_PATIENCE_MS)
+            return blasd_fail(err, BLASD_E_internal_error, "data",
+                              "another blasd uses %.180s; stop it or give another --data",
+                              dir->path);
+        if (waited == 500)
+            blasd_log(BLASD_LOG_INFO, "waiting for another blasd that still uses %s", dir->path);
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    return 0;
+}
+
+static int read_instance(struct data_dir *dir, const char *path) {
+    char text[INSTANCE_LEN + 1] = "";
+    ssize_t len;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return -1;
+    len = read(fd, text, INSTANCE_LEN);
+    close(fd);
+    if (len != INSTANCE_LEN || strspn(text, "0123456789abcdef") != INSTANCE_LEN) return -1;
+    memcpy(dir->instance, text, sizeof text);
+    return 0;
+}
+
+/* The token that names what lies outside the directory: blobs, sockets, workers. */
+static int find_instance(struct data_dir *dir, struct blasd_err *err) {
+    char path[PATH_MAX + 16], fresh[PATH_MAX + 24];
+    unsigned char bytes[INSTANCE_LEN / 2];
+    int fd;
+    snprintf(path, sizeof path, "%s/instance", dir->path);
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    if (read_instance(dir, path) == 0) return 0;
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) goto fail;
+    for (size_t i = 0; i < sizeof bytes; i++) snprintf(dir->instance + 2 * i, 3, "%02x", bytes[i]);
+    fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) goto fail;
+    if (write(fd, dir->instance, INSTANCE_LEN) != INSTANCE_LEN || fsync(fd) != 0) {
+        close(fd);
+        goto fail;
+    }
+    close(fd);
+    if (rename(fresh, path) == 0) return 0;
+fail:
+    return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s: %s", path,
+                      strerror(errno));
+}
+
+static int check_owner(const struct data_dir *dir, struct blasd_err *err) {
+    struct stat info;
+    if (stat(dir->path, &info) != 0)
+        return blasd_fail(err, BLASD_E_internal_error, "data", "cannot look at %.180s: %s",
+                          dir->path, strerror(errno));
+    if (info.st_uid != geteuid())
+        return blasd_fail(err, BLASD_E_internal_error, "data",
+                          "%.180s belongs to another user; give another --data", dir->path);
+    if ((info.st_mode & 077) != 0 && chmod(dir->path, 0700) != 0)
+        return blasd_fail(err, BLASD_E_internal_error, "data",
+                          "%.180s is open to other users and cannot be closed to them: %s",
+                          dir->path, strerror(errno));
+    return 0;
+}
+
+int data_dir_open(struct data_dir *dir, const char *path, struct blasd_err *err) {
+    char found[PATH_MAX];
+    int code = 0;
+    *dir = (struct data_dir){.lock_fd = -1};
+    if (path == NULL) {
+        code = default_path(found, err);
+        if (code != 0) return code;
+        path = found;
+    }
+    if (make_path(path) != 0 || realpath(path, dir->path) == NULL)
+        return blasd_fail(err, BLASD_E_internal_error, "data", "cannot make %.180s: %s", path,
+                          strerror(errno));
+    code = check_owner(dir, err);
+    if (code == 0) code = take_lock(dir, err);
+    if (code == 0) code = find_instance(dir, err);
+    if (code != 0) data_dir_close(dir);
+    return code;
+}
+
+void data_dir_close(struct data_dir *dir) {
+    if (dir->lock_fd >= 0) close(dir->lock_fd);
+    dir->lock_fd = -1;
+}

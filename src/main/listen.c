@@ -1,0 +1,160 @@
+/* Binding and inheriting listening sockets. */
+#include "main/listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BACKLOG 4096
+
+static int split(const char *address, struct listeners *listeners, char port[8],
+                 struct blasd_err *err) {
+    const char *colon = strrchr(address, ':'), *host = address;
+    size_t len = colon == NULL ? 0 : (size_t)(colon - address);
+    char *end = NULL;
+    long number = colon == NULL ? -1 : strtol(colon + 1, &end, 10);
+    if (len >= 2 && host[0] == '[' && host[len - 1] == ']') {
+        host++;
+        len -= 2;
+    }
+    if (colon == NULL || colon[1] == '\0' || *end != '\0' || number < 0 || number > 65535 ||
+        len >= sizeof listeners->host || (host == address && memchr(host, ':', len) != NULL))
+        return blasd_fail(err, BLASD_E_invalid_field, "listen",
+                          "'%.80s' is not HOST:PORT; write 127.0.0.1:8080, [::1]:8080 or :8080",
+                          address);
+    memcpy(listeners->host, host, len);
+    listeners->host[len] = '\0';
+    snprintf(port, 8, "%ld", number);
+    return 0;
+}
+
+static void set_port(struct sockaddr *address, int port) {
+    if (address->sa_family == AF_INET6)
+        ((struct sockaddr_in6 *)(void *)address)->sin6_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in *)(void *)address)->sin_port = htons((uint16_t)port);
+}
+
+static int read_port(int fd) {
+    struct sockaddr_storage address;
+    socklen_t len = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &len) != 0) return -1;
+    if (address.ss_family == AF_INET6)
+        return ntohs(((struct sockaddr_in6 *)(void *)&address)->sin6_port);
+    return ntohs(((struct sockaddr_in *)(void *)&address)->sin_port);
+}
+
+static int bind_socket(const struct addrinfo *at, bool share) {
+    int on = 1, fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if ((share && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0) ||
+        bind(fd, at->ai_addr, at->ai_addrlen) != 0) {
+        int reason = errno;
+        close(fd);
+        errno = reason;
+        return -1;
+    }
+    return fd;
+}
+
+static int bind_all(struct listeners *listeners, struct addrinfo *at, int count) {
+    /* SO_REUSEPORT would let us share the port with another service of this user in silence */
+    int probe = listeners->port == 0 ? -2 : bind_socket(at, false);
+    if (probe == -1) return -1;
+    if (probe >= 0) close(probe);
+    for (int i = 0; i < count; i++) {
+        int fd = bind_socket(at, true);
+        if (fd < 0) return -1;
+        listeners->fds[listeners->count++] = fd;
+        if (i == 0) listeners->port = read_port(fd);
+        set_port(at->ai_addr, listeners->port);
+    }
+    for (int i = 0; i < count; i++)
+        if (listen(listeners->fds[i], BACKLOG) != 0) return -1;
+    return 0;
+}
+
+int listeners_open(struct listeners *listeners, const char *address, int count,
+                   struct blasd_err *err) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char port[8];
+    int code;
+    *listeners = (struct listeners){.count = 0};
+    code = split(address, listeners, port, err);
+    if (code != 0) return code;
+    listeners->port = atoi(port);
+    code = getaddrinfo(listeners->host[0] == '\0' ? NULL : listeners->host, port, &hints, &found);
+    if (code != 0)
+        return blasd_fail(err, BLASD_E_invalid_field, "listen", "the address of %.120s: %s",
+                          address, gai_strerror(code));
+    if (listeners->host[0] == '\0')
+        snprintf(listeners->host, sizeof listeners->host,
+                 found->ai_family == AF_INET6 ? "::" : "0.0.0.0");
+    if (bind_all(listeners, found, count) != 0) {
+        int reason = errno;
+        listeners_close(listeners);
+        code = blasd_fail(err, BLASD_E_internal_error, "listen", "cannot listen on %.120s: %s%s",
+                          address, strerror(reason),
+                          reason == EADDRINUSE ? "; another service has it, give another --listen"
+                                               : "");
+    }
+    freeaddrinfo(found);
+    return code;
+}
+
+static bool is_listening(int fd) {
+    int listening = 0;
+    socklen_t len = sizeof listening;
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) == 0 && listening;
+}
+
+int listeners_adopt(struct listeners *listeners, const char *fds, struct blasd_err *err) {
+    const char *at = fds;
+    *listeners = (struct listeners){.host = "inherited"};
+    while (listeners->count < LISTEN_MOST) {
+        char *end;
+        long fd = strtol(at, &end, 10);
+        if (end == at || fd < 3 || fd > 65535 || !is_listening((int)fd)) break;
+        fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+        listeners->fds[listeners->count++] = (int)fd;
+        at = end + 1;
+        if (*end == '\0') {
+            listeners->port = read_port(listeners->fds[0]);
+            return 0;
+        }
+        if (*end != ',') break;
+    }
+    return blasd_fail(err, BLASD_E_invalid_field, "listen-fds",
+                      "'%.80s' is not a list of listening sockets", fds);
+}
+
+void listeners_close(struct listeners *listeners) {
+    for (int i = 0; i < listeners->count; i++) close(listeners->fds[i]);
+    listeners->count = 0;
+}
+
+void listeners_url(const struct listeners *listeners, char *url, unsigned size) {
+    bool v6 = strchr(listeners->host, ':') != NULL;
+    snprintf(url, size, "http://%s%s%s:%d", v6 ? "[" : "", listeners->host, v6 ? "]" : "",
+             listeners->port);
+}
+
+void listeners_reach(const struct listeners *listeners, struct sockaddr_storage *address,
+                     socklen_t *len) {
+    struct sockaddr_in *v4 = (void *)address;
+    struct sockaddr_in6 *v6 = (void *)address;
+    *len = sizeof *address;
+    if (getsockname(listeners->fds[0], (struct sockaddr *)address, len) != 0) return;
+    if (address->ss_family == AF_INET && v4->sin_addr.s_addr == htonl(INADDR_ANY))
+        v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (address->ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr))
+        v6->sin6_addr = in6addr_loopback;
+}

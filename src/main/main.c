@@ -1,0 +1,72 @@
+/* blasd: one executable, a table of commands. Read next: commands.h. */
+#include "main/commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int cmd_version(int argc, char **argv) {
+    (void)argc;
+    (void)argv;
+    puts("blasd " BLASD_VERSION);
+    return BLASD_EXIT_OK;
+}
+
+static int cmd_help(int argc, char **argv);
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"up", blasd_cmd_up, "the whole service on this machine"},
+    {"api", blasd_cmd_api, "the HTTP front end alone, over a Redis given"},
+    {"worker", blasd_cmd_worker, "one worker alone, over a Redis given"},
+    {"devices", blasd_cmd_devices, "what this machine offers, measured"},
+    {"run", blasd_cmd_run, "send one job from files and print or save its results"},
+    {"version", cmd_version, "the version of this executable"},
+    {"help", cmd_help, "this text, or `blasd help COMMAND`"},
+};
+#define COUNT (sizeof commands / sizeof *commands)
+
+static void print_help(FILE *out) {
+    fputs("blasd: BLAS and friends as a service. Usage: blasd COMMAND [options]\n\n", out);
+    for (size_t i = 0; i < COUNT; i++)
+        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n`blasd help COMMAND` tells the options of each.\n", out);
+}
+
+static const struct command *find(const char *name) {
+    for (size_t i = 0; i < COUNT; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+static int cmd_help(int argc, char **argv) {
+    const struct command *command = argc > 1 ? find(argv[1]) : NULL;
+    static char ask[] = "--help";
+    char *words[] = {argc > 1 ? argv[1] : argv[0], ask, NULL};
+    if (argc > 1 && command == NULL) {
+        fprintf(stderr, "blasd: there is no command '%s'\n", argv[1]);
+        return BLASD_EXIT_USAGE;
+    }
+    if (command != NULL && command->run != cmd_help && command->run != cmd_version)
+        return command->run(2, words);
+    print_help(stdout);
+    return BLASD_EXIT_OK;
+}
+
+int main(int argc, char **argv) {
+    const struct command *command;
+    if (argc < 2) {
+        print_help(stderr);
+        return BLASD_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return cmd_help(1, argv + 1);
+    if (strcmp(argv[1], "--version") == 0) return cmd_version(0, NULL);
+    command = find(argv[1]);
+    if (command == NULL) {
+        fprintf(stderr, "blasd: there is no command '%s'; `blasd help` lists them\n", argv[1]);
+        return BLASD_EXIT_USAGE;
+    }
+    return command->run(argc - 1, argv + 1);
+}

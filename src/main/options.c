@@ -1,0 +1,116 @@
+/* Reading and handing on the options that several commands share. */
+#include "main/options.h"
+
+#include "base/err.h"
+#include "main/commands.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char common_usage[] =
+    "  --redis URL            redis://[user:password@]host[:port][/db] or unix:/path "
+    "[BLASD_REDIS]\n"
+    "  --queue NAME           name of the queue in that Redis, default blasd [BLASD_QUEUE]\n"
+    "  --blobs KIND           where large tensors lie: dir:/path or redis [BLASD_BLOBS]\n"
+    "  --limit NAME=VALUE     sets a limit; see docs/limits.md [BLASD_<NAME>]\n"
+    "  --log-level LEVEL      error, warn, info or debug [BLASD_LOG_LEVEL]\n";
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+static const char *from_environment(const char *name) {
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static int set_level(struct common_options *common, const char *text) {
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, level_names[i]) == 0) {
+            common->log_level = (enum blasd_log_level)i;
+            return 0;
+        }
+    fprintf(stderr, "blasd: '%s' is not a log level; use error, warn, info or debug\n", text);
+    return -1;
+}
+
+int common_init(struct common_options *common) {
+    struct blasd_err err = {0};
+    const char *level = from_environment("BLASD_LOG_LEVEL");
+    *common = (struct common_options){.redis = from_environment("BLASD_REDIS"),
+                                      .queue = from_environment("BLASD_QUEUE"),
+                                      .blobs = from_environment("BLASD_BLOBS"),
+                                      .log_level = BLASD_LOG_INFO};
+    if (common->queue == NULL) common->queue = "blasd";
+    blasd_limits_init(&common->limits);
+    if (blasd_limits_from_env(&common->limits, &err) != 0) {
+        fprintf(stderr, "blasd: the environment's limit %s: %s\n", err.field, err.detail);
+        return -1;
+    }
+    return level == NULL ? 0 : set_level(common, level);
+}
+
+int common_take(struct common_options *common, int option, const char *value) {
+    struct blasd_err err = {0};
+    switch (option) {
+    case OPTION_REDIS: common->redis = value; return 0;
+    case OPTION_QUEUE: common->queue = value; return 0;
+    case OPTION_BLOBS: common->blobs = value; return 0;
+    case OPTION_LOG: return set_level(common, value);
+    case OPTION_LIMIT:
+        if (blasd_limits_set(&common->limits, value, &err) == 0) return 0;
+        fprintf(stderr, "blasd: --limit %s: %s\n", value, err.detail);
+        return -1;
+    default: return 1;
+    }
+}
+
+static int export_limit(const struct common_options *common, int i) {
+    const char *name = blasd_limits_info(i)->name;
+    char variable[80], value[24];
+    int len = snprintf(variable, sizeof variable, "BLASD_%s", name);
+    for (int n = 0; n < len; n++) variable[n] = (char)toupper((unsigned char)variable[n]);
+    snprintf(value, sizeof value, "%llu", (unsigned long long)blasd_limits_get(&common->limits, i));
+    return setenv(variable, value, 1);
+}
+
+int common_export(const struct common_options *common) {
+    int failed = 0;
+    for (int i = 0; blasd_limits_info(i) != NULL; i++) failed |= export_limit(common, i);
+    if (common->redis != NULL) failed |= setenv("BLASD_REDIS", common->redis, 1);
+    if (common->blobs != NULL) failed |= setenv("BLASD_BLOBS", common->blobs, 1);
+    failed |= setenv("BLASD_QUEUE", common->queue, 1);
+    failed |= setenv("BLASD_LOG_LEVEL", level_names[common->log_level], 1);
+    return failed == 0 ? 0 : -1;
+}
+
+long option_number(const char *option, const char *text, long least, long most) {
+    char *end;
+    long value;
+    errno = 0;
+    value = strtol(text, &end, 10);
+    if (errno == 0 && end != text && *end == '\0' && value >= least && value <= most) return value;
+    fprintf(stderr, "blasd: --%s '%s' is not a whole number from %ld to %ld\n", option, text, least,
+            most);
+    return -1;
+}
+
+int option_wrong(const char *command) {
+    fprintf(stderr, "blasd %s: `blasd help %s` tells the options\n", command, command);
+    return BLASD_EXIT_USAGE;
+}
+
+int text_list_add(struct text_list *list, const char *text) {
+    const char **grown = realloc(list->texts, ((size_t)list->count + 2) * sizeof *grown);
+    if (grown == NULL) return -1;
+    list->texts = grown;
+    list->texts[list->count++] = text;
+    list->texts[list->count] = NULL;
+    return 0;
+}
+
+void text_list_release(struct text_list *list) {
+    free(list->texts);
+    *list = (struct text_list){0};
+}

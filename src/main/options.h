@@ -1,0 +1,54 @@
+/* What `up`, `api` and `worker` have in common on their command lines. Each value comes from the
+ * option, else from the environment, else from a default; `up` hands its own on to its children
+ * through the environment, so that no password stands in a list of processes. */
+#ifndef BLASD_MAIN_OPTIONS_H
+#define BLASD_MAIN_OPTIONS_H
+
+#include "base/limits.h"
+#include "base/log.h"
+
+#include <getopt.h>
+#include <stdbool.h>
+
+struct common_options {
+    const char *redis; /* --redis, BLASD_REDIS; NULL: none. Borrowed, as all texts here */
+    const char *queue; /* --queue, BLASD_QUEUE; "blasd" */
+    const char *blobs; /* --blobs, BLASD_BLOBS; NULL: not given */
+    struct blasd_limits limits;
+    enum blasd_log_level log_level; /* --log-level, BLASD_LOG_LEVEL; info */
+};
+
+/* Rows for a table of getopt_long, and what they print in a usage text. */
+enum { OPTION_REDIS = 256, OPTION_QUEUE, OPTION_BLOBS, OPTION_LIMIT, OPTION_LOG, OPTION_OTHER };
+#define COMMON_OPTIONS                                                                             \
+    {"redis", required_argument, NULL, OPTION_REDIS},                                              \
+        {"queue", required_argument, NULL, OPTION_QUEUE},                                          \
+        {"blobs", required_argument, NULL, OPTION_BLOBS},                                          \
+        {"limit", required_argument, NULL, OPTION_LIMIT},                                          \
+        {"log-level", required_argument, NULL, OPTION_LOG}, {                                      \
+        "help", no_argument, NULL, 'h'                                                             \
+    }
+extern const char common_usage[];
+
+/* Defaults and the environment. 0, or -1 after a message on standard error. */
+int common_init(struct common_options *common);
+/* Takes one option of the table. 0, or -1 after a message. An option it does not know is none of
+ * its business: then 1. */
+int common_take(struct common_options *common, int option, const char *value);
+/* Puts every value into the environment, for children. */
+int common_export(const struct common_options *common);
+
+/* A whole number from least to most, or -1 after a message that names `option`. */
+long option_number(const char *option, const char *text, long least, long most);
+/* What getopt said no to, as an exit status; `command` for the hint. */
+int option_wrong(const char *command);
+
+/* A growing list of texts for options that may be repeated; ended by NULL. */
+struct text_list {
+    const char **texts; /* owned; the texts are borrowed */
+    int count;
+};
+int text_list_add(struct text_list *list, const char *text);
+void text_list_release(struct text_list *list);
+
+#endif

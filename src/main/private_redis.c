@@ -1,0 +1,165 @@
+/* The command line of the private Redis, and the care of its append-only file. */
+#include "main/private_redis.h"
+
+#include "base/limits.h"
+#include "base/log.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOG_TAIL 4096
+
+/* A directory for the socket alone, for data directories whose path is too long for one. */
+static int make_socket_dir(struct private_redis *redis, struct blasd_err *err) {
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    struct stat info;
+    bool usable = runtime != NULL && runtime[0] == '/' && strlen(runtime) < 60 &&
+                  access(runtime, W_OK | X_OK) == 0;
+    snprintf(redis->socket_dir, sizeof redis->socket_dir, "%s/blasd-%u-%s",
+             usable ? runtime : "/tmp", (unsigned)geteuid(), redis->dir->instance);
+    if (mkdir(redis->socket_dir, 0700) != 0 && errno != EEXIST)
+        return blasd_fail(err, BLASD_E_internal_error, "data", "cannot make %.100s: %s",
+                          redis->socket_dir, strerror(errno));
+    if (lstat(redis->socket_dir, &info) != 0 || !S_ISDIR(info.st_mode) ||
+        info.st_uid != geteuid() || (info.st_mode & 077) != 0)
+        return blasd_fail(err, BLASD_E_internal_error, "data",
+                          "%.100s is not a directory of this user alone; remove it",
+                          redis->socket_dir);
+    snprintf(redis->socket, sizeof redis->socket, "%.90s/redis.sock", redis->socket_dir);
+    return 0;
+}
+
+/* The number behind `key` at the start of a line of the file; 0 where there is none. */
+static uint64_t read_number(const char *path, const char *key) {
+    uint64_t value = 0;
+    char line[128];
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return 0;
+    while (value == 0 && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, key, strlen(key)) == 0) value = strtoull(line + strlen(key), NULL, 10);
+    fclose(file);
+    return value;
+}
+
+/* Half of what the machine, or the container, has: the rest is for tensors, for computing, and for
+ * the copy that rewriting the append-only file needs. Redis then refuses writes, which the queue
+ * reports as a reason to try again; it drops nothing. */
+static uint64_t memory_share(void) {
+    uint64_t all = read_number("/proc/meminfo", "MemTotal:") * 1024;
+    uint64_t group = read_number("/sys/fs/cgroup/memory.max", "");
+    if (all == 0) all = 2 * BLASD_GIB;
+    if (group != 0 && group < all) all = group;
+    return all / 2 < 256 * BLASD_MIB ? 256 * BLASD_MIB : all / 2;
+}
+
+/* A path as redis.conf takes it: in quotes, with \\ before what would end them. */
+static int put_path(FILE *file, const char *option, const char *path) {
+    fprintf(file, "%s \"", option);
+    for (const char *at = path; *at != '\0'; at++) {
+        if ((unsigned char)*at < ' ') return -1;
+        if (*at == '"' || *at == '\\') fputc('\\', file);
+        fputc(*at, file);
+    }
+    fputs("\"\n", file);
+    return 0;
+}
+
+static int write_config(const struct private_redis *redis, struct blasd_err *err) {
+    FILE *file = fopen(redis->config, "we");
+    int failed;
+    if (file == NULL)
+        return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s: %s",
+                          redis->config, strerror(errno));
+    fputs("# Written by `blasd up` at each start.\n", file);
+    failed = put_path(file, "dir", redis->dir->path);
+    failed |= put_path(file, "unixsocket", redis->socket);
+    failed |= put_path(file, "logfile", redis->log);
+    fprintf(file,
+            "unixsocketperm 700\nport 0\ndaemonize no\nsave \"\"\nappendonly yes\n"
+            "appendfsync %s\nmaxmemory-policy noeviction\nmaxmemory %llu\n",
+            redis->durable ? "always" : "no", (unsigned long long)memory_share());
+    failed |= ferror(file);
+    if (fclose(file) == 0 && failed == 0) return 0;
+    return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s", redis->config);
+}
+
+int private_redis_init(struct private_redis *redis, const struct data_dir *dir, bool durable,
+                       struct blasd_err *err) {
+    static char program[] = "redis-server";
+    *redis = (struct private_redis){.dir = dir, .durable = durable, .synced_bytes = -1};
+    if (snprintf(redis->socket, sizeof redis->socket, "%s/redis.sock", dir->path) >=
+        (int)sizeof redis->socket) {
+        int code = make_socket_dir(redis, err);
+        if (code != 0) return code;
+    }
+    snprintf(redis->url, sizeof redis->url, "unix:%s", redis->socket);
+    snprintf(redis->log, sizeof redis->log, "%s/redis.log", dir->path);
+    snprintf(redis->config, sizeof redis->config, "%s/redis.conf", dir->path);
+    redis->argv[0] = program;
+    redis->argv[1] = redis->config;
+    return write_config(redis, err);
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+static void sync_file(int dir_fd, const char *name, bool do_it, long long *bytes) {
+    struct stat info;
+    int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return;
+    if (fstat(fd, &info) == 0) *bytes += (long long)info.st_size;
+    if (do_it && fdatasync(fd) != 0)
+        blasd_log(BLASD_LOG_WARN, "cannot sync %s: %s", name, strerror(errno));
+    close(fd);
+}
+
+static long long each_file(const char *path, bool do_it) {
+    long long bytes = 0;
+    struct dirent *entry;
+    DIR *dir = opendir(path);
+    if (dir == NULL) return -1;
+    while ((entry = readdir(dir)) != NULL)
+        if (ends_with(entry->d_name, ".incr.aof"))
+            sync_file(dirfd(dir), entry->d_name, do_it, &bytes);
+    closedir(dir);
+    return bytes;
+}
+
+void private_redis_sync(struct private_redis *redis) {
+    char path[PATH_MAX + 16];
+    long long bytes;
+    if (redis->durable) return;
+    snprintf(path, sizeof path, "%s/appendonlydir", redis->dir->path);
+    bytes = each_file(path, false);
+    if (bytes < 0 || bytes == redis->synced_bytes) return;
+    each_file(path, true);
+    redis->synced_bytes = bytes; /* what came meanwhile is synced the next time */
+}
+
+void private_redis_show_log(const struct private_redis *redis) {
+    char text[LOG_TAIL + 1];
+    ssize_t len;
+    off_t end;
+    int fd = open(redis->log, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    end = lseek(fd, 0, SEEK_END);
+    lseek(fd, end > LOG_TAIL ? end - LOG_TAIL : 0, SEEK_SET);
+    len = read(fd, text, LOG_TAIL);
+    close(fd);
+    if (len <= 0) return;
+    text[len] = '\0';
+    fprintf(stderr, "the end of %s:\n%s", redis->log, text);
+}
+
+void private_redis_cleanup(const struct private_redis *redis) {
+    unlink(redis->socket);
+    if (redis->socket_dir[0] != '\0') rmdir(redis->socket_dir);
+}

@@ -1,0 +1,35 @@
+/* The redis-server that `blasd up` keeps for itself where none is given: a unix socket and nothing
+ * else, an append-only file under the data directory, nothing ever evicted. Read next: child.h. */
+#ifndef BLASD_MAIN_PRIVATE_REDIS_H
+#define BLASD_MAIN_PRIVATE_REDIS_H
+
+#include "base/err.h"
+#include "main/data_dir.h"
+
+#include <stdbool.h>
+
+struct private_redis {
+    const struct data_dir *dir; /* borrowed */
+    bool durable;               /* Redis syncs each write itself */
+    char socket[108];           /* path of the unix socket */
+    char socket_dir[108];       /* made for the socket where the data directory's path is too long;
+                                   "" otherwise */
+    char url[128];              /* "unix:…" */
+    char log[PATH_MAX + 16];    /* Redis' own log */
+    char config[PATH_MAX + 16]; /* redis.conf */
+    char *argv[3];              /* words borrowed from this struct or static */
+    long long synced_bytes;     /* of the append-only files, when they were last synced */
+};
+
+/* Chooses paths and writes redis.conf; starts nothing. */
+int private_redis_init(struct private_redis *redis, const struct data_dir *dir, bool durable,
+                       struct blasd_err *err);
+/* fdatasync of what was appended since the last call: with `appendfsync no` this bounds what a
+ * power cut can take to about the time between two calls, while a killed process loses nothing. */
+void private_redis_sync(struct private_redis *redis);
+/* Copies the last lines of Redis' log to standard error. */
+void private_redis_show_log(const struct private_redis *redis);
+/* Removes the socket. */
+void private_redis_cleanup(const struct private_redis *redis);
+
+#endif

@@ -1,0 +1,13 @@
+/* Signals as bytes in a pipe, for an event loop to read. Not a signalfd: that needs the signals
+ * blocked in every thread, and libraries (OpenBLAS) start threads before main does. */
+#ifndef BLASD_MAIN_SIGNAL_PIPE_H
+#define BLASD_MAIN_SIGNAL_PIPE_H
+
+/* Catches `signals` (ended by 0) from now on and ignores SIGPIPE; a signal that was ignored when
+ * the program started stays so. Returns the pipe's read end, not blocking, owned by the caller, or
+ * -1 with errno. Once a process. */
+int signal_pipe_open(const int *signals);
+/* The next signal, or 0 where none is waiting. */
+int signal_pipe_next(int fd);
+
+#endif

@@ -1,0 +1,261 @@
+/* Redis first, then workers and front end; the ready line; and the same backwards. */
+#include "main/supervisor.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "main/commands.h"
+#include "main/signal_pipe.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MS INT64_C(1000000)
+#define SYNC_NS (1000 * MS)
+#define API_GRACE_MS 20000
+#define WORKER_GRACE_MS 30000
+#define REDIS_GRACE_MS 60000
+#define API_DELAY_NS (1000 * MS) /* the longest that the front end waits for the first worker */
+#define REDIS_STARTS 3           /* tries before the first answer */
+#define CHILD_STARTS 6           /* the same for workers and front end, before all is ready */
+
+static void advance(struct supervisor *up);
+
+static void drain(struct supervisor *up, int status) {
+    if (up->draining) return;
+    up->draining = true;
+    up->status = status;
+    blasd_loop_timer_clear(up->loop, &up->api_due);
+    probe_stop(&up->redis_probe);
+    probe_stop(&up->ready_probe);
+    /* the front end closes its own: ours would go on swallowing connections */
+    listeners_close(up->listeners);
+    advance(up);
+}
+
+static bool workers_gone(struct supervisor *up) {
+    bool gone = true;
+    for (int i = 0; i < up->worker_count; i++) {
+        if (!up->worker_children[i].stopping) child_stop(&up->worker_children[i], WORKER_GRACE_MS);
+        if (up->worker_children[i].pid != 0) gone = false;
+    }
+    return gone;
+}
+
+/* The next step down, once the last one has been taken: the front end (whose requests the workers
+ * still answer), the workers (whose results Redis still takes), Redis. */
+static void advance(struct supervisor *up) {
+    if (!up->draining || up->done) return;
+    if (!up->api_child.stopping) child_stop(&up->api_child, API_GRACE_MS);
+    if (up->api_child.pid != 0 || !workers_gone(up)) return;
+    if (!up->redis_child.stopping) child_stop(&up->redis_child, REDIS_GRACE_MS);
+    if (up->redis_child.pid == 0) up->done = true;
+}
+
+static void hurry(struct supervisor *up) {
+    blasd_log(BLASD_LOG_WARN, "told again to end: killing what still runs");
+    child_signal(&up->api_child, SIGKILL);
+    for (int i = 0; i < up->worker_count; i++) child_signal(&up->worker_children[i], SIGKILL);
+    if (up->told > 2) child_signal(&up->redis_child, SIGKILL);
+}
+
+static void on_signal(struct blasd_watcher *watcher, uint32_t events) {
+    struct supervisor *up = (void *)((char *)watcher - offsetof(struct supervisor, signals));
+    int number;
+    (void)events;
+    while ((number = signal_pipe_next(watcher->fd)) != 0) {
+        if (number == SIGCHLD) {
+            child_reap(&up->redis_child);
+            child_reap(&up->api_child);
+            for (int i = 0; i < up->worker_count; i++) child_reap(&up->worker_children[i]);
+            advance(up);
+        } else if (up->told++ == 0) {
+            blasd_log(BLASD_LOG_INFO, "ending: no new requests, then the work in hand");
+            drain(up, BLASD_EXIT_OK);
+        } else {
+            hurry(up);
+        }
+    }
+}
+
+static void on_ready(struct probe *probe) {
+    struct supervisor *up = probe->arg;
+    char url[300];
+    listeners_url(up->listeners, url, sizeof url);
+    up->running = true;
+    printf("ready %s\n", url);
+    fflush(stdout);
+}
+
+/* The front end listens; all is ready once it says so itself. */
+static void on_api_ready(struct child *child) {
+    struct supervisor *up = child->arg;
+    if (!up->running && !up->draining) probe_start(&up->ready_probe);
+}
+
+static void on_child_exit(struct child *child, int status, bool *again) {
+    struct supervisor *up = child->arg;
+    bool usage = WIFEXITED(status) && WEXITSTATUS(status) == BLASD_EXIT_USAGE;
+    if (up->draining || (up->running && !usage)) return;
+    if (child->starts < CHILD_STARTS && !usage) return;
+    blasd_log(BLASD_LOG_ERROR, "%s does not start; giving up", child->label);
+    *again = false;
+    drain(up, BLASD_EXIT_FAILED);
+}
+
+/* A front end that finds a worker at its first look is ready at once. */
+static void on_worker_ready(struct child *child) {
+    struct supervisor *up = child->arg;
+    if (up->api_child.starts > 0 || up->draining) return;
+    blasd_loop_timer_clear(up->loop, &up->api_due);
+    child_start(&up->api_child);
+}
+
+static void api_due(struct blasd_timer *timer) {
+    struct supervisor *up = (void *)((char *)timer - offsetof(struct supervisor, api_due));
+    if (up->api_child.starts == 0) child_start(&up->api_child);
+}
+
+static void start_rest(struct supervisor *up) {
+    for (int i = 0; i < up->worker_count; i++) child_start(&up->worker_children[i]);
+    up->api_due.fire = api_due;
+    blasd_loop_timer_set(up->loop, &up->api_due, blasd_clock_ns() + API_DELAY_NS);
+}
+
+/* Redis answers for the first time: nobody else uses it yet. */
+static void on_redis_answers(struct probe *probe) {
+    struct supervisor *up = probe->arg;
+    struct blasd_err err = {0};
+    struct blasd_queue_options queue = {.url = up->common->redis,
+                                        .name = up->common->queue,
+                                        .limits = &up->common->limits,
+                                        .store = up->store};
+    up->redis_child.ready = true;
+    if (blasd_queue_adopt_store(&queue, &err) != 0) {
+        blasd_log(BLASD_LOG_ERROR, "cannot prepare the private Redis: %s", err.detail);
+        drain(up, BLASD_EXIT_FAILED);
+        return;
+    }
+    start_rest(up);
+}
+
+static void on_redis_exit(struct child *child, int status, bool *again) {
+    struct supervisor *up = child->arg;
+    bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127;
+    /* a rewrite that was under way may have left files of another size behind */
+    up->redis->synced_bytes = -1;
+    if (up->draining || (up->api_child.starts > 0 && !missing)) return;
+    if (child->starts < REDIS_STARTS && !missing) return;
+    if (missing)
+        blasd_log(BLASD_LOG_ERROR, "redis-server is not installed; install it, or give --redis");
+    else
+        private_redis_show_log(up->redis);
+    *again = false;
+    drain(up, BLASD_EXIT_FAILED);
+}
+
+static void sync_due(struct blasd_timer *timer) {
+    struct supervisor *up = (void *)((char *)timer - offsetof(struct supervisor, sync));
+    private_redis_sync(up->redis);
+    blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + SYNC_NS);
+}
+
+static void prepare_redis(struct supervisor *up) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    up->redis_child.loop = up->loop;
+    if (up->redis == NULL) return;
+    up->redis_child.label = "redis-server";
+    up->redis_child.executable = "redis-server";
+    up->redis_child.argv = up->redis->argv;
+    up->redis_child.keep_fds = up->redis_keep;
+    up->redis_child.keep_count = up->redis_keep_count;
+    up->redis_child.on_exit = on_redis_exit;
+    up->redis_child.arg = up;
+    memcpy(address.sun_path, up->redis->socket, sizeof address.sun_path);
+    memcpy(&up->redis_probe.address, &address, sizeof address);
+    up->redis_probe.address_len = sizeof address;
+    up->redis_probe.loop = up->loop;
+    up->redis_probe.question = "PING\r\n";
+    up->redis_probe.answer = "+PONG";
+    up->redis_probe.good = on_redis_answers;
+    up->redis_probe.arg = up;
+    up->sync.fire = sync_due;
+}
+
+static void prepare_api(struct supervisor *up) {
+    struct probe *probe = &up->ready_probe;
+    up->api_child.loop = up->loop;
+    up->api_child.label = "blasd api";
+    up->api_child.argv = up->api_argv;
+    up->api_child.keep_fds = up->listeners->fds;
+    up->api_child.keep_count = up->listeners->count;
+    up->api_child.notifies = true;
+    up->api_child.on_ready = on_api_ready;
+    up->api_child.on_exit = on_child_exit;
+    up->api_child.arg = up;
+    snprintf(up->question, sizeof up->question,
+             "GET /health/ready HTTP/1.1\r\nHost: localhost:%d\r\nConnection: close\r\n\r\n",
+             up->listeners->port);
+    listeners_reach(up->listeners, &probe->address, &probe->address_len);
+    probe->loop = up->loop;
+    probe->question = up->question;
+    probe->answer = "HTTP/1.1 200";
+    probe->good = on_ready;
+    probe->arg = up;
+}
+
+static void prepare_workers(struct supervisor *up) {
+    for (int i = 0; i < up->worker_count; i++) {
+        struct child *child = &up->worker_children[i];
+        child->loop = up->loop;
+        child->label = up->workers[i].label;
+        child->argv = up->workers[i].argv;
+        child->cpus = up->workers[i].pinned ? &up->workers[i].cpus : NULL;
+        child->notifies = true;
+        child->on_ready = on_worker_ready;
+        child->on_exit = on_child_exit;
+        child->arg = up;
+    }
+}
+
+static int watch_signals(struct supervisor *up) {
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, 0};
+    up->signals.fd = signal_pipe_open(signals);
+    up->signals.ready = on_signal;
+    if (up->signals.fd < 0) return -1;
+    return blasd_loop_watch(up->loop, &up->signals, EPOLLIN);
+}
+
+int supervisor_run(struct supervisor *up) {
+    up->status = BLASD_EXIT_FAILED;
+    up->loop = blasd_loop_new();
+    up->worker_children = calloc((size_t)up->worker_count + 1, sizeof *up->worker_children);
+    if (up->loop == NULL || up->worker_children == NULL || watch_signals(up) != 0) {
+        blasd_log(BLASD_LOG_ERROR, "cannot set up the supervisor: %s", strerror(errno));
+        goto done;
+    }
+    prepare_redis(up);
+    prepare_api(up);
+    prepare_workers(up);
+    if (up->redis != NULL) {
+        child_start(&up->redis_child);
+        probe_start(&up->redis_probe);
+        blasd_loop_timer_set(up->loop, &up->sync, blasd_clock_ns() + SYNC_NS);
+    } else {
+        start_rest(up);
+    }
+    while (!up->done) blasd_loop_step(up->loop, -1);
+    if (up->redis != NULL) private_redis_sync(up->redis);
+done:
+    free(up->worker_children);
+    blasd_loop_free(up->loop);
+    if (up->signals.fd > 0) close(up->signals.fd);
+    return up->status;
+}

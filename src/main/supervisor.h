@@ -1,0 +1,54 @@
+/* The life of `blasd up`: what is started after what, what is started again, and in which order all
+ * of it ends. Read next: child.h. */
+#ifndef BLASD_MAIN_SUPERVISOR_H
+#define BLASD_MAIN_SUPERVISOR_H
+
+#include "main/child.h"
+#include "main/listen.h"
+#include "main/options.h"
+#include "main/private_redis.h"
+#include "main/probe.h"
+#include "queue/queue.h"
+
+#define WORKERS_MOST 256
+
+/* One worker to be. */
+struct worker_plan {
+    char device[16];
+    char label[40];
+    char name[128];
+    char *argv[8];
+    cpu_set_t cpus;
+    bool pinned;
+};
+
+struct supervisor {
+    /* set before supervisor_run; borrowed */
+    struct common_options *common;
+    struct blasd_store *store;
+    struct private_redis *redis; /* NULL: it is somebody else's */
+    const int *redis_keep;       /* descriptors the private Redis inherits */
+    int redis_keep_count;
+    struct listeners *listeners;
+    char *const *api_argv;
+    struct worker_plan *workers;
+    int worker_count;
+
+    /* its own; zero */
+    struct blasd_loop *loop;
+    struct child redis_child, api_child, *worker_children;
+    struct blasd_watcher signals;
+    struct blasd_timer sync, api_due;
+    struct probe redis_probe, ready_probe;
+    char question[128];
+    bool running;  /* the ready line was printed */
+    bool draining; /* told to end, or unable to start */
+    bool done;
+    int told, status;
+};
+
+/* Starts everything, prints the ready line on standard output, keeps everything alive, and returns
+ * the exit status after all children have ended. */
+int supervisor_run(struct supervisor *supervisor);
+
+#endif

@@ -1,0 +1,152 @@
+/* What the parts of the front end's queue share: calls on their way, and the queue object.
+ *
+ *   front_link.c    a connection that makes itself anew
+ *   front_call.c    a call: built, sent, answered, sent again after a lost connection, given up
+ *   front_queue.c   the two connections, housekeeping once a second, the view
+ *   front_submit.c  jobs collected into batches, idempotent so that a batch may be sent again
+ *   front_watch.c   who is waited for, and the messages that say who ended
+ *   front_read.c    get, watch, cancel, list, stats
+ *   front_blob.c    blobs, of either kind, out of the store and into it */
+#ifndef BLASD_QUEUE_FRONT_H
+#define BLASD_QUEUE_FRONT_H
+
+#include "base/buf.h"
+#include "queue/front_link.h"
+#include "queue/front_queue.h"
+
+#define MS INT64_C(1000000)
+#define CALL_KEPT (2000 * MS) /* how long a call waits for a connection */
+
+struct front_call;
+
+/* Exactly one of: reply set (never an error reply), err set; both NULL for calls that
+ * front_call_answer_later answered well. */
+typedef void (*front_reply_fn)(struct front_call *call, const redisReply *reply,
+                               const struct blasd_err *err);
+
+/* Embedded as the first member of what each kind of call needs beside it. */
+struct front_call {
+    struct front_call *next, *prev;
+    struct front_list *list; /* the one it is in, or NULL */
+    struct blasd_front_queue *queue;
+    struct blasd_buf command; /* owned */
+    size_t start;             /* where in `command` the command begins, once it is complete */
+    int args;
+    bool broken;    /* memory ran out while it was built */
+    int tries_left; /* times it may be sent again after its connection was lost */
+    int64_t until_ns;
+    struct blasd_err err; /* of a call to be answered later; code BLASD_OK: well */
+    front_reply_fn reply;
+    void (*resend)(struct front_call *call); /* changes the command when it is to be sent again; may
+                                                be NULL */
+    void (*release)(struct front_call *call); /* frees what the kind owns; may be NULL */
+};
+
+struct front_list {
+    struct front_call *head, *tail;
+};
+
+/* New calls of `size` bytes, zeroed, of which struct front_call is the first part; NULL where
+ * memory has run out. */
+void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_fn reply);
+/* Starts the command as a call of the function `name` (with its key and LIMITS), or as any other.
+ */
+void front_call_function(struct front_call *call, const char *name);
+void front_call_arg(struct front_call *call, const void *bytes, size_t len);
+/* One argument of two parts. */
+void front_call_arg2(struct front_call *call, const void *bytes, size_t len, const void *more,
+                     size_t more_len);
+void front_call_text(struct front_call *call, const char *text);
+void front_call_number(struct front_call *call, uint64_t number);
+/* Hands a complete call over: it is answered and freed by the queue from here on. */
+void front_call_send(struct front_call *call);
+/* Has the call answered with `err` (NULL: well) by the next flush, without asking Redis. */
+void front_call_answer_later(struct front_call *call, const struct blasd_err *err);
+void front_call_free(struct front_call *call);
+
+/* The parts of flush: answers what can be answered without Redis, sends, gives up what has waited
+ * too long. */
+void front_calls_answer(struct blasd_front_queue *queue);
+void front_calls_pump(struct blasd_front_queue *queue);
+void front_calls_expire(struct blasd_front_queue *queue);
+void front_calls_free(struct blasd_front_queue *queue);
+/* When the first waiting call is to be given up; INT64_MAX: none. */
+int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
+
+#define FRONT_CHANNEL_MAX (BLASD_LINK_NAME_MAX + 64)
+
+struct front_watch;
+
+struct blasd_front_queue {
+    struct blasd_loop *loop;                /* borrowed */
+    struct blasd_front_queue_hooks hooks;   /* a copy */
+    struct blasd_store *store;              /* borrowed */
+    char name[BLASD_LINK_NAME_MAX];         /* of the queue */
+    char hash_tag[BLASD_LINK_NAME_MAX + 2]; /* "{NAME}" */
+    char channel[FRONT_CHANNEL_MAX];        /* ours, for as long as the object lives */
+    struct blasd_link_address address;
+    struct blasd_link_limits limits;
+    uint64_t list_jobs; /* the limit */
+
+    struct blasd_front_link commands, replies;
+    bool ready;      /* `commands` speaks with the functions and the store is the right one */
+    bool writable;   /* the last probe was taken */
+    bool subscribed; /* `replies` hears the channel */
+    bool closing, in_flush;
+    struct blasd_err trouble; /* why it is not ready; code BLASD_OK: not known yet */
+
+    struct front_list again, waiting, flight, answered;
+    uint64_t held_bytes; /* of the commands of all calls */
+    int64_t heard_ns;    /* the last reply on `commands` */
+    struct blasd_timer expire_timer;
+
+    struct blasd_timer tick_timer, deadline_timer;
+    bool ticking, tick_again; /* a tick is in flight; another one is wanted after it */
+    int64_t ticked_ns;        /* when the last one was sent */
+    int unheard;              /* of our own messages on the channel */
+    bool view_known;
+    struct blasd_queue_view view;
+
+    struct front_submit *batch; /* being collected; NULL: none */
+
+    struct front_watch **watches; /* buckets of a hash table */
+    size_t watch_buckets, watch_count;
+    uint64_t watch_seed, watch_serial;
+    bool rewatch;       /* all watches must be told to Redis, and their records read */
+    bool rewatch_later; /* that failed: try again with the next tick */
+};
+
+/* front_submit.c */
+void front_batch_close(struct blasd_front_queue *queue);
+void front_batch_free(struct blasd_front_queue *queue);
+
+/* front_queue.c: a deadline passes in `ms` milliseconds; somebody has to see to it then. */
+void front_deadline_in(struct blasd_front_queue *queue, int64_t ms);
+
+/* front_watch.c. The table of jobs that are waited for. A watch is `pending` while calls are in
+ * flight that set it: messages that come ahead of their answers are kept. Serial numbers tell a
+ * watch from a later one of the same id; 0 is none. */
+uint64_t front_watch_begin(struct blasd_front_queue *queue, const char *id);
+/* The call has ended. `stands`: the job has not ended, and its end will be published. To be called
+ * after the call's own callback, for it calls on_ended where the message has come already. */
+void front_watch_settle(struct blasd_front_queue *queue, const char *id, uint64_t serial,
+                        bool stands);
+/* The record of a job that is final, read rather than published. */
+void front_watch_ended(struct blasd_front_queue *queue, const char *id, const void *record,
+                       size_t len);
+/* A message of the channel. */
+void front_watch_message(struct blasd_front_queue *queue, const char *bytes, size_t len);
+/* Tells Redis of all watches anew, where that is due and possible. */
+void front_watch_again(struct blasd_front_queue *queue);
+/* Tells Redis of one. */
+void front_watch_ask(struct blasd_front_queue *queue, const char *id);
+void front_watch_free(struct blasd_front_queue *queue);
+/* Whether the bytes of a record (queue/functions.lua) say that the job has ended. */
+bool front_record_final(const void *record, size_t len);
+
+/* front_blob.c: sends a blob of kind redis, then the call `then` (taken over), which is answered
+ * with the error if that fails. `blob` is borrowed until `then` is answered. */
+void front_blob_put(struct blasd_front_queue *queue, const struct blasd_blob *blob,
+                    struct front_call *then);
+
+#endif

@@ -1,0 +1,268 @@
+/* Calls: commands for Redis with somebody who waits for the answer.
+ *
+ * A call goes through lists: waiting (or again, after its connection was lost), flight, gone. It
+ * keeps its command until it is answered. What has waited too long for a connection is answered
+ * with queue_unavailable, and nothing is answered from inside the function that made the call.
+ * Read next: front_queue.c. */
+#include "queue/front.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADER 16                               /* room for "*COUNT\r\n" */
+#define COMMAND_MAX (UINT64_C(512) * BLASD_MIB) /* what Redis takes as one argument, too */
+#define HELD_MAX (UINT64_C(512) * BLASD_MIB)    /* of all calls that are not answered */
+#define WRITE_AHEAD ((size_t)1 << 20)           /* hiredis moves its buffer after each write */
+
+static void list_add(struct front_list *list, struct front_call *call) {
+    call->list = list;
+    call->next = NULL;
+    call->prev = list->tail;
+    if (list->tail != NULL)
+        list->tail->next = call;
+    else
+        list->head = call;
+    list->tail = call;
+}
+
+static void list_remove(struct front_call *call) {
+    struct front_list *list = call->list;
+    if (list == NULL) return;
+    if (call->prev != NULL)
+        call->prev->next = call->next;
+    else
+        list->head = call->next;
+    if (call->next != NULL)
+        call->next->prev = call->prev;
+    else
+        list->tail = call->prev;
+    call->list = NULL;
+    call->next = call->prev = NULL;
+}
+
+void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_fn reply) {
+    struct front_call *call = calloc(1, size);
+    if (call == NULL) return NULL;
+    call->queue = queue;
+    call->reply = reply;
+    call->tries_left = 1;
+    blasd_buf_init(&call->command, COMMAND_MAX);
+    call->broken = blasd_buf_add(&call->command, "                ", HEADER) != 0;
+    return call;
+}
+
+void front_call_arg2(struct front_call *call, const void *bytes, size_t len, const void *more,
+                     size_t more_len) {
+    struct blasd_buf *out = &call->command;
+    call->args++;
+    if (call->broken) return;
+    call->broken = blasd_buf_reserve(out, len + more_len + 32) != 0 ||
+                   blasd_buf_printf(out, "$%zu\r\n", len + more_len) != 0 ||
+                   blasd_buf_add(out, bytes, len) != 0 || blasd_buf_add(out, more, more_len) != 0 ||
+                   blasd_buf_add(out, "\r\n", 2) != 0;
+}
+
+void front_call_arg(struct front_call *call, const void *bytes, size_t len) {
+    front_call_arg2(call, bytes, len, "", 0);
+}
+
+void front_call_text(struct front_call *call, const char *text) {
+    front_call_arg(call, text, strlen(text));
+}
+
+void front_call_number(struct front_call *call, uint64_t number) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, number);
+    front_call_text(call, text);
+}
+
+void front_call_function(struct front_call *call, const char *name) {
+    front_call_text(call, "FCALL");
+    front_call_arg2(call, BLASD_LINK_LIBRARY "_", sizeof BLASD_LINK_LIBRARY, name, strlen(name));
+    front_call_text(call, "1");
+    front_call_text(call, call->queue->hash_tag);
+    front_call_text(call, call->queue->limits.text);
+}
+
+/* Writes the count of arguments in front of them. */
+static void complete(struct front_call *call) {
+    char text[HEADER + 1];
+    int len = snprintf(text, sizeof text, "*%d\r\n", call->args);
+    call->start = HEADER - (size_t)len;
+    memcpy(call->command.data + call->start, text, (size_t)len);
+}
+
+void front_call_send(struct front_call *call) {
+    struct blasd_front_queue *queue = call->queue;
+    struct blasd_err err;
+    if (call->broken) {
+        blasd_fail(&err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
+        front_call_answer_later(call, &err);
+        return;
+    }
+    if (queue->held_bytes + call->command.len > HELD_MAX && queue->held_bytes > 0) {
+        blasd_fail(&err, BLASD_E_queue_unavailable, "",
+                   "the queue does not take the requests as fast as they come");
+        front_call_answer_later(call, &err);
+        return;
+    }
+    complete(call);
+    queue->held_bytes += call->command.len;
+    call->until_ns = blasd_clock_ns() + CALL_KEPT;
+    list_add(&queue->waiting, call);
+}
+
+void front_call_answer_later(struct front_call *call, const struct blasd_err *err) {
+    blasd_buf_release(&call->command); /* was not counted in held_bytes */
+    call->start = 0;
+    call->err.code = BLASD_OK;
+    if (err != NULL) call->err = *err;
+    list_add(&call->queue->answered, call);
+}
+
+void front_call_free(struct front_call *call) {
+    if (call->list != NULL && call->list != &call->queue->answered)
+        call->queue->held_bytes -= call->command.len;
+    list_remove(call);
+    if (call->release != NULL) call->release(call);
+    blasd_buf_release(&call->command);
+    free(call);
+}
+
+/* Answers a call that is in one of the lists, and frees it. */
+static void answer(struct front_call *call, const redisReply *reply, const struct blasd_err *err) {
+    call->reply(call, reply, err);
+    front_call_free(call);
+}
+
+void front_calls_answer(struct blasd_front_queue *queue) {
+    struct front_call *last = queue->answered.tail;
+    struct front_call *call;
+    bool end = last == NULL;
+    while (!end && (call = queue->answered.head) != NULL) {
+        struct blasd_err err = call->err;
+        end = call == last; /* what the callbacks add comes with the next turn */
+        answer(call, NULL, err.code == BLASD_OK ? NULL : &err);
+    }
+}
+
+static void unavailable(const struct blasd_front_queue *queue, struct blasd_err *err) {
+    if (queue->trouble.code != BLASD_OK)
+        blasd_fail(err, BLASD_E_queue_unavailable, "", "%s", queue->trouble.detail);
+    else
+        blasd_fail(err, BLASD_E_queue_unavailable, "", "the queue did not answer in time");
+}
+
+/* The connection went while the call was on it: whether Redis did it is not known. */
+static void call_lost(struct front_call *call) {
+    struct blasd_front_queue *queue = call->queue;
+    struct blasd_err err;
+    if (call->tries_left > 0) {
+        call->tries_left--;
+        call->until_ns = blasd_clock_ns() + CALL_KEPT;
+        queue->held_bytes -= call->command.len;
+        if (call->resend != NULL) call->resend(call);
+        queue->held_bytes += call->command.len;
+        list_remove(call);
+        list_add(&queue->again, call); /* connections lose calls in their order */
+        if (!call->broken) return;
+    }
+    unavailable(queue, &err);
+    answer(call, NULL, &err);
+}
+
+static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
+    struct front_call *call = arg;
+    struct blasd_front_queue *queue = call->queue;
+    const redisReply *r = reply;
+    struct blasd_err err;
+    (void)ac;
+    if (queue->closing) return; /* freed with the lists */
+    if (r == NULL) {
+        call_lost(call);
+        return;
+    }
+    queue->heard_ns = blasd_clock_ns();
+    if (r->type != REDIS_REPLY_ERROR) {
+        answer(call, r, NULL);
+        return;
+    }
+    if (blasd_link_fault(r->str) == BLASD_LINK_NO_LIBRARY && call->tries_left > 0) {
+        /* somebody emptied Redis: the handshake of a new connection loads the functions */
+        call_lost(call);
+        queue->ready = false;
+        blasd_front_link_drop(&queue->commands, "the functions were removed from Redis");
+        return;
+    }
+    blasd_link_error(r->str, &err);
+    answer(call, NULL, &err);
+}
+
+/* Sends from one list until the write buffer holds enough. Returns the bytes sent, or 0. */
+static size_t send_some(struct blasd_front_queue *queue, struct front_list *list, size_t room) {
+    size_t sent = 0;
+    while (list->head != NULL && sent < room) {
+        struct front_call *call = list->head;
+        size_t len = call->command.len - call->start;
+        if (blasd_front_link_send(&queue->commands, call->command.data + call->start, len,
+                                  handle_reply, call) != 0)
+            break;
+        list_remove(call);
+        if (queue->flight.head == NULL) queue->heard_ns = blasd_clock_ns();
+        list_add(&queue->flight, call);
+        sent += len;
+    }
+    return sent;
+}
+
+void front_calls_pump(struct blasd_front_queue *queue) {
+    while (queue->ready && blasd_front_link_flush(&queue->commands)) {
+        size_t sent = send_some(queue, &queue->again, WRITE_AHEAD);
+        if (queue->again.head == NULL && sent < WRITE_AHEAD)
+            sent += send_some(queue, &queue->waiting, WRITE_AHEAD - sent);
+        if (sent == 0) break;
+    }
+    /* before it is ready the handshake's own commands are there to be written */
+    if (!queue->ready) (void)blasd_front_link_flush(&queue->commands);
+}
+
+static void expire_list(struct blasd_front_queue *queue, struct front_list *list, int64_t now) {
+    struct front_call *next;
+    struct blasd_err err;
+    for (struct front_call *call = list->head; call != NULL; call = next) {
+        if (call->until_ns > now) break; /* the rest came later */
+        unavailable(queue, &err);
+        answer(call, NULL, &err);
+        next = list->head; /* the callback may have done anything */
+    }
+}
+
+void front_calls_expire(struct blasd_front_queue *queue) {
+    int64_t now = blasd_clock_ns();
+    expire_list(queue, &queue->again, now);
+    expire_list(queue, &queue->waiting, now);
+}
+
+static int64_t list_next_ns(const struct front_list *list) {
+    return list->head == NULL ? INT64_MAX : list->head->until_ns;
+}
+
+int64_t front_calls_next_ns(const struct blasd_front_queue *queue) {
+    int64_t again = list_next_ns(&queue->again), waiting = list_next_ns(&queue->waiting);
+    return again < waiting ? again : waiting;
+}
+
+static void list_free(struct front_list *list) {
+    while (list->head != NULL) front_call_free(list->head);
+}
+
+void front_calls_free(struct blasd_front_queue *queue) {
+    list_free(&queue->again);
+    list_free(&queue->waiting);
+    list_free(&queue->flight);
+    list_free(&queue->answered);
+}

@@ -1,0 +1,363 @@
+/* The front end's queue: its two connections, housekeeping once a second, the view.
+ *
+ * `commands` carries calls. When it stands anew it loads the functions where Redis lacks them and
+ * checks that the deployment uses our blob store; only then is the queue ready. `replies` only
+ * listens to the loop's own channel. A tick once a second, and whenever a deadline passes, does the
+ * queue's housekeeping, proves that Redis takes writes and brings what the view shows.
+ * Read next: front_call.c, then front_submit.c and front_watch.c. */
+#include "queue/front.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define TICK (1000 * MS)
+#define TICK_APART (5 * MS)     /* between ticks for deadlines */
+#define SILENCE_MAX (5000 * MS) /* a connection that answers nothing for so long is dropped */
+#define UNHEARD_MAX 4           /* our own messages that may be missing on the channel */
+
+#define OWNER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+/* The handshake of `commands`: list the library, load it if that is needed, open. */
+
+static void trouble(struct blasd_front_queue *queue, const char *why) {
+    queue->ready = false;
+    queue->view.available = false;
+    blasd_fail(&queue->trouble, BLASD_E_queue_unavailable, "", "%s", why);
+}
+
+/* Gives up this connection; the next one may find Redis in a better state. */
+static void handshake_failed(struct blasd_front_queue *queue, const char *why) {
+    trouble(queue, why);
+    blasd_front_link_drop(&queue->commands, why);
+}
+
+static bool handshake_error(struct blasd_front_queue *queue, const redisReply *r) {
+    struct blasd_err err;
+    if (r->type != REDIS_REPLY_ERROR) return false;
+    blasd_link_error(r->str, &err);
+    handshake_failed(queue, err.detail);
+    return true;
+}
+
+static void tick(struct blasd_front_queue *queue);
+
+static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
+    struct blasd_front_queue *queue = arg;
+    const redisReply *r = reply;
+    (void)ac;
+    if (r == NULL || queue->closing || handshake_error(queue, r)) return;
+    if (r->type != REDIS_REPLY_STRING || strcmp(r->str, blasd_store_identity(queue->store)) != 0) {
+        handshake_failed(queue, "the deployment uses another blob store than this front end; start "
+                                "it with the same one");
+        return;
+    }
+    queue->ready = true;
+    queue->writable = true; /* `open` is a write that needs memory */
+    queue->trouble.code = BLASD_OK;
+    queue->heard_ns = blasd_clock_ns();
+    blasd_front_link_stands(&queue->commands);
+    tick(queue);
+}
+
+static void send_open(struct blasd_front_queue *queue) {
+    const char *identity = blasd_store_identity(queue->store);
+    const char *args[] = {
+        "FCALL", BLASD_LINK_FN("open"), "1", queue->hash_tag, queue->limits.text, identity, "0"};
+    size_t lens[sizeof args / sizeof *args];
+    for (size_t i = 0; i < sizeof args / sizeof *args; i++) lens[i] = strlen(args[i]);
+    blasd_front_link_send_args(&queue->commands, sizeof args / sizeof *args, args, lens,
+                               handle_open, queue);
+}
+
+static void handle_load(redisAsyncContext *ac, void *reply, void *arg) {
+    struct blasd_front_queue *queue = arg;
+    (void)ac;
+    if (reply == NULL || queue->closing || handshake_error(queue, reply)) return;
+    send_open(queue);
+}
+
+static void handle_library(redisAsyncContext *ac, void *reply, void *arg) {
+    struct blasd_front_queue *queue = arg;
+    const char *args[] = {"FUNCTION", "LOAD", "REPLACE", NULL};
+    size_t lens[] = {8, 4, 7, 0};
+    (void)ac;
+    if (reply == NULL || queue->closing || handshake_error(queue, reply)) return;
+    if (!blasd_link_stale(reply)) {
+        send_open(queue);
+        return;
+    }
+    args[3] = blasd_link_functions(&lens[3]);
+    blasd_front_link_send_args(&queue->commands, 4, args, lens, handle_load, queue);
+}
+
+static void commands_up(struct blasd_front_link *link) {
+    static const char *const args[] = {"FUNCTION", "LIST", "LIBRARYNAME", BLASD_LINK_LIBRARY,
+                                       "WITHCODE"};
+    static const size_t lens[] = {8, 4, 11, sizeof BLASD_LINK_LIBRARY - 1, 8};
+    blasd_front_link_send_args(link, 5, args, lens, handle_library, link->owner);
+}
+
+static void commands_down(struct blasd_front_link *link, const char *why) {
+    struct blasd_front_queue *queue = link->owner;
+    bool stood = queue->ready;
+    queue->ready = false;
+    queue->view.available = false;
+    queue->ticking = false;
+    /* what the handshake found, or silence, says more than that the connection ended */
+    if (queue->closing || (queue->trouble.code != BLASD_OK && !stood)) return;
+    blasd_fail(&queue->trouble, BLASD_E_queue_unavailable, "", "Redis cannot be reached: %s", why);
+}
+
+/* The channel. */
+
+static void handle_message(redisAsyncContext *ac, void *reply, void *arg) {
+    struct blasd_front_queue *queue = arg;
+    const redisReply *r = reply;
+    (void)ac;
+    if (queue->closing || r == NULL) return;
+    if (r->type == REDIS_REPLY_ERROR) blasd_front_link_drop(&queue->replies, r->str);
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 3) return;
+    if (strcmp(r->element[0]->str, "subscribe") == 0) {
+        queue->subscribed = true;
+        queue->unheard = 0;
+        queue->rewatch = queue->watch_count > 0;
+        blasd_front_link_stands(&queue->replies);
+    } else if (strcmp(r->element[0]->str, "message") == 0 &&
+               r->element[2]->type == REDIS_REPLY_STRING) {
+        queue->unheard = 0;
+        front_watch_message(queue, r->element[2]->str, r->element[2]->len);
+    }
+}
+
+static void replies_up(struct blasd_front_link *link) {
+    struct blasd_front_queue *queue = link->owner;
+    const char *args[] = {"SUBSCRIBE", queue->channel};
+    size_t lens[] = {9, strlen(queue->channel)};
+    blasd_front_link_send_args(link, 2, args, lens, handle_message, queue);
+}
+
+static void replies_down(struct blasd_front_link *link, const char *why) {
+    (void)why;
+    ((struct blasd_front_queue *)link->owner)->subscribed = false;
+}
+
+/* Housekeeping. */
+
+static void set_timer(struct blasd_front_queue *queue, struct blasd_timer *timer, int64_t at_ns) {
+    /* fails only where memory has run out for a handful of pointers; the next tick sets it again */
+    (void)blasd_loop_timer_set(queue->loop, timer, at_ns);
+}
+
+void front_deadline_in(struct blasd_front_queue *queue, int64_t ms) {
+    /* one more, for Redis compares whole milliseconds at best */
+    int64_t at = blasd_clock_ns() + (ms < INT64_C(1) << 40 ? ms + 1 : INT64_C(1) << 40) * MS;
+    if (at < queue->ticked_ns + TICK_APART) at = queue->ticked_ns + TICK_APART;
+    if (queue->deadline_timer.slot != 0 && queue->deadline_timer.at_ns <= at) return;
+    set_timer(queue, &queue->deadline_timer, at);
+}
+
+static void tick_reply(struct front_call *call, const redisReply *reply,
+                       const struct blasd_err *err) {
+    struct blasd_front_queue *queue = call->queue;
+    struct blasd_queue_view *view = &queue->view;
+    int64_t number[7];
+    queue->ticking = false;
+    view->available = false;
+    if (err != NULL) {
+        if (queue->ready) queue->trouble = *err;
+        return;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7) return;
+    for (int i = 0; i < 7; i++) {
+        if (reply->element[i]->type != REDIS_REPLY_INTEGER) return;
+        number[i] = reply->element[i]->integer;
+    }
+    view->available = queue->writable;
+    view->jobs = (uint64_t)number[1];
+    view->bytes = (uint64_t)number[2];
+    view->workers_of[BLASD_DEVICE_CPU] = (int)number[3];
+    view->workers_of[BLASD_DEVICE_CUDA] = (int)number[4];
+    view->workers = (int)(number[3] + number[4]);
+    queue->view_known = true;
+    if (queue->writable) queue->trouble.code = BLASD_OK;
+    if (queue->tick_again)
+        tick(queue);
+    else if (number[6] > 0)
+        front_deadline_in(queue, number[6] > number[0] ? (number[6] - number[0] + 999) / 1000 : 0);
+}
+
+static void tick(struct blasd_front_queue *queue) {
+    struct front_call *call;
+    if (!queue->ready) return;
+    queue->tick_again = queue->ticking;
+    if (queue->ticking) return;
+    call = front_call_new(queue, sizeof *call, tick_reply);
+    if (call == NULL) return;
+    call->tries_left = 0;
+    queue->ticking = true;
+    queue->ticked_ns = blasd_clock_ns();
+    front_call_function(call, "tick");
+    front_call_send(call);
+}
+
+static void deadline_fire(struct blasd_timer *timer) {
+    tick(OWNER_OF(timer, struct blasd_front_queue, deadline_timer));
+}
+
+/* A write that needs memory, which `tick` does not: whether jobs can be taken. */
+static void probe_reply(struct front_call *call, const redisReply *reply,
+                        const struct blasd_err *err) {
+    (void)reply;
+    call->queue->writable = err == NULL;
+    if (err != NULL && call->queue->ready) call->queue->trouble = *err;
+}
+
+static void probe(struct blasd_front_queue *queue) {
+    struct front_call *call = front_call_new(queue, sizeof *call, probe_reply);
+    char key[BLASD_LINK_KEY_MAX];
+    if (call == NULL) return;
+    call->tries_left = 0;
+    front_call_text(call, "SET");
+    front_call_arg(call, key, blasd_link_key(key, queue->name, ":probe"));
+    front_call_text(call, "1");
+    front_call_text(call, "PX");
+    front_call_text(call, "10000");
+    front_call_send(call);
+}
+
+/* Nobody but us is subscribed, so Redis tells here that it has lost our subscription. */
+static void ping_reply(struct front_call *call, const redisReply *reply,
+                       const struct blasd_err *err) {
+    struct blasd_front_queue *queue = call->queue;
+    if (err != NULL || reply->type != REDIS_REPLY_INTEGER || !queue->subscribed) return;
+    if (reply->integer == 0 || ++queue->unheard > UNHEARD_MAX)
+        blasd_front_link_drop(&queue->replies, "the subscription was lost");
+}
+
+/* An empty message to ourselves, to see that messages come. */
+static void ping_channel(struct blasd_front_queue *queue) {
+    struct front_call *call = front_call_new(queue, sizeof *call, ping_reply);
+    if (call == NULL) return;
+    call->tries_left = 0;
+    front_call_text(call, "PUBLISH");
+    front_call_text(call, queue->channel);
+    front_call_text(call, "");
+    front_call_send(call);
+}
+
+static void tick_fire(struct blasd_timer *timer) {
+    struct blasd_front_queue *queue = OWNER_OF(timer, struct blasd_front_queue, tick_timer);
+    int64_t now = blasd_clock_ns();
+    set_timer(queue, timer, now + TICK);
+    if (!queue->ready) return;
+    if (queue->flight.head != NULL && now - queue->heard_ns > SILENCE_MAX) {
+        trouble(queue, "Redis does not answer");
+        blasd_front_link_drop(&queue->commands, "Redis does not answer");
+        return;
+    }
+    if (queue->rewatch_later) queue->rewatch = true;
+    if (queue->subscribed) ping_channel(queue);
+    probe(queue);
+    tick(queue);
+}
+
+static void expire_fire(struct blasd_timer *timer) {
+    front_calls_expire(OWNER_OF(timer, struct blasd_front_queue, expire_timer));
+}
+
+/* The calls of the header. */
+
+static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_options *options,
+                      struct blasd_err *err) {
+    uint64_t random[3];
+    int result = blasd_link_check_name(options->name, err);
+    if (result == 0) result = blasd_link_parse(options->url, &queue->address, err);
+    if (result != 0) return result;
+    blasd_link_limits(options, &queue->limits);
+    while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+    }
+    snprintf(queue->name, sizeof queue->name, "%s", options->name);
+    snprintf(queue->hash_tag, sizeof queue->hash_tag, "{%s}", queue->name);
+    snprintf(queue->channel, sizeof queue->channel,
+             "{%s}:" BLASD_LINK_FRONT_CHANNEL ":%016llx%016llx", queue->name,
+             (unsigned long long)random[0], (unsigned long long)random[1]);
+    queue->watch_seed = random[2];
+    queue->store = options->store;
+    queue->list_jobs = options->limits->list_jobs;
+    queue->view.jobs_limit = queue->limits.queue_jobs;
+    queue->view.bytes_limit = queue->limits.queue_bytes;
+    return 0;
+}
+
+int blasd_front_queue_open(const struct blasd_queue_options *options, struct blasd_loop *loop,
+                           const struct blasd_front_queue_hooks *hooks,
+                           struct blasd_front_queue **ret, struct blasd_err *err) {
+    struct blasd_front_queue *queue = calloc(1, sizeof *queue);
+    int result;
+    *ret = NULL;
+    if (queue == NULL) return blasd_fail(err, BLASD_E_internal_error, "", "out of memory");
+    result = front_init(queue, options, err);
+    if (result != 0) {
+        free(queue);
+        return result;
+    }
+    queue->loop = loop;
+    queue->hooks = *hooks;
+    queue->tick_timer.fire = tick_fire;
+    queue->deadline_timer.fire = deadline_fire;
+    queue->expire_timer.fire = expire_fire;
+    queue->commands = (struct blasd_front_link){.loop = loop,
+                                                .address = &queue->address,
+                                                .on_up = commands_up,
+                                                .on_down = commands_down,
+                                                .owner = queue};
+    queue->replies = queue->commands;
+    queue->replies.on_up = replies_up;
+    queue->replies.on_down = replies_down;
+    set_timer(queue, &queue->tick_timer, blasd_clock_ns() + TICK);
+    blasd_front_link_open(&queue->commands);
+    blasd_front_link_open(&queue->replies);
+    *ret = queue;
+    return 0;
+}
+
+void blasd_front_queue_free(struct blasd_front_queue *queue) {
+    if (queue == NULL) return;
+    queue->closing = true;
+    blasd_loop_timer_clear(queue->loop, &queue->tick_timer);
+    blasd_loop_timer_clear(queue->loop, &queue->deadline_timer);
+    blasd_loop_timer_clear(queue->loop, &queue->expire_timer);
+    blasd_front_link_close(&queue->commands);
+    blasd_front_link_close(&queue->replies);
+    front_batch_free(queue);
+    front_calls_free(queue);
+    front_watch_free(queue);
+    free(queue);
+}
+
+void blasd_front_queue_flush(struct blasd_front_queue *queue) {
+    int64_t next;
+    if (queue->in_flush) return;
+    queue->in_flush = true;
+    front_batch_close(queue);
+    front_calls_answer(queue);
+    front_batch_close(queue); /* what the answers have set going */
+    front_watch_again(queue);
+    front_calls_expire(queue);
+    front_calls_pump(queue);
+    (void)blasd_front_link_flush(&queue->replies);
+    next = queue->answered.head != NULL || queue->batch != NULL ? 0 : front_calls_next_ns(queue);
+    if (next == INT64_MAX)
+        blasd_loop_timer_clear(queue->loop, &queue->expire_timer);
+    else if (queue->expire_timer.slot == 0 || queue->expire_timer.at_ns != next)
+        set_timer(queue, &queue->expire_timer, next); /* also to wake the loop for another turn */
+    queue->in_flush = false;
+}
+
+const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue) {
+    return &queue->view;
+}

@@ -1,0 +1,1121 @@
+#!lua name=blasd_1
+-- revision 1
+--[[ The queue inside Redis: what its keys are and what each function does.
+
+The library's name ends in the schema number of everything stored here; see base/wire's frame.h for
+what frames and records hold. Every function is atomic, and its effects enter the append-only file as one
+transaction, so a replay never shows half of one. Who calls: worker_queue.c and front_queue.c, through
+redis_link.c, which loads this file. It knows nothing of frames: they are bytes.
+
+KEYS. KEYS[1] of every call is "{NAME}", the hash tag of the queue, written {q} below; no key of that very
+name exists. All others begin with it, so they lie in one slot of a cluster.
+  {q}:s:CLASS:PRIO     stream of jobs, CLASS any|cpu|cuda, PRIO high|normal|low; group `w` marks how far it
+                       has been delivered (read with NOACK: a list of pending entries in Redis would cost
+                       2 us a job, and a text a worker says the same). An entry is there as long as its
+                       job is pending. Fields: j = "ID US COST BLOB"
+                       (submission time on Redis' clock, cost in bytes, 1 if the inputs are the blob ID.in,
+                       else 0), f = the frame with its inline payload
+  {q}:pending          hash ID -> stub, exactly while the job is queued or running; whoever removes it ends
+                       the job, so a job ends once. A stub is
+                         "SI ENTRY US COST DEADLINE\tCHANNEL[,CHANNEL...]\tOP\tTENANT"
+                       SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
+                       cuda low = 9); DEADLINE in us on Redis' clock, 0: none
+  {q}:bytes            sum of the costs of pending jobs
+  {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
+  {q}:rec:KIND:B       hash ID -> PIECE with the final record. KIND s|a and B come from the id: B = its
+                       second / 1 (s) or / 8 (a)
+  {q}:out:KIND:B       hash ID -> bytes of the blob ID.out, of records that have one
+  {q}:recs             zset "KIND:B" -> second at which the bucket expires (last finish + time to live)
+  {q}:recbytes         hash "KIND:B" -> bytes of records and their blobs; field `total`: of all
+  {q}:gone             hash KIND -> the highest B dropped so far
+  {q}:epoch            counter of leases
+  {q}:workers          hash NAME -> "CLASS EPOCH INFO" (class digit 1 cpu, 2 cuda; INFO a JSON object)
+  {q}:lease:NAME       EPOCH, with an expiry: the worker lives exactly while this exists
+  {q}:held:NAME        text "ID ID ...": jobs the worker has claimed; may also name some that have ended
+  {q}:run:NAME         text, a line for each batch that has begun and not ended: "US ID ID ..."
+  {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
+  {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
+  {q}:redo:CLASS       list of "SI ENTRY": jobs to be delivered again, before all others
+  {q}:idle             hash NAME -> class digit: workers that found nothing and wait on
+  {q}:wake:NAME        list: one element wakes the worker NAME from BLPOP
+  {q}:idem:TENANT:KEY  "ID FINGERPRINT", with an expiry: the Idempotency-Keys in use
+  {q}:store            identity of the deployment's blob store
+  {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
+  {q}:blob:BLOB:N      their bytes in pieces of 1 MiB (N = 0, 1, ...; the last one is shorter)
+  {q}:hold:BLOB        with an expiry: such a blob is being written, so it must not be swept
+  {q}:probe            with an expiry: written by front ends to see that Redis takes writes
+  {q}:sweeping         with an expiry: somebody has swept the store this period
+
+FUNCTIONS. Called as FCALL blasd_1_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is the text
+that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s queue_jobs queue_bytes
+lease_ms". Times are microseconds on Redis' clock, as integers. A RECORD in a reply is a final record as it
+was given to finish, or a terse text record, made here, of a job that is queued or running or that no worker
+ended. A terse record is 13 lines joined by "\n" with no newline at the end:
+  T1, state, id, op, priority (names), created_us, started_us, finished_us (0: not yet), progress (0 to 1),
+  attempts (workers that began it so far, the present one included), error code's name or "", device id of
+  the worker (member `id` of its INFO) or "", tenant
+Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a job, or
+it was deleted; 410 its record has expired.
+
+Front ends call
+  open     IDENTITY REPLACE             -> the identity recorded (IDENTITY itself where it was the first, or
+                                           REPLACE is 1). Makes streams and groups. To be called on each
+                                           new connection before anything else
+  submit   then 6 for each job: ID, FRAME, SI, COST, OPTIONS, NOTE
+                                        -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it.
+           OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS, b=1 (the
+           inputs are the blob ID.in), B=1 (the same, in a store of kind redis: checked to be there),
+           r=1 (sent again after its reply
+           was missed: a job of this ID that is there already counts as queued),
+           k=FINGERPRINT:KEY (up to the end of the text; KEY may hold any byte; FINGERPRINT no colon).
+           NOTE: "CHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
+           r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
+           blob ID.in is not there; 4 ID, SI or COST is malformed; or, where the key was used for the same request, an array
+           {ID of the earlier job, RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
+           ended, CHANNEL now watches it
+  get      ID...                          -> {RECORD or 404|410, ...}
+  watch    CHANNEL ID...                  -> the same; CHANNEL is told when those that have not ended end
+  unwatch  CHANNEL ID...                  -> 0
+  cancel   ID...                          -> {RECORD or 404|410, ...}: a pending job ends as cancelled; an ended one
+                                           is forgotten, and the record is what it was. The caller removes
+                                           the blobs ID.in and ID.out in either case
+  list     WHICH LIMIT                  -> {RECORD, ...}, newest first. WHICH: queued, running, ended or any. May
+                                           hold up to LIMIT of each kind of place (running, queued, ended):
+                                           the caller sorts by its own taste, filters and cuts. At most
+                                           8 MiB of records; in a crowd only a sample of the newest
+  stats                                 -> JSON text {"workers":{NAME:INFO,...},"queue":{"jobs":...,"bytes":...,
+                                           "running":...,"records_bytes":...,"any":{"high":{"queued":...,
+                                           "claimed":...},...},"cpu":...,"cuda":...}}
+  refs     BLOBNAME...                    -> text of one digit for each name: 1 referred to (ID.in while the
+                                           job is pending; ID.out while it is pending or its record lives;
+                                           both while on hold), 0 not
+  tick                                  -> {now_us, jobs, bytes, cpu workers, cuda workers, blobs set free
+                                           (> 0: worth a sweep), next deadline or 0}: housekeeping that
+                                           anyone may do: passed deadlines, lapsed leases, expired records.
+                                           Each front end calls it about once a second, and may at the
+                                           next deadline
+  blob     BLOBNAME BYTES               -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before
+                                           the pieces are SET, each minute meanwhile, and after them
+  blob_drop BLOBNAME...                   -> 0: removes blobs of kind redis
+
+Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the lease is
+not theirs any more)
+  register NAME CLASS INFO IDENTITY     -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
+  renew    NAME EPOCH INFO              -> as tick, which it includes
+  release  NAME EPOCH                   -> 0: gives back what it held, and the name
+  bury     NAME                         -> 0: the same for a worker known to be dead
+  claim    NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
+                                        -> {now_us, j1, f1, j2, f2, ...}; j as in the entry, with " ATTEMPTS"
+                                           behind it where the job is delivered again. With no jobs the
+                                           worker is now idle: DEL'd and ready for BLPOP {q}:wake:NAME.
+                                           WAS_IDLE 1: the last claim had no jobs. TURN counts claims
+                                           and drives ageing. HELD: "ID ID ..." of the jobs it still has.
+                                           CHECK 1: a reply may have been missed, so jobs that are noted as
+                                           held by it but not in HELD go back
+  begin    NAME EPOCH TEXT              -> 0: TEXT becomes {q}:run:NAME
+  finish   NAME EPOCH RESENT, then 3 for each job: ID, PIECE, BLOB_BYTES
+                                        -> text of a digit for each: 1 accepted, 0 had ended otherwise.
+                                           RESENT 1: the reply was missed; what is recorded just so counts
+                                           as accepted
+  progress NAME EPOCH PROGRESS ID...      -> text of a digit for each: 1 still wanted, 0 not
+
+A PIECE is [4 bytes: length of the record, little-endian][41 bytes: ID][RECORD]. What is PUBLISHED on a
+CHANNEL when jobs that it watches end is one or more pieces: one message a call, split near 1 MiB. ]]
+
+local CLASSES = {'any', 'cpu', 'cuda'}
+local PRIORITIES = {'high', 'normal', 'low'}
+local WIDTH = {s = 1, a = 8} -- seconds of a record bucket, by the id's kind
+local MANY = 2000            -- arguments of one command; Lua's stack holds some 8,000
+local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
+local PIECE_HEAD = 45        -- bytes of a piece before its record
+
+-- Filled in by the first call: while this file is loaded there are no globals but `redis`.
+local call, format, find, match, gmatch, sub, concat, floor, min, max
+
+-- What the running call works with; set by start.
+local K               -- names of the keys
+local L               -- limits
+local now, now_text   -- microseconds on Redis' clock, as number and as text
+local buckets, bucket_count = {}, 0 -- memory of bucket_of
+
+-- The names of keys, made once for each queue.
+local key_tables, key_table_count = {}, 0
+local function key_table(q)
+    local k = key_tables[q]
+    if k then return k end
+    k = {s = {}, redo = {}}
+    for _, noun in ipairs({'pending', 'bytes', 'deadlines', 'recs', 'recbytes', 'gone', 'epoch', 'workers',
+                           'attempts', 'idle', 'store', 'blobs'}) do
+        k[noun] = q .. ':' .. noun
+    end
+    for _, noun in ipairs({'lease', 'held', 'run', 'prog', 'wake', 'rec', 'out', 'idem', 'blob', 'hold'}) do
+        k[noun .. '_of'] = q .. ':' .. noun .. ':'
+    end
+    for c, class in ipairs(CLASSES) do
+        for p, priority in ipairs(PRIORITIES) do
+            local si = tostring((c - 1) * 3 + p)
+            k.s[si] = q .. ':s:' .. class .. ':' .. priority
+            k.redo[si] = q .. ':redo:' .. class
+        end
+    end
+    if key_table_count >= 64 then key_tables, key_table_count = {}, 0 end
+    key_tables[q], key_table_count = k, key_table_count + 1
+    return k
+end
+
+local limits_text
+local function start(keys, args)
+    if not call then
+        call = redis.call
+        format, find, match, gmatch, sub = string.format, string.find, string.match, string.gmatch, string.sub
+        concat, floor, min, max = table.concat, math.floor, math.min, math.max
+    end
+    K = key_table(keys[1])
+    if args[1] ~= limits_text then
+        local n = {}
+        for word in gmatch(args[1] or '', '%S+') do n[#n + 1] = tonumber(word) end
+        if #n ~= 7 then error('LIMITS must be seven numbers') end
+        L = {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
+             queue_bytes = n[6], lease_ms = n[7]}
+        limits_text = args[1]
+    end
+    local t = call('TIME')
+    now_text = t[1] .. sub('00000' .. t[2], -6)
+    now = tonumber(now_text)
+end
+
+local function whole(number) return format('%.0f', number) end
+
+-- call(command, key, list...), in pieces that Lua's stack can hold.
+local function call_many(command, key, list)
+    local n = #list
+    if n == 0 then return end
+    if n <= MANY then return call(command, key, unpack(list)) end
+    for i = 1, n, MANY do call(command, key, unpack(list, i, min(i + MANY - 1, n))) end
+end
+
+-- HMGET of any number of fields.
+local function get_many(key, fields, from)
+    from = from or 1
+    local n = #fields
+    if n < from then return {} end
+    if n - from < MANY then return call('HMGET', key, unpack(fields, from)) end
+    local all = {}
+    for i = from, n, MANY do
+        for _, value in ipairs(call('HMGET', key, unpack(fields, i, min(i + MANY - 1, n)))) do
+            all[#all + 1] = value
+        end
+    end
+    return all
+end
+
+-- The record bucket of an id, "KIND:B", or nil where it is no id.
+local function bucket_of(id)
+    local head = sub(id, 1, 9)
+    local bucket = buckets[head]
+    if bucket then return bucket end
+    local kind, second = match(head, '^([sa])(%x%x%x%x%x%x%x%x)$')
+    if not kind then return nil end
+    bucket = kind .. ':' .. floor(tonumber(second, 16) / WIDTH[kind])
+    if bucket_count >= 1000 then buckets, bucket_count = {}, 0 end
+    buckets[head], bucket_count = bucket, bucket_count + 1
+    return bucket
+end
+
+-- Stubs
+
+local function parse(stub)
+    local si, entry, us, cost, deadline, channels, op, tenant =
+        match(stub, '^(%d) (%S+) (%d+) (%d+) (%d+)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
+    return {si = si, entry = entry, us = us, cost = tonumber(cost), deadline = tonumber(deadline),
+            channels = channels, op = op, tenant = tenant}
+end
+
+local function priority_of(si) return PRIORITIES[(tonumber(si) - 1) % 3 + 1] end
+
+-- Which jobs run: what the live workers said in begin
+
+-- A finder: finder(id) gives the worker's name and the start, or nil. `count` ids will be asked for.
+local function running_finder(count)
+    local texts, index
+    return function(id)
+        if not texts then
+            texts = {}
+            for _, name in ipairs(call('HKEYS', K.workers)) do
+                local text = call('GET', K.run_of .. name)
+                if text then texts[#texts + 1] = {name, text} end
+            end
+            if count > 16 then
+                index = {}
+                for _, pair in ipairs(texts) do
+                    for line in gmatch(pair[2], '[^\n]+') do
+                        local us, rest = match(line, '^(%d+)(.*)$')
+                        for one in gmatch(rest or '', '%S+') do index[one] = {pair[1], us} end
+                    end
+                end
+            end
+        end
+        if index then
+            local hit = index[id]
+            if hit then return hit[1], hit[2] end
+            return nil
+        end
+        for _, pair in ipairs(texts) do
+            if find(pair[2], id, 1, true) then
+                for line in gmatch(pair[2], '[^\n]+') do
+                    if find(line, id, 1, true) then return pair[1], match(line, '^%d+') end
+                end
+            end
+        end
+        return nil
+    end
+end
+
+local function device_of(worker)
+    local text = call('HGET', K.workers, worker)
+    local ok, info = pcall(cjson.decode, match(text or '', '^%S+ %S+ (.*)$') or '')
+    if ok and type(info) == 'table' and type(info.id) == 'string' and not find(info.id, '%c') then
+        return info.id
+    end
+    return ''
+end
+
+-- Terse records
+
+-- The record of a job that no worker has ended: queued or running where `state` is nil.
+local function terse(id, job, state, code, finder)
+    local worker, started = finder(id)
+    local attempts = tonumber(call('HGET', K.attempts, id) or 0)
+    local progress, device = '0', ''
+    if worker then
+        if state ~= 'failed' then attempts = attempts + 1 end
+        progress = call('HGET', K.prog_of .. worker, id) or '0'
+        device = device_of(worker)
+    end
+    return concat({'T1', state or (worker and 'running' or 'queued'), id, job.op, priority_of(job.si), job.us,
+                   started or '0', state and now_text or '0', progress, tostring(attempts), code or '',
+                   device, job.tenant}, '\n')
+end
+
+-- Ending jobs, many at a time
+
+local function ending_new()
+    return {count = 0, ids = {}, entries = {}, cost = 0, into = {}, told = {}}
+end
+
+local function ending_tell(e, channel, piece)
+    local told = e.told[channel]
+    if not told then
+        told = {bytes = 0}
+        e.told[channel] = told
+    elseif told.bytes + #piece > 1048576 then
+        call('PUBLISH', channel, concat(told))
+        told = {bytes = 0}
+        e.told[channel] = told
+    end
+    told[#told + 1] = piece
+    told.bytes = told.bytes + #piece
+end
+
+-- Notes that the pending job `id` has ended with `piece`.
+local function ending_add(e, id, si, entry, cost, channels, piece, blob_bytes)
+    local count = e.count + 1
+    e.count, e.ids[count] = count, id
+    local entries = e.entries[si]
+    if entries then entries[#entries + 1] = entry else e.entries[si] = {entry} end
+    e.cost = e.cost + cost
+    local bucket = bucket_of(id)
+    local into = e.into[bucket]
+    if not into then
+        into = {count = 0, bytes = 0, records = {}, outs = {}}
+        e.into[bucket] = into
+    end
+    local n, records = into.count, into.records
+    records[n + 1], records[n + 2], into.count = id, piece, n + 2
+    into.bytes = into.bytes + #piece + blob_bytes + RECORD_OVERHEAD
+    if blob_bytes > 0 then
+        local outs = into.outs
+        outs[#outs + 1], outs[#outs + 2] = id, whole(blob_bytes)
+    end
+    if channels == '' then return end
+    if find(channels, ',', 1, true) then
+        for channel in gmatch(channels, '[^,]+') do ending_tell(e, channel, piece) end
+    else
+        ending_tell(e, channels, piece)
+    end
+end
+
+-- Forgets a bucket of records; returns how many blobs nobody refers to any more.
+local function bucket_drop(bucket)
+    local blobs = call('HLEN', K.out_of .. bucket)
+    call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket)
+    local bytes = call('HGET', K.recbytes, bucket)
+    if bytes then
+        call('HDEL', K.recbytes, bucket)
+        call('HINCRBY', K.recbytes, 'total', '-' .. bytes)
+    end
+    call('ZREM', K.recs, bucket)
+    local kind, b = match(bucket, '^(%a):(%d+)$')
+    if tonumber(b) > tonumber(call('HGET', K.gone, kind) or -1) then call('HSET', K.gone, kind, b) end
+    return blobs
+end
+
+-- Drops the buckets whose last record ended longest ago until the records fit; one always stays.
+local function buckets_fit(total, most)
+    local blobs = 0
+    for _ = 1, most do
+        if total <= L.record_bytes or call('ZCARD', K.recs) < 2 then break end
+        blobs = blobs + bucket_drop(call('ZRANGE', K.recs, 0, 0)[1])
+        total = tonumber(call('HGET', K.recbytes, 'total') or 0)
+    end
+    return blobs
+end
+
+local function ending_commit(e, worker)
+    if e.count == 0 then return end
+    for si, entries in pairs(e.entries) do call_many('XDEL', K.s[si], entries) end
+    call_many('HDEL', K.pending, e.ids)
+    call('DECRBY', K.bytes, whole(e.cost))
+    local prog = worker and K.prog_of .. worker or K.attempts
+    if call('EXISTS', K.deadlines, K.attempts, prog) > 0 then
+        call_many('ZREM', K.deadlines, e.ids)
+        call_many('HDEL', K.attempts, e.ids)
+        if worker then call_many('HDEL', prog, e.ids) end
+    end
+    local sum = 0
+    for bucket, into in pairs(e.into) do
+        call_many('HSET', K.rec_of .. bucket, into.records)
+        call_many('HSET', K.out_of .. bucket, into.outs)
+        call('HINCRBY', K.recbytes, bucket, whole(into.bytes))
+        call('ZADD', K.recs, 'GT', floor(now / 1000000) + L.ttl[sub(bucket, 1, 1)] + 1, bucket)
+        sum = sum + into.bytes
+    end
+    local total = call('HINCRBY', K.recbytes, 'total', whole(sum))
+    if total > L.record_bytes then buckets_fit(total, 4) end
+    for channel, told in pairs(e.told) do call('PUBLISH', channel, concat(told)) end
+end
+
+-- Ends a pending job without a worker; returns its record.
+local function ending_add_terse(e, id, job, state, code, finder)
+    local record = terse(id, job, state, code, finder)
+    ending_add(e, id, job.si, job.entry, job.cost, job.channels, struct.pack('<I4', #record) .. id .. record, 0)
+    return record
+end
+
+-- Ends jobs whose deadline has passed; true where there may be more.
+local function expire_due()
+    local ids = call('ZRANGE', K.deadlines, '-inf', now_text, 'BYSCORE', 'LIMIT', 0, 100)
+    if #ids == 0 then return false end
+    local e, finder = ending_new(), running_finder(#ids)
+    for i, stub in ipairs(get_many(K.pending, ids)) do
+        if stub then ending_add_terse(e, ids[i], parse(stub), 'expired', 'deadline_exceeded', finder) end
+    end
+    ending_commit(e)
+    call_many('ZREM', K.deadlines, ids)
+    return #ids == 100
+end
+
+-- Workers: waking, leases, recovery
+
+-- Wakes idle workers for that many new jobs of each class.
+local function wake(any, cpu, cuda)
+    local idle = call('HGETALL', K.idle)
+    for i = 1, #idle, 2 do
+        local name, class, fits = idle[i], idle[i + 1], true
+        if class == '1' and cpu > 0 then
+            cpu = cpu - 1
+        elseif class == '2' and cuda > 0 then
+            cuda = cuda - 1
+        elseif any > 0 then
+            any = any - 1
+        else
+            fits = false
+        end
+        if fits then
+            call('HDEL', K.idle, name)
+            call('RPUSH', K.wake_of .. name, '1')
+        end
+    end
+end
+
+-- Puts a job back at the head of its class; wakes nobody.
+local function redo(job)
+    call('RPUSH', K.redo[job.si], job.si .. ' ' .. job.entry)
+end
+
+local function class_of(si) return floor((tonumber(si) - 1) / 3) + 1 end
+
+-- Gives back all that the worker holds, and forgets it. What it had begun has cost one attempt.
+local function recover(name)
+    local begun, ids, seen = {}, {}, {}
+    for line in gmatch(call('GET', K.run_of .. name) or '', '[^\n]+') do
+        for id in gmatch(match(line, '^%d+(.*)$') or '', '%S+') do
+            begun[id] = true
+            if not seen[id] then seen[id], ids[#ids + 1] = true, id end
+        end
+    end
+    for id in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
+        if not seen[id] then seen[id], ids[#ids + 1] = true, id end
+    end
+    local e, finder, count = ending_new(), running_finder(1), {0, 0, 0}
+    for i, stub in ipairs(get_many(K.pending, ids)) do
+        if stub then
+            local id, job = ids[i], parse(stub)
+            if begun[id] and call('HINCRBY', K.attempts, id, 1) >= L.attempts then
+                ending_add_terse(e, id, job, 'failed', 'poisoned', finder)
+            else
+                redo(job)
+                count[class_of(job.si)] = count[class_of(job.si)] + 1
+            end
+        end
+    end
+    ending_commit(e)
+    call('DEL', K.lease_of .. name, K.held_of .. name, K.run_of .. name, K.prog_of .. name, K.wake_of .. name)
+    call('HDEL', K.workers, name)
+    call('HDEL', K.idle, name)
+    if count[1] + count[2] + count[3] > 0 then wake(count[1], count[2], count[3]) end
+end
+
+-- nil, or the error for a worker whose lease is not its own any more.
+local function lapsed(name, epoch)
+    if call('GET', K.lease_of .. name) == epoch then return nil end
+    return redis.error_reply('LOST the lease of this worker has lapsed')
+end
+
+local function make_groups()
+    for _, stream in pairs(K.s) do redis.pcall('XGROUP', 'CREATE', stream, 'w', '0', 'MKSTREAM') end
+end
+
+-- Whether a stream holds entries that nobody has been given.
+local function has_backlog(stream)
+    local groups = redis.pcall('XINFO', 'GROUPS', stream)
+    if groups.err or not groups[1] then return false end
+    local last
+    for i = 1, #groups[1], 2 do
+        if groups[1][i] == 'last-delivered-id' then last = groups[1][i + 1] end
+    end
+    return #call('XRANGE', stream, '(' .. last, '+', 'COUNT', 1) > 0
+end
+
+-- Idle workers beside waiting jobs are a mistake that nothing here makes, but a worker can die between
+-- being woken and claiming.
+local function wake_for_backlog()
+    if call('HLEN', K.idle) == 0 then return end
+    local count = {0, 0, 0}
+    for si, stream in pairs(K.s) do
+        local class = class_of(si)
+        if has_backlog(stream) then count[class] = count[class] + 1 end
+    end
+    for class = 1, 3 do count[class] = count[class] + call('LLEN', K.redo[tostring(class * 3)]) end
+    wake(count[1], count[2], count[3])
+end
+
+local function housekeeping()
+    for _ = 1, 10 do
+        if not expire_due() then break end
+    end
+    local workers, live = call('HGETALL', K.workers), {0, 0}
+    for i = 1, #workers, 2 do
+        if call('EXISTS', K.lease_of .. workers[i]) == 0 then
+            recover(workers[i])
+        else
+            local class = tonumber(sub(workers[i + 1], 1, 1))
+            live[class] = (live[class] or 0) + 1
+        end
+    end
+    local blobs = 0
+    local old = call('ZRANGE', K.recs, '-inf', floor(now / 1000000), 'BYSCORE', 'LIMIT', 0, 16)
+    for _, bucket in ipairs(old) do blobs = blobs + bucket_drop(bucket) end
+    local total = tonumber(call('HGET', K.recbytes, 'total') or 0)
+    if total > L.record_bytes then blobs = blobs + buckets_fit(total, 64) end
+    wake_for_backlog()
+    local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
+    return {now, call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0), live[1], live[2], blobs,
+            tonumber(first[2] or 0)}
+end
+
+-- Front ends
+
+local function open(keys, args)
+    start(keys, args)
+    if args[3] == '1' then call('SET', K.store, args[2]) else call('SETNX', K.store, args[2]) end
+    make_groups()
+    return call('GET', K.store)
+end
+
+-- The final record of `id`, or nil; the second result is the piece it is in.
+local function recorded(id)
+    local bucket = bucket_of(id)
+    local piece = bucket and call('HGET', K.rec_of .. bucket, id)
+    if not piece then return nil end
+    return sub(piece, PIECE_HEAD + 1), piece
+end
+
+local function unknown(id)
+    local bucket = bucket_of(id)
+    if not bucket then return 404 end
+    local kind, b = match(bucket, '^(%a):(%d+)$')
+    local gone = tonumber(call('HGET', K.gone, kind) or -1)
+    local ended_by = (tonumber(b) + 1) * WIDTH[kind] + L.ttl[kind]
+    return (tonumber(b) <= gone or ended_by * 1000000 < now) and 410 or 404
+end
+
+-- Adds or takes out a channel of a stub; returns the stub as it then is.
+local function stub_watch(id, stub, channel, on)
+    local head, channels, tail = match(stub, '^([^\t]*)\t([^\t]*)(\t.*)$')
+    local kept = {}
+    for one in gmatch(channels, '[^,]+') do
+        if one ~= channel then kept[#kept + 1] = one end
+    end
+    if on then kept[#kept + 1] = channel end
+    local changed = head .. '\t' .. concat(kept, ',') .. tail
+    if changed ~= stub then call('HSET', K.pending, id, changed) end
+    return changed
+end
+
+-- Where a submission stands whose Idempotency-Key is `key`: nil to go on, else its reply.
+local function repeated(key, fingerprint, channel)
+    local text = call('GET', key)
+    if not text then return nil end
+    local id, print = match(text, '^(%S+) (%S+)$')
+    local stub = call('HGET', K.pending, id)
+    local record = not stub and recorded(id)
+    if not stub and not record then return nil end -- its record has expired, so the key is free
+    if print ~= fingerprint then return 2 end
+    if channel == '' then return {id, ''} end
+    if stub then
+        stub_watch(id, stub, channel, true)
+        return {id, ''}
+    end
+    return {id, record}
+end
+
+local function submit(keys, args)
+    start(keys, args)
+    if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments for each job') end
+    local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
+    local before, reply, stubs, count, tried = bytes, {now, 0, 0}, {}, {0, 0, 0}, false
+    for i = 2, #args, 6 do
+        local id, si, cost, options, note = args[i], args[i + 2], tonumber(args[i + 3]), args[i + 4], args[i + 5]
+        local r, deadline, blob, idem, fingerprint = 0, nil, '0', nil, nil
+        if not (cost and K.s[si] and bucket_of(id)) then
+            options, r = '', 4
+        end
+        if options ~= '' then
+            call_many('HSET', K.pending, stubs) -- earlier jobs of this call must be seen
+            stubs = {}
+            local head, print, key = match(options, '^(.-)k=([^:]*):(.*)$')
+            head = ' ' .. (head or options)
+            local ms = tonumber(match(head, ' d=(%d+)') or 0)
+            if ms > 0 then deadline = whole(now + ms * 1000) end
+            if find(head, ' [bB]=1') then blob = '1' end
+            if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then r = 3 end
+            if find(head, ' r=1') and (call('HEXISTS', K.pending, id) == 1 or recorded(id)) then r = -1 end
+            if key and r == 0 then
+                local channel, tenant = match(note, '^([^\t]*)\t[^\t]*\t(.*)$')
+                idem, fingerprint = K.idem_of .. tenant .. ':' .. key, print
+                r = repeated(idem, print, channel) or 0
+            end
+        end
+        if r == 0 and (jobs >= L.queue_jobs or bytes + cost > L.queue_bytes) then
+            if not tried then
+                tried = true
+                call_many('HSET', K.pending, stubs)
+                if bytes ~= before then call('INCRBY', K.bytes, whole(bytes - before)) end
+                stubs = {}
+                expire_due()
+                jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
+                before = bytes
+            end
+            if jobs >= L.queue_jobs or bytes + cost > L.queue_bytes then r = 1 end
+        end
+        if r == 0 then
+            local when = ' ' .. now_text .. ' ' .. args[i + 3] .. ' '
+            local entry = call('XADD', K.s[si], '*', 'j', id .. when .. blob, 'f', args[i + 1])
+            local n = #stubs
+            stubs[n + 1] = id
+            stubs[n + 2] = si .. ' ' .. entry .. when .. (deadline or '0') .. '\t' .. note
+            jobs, bytes = jobs + 1, bytes + cost
+            if deadline then call('ZADD', K.deadlines, deadline, id) end
+            if idem then call('SET', idem, id .. ' ' .. fingerprint, 'EX', L.ttl.a) end
+            local class = class_of(si)
+            count[class] = count[class] + 1
+        end
+        reply[#reply + 1] = r == -1 and 0 or r
+    end
+    call_many('HSET', K.pending, stubs)
+    if bytes ~= before then call('INCRBY', K.bytes, whole(bytes - before)) end
+    if count[1] + count[2] + count[3] > 0 then wake(count[1], count[2], count[3]) end
+    reply[2], reply[3] = jobs, bytes
+    return reply
+end
+
+local function look(args, from, each)
+    local reply, finder = {}, running_finder(#args - from + 1)
+    for i, stub in ipairs(get_many(K.pending, args, from)) do
+        local id = args[from + i - 1]
+        if stub then
+            if each then stub = each(id, stub) end
+            reply[i] = terse(id, parse(stub), nil, nil, finder)
+        else
+            reply[i] = recorded(id) or unknown(id)
+        end
+    end
+    return reply
+end
+
+local function get(keys, args)
+    start(keys, args)
+    return look(args, 2)
+end
+
+local function watch(keys, args)
+    start(keys, args)
+    return look(args, 3, function(id, stub) return stub_watch(id, stub, args[2], true) end)
+end
+
+local function unwatch(keys, args)
+    start(keys, args)
+    for i, stub in ipairs(get_many(K.pending, args, 3)) do
+        if stub then stub_watch(args[2 + i], stub, args[2], false) end
+    end
+    return 0
+end
+
+-- Deletes the record of an ended job.
+local function forget(id, record)
+    local bucket = bucket_of(id)
+    local blob = tonumber(call('HGET', K.out_of .. bucket, id) or 0)
+    local bytes = whole(-(PIECE_HEAD + #record + blob + RECORD_OVERHEAD))
+    call('HDEL', K.rec_of .. bucket, id)
+    call('HDEL', K.out_of .. bucket, id)
+    call('HINCRBY', K.recbytes, bucket, bytes)
+    call('HINCRBY', K.recbytes, 'total', bytes)
+end
+
+local function cancel(keys, args)
+    start(keys, args)
+    local reply, e, finder = {}, ending_new(), running_finder(#args - 1)
+    local seen = {}
+    for i, stub in ipairs(get_many(K.pending, args, 2)) do
+        local id = args[1 + i]
+        if seen[id] then
+            reply[i] = 404
+        elseif stub then
+            local job = parse(stub)
+            reply[i] = ending_add_terse(e, id, job, 'cancelled', 'cancelled', finder)
+        else
+            local record = recorded(id)
+            if record then forget(id, record) end
+            reply[i] = record or unknown(id)
+        end
+        seen[id] = true
+    end
+    ending_commit(e)
+    return reply
+end
+
+local LIST_BYTES = 8388608
+
+-- Up to about `want` pairs of a hash, as a flat list; which ones is chance where there are more.
+local function sample(key, want)
+    local pairs_, cursor = {}, '0'
+    repeat
+        local r = call('HSCAN', key, cursor, 'COUNT', min(want, 1000))
+        cursor = r[1]
+        for _, value in ipairs(r[2]) do pairs_[#pairs_ + 1] = value end
+    until cursor == '0' or #pairs_ >= 2 * want
+    return pairs_
+end
+
+local function newest_first(rows, limit, reply, bytes)
+    table.sort(rows, function(a, b) return a[1] > b[1] end)
+    for i = 1, min(limit, #rows) do
+        local record = rows[i][2]
+        if type(record) == 'function' then record = record() end
+        bytes = bytes + #record
+        if bytes > LIST_BYTES then break end
+        reply[#reply + 1] = record
+    end
+    return bytes
+end
+
+local function list_pending(which, limit, reply)
+    local running, rows, finder = {}, {}, running_finder(1000)
+    for _, name in ipairs(call('HKEYS', K.workers)) do
+        for line in gmatch(call('GET', K.run_of .. name) or '', '[^\n]+') do
+            for id in gmatch(match(line, '^%d+(.*)$') or '', '%S+') do running[id] = true end
+        end
+    end
+    if which ~= 'queued' then
+        local ids = {}
+        for id in pairs(running) do ids[#ids + 1] = id end
+        for i, stub in ipairs(get_many(K.pending, ids)) do
+            if stub then
+                local job = parse(stub)
+                rows[#rows + 1] = {tonumber(job.us), function() return terse(ids[i], job, nil, nil, finder) end}
+            end
+        end
+    end
+    local bytes = newest_first(rows, limit, reply, 0)
+    if which == 'running' then return bytes end
+    rows = {}
+    local some = sample(K.pending, 4 * limit)
+    for i = 1, #some, 2 do
+        if not running[some[i]] then
+            local id, job = some[i], parse(some[i + 1])
+            rows[#rows + 1] = {tonumber(job.us), function() return terse(id, job, nil, nil, finder) end}
+        end
+    end
+    return newest_first(rows, limit, reply, bytes)
+end
+
+local function list_ended(limit, reply, bytes)
+    local order, rows = {}, {}
+    for _, bucket in ipairs(call('ZRANGE', K.recs, 0, -1)) do
+        local kind, b = match(bucket, '^(%a):(%d+)$')
+        order[#order + 1] = {tonumber(b) * WIDTH[kind], bucket}
+    end
+    table.sort(order, function(a, b) return a[1] > b[1] end)
+    local size = 0
+    for _, pair in ipairs(order) do
+        if #rows >= limit or size > 2 * LIST_BYTES then break end
+        local some = sample(K.rec_of .. pair[2], limit)
+        for i = 1, #some, 2 do
+            rows[#rows + 1] = {tonumber(sub(some[i], 2, 9), 16), sub(some[i + 1], PIECE_HEAD + 1)}
+            size = size + #some[i + 1]
+        end
+    end
+    newest_first(rows, limit, reply, bytes)
+end
+
+local function list(keys, args)
+    start(keys, args)
+    local which, limit, reply, bytes = args[2], min(tonumber(args[3]), 10000), {}, 0
+    if which ~= 'ended' then bytes = list_pending(which, limit, reply) end
+    if which == 'ended' or which == 'any' then list_ended(limit, reply, bytes) end
+    return reply
+end
+
+-- How many pending jobs of each SI the text of a worker names; the second result is their sum.
+local function count_named(text, pattern, counts)
+    local ids, sum = {}, 0
+    for line in gmatch(text or '', '[^\n]+') do
+        for id in gmatch(match(line, pattern) or '', '%S+') do ids[#ids + 1] = id end
+    end
+    for _, stub in ipairs(get_many(K.pending, ids)) do
+        if stub then
+            local si = sub(stub, 1, 1)
+            counts[si] = (counts[si] or 0) + 1
+            sum = sum + 1
+        end
+    end
+    return sum
+end
+
+local function stats(keys, args)
+    start(keys, args)
+    local infos, claimed, running, workers = {}, {}, 0, call('HGETALL', K.workers)
+    for i = 1, #workers, 2 do
+        local name = workers[i]
+        if call('EXISTS', K.lease_of .. name) == 1 then
+            infos[#infos + 1] = cjson.encode(name) .. ':' .. match(workers[i + 1], '^%S+ %S+ (.*)$')
+        end
+        count_named(call('GET', K.held_of .. name), '^(.*)$', claimed)
+        running = running + count_named(call('GET', K.run_of .. name), '^%d+(.*)$', {})
+    end
+    local parts = {}
+    for c, class in ipairs(CLASSES) do
+        local rows = {}
+        for p, priority in ipairs(PRIORITIES) do
+            local si = tostring((c - 1) * 3 + p)
+            local held = claimed[si] or 0
+            rows[p] = format('"%s":{"queued":%d,"claimed":%d}', priority, max(call('XLEN', K.s[si]) - held, 0), held)
+        end
+        parts[c] = format('"%s":{%s}', class, concat(rows, ','))
+    end
+    return format('{"workers":{%s},"queue":{"jobs":%d,"bytes":%s,"running":%d,"records_bytes":%s,%s}}',
+                  concat(infos, ','), call('HLEN', K.pending), call('GET', K.bytes) or '0', running,
+                  call('HGET', K.recbytes, 'total') or '0', concat(parts, ','))
+end
+
+local function refs(keys, args)
+    start(keys, args)
+    local digits = {}
+    for i = 2, #args do
+        local id, kind = match(args[i], '^([sa]%x+)%.(%a+)$')
+        local bucket = id and #id == 41 and bucket_of(id)
+        local yes = bucket and (call('HEXISTS', K.pending, id) == 1 or
+                                (kind == 'out' and call('HEXISTS', K.out_of .. bucket, id) == 1) or
+                                call('EXISTS', K.hold_of .. args[i]) == 1)
+        digits[#digits + 1] = yes and '1' or '0'
+    end
+    return concat(digits)
+end
+
+local function tick(keys, args)
+    start(keys, args)
+    return housekeeping()
+end
+
+local function blob(keys, args)
+    start(keys, args)
+    call('HSET', K.blobs, args[2], args[3])
+    call('SET', K.hold_of .. args[2], '1', 'EX', 120)
+    return 0
+end
+
+local PIECE = 1048576
+
+local function blob_drop(keys, args)
+    start(keys, args)
+    for i = 2, #args do
+        local bytes = tonumber(call('HGET', K.blobs, args[i]) or 0)
+        for piece = 0, floor(max(bytes - 1, 0) / PIECE) do
+            call('UNLINK', K.blob_of .. args[i] .. ':' .. piece)
+        end
+        call('HDEL', K.blobs, args[i])
+        call('DEL', K.hold_of .. args[i])
+    end
+    return 0
+end
+
+-- Workers
+
+local function info_ok(info)
+    local ok, value = pcall(cjson.decode, info)
+    return ok and type(value) == 'table'
+end
+
+local function register(keys, args)
+    start(keys, args)
+    local name, class, info, identity = args[2], args[3], args[4], args[5]
+    if not info_ok(info) then return redis.error_reply('ERR register: INFO is not a JSON object') end
+    call('SETNX', K.store, identity)
+    local store = call('GET', K.store)
+    if store ~= identity then return redis.error_reply('STORE ' .. store) end
+    make_groups()
+    recover(name)
+    local epoch = call('INCR', K.epoch)
+    call('SET', K.lease_of .. name, epoch, 'PX', L.lease_ms)
+    call('HSET', K.workers, name, class .. ' ' .. epoch .. ' ' .. info)
+    return {now, epoch}
+end
+
+local function renew(keys, args)
+    start(keys, args)
+    local name, epoch, info = args[2], args[3], args[4]
+    local lost = lapsed(name, epoch)
+    if lost then
+        housekeeping()
+        return lost
+    end
+    call('PEXPIRE', K.lease_of .. name, L.lease_ms)
+    local was = call('HGET', K.workers, name) or '0'
+    local is = sub(was, 1, 1) .. ' ' .. epoch .. ' ' .. info
+    if is ~= was and info_ok(info) then call('HSET', K.workers, name, is) end
+    return housekeeping()
+end
+
+local function release(keys, args)
+    start(keys, args)
+    local lost = lapsed(args[2], args[3])
+    if lost then return lost end
+    recover(args[2])
+    return 0
+end
+
+local function bury(keys, args)
+    start(keys, args)
+    recover(args[2])
+    return 0
+end
+
+-- One claim in the making.
+local function claim_add(c, id, j, frame, cost)
+    local n, reply = c.count + 1, c.reply
+    c.count = n
+    c.room = c.room - cost
+    c.frames = c.frames + #frame
+    c.held[n + 1] = id -- after HELD
+    reply[2 * n], reply[2 * n + 1] = j, frame -- after now_us
+    if c.frames > 33554432 then c.full = true end
+end
+
+local function claim_redo(c, key)
+    while c.count < c.most and not c.full do
+        local item = call('LPOP', key)
+        if not item then return end
+        local si, entry = match(item, '^(%d) (%S+)$')
+        local found = call('XRANGE', K.s[si], entry, entry)[1] -- none: the job has ended meanwhile
+        if found then
+            local j, frame = found[2][2], found[2][4]
+            local id, cost = match(j, '^(%S+) %d+ (%d+)')
+            cost = tonumber(cost)
+            if cost > c.room and c.count > 0 then
+                call('LPUSH', key, item)
+                c.full = true
+            else
+                claim_add(c, id, j .. ' ' .. (call('HGET', K.attempts, id) or '0'), frame, cost)
+            end
+        end
+    end
+end
+
+-- Takes up to `quota` new jobs from one stream. What was read beyond the bytes goes to the redo list, so
+-- it reads no more than will fit if jobs are of average size.
+local function claim_stream(c, si, quota)
+    while quota > 0 and c.count < c.most and not c.full do
+        local n = max(1, min(quota, c.most - c.count, 512, floor(c.room / c.mean)))
+        local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', n, 'NOACK', 'STREAMS', K.s[si], '>')
+        if not r then return end
+        local entries = r[1][2]
+        for _, e in ipairs(entries) do
+            local j, frame = e[2][2], e[2][4]
+            local id, cost = sub(j, 1, 41), 0
+            if c.tight then cost = tonumber(match(j, '^%d+ (%d+)', 43)) end
+            if c.full or (cost > c.room and c.count > 0) then
+                c.full = true
+                redo({si = si, entry = e[1]})
+            else
+                claim_add(c, id, j, frame, cost)
+            end
+        end
+        if #entries < n then return end
+        quota = quota - n
+    end
+end
+
+-- Jobs the worker does not know that it holds, because a reply to it was lost, go back.
+local function claim_check(name, held)
+    local ids = {}
+    for id in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
+        if not find(held, id, 1, true) then ids[#ids + 1] = id end
+    end
+    for _, stub in ipairs(get_many(K.pending, ids)) do
+        if stub then redo(parse(stub)) end
+    end
+    call('SET', K.held_of .. name, held)
+end
+
+local function claim(keys, args)
+    start(keys, args)
+    local name, class, turn, held = args[2], tonumber(args[4]), tonumber(args[7]) % 8, args[10]
+    local lost = lapsed(name, args[3])
+    if lost then return lost end
+    if args[8] == '1' then call('HDEL', K.idle, name) end
+    if args[9] == '1' then claim_check(name, held) end
+    expire_due()
+    local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
+    local c = {most = tonumber(args[5]), room = tonumber(args[6]), mean = max(1, bytes / max(jobs, 1)),
+               tight = bytes > tonumber(args[6]), count = 0, frames = 0, full = false, held = {held}, reply = {now}}
+    local own, any = class * 3, 0
+    if jobs > 0 then
+        if call('EXISTS', K.redo[tostring(own + 1)], K.redo['1']) > 0 then
+            claim_redo(c, K.redo[tostring(own + 1)])
+            claim_redo(c, K.redo['1'])
+        end
+        -- Ageing: of each eight claims one gives normal, and one low, the first half.
+        local aged = turn == 3 and 2 or turn == 7 and 3 or nil
+        if aged then
+            local most = floor((c.most + 1) / 2)
+            claim_stream(c, tostring(own + aged), most)
+            claim_stream(c, tostring(any + aged), most - min(most, c.count))
+        end
+        for p = 1, 3 do
+            claim_stream(c, tostring(own + p), c.most)
+            claim_stream(c, tostring(any + p), c.most)
+        end
+    end
+    if c.count == 0 then
+        call('HSET', K.idle, name, args[4])
+        call('DEL', K.wake_of .. name)
+    else
+        call('SET', K.held_of .. name, concat(c.held, ' '))
+    end
+    return c.reply
+end
+
+local function begin(keys, args)
+    start(keys, args)
+    local lost = lapsed(args[2], args[3])
+    if lost then return lost end
+    call('SET', K.run_of .. args[2], args[4])
+    return 0
+end
+
+local function finish(keys, args)
+    start(keys, args)
+    local name, resent, n = args[2], args[4] == '1', #args
+    local lost = lapsed(name, args[3])
+    if lost then return lost end
+    if n % 3 ~= 1 then return redis.error_reply('ERR finish takes three arguments for each job') end
+    local ids, count = {}, 0
+    for i = 5, n, 3 do
+        count = count + 1
+        ids[count] = args[i]
+    end
+    local e, digits, seen, finder = ending_new(), {}, {}, running_finder(1)
+    local stubs = get_many(K.pending, ids)
+    for i = 1, count do
+        local id, stub, digit = ids[i], stubs[i], '0'
+        if stub and not seen[id] then
+            seen[id] = true
+            local si, entry, cost, deadline, channels =
+                match(stub, '^(%d) (%S+) %d+ (%d+) (%d+)\t([^\t]*)')
+            if deadline ~= '0' and tonumber(deadline) <= now then
+                ending_add_terse(e, id, parse(stub), 'expired', 'deadline_exceeded', finder)
+            else
+                local blob = args[4 + 3 * i]
+                ending_add(e, id, si, entry, tonumber(cost), channels, args[3 + 3 * i],
+                           blob == '0' and 0 or tonumber(blob))
+                digit = '1'
+            end
+        elseif resent then
+            local _, piece = recorded(id)
+            if piece == args[3 + 3 * i] then digit = '1' end
+        end
+        digits[i] = digit
+    end
+    ending_commit(e, name)
+    return concat(digits)
+end
+
+local function progress(keys, args)
+    start(keys, args)
+    local lost = lapsed(args[2], args[3])
+    if lost then return lost end
+    if not tonumber(args[4]) then return redis.error_reply('ERR progress: PROGRESS is not a number') end
+    local digits, fields = {}, {}
+    for i, stub in ipairs(get_many(K.pending, args, 5)) do
+        digits[i] = stub and '1' or '0'
+        if stub then fields[#fields + 1], fields[#fields + 2] = args[4 + i], args[4] end
+    end
+    call_many('HSET', K.prog_of .. args[2], fields)
+    return concat(digits)
+end
+
+-- A Redis that is out of memory still lets jobs end, which is how it gets memory back.
+local function add(name, callback, flags)
+    redis.register_function({function_name = 'blasd_1_' .. name, callback = callback, flags = flags})
+end
+add('open', open, {})
+add('submit', submit, {})
+add('blob', blob, {})
+add('watch', watch, {'allow-oom'})
+add('unwatch', unwatch, {'allow-oom'})
+add('cancel', cancel, {'allow-oom'})
+add('tick', tick, {'allow-oom'})
+add('blob_drop', blob_drop, {'allow-oom'})
+add('register', register, {'allow-oom'})
+add('renew', renew, {'allow-oom'})
+add('release', release, {'allow-oom'})
+add('bury', bury, {'allow-oom'})
+add('claim', claim, {'allow-oom'})
+add('begin', begin, {'allow-oom'})
+add('finish', finish, {'allow-oom'})
+add('progress', progress, {'allow-oom'})
+add('get', get, {'no-writes'})
+add('list', list, {'no-writes'})
+add('stats', stats, {'no-writes'})
+add('refs', refs, {'no-writes'})

@@ -1,0 +1,193 @@
+/* Blobs from a worker's side, whole: files are there already, values of Redis are moved in pieces.
+ * Read next: store.c. */
+#include "queue/worker_link.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SWEEP_PERIOD_S "10"
+#define SWEEP_NAMES 256
+
+static int run(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    redisReply *reply;
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    freeReplyObject(reply);
+    return rc < 0 ? rc : 0;
+}
+
+static bool in_redis(const struct blasd_worker_queue *queue) {
+    return blasd_store_kind(queue->options.store) == BLASD_STORE_REDIS;
+}
+
+/* Notes the blob and keeps it from being swept for two minutes. */
+static int hold(struct blasd_worker_queue *queue, const struct blasd_blob *blob,
+                struct blasd_err *err) {
+    char bytes[24];
+    snprintf(bytes, sizeof bytes, "%" PRIu64, blob->bytes);
+    blasd_worker_function(queue, BLASD_LINK_FN("blob"));
+    blasd_worker_text(queue, blob->name);
+    blasd_worker_text(queue, bytes);
+    return run(queue, err);
+}
+
+int blasd_worker_queue_blob_put(struct blasd_worker_queue *queue, struct blasd_blob *blob,
+                                struct blasd_err *err) {
+    if (!in_redis(queue)) return 0;
+    int rc = blob->data || !blob->bytes ? 0 : blasd_blob_map(blob, err);
+    if (rc == 0) rc = hold(queue, blob, err);
+    for (uint64_t at = 0, n = 0; rc == 0 && at < blob->bytes; at += BLASD_LINK_CHUNK, n++) {
+        char key[BLASD_LINK_KEY_MAX];
+        uint64_t left = blob->bytes - at;
+        size_t len = (size_t)(left < BLASD_LINK_CHUNK ? left : BLASD_LINK_CHUNK);
+        blasd_link_key(key, queue->name, ":blob:%s:%" PRIu64, blob->name, n);
+        blasd_worker_command(queue, "SET");
+        blasd_worker_text(queue, key);
+        blasd_worker_arg(queue, (const char *)blob->data + at, len);
+        rc = run(queue, err);
+        if (rc == 0 && n % 64 == 63) rc = hold(queue, blob, err);
+    }
+    if (rc == 0) rc = hold(queue, blob, err);
+    return rc;
+}
+
+static int lost(const char *name, struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_inputs_lost, "", "The blob %s is not in Redis any more", name);
+}
+
+/* One piece into its place. */
+static int fetch(struct blasd_worker_queue *queue, struct blasd_blob *blob, uint64_t n, size_t len,
+                 struct blasd_err *err) {
+    char key[BLASD_LINK_KEY_MAX];
+    redisReply *reply;
+    blasd_link_key(key, queue->name, ":blob:%s:%" PRIu64, blob->name, n);
+    blasd_worker_command(queue, "GET");
+    blasd_worker_text(queue, key);
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    if (rc == 0 && (reply->type != REDIS_REPLY_STRING || (size_t)reply->len != len))
+        rc = lost(blob->name, err);
+    if (rc == 0) memcpy((char *)blob->data + n * BLASD_LINK_CHUNK, reply->str, len);
+    freeReplyObject(reply);
+    return rc;
+}
+
+int blasd_worker_queue_blob_get(struct blasd_worker_queue *queue, const char *name, uint64_t bytes,
+                                struct blasd_blob *blob, struct blasd_err *err) {
+    int rc;
+    if (!in_redis(queue)) {
+        rc = blasd_blob_open(queue->options.store, name, bytes, blob, err);
+        if (rc == 0) rc = blasd_blob_map(blob, err);
+        goto done;
+    }
+    rc = blasd_blob_create(queue->options.store, name, blob, err);
+    if (rc == 0) rc = blasd_blob_grow(blob, bytes, err);
+    if (rc == 0 && bytes) rc = blasd_blob_map(blob, err);
+    for (uint64_t at = 0, n = 0; rc == 0 && at < bytes; at += BLASD_LINK_CHUNK, n++) {
+        uint64_t left = bytes - at;
+        rc =
+            fetch(queue, blob, n, (size_t)(left < BLASD_LINK_CHUNK ? left : BLASD_LINK_CHUNK), err);
+    }
+done:
+    if (rc < 0) blasd_blob_close(blob);
+    return rc;
+}
+
+void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char *name) {
+    if (!in_redis(queue)) {
+        blasd_store_remove(queue->options.store, name);
+        return;
+    }
+    blasd_worker_function(queue, BLASD_LINK_FN("blob_drop"));
+    blasd_worker_text(queue, name);
+    if (blasd_worker_post(queue) < 0) run(queue, NULL); /* what stays is swept */
+}
+
+/* Sweeping */
+
+static int referenced(void *arg, const char (*names)[BLASD_BLOB_NAME], int count, bool *keep) {
+    struct blasd_worker_queue *queue = arg;
+    redisReply *reply;
+    blasd_worker_function(queue, BLASD_LINK_FN("refs"));
+    for (int i = 0; i < count; i++) blasd_worker_text(queue, names[i]);
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, NULL);
+    if (rc == 0 && (reply->type != REDIS_REPLY_STRING || (int)reply->len != count))
+        rc = blasd_worker_odd_reply("refs", NULL);
+    for (int i = 0; rc == 0 && i < count; i++) keep[i] = reply->str[i] == '1';
+    freeReplyObject(reply);
+    return rc;
+}
+
+/* Drops those of the names HSCAN gave (with their values between them) that nothing refers to. */
+static int sweep_names(struct blasd_worker_queue *queue, const redisReply *rows,
+                       char (*names)[BLASD_BLOB_NAME], int *removed) {
+    bool keep[SWEEP_NAMES];
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < rows->elements;) {
+        int count = 0;
+        for (; count < SWEEP_NAMES && i + 1 < rows->elements; i += 2) {
+            const redisReply *name = rows->element[i];
+            if (name->type != REDIS_REPLY_STRING || (size_t)name->len >= BLASD_BLOB_NAME) continue;
+            memcpy(names[count++], name->str, (size_t)name->len + 1);
+        }
+        if (count == 0) break;
+        rc = referenced(queue, (const char(*)[BLASD_BLOB_NAME])names, count, keep);
+        for (int k = 0; rc == 0 && k < count; k++) {
+            if (keep[k]) continue;
+            blasd_worker_queue_blob_remove(queue, names[k]);
+            ++*removed;
+        }
+    }
+    return rc;
+}
+
+static int sweep_redis(struct blasd_worker_queue *queue, int *removed, struct blasd_err *err) {
+    char key[BLASD_LINK_KEY_MAX], cursor[32] = "0";
+    char(*names)[BLASD_BLOB_NAME] = calloc(SWEEP_NAMES, sizeof *names);
+    int rc = 0;
+    if (!names) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
+    blasd_link_key(key, queue->name, ":blobs");
+    do {
+        redisReply *reply;
+        blasd_worker_command(queue, "HSCAN");
+        blasd_worker_text(queue, key);
+        blasd_worker_text(queue, cursor);
+        blasd_worker_text(queue, "COUNT");
+        blasd_worker_text(queue, "256");
+        rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+        if (rc < 0) break;
+        if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+            reply->element[0]->type != REDIS_REPLY_STRING ||
+            (size_t)reply->element[0]->len >= sizeof cursor) {
+            rc = blasd_worker_odd_reply("HSCAN", err);
+        } else {
+            memcpy(cursor, reply->element[0]->str, (size_t)reply->element[0]->len + 1);
+            rc = sweep_names(queue, reply->element[1], names, removed);
+        }
+        freeReplyObject(reply);
+    } while (rc == 0 && strcmp(cursor, "0") != 0);
+    free(names);
+    return rc;
+}
+
+int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    char key[BLASD_LINK_KEY_MAX];
+    redisReply *reply;
+    int removed = 0;
+    blasd_link_key(key, queue->name, ":sweeping");
+    blasd_worker_command(queue, "SET");
+    blasd_worker_text(queue, key);
+    blasd_worker_text(queue, queue->worker);
+    blasd_worker_text(queue, "EX");
+    blasd_worker_text(queue, SWEEP_PERIOD_S);
+    blasd_worker_text(queue, "NX");
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    bool mine = rc == 0 && reply->type == REDIS_REPLY_STATUS;
+    freeReplyObject(reply);
+    if (rc < 0 || !mine) return rc < 0 ? rc : 0;
+    if (in_redis(queue)) {
+        rc = sweep_redis(queue, &removed, err);
+        return rc < 0 ? rc : removed;
+    }
+    return blasd_store_sweep(queue->options.store, referenced, queue, err);
+}

@@ -1,0 +1,162 @@
+/* Calls over one blocking connection. Read next: worker_queue.c. */
+#include "queue/worker_link.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    ANSWER_MS = 5000,  /* a Redis that takes longer over one call counts as gone */
+    CONNECT_MS = 1000, /* for one attempt */
+    PATIENCE_MS = 2000,
+    OWED_MOST = 64,
+};
+
+void blasd_worker_arg(struct blasd_worker_queue *queue, const void *bytes, size_t len) {
+    if (queue->argc == queue->arg_room) {
+        size_t room = queue->arg_room ? queue->arg_room * 2 : 256;
+        const char **argv = realloc(queue->argv, room * sizeof *argv);
+        if (argv) queue->argv = argv;
+        size_t *lens = realloc(queue->lens, room * sizeof *lens);
+        if (lens) queue->lens = lens;
+        if (!argv || !lens) {
+            queue->arg_failed = true;
+            return;
+        }
+        queue->arg_room = room;
+    }
+    queue->argv[queue->argc] = bytes;
+    queue->lens[queue->argc++] = len;
+}
+
+void blasd_worker_text(struct blasd_worker_queue *queue, const char *text) {
+    blasd_worker_arg(queue, text, strlen(text));
+}
+
+void blasd_worker_command(struct blasd_worker_queue *queue, const char *word) {
+    queue->argc = 0;
+    queue->arg_failed = queue->once = false;
+    blasd_worker_text(queue, word);
+}
+
+void blasd_worker_function(struct blasd_worker_queue *queue, const char *name) {
+    blasd_worker_command(queue, "FCALL");
+    blasd_worker_text(queue, name);
+    blasd_worker_text(queue, "1");
+    blasd_worker_text(queue, queue->tag);
+    blasd_worker_text(queue, queue->limits.text);
+}
+
+int blasd_worker_patience(const struct blasd_worker_queue *queue) {
+    uint64_t quarter = queue->options.limits->lease_ms / 4;
+    return quarter < PATIENCE_MS ? (int)quarter : PATIENCE_MS;
+}
+
+int blasd_worker_odd_reply(const char *what, struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_internal_error, "", "Redis answered %s in another form", what);
+}
+
+void blasd_worker_hang_up(struct blasd_worker_queue *queue) {
+    if (queue->redis) redisFree(queue->redis);
+    queue->redis = NULL;
+    queue->owed = 0;
+}
+
+static int broken(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    int rc = blasd_fail(err, BLASD_E_queue_unavailable, "",
+                        "The connection to Redis was lost: %.100s", queue->redis->errstr);
+    blasd_worker_hang_up(queue);
+    return rc;
+}
+
+/* Reads the replies that nobody waits for. */
+static int collect(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    while (queue->owed > 0) {
+        void *reply = NULL;
+        if (redisGetReply(queue->redis, &reply) != REDIS_OK) return broken(queue, err);
+        freeReplyObject(reply);
+        queue->owed--;
+    }
+    return 0;
+}
+
+/* Sends and waits once. *again: it may be worth trying once more. */
+static int exchange(struct blasd_worker_queue *queue, redisReply **ret, bool *again,
+                    struct blasd_err *err) {
+    void *got = NULL;
+    int rc = collect(queue, err);
+    *again = true;
+    if (rc < 0) return rc;
+    if (redisAppendCommandArgv(queue->redis, (int)queue->argc, queue->argv, queue->lens) !=
+            REDIS_OK ||
+        redisGetReply(queue->redis, &got) != REDIS_OK) {
+        queue->missed = true;
+        return broken(queue, err);
+    }
+    redisReply *reply = got;
+    if (reply->type != REDIS_REPLY_ERROR) {
+        *ret = reply;
+        return 0;
+    }
+    switch (blasd_link_fault(reply->str)) {
+    case BLASD_LINK_LOST: rc = BLASD_WORKER_LOST; break;
+    case BLASD_LINK_NO_LIBRARY:
+        rc = blasd_link_load(queue->redis, err);
+        if (rc == 0) rc = blasd_link_error(reply->str, err);
+        break;
+    case BLASD_LINK_UNAVAILABLE:
+        *again = !strncmp(reply->str, "LOADING", 7) || !strncmp(reply->str, "BUSY ", 5);
+        rc = blasd_link_error(reply->str, err);
+        break;
+    case BLASD_LINK_STORE:
+    case BLASD_LINK_WRONG: rc = blasd_link_error(reply->str, err); break;
+    }
+    freeReplyObject(reply);
+    return rc;
+}
+
+int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisReply **ret,
+                      struct blasd_err *err) {
+    int64_t until = blasd_clock_ns() + patience_ms * INT64_C(1000000), pause = 5000000;
+    *ret = NULL;
+    queue->missed = false;
+    if (queue->arg_failed) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
+    for (;;) {
+        bool again = true;
+        int rc = 0;
+        if (!queue->redis) {
+            int limit = patience_ms < CONNECT_MS ? patience_ms : CONNECT_MS;
+            rc = blasd_link_connect(&queue->address, limit, &queue->redis, err);
+            if (rc == 0)
+                redisSetTimeout(queue->redis, (struct timeval){.tv_sec = ANSWER_MS / 1000});
+        }
+        if (rc == 0) rc = exchange(queue, ret, &again, err);
+        if (rc >= 0 || rc != -(int)BLASD_E_queue_unavailable || !again) return rc;
+        if (queue->missed && queue->once) return rc;
+        if (blasd_clock_ns() + pause >= until) return rc;
+        nanosleep(&(struct timespec){.tv_nsec = (long)pause}, NULL);
+        pause = pause < 100000000 ? pause * 2 : 200000000;
+    }
+}
+
+int blasd_worker_post(struct blasd_worker_queue *queue) {
+    struct blasd_err ignored;
+    int done = 0;
+    if (!queue->redis || queue->arg_failed) return -1;
+    if (queue->owed >= OWED_MOST && collect(queue, &ignored) < 0) return -1;
+    if (redisAppendCommandArgv(queue->redis, (int)queue->argc, queue->argv, queue->lens) !=
+        REDIS_OK) {
+        broken(queue, &ignored);
+        return -1;
+    }
+    queue->owed++;
+    while (!done) {
+        if (redisBufferWrite(queue->redis, &done) == REDIS_OK) continue;
+        broken(queue, &ignored);
+        return -1;
+    }
+    return 0;
+}

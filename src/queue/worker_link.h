@@ -1,0 +1,67 @@
+/* One worker's connection to Redis: builds a command, sends it, waits, and reconnects when it must.
+ *
+ * Internal to worker_queue.c and worker_blob.c. The caller's process ignores SIGPIPE. */
+#ifndef BLASD_QUEUE_WORKER_LINK_H
+#define BLASD_QUEUE_WORKER_LINK_H
+
+#include "queue/held.h"
+#include "queue/redis_link.h"
+#include "queue/worker_queue.h"
+
+#define BLASD_WORKER_NAME_MAX 128 /* bytes of a worker's name with its zero */
+#define BLASD_WORKER_LOST 1       /* what blasd_worker_call returns where the lease has lapsed */
+
+struct blasd_worker_queue {
+    struct blasd_queue_options options;
+    char name[BLASD_LINK_NAME_MAX]; /* of the queue; options.name points here */
+    char tag[BLASD_LINK_NAME_MAX + 2];
+    struct blasd_link_address address;
+    struct blasd_link_limits limits;
+
+    redisContext *redis; /* owned; NULL while there is no connection */
+    int owed;            /* replies still to come to commands that nobody waits for */
+    bool missed;         /* a reply to the present call was lost with its connection */
+    bool once;           /* the present call must not be sent again where its reply was lost */
+
+    const char **argv; /* owned: the command in the making; its words are borrowed */
+    size_t *lens;      /* owned */
+    size_t argc, arg_room;
+    bool arg_failed;
+
+    char worker[BLASD_WORKER_NAME_MAX];
+    char epoch[24];     /* "" without a lease */
+    char device_class;  /* '1' cpu, '2' cuda; '0': this connection does not claim */
+    unsigned turn;      /* claims so far, for ageing */
+    bool idle;          /* the last claim found nothing, so this worker is registered as idle */
+    bool may_wait;      /* and nothing has woken it since */
+    bool claim_missed;  /* a claim may have given jobs of which the reply was lost */
+    bool finish_missed; /* a finish may have been done of which the reply was lost */
+    int64_t offset_us;  /* Redis' clock minus this process' steady one */
+    struct blasd_held held;
+    struct blasd_buf text; /* scratch for HELD and TEXT */
+    redisReply *claimed;   /* owned: the frames of the last claim lie here */
+};
+
+/* Starts a command; the words added are borrowed until the call. */
+void blasd_worker_command(struct blasd_worker_queue *queue, const char *word);
+/* Starts a call of the function `name` (BLASD_LINK_FN), with its key and LIMITS. */
+void blasd_worker_function(struct blasd_worker_queue *queue, const char *name);
+void blasd_worker_arg(struct blasd_worker_queue *queue, const void *bytes, size_t len);
+void blasd_worker_text(struct blasd_worker_queue *queue, const char *text);
+
+/* Sends the command and waits for its reply, reconnecting and sending again (then queue->missed is
+ * set) for up to `patience_ms`. *ret: new; free with freeReplyObject. Returns 0, BLASD_WORKER_LOST,
+ * or a negative code. */
+int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisReply **ret,
+                      struct blasd_err *err);
+/* Sends the command; its reply is read and dropped by a later call. Returns 0, or -1 where the
+ * connection is gone. */
+int blasd_worker_post(struct blasd_worker_queue *queue);
+/* How long a call goes on trying. */
+int blasd_worker_patience(const struct blasd_worker_queue *queue);
+/* For a reply that has not the form it should have. */
+int blasd_worker_odd_reply(const char *what, struct blasd_err *err);
+/* Closes the connection. */
+void blasd_worker_hang_up(struct blasd_worker_queue *queue);
+
+#endif

@@ -1,0 +1,382 @@
+/* The worker's side of the queue: its lease, and its jobs from claim to finish.
+ *
+ * What each function does in Redis is told at the top of functions.lua. This file must not know
+ * what frames and records hold. Read next: worker_link.c (the connection), worker_blob.c. */
+#include "queue/worker_link.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_MOST BLASD_GIB
+#define TEXT_KEPT (4 * BLASD_MIB)
+#define RECORD_MOST (256 * BLASD_MIB)
+#define PIECE_HEAD (4 + BLASD_ID_LEN)
+#define NUMBER_LEN 20
+#define CLAIM_MOST 8192 /* jobs in one claim: Redis does nothing else meanwhile */
+
+int blasd_worker_queue_open(const struct blasd_queue_options *options,
+                            struct blasd_worker_queue **ret, struct blasd_err *err) {
+    struct blasd_worker_queue *queue = NULL;
+    int rc = blasd_link_check_name(options->name, err);
+    *ret = NULL;
+    if (rc < 0) return rc;
+    queue = calloc(1, sizeof *queue);
+    if (!queue) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
+    blasd_buf_init(&queue->text, TEXT_MOST);
+    queue->options = *options;
+    snprintf(queue->name, sizeof queue->name, "%s", options->name);
+    queue->options.name = queue->name;
+    snprintf(queue->tag, sizeof queue->tag, "{%s}", queue->name);
+    queue->device_class = '0';
+    blasd_link_limits(options, &queue->limits);
+    rc = blasd_link_parse(options->url, &queue->address, err);
+    queue->options.url = NULL; /* what it said is in address */
+    if (rc < 0) goto fail;
+    /* the first call makes the connection, and waits for a Redis that is still loading */
+    blasd_worker_command(queue, "PING");
+    redisReply *reply;
+    rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    freeReplyObject(reply);
+    if (rc == 0) rc = blasd_link_open(queue->redis, &queue->options, false, err);
+    if (rc < 0) goto fail;
+    *ret = queue;
+    return 0;
+fail:
+    blasd_worker_queue_free(queue);
+    return rc;
+}
+
+void blasd_worker_queue_free(struct blasd_worker_queue *queue) {
+    if (!queue) return;
+    blasd_worker_hang_up(queue);
+    freeReplyObject(queue->claimed);
+    blasd_held_release(&queue->held);
+    blasd_buf_release(&queue->text);
+    free(queue->argv);
+    free(queue->lens);
+    free(queue);
+}
+
+/* The lease */
+
+static int set_worker(struct blasd_worker_queue *queue, const char *worker, struct blasd_err *err) {
+    size_t len = strlen(worker);
+    if (len == 0 || len >= sizeof queue->worker || strpbrk(worker, " \t\r\n{}"))
+        return blasd_fail(err, BLASD_E_invalid_field, "name",
+                          "A worker's name must be 1 to %zu characters without spaces and braces",
+                          sizeof queue->worker - 1);
+    memcpy(queue->worker, worker, len + 1);
+    return 0;
+}
+
+/* A new lease, or none: nothing is held, nothing is on its way. */
+static void forget_jobs(struct blasd_worker_queue *queue) {
+    blasd_held_clear(&queue->held);
+    queue->idle = queue->may_wait = queue->claim_missed = queue->finish_missed = false;
+}
+
+int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *worker,
+                                enum blasd_device_class device, const char *info, int64_t *epoch,
+                                struct blasd_err *err) {
+    redisReply *reply;
+    if (device != BLASD_DEVICE_CPU && device != BLASD_DEVICE_CUDA)
+        return blasd_fail(err, BLASD_E_invalid_field, "device", "A worker is of class cpu or cuda");
+    int rc = set_worker(queue, worker, err);
+    if (rc < 0) return rc;
+    queue->device_class = device == BLASD_DEVICE_CPU ? '1' : '2';
+    queue->epoch[0] = '\0';
+    blasd_worker_function(queue, BLASD_LINK_FN("register"));
+    blasd_worker_text(queue, queue->worker);
+    blasd_worker_arg(queue, &queue->device_class, 1);
+    blasd_worker_text(queue, info);
+    blasd_worker_text(queue, blasd_store_identity(queue->options.store));
+    rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    if (rc < 0) return rc;
+    if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[1]->type != REDIS_REPLY_INTEGER) {
+        rc = blasd_worker_odd_reply("register", err);
+    } else {
+        *epoch = reply->element[1]->integer;
+        snprintf(queue->epoch, sizeof queue->epoch, "%" PRId64, *epoch);
+        forget_jobs(queue);
+    }
+    freeReplyObject(reply);
+    return rc;
+}
+
+void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worker, int64_t epoch) {
+    if (set_worker(queue, worker, NULL) < 0) return;
+    snprintf(queue->epoch, sizeof queue->epoch, "%" PRId64, epoch);
+}
+
+/* Starts a call that carries NAME EPOCH. */
+static void start(struct blasd_worker_queue *queue, const char *function) {
+    blasd_worker_function(queue, function);
+    blasd_worker_text(queue, queue->worker);
+    blasd_worker_text(queue, queue->epoch);
+}
+
+int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
+                             struct blasd_err *err) {
+    redisReply *reply;
+    start(queue, BLASD_LINK_FN("renew"));
+    blasd_worker_text(queue, info);
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    *lost = rc == BLASD_WORKER_LOST;
+    freeReplyObject(reply);
+    return rc < 0 ? rc : 0;
+}
+
+int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    redisReply *reply;
+    if (!queue->epoch[0]) return 0;
+    start(queue, BLASD_LINK_FN("release"));
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    freeReplyObject(reply);
+    if (rc < 0) return rc; /* a lease that is lost is released, too */
+    queue->epoch[0] = '\0';
+    forget_jobs(queue);
+    return 0;
+}
+
+int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker,
+                            struct blasd_err *err) {
+    redisReply *reply;
+    blasd_worker_function(queue, BLASD_LINK_FN("bury"));
+    blasd_worker_text(queue, worker);
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    freeReplyObject(reply);
+    return rc < 0 ? rc : 0;
+}
+
+/* Claiming */
+
+/* The next number of "ID US COST BLOB [ATTEMPTS]", or -1. */
+static int64_t next_number(const char **at) {
+    char *end;
+    if (**at != ' ') return -1;
+    int64_t value = strtoll(*at + 1, &end, 10);
+    if (end == *at + 1 || value < 0) return -1;
+    *at = end;
+    return value;
+}
+
+static bool read_claim(const redisReply *head, const redisReply *frame, struct blasd_claim *claim) {
+    if (head->type != REDIS_REPLY_STRING || frame->type != REDIS_REPLY_STRING) return false;
+    if (head->len <= BLASD_ID_LEN) return false;
+    memcpy(claim->id, head->str, BLASD_ID_LEN);
+    claim->id[BLASD_ID_LEN] = '\0';
+    const char *at = head->str + BLASD_ID_LEN;
+    claim->submitted_us = next_number(&at);
+    int64_t cost = next_number(&at), blob = next_number(&at);
+    if (!blasd_id_valid(claim->id) || claim->submitted_us < 0 || cost < 0 || blob < 0) return false;
+    claim->stored = blob == 1;
+    int64_t attempts = *at ? next_number(&at) : 0;
+    if (attempts < 0 || attempts > INT32_MAX) return false;
+    claim->attempts = (int)attempts;
+    claim->frame = frame->str;
+    claim->frame_len = (size_t)frame->len;
+    return true;
+}
+
+static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply, int max,
+                       struct blasd_claim *claims, int *count, struct blasd_err *err) {
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements % 2 != 1 ||
+        reply->element[0]->type != REDIS_REPLY_INTEGER || reply->elements / 2 > (size_t)max)
+        return blasd_worker_odd_reply("claim", err);
+    int64_t now = reply->element[0]->integer;
+    queue->offset_us = now - blasd_clock_ns() / 1000;
+    for (size_t i = 1; i < reply->elements; i += 2) {
+        struct blasd_claim *claim = &claims[*count];
+        if (!read_claim(reply->element[i], reply->element[i + 1], claim))
+            return blasd_worker_odd_reply("claim", err);
+        claim->claimed_us = now;
+        if (blasd_held_add(&queue->held, claim->id) < 0)
+            return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
+        ++*count;
+    }
+    return 0;
+}
+
+int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
+                             struct blasd_claim *claims, int *count, bool *lost,
+                             struct blasd_err *err) {
+    char max_text[16], bytes_text[24], turn[16];
+    redisReply *reply;
+    *count = 0;
+    *lost = false;
+    freeReplyObject(queue->claimed);
+    queue->claimed = NULL;
+    if (max > CLAIM_MOST) max = CLAIM_MOST;
+    snprintf(max_text, sizeof max_text, "%d", max);
+    snprintf(bytes_text, sizeof bytes_text, "%" PRIu64, max_bytes);
+    snprintf(turn, sizeof turn, "%u", queue->turn++);
+    blasd_buf_reset(&queue->text);
+    if (blasd_held_write(&queue->held, &queue->text) < 0)
+        return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs are held");
+    int rc;
+    do {
+        start(queue, BLASD_LINK_FN("claim"));
+        blasd_worker_arg(queue, &queue->device_class, 1);
+        blasd_worker_text(queue, max_text);
+        blasd_worker_text(queue, bytes_text);
+        blasd_worker_text(queue, turn);
+        blasd_worker_text(queue, queue->idle ? "1" : "0");
+        blasd_worker_text(queue, queue->claim_missed ? "1" : "0");
+        blasd_worker_arg(queue, queue->text.data ? queue->text.data : "", queue->text.len);
+        queue->once = !queue->claim_missed; /* sent again it must say so, that jobs are not lost */
+        rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+        if (queue->missed) queue->claim_missed = true;
+    } while (rc == -(int)BLASD_E_queue_unavailable && queue->missed && queue->once);
+    if (rc < 0) return rc;
+    queue->claim_missed = false;
+    if (rc == BLASD_WORKER_LOST) {
+        *lost = true;
+        forget_jobs(queue);
+        return 0;
+    }
+    queue->claimed = reply;
+    rc = take_claims(queue, reply, max, claims, count, err);
+    if (rc < 0) {
+        *count = 0;
+        queue->claim_missed = true; /* those that could not be read go back */
+        return rc;
+    }
+    queue->idle = queue->may_wait = *count == 0;
+    return 0;
+}
+
+int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
+                            struct blasd_err *err) {
+    char key[BLASD_LINK_KEY_MAX], seconds[24];
+    redisReply *reply;
+    if (!queue->may_wait || timeout_ms <= 0) return 0;
+    /* the connection gives up on Redis after five seconds; waits are shorter than that */
+    if (timeout_ms > 3000) timeout_ms = 3000;
+    blasd_link_key(key, queue->name, ":wake:%s", queue->worker);
+    snprintf(seconds, sizeof seconds, "%d.%03d", timeout_ms / 1000, timeout_ms % 1000);
+    blasd_worker_command(queue, "BLPOP");
+    blasd_worker_text(queue, key);
+    blasd_worker_text(queue, seconds);
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    if (rc == 0 && (queue->missed || reply->type == REDIS_REPLY_ARRAY)) queue->may_wait = false;
+    freeReplyObject(reply);
+    return rc < 0 ? rc : 0;
+}
+
+int blasd_worker_queue_nudge(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    char key[BLASD_LINK_KEY_MAX];
+    redisReply *reply;
+    blasd_link_key(key, queue->name, ":wake:%s", queue->worker);
+    blasd_worker_command(queue, "RPUSH");
+    blasd_worker_text(queue, key);
+    blasd_worker_text(queue, "1");
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    freeReplyObject(reply);
+    return rc < 0 ? rc : 0;
+}
+
+/* Beginning and ending */
+
+int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,
+                             struct blasd_err *err) {
+    redisReply *reply;
+    int64_t now = blasd_clock_ns() / 1000 + queue->offset_us;
+    for (int i = 0; i < count; i++) blasd_held_begin(&queue->held, ids[i], now);
+    blasd_buf_reset(&queue->text);
+    if (blasd_held_write_begun(&queue->held, now, &queue->text) < 0)
+        return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs are held");
+    start(queue, BLASD_LINK_FN("begin"));
+    blasd_worker_arg(queue, queue->text.data, queue->text.len);
+    if (blasd_worker_post(queue) == 0) return 0;
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    freeReplyObject(reply);
+    return rc < 0 ? rc : 0; /* where the lease is lost, finish says so */
+}
+
+/* Writes the piece of each ending and its blob's bytes into the scratch buffer. */
+static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
+                        int count, struct blasd_err *err) {
+    struct blasd_buf *text = &queue->text;
+    blasd_buf_reset(text);
+    for (int i = 0; i < count; i++) {
+        size_t len = endings[i].record_len;
+        unsigned char head[4] = {(unsigned char)len, (unsigned char)(len >> 8),
+                                 (unsigned char)(len >> 16), (unsigned char)(len >> 24)};
+        if (strnlen(endings[i].id, BLASD_ID_LEN + 1) != BLASD_ID_LEN || len > RECORD_MOST)
+            return blasd_fail(err, BLASD_E_internal_error, "", "A job's ending is malformed");
+        if (blasd_buf_add(text, head, sizeof head) < 0 ||
+            blasd_buf_add(text, endings[i].id, BLASD_ID_LEN) < 0 ||
+            blasd_buf_add(text, endings[i].record, len) < 0 ||
+            (endings[i].blob_bytes &&
+             blasd_buf_printf(text, "%020" PRIu64, endings[i].blob_bytes) < 0))
+            return blasd_fail(err, BLASD_E_no_space, "", "The records of a batch are too large");
+    }
+    return 0;
+}
+
+int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
+                              int count, bool *lost, struct blasd_err *err) {
+    redisReply *reply = NULL;
+    int rc = 0;
+    *lost = false;
+    for (int i = 0; i < count; i++) endings[i].accepted = false;
+    if (count <= 0) return 0;
+    rc = write_pieces(queue, endings, count, err);
+    if (rc < 0) return rc;
+    do {
+        const char *at = queue->text.data;
+        start(queue, BLASD_LINK_FN("finish"));
+        blasd_worker_text(queue, queue->finish_missed ? "1" : "0");
+        for (int i = 0; i < count; i++) {
+            blasd_worker_text(queue, endings[i].id);
+            blasd_worker_arg(queue, at, PIECE_HEAD + endings[i].record_len);
+            at += PIECE_HEAD + endings[i].record_len;
+            blasd_worker_arg(queue, endings[i].blob_bytes ? at : "0",
+                             endings[i].blob_bytes ? NUMBER_LEN : 1);
+            if (endings[i].blob_bytes) at += NUMBER_LEN;
+        }
+        queue->once = !queue->finish_missed; /* sent again it must say so */
+        rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+        if (queue->missed) queue->finish_missed = true;
+    } while (rc == -(int)BLASD_E_queue_unavailable && queue->missed && queue->once);
+    if (queue->text.cap > TEXT_KEPT) blasd_buf_release(&queue->text);
+    if (rc < 0) return rc;
+    queue->finish_missed = false;
+    if (rc == BLASD_WORKER_LOST) {
+        *lost = true;
+        forget_jobs(queue);
+        return 0;
+    }
+    if (reply->type != REDIS_REPLY_STRING || reply->len != (__typeof__(reply->len))count) {
+        rc = blasd_worker_odd_reply("finish", err);
+    } else {
+        for (int i = 0; i < count; i++) {
+            endings[i].accepted = reply->str[i] == '1';
+            blasd_held_remove(&queue->held, endings[i].id);
+        }
+    }
+    freeReplyObject(reply);
+    return rc;
+}
+
+int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
+                                double progress, bool *wanted, struct blasd_err *err) {
+    char text[32];
+    redisReply *reply;
+    *wanted = false;
+    if (!(progress >= 0)) progress = 0;
+    if (progress > 1) progress = 1;
+    snprintf(text, sizeof text, "%.6g", progress);
+    start(queue, BLASD_LINK_FN("progress"));
+    blasd_worker_text(queue, text);
+    for (int i = 0; i < count; i++) blasd_worker_text(queue, ids[i]);
+    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    if (rc == 0) *wanted = reply->type == REDIS_REPLY_STRING && strchr(reply->str, '1') != NULL;
+    freeReplyObject(reply);
+    return rc < 0 ? rc : 0;
+}

@@ -1,0 +1,191 @@
+/* The generator of answers: text, tensor, text, tensor, …, text.
+ *
+ * The text (a document or a header) is made at once, for it is small; the tensors are written as
+ * the caller asks for bytes. Each part is some text and then one tensor. */
+#include "wire/answer.h"
+
+#include "wire/binary_out.h"
+#include "wire/document.h"
+#include "wire/json_elements.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_MOST ((size_t)4 << 20)
+
+struct part {
+    size_t text_end;            /* the text up to here comes first */
+    const unsigned char *bytes; /* borrowed */
+    struct blasd_tensor tensor;
+};
+
+struct blasd_answer {
+    enum blasd_format format;
+    struct blasd_buf text;
+    size_t text_at;
+    struct part parts[BLASD_MAX_OUTPUTS];
+    int part_count;
+    int part;                  /* the one being written; part_count: the text behind the last */
+    bool in_tensor;            /* its text is written */
+    struct json_elements json; /* the tensor being written, as text */
+    uint64_t raw_at;           /* or as it is */
+    int64_t size;
+};
+
+bool blasd_answer_possible(const struct blasd_record *record, int output,
+                           enum blasd_format format) {
+    if (output == -1) return format != BLASD_FORMAT_NPY;
+    if (document_output(record, output) == NULL) return false;
+    return format != BLASD_FORMAT_NPY || npy_possible(record->outputs[output].tensor.dtype);
+}
+
+/* Appends the tensor of output `i` behind the text as far as `text_end`. */
+static void add_part(struct blasd_answer *answer, const struct blasd_record *record,
+                     const void *payload, int i, size_t text_end) {
+    struct part *part = &answer->parts[answer->part_count++];
+    part->text_end = text_end;
+    part->tensor = record->outputs[i].tensor;
+    part->bytes =
+        payload == NULL ? NULL : (const unsigned char *)payload + record->outputs[i].offset;
+}
+
+static bool make_json_all(struct blasd_answer *answer, const struct blasd_record *record,
+                          const void *payload) {
+    struct document_cut cuts[BLASD_MAX_OUTPUTS];
+    struct json_out out = {.buf = &answer->text};
+    struct document_data data = {.cuts = cuts};
+    document_job(&out, record, &data);
+    for (int i = 0; i < data.cut_count; i++)
+        add_part(answer, record, payload, cuts[i].output, cuts[i].at);
+    return !out.failed;
+}
+
+static bool make_json_one(struct blasd_answer *answer, const struct blasd_record *record,
+                          const void *payload, int output) {
+    struct json_out out = {.buf = &answer->text};
+    JSON_OUT_LITERAL(&out, "{\"name\":");
+    json_out_string(&out, document_output(record, output)->name);
+    JSON_OUT_LITERAL(&out, ",");
+    document_tensor(&out, &record->outputs[output].tensor);
+    JSON_OUT_LITERAL(&out, ",\"data\":");
+    add_part(answer, record, payload, output, answer->text.len);
+    JSON_OUT_LITERAL(&out, "}");
+    return !out.failed;
+}
+
+static bool make_safetensors(struct blasd_answer *answer, const struct blasd_record *record,
+                             const void *payload, int output) {
+    int outputs[BLASD_MAX_OUTPUTS], count = 0;
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if ((output == -1 || output == i) && document_output(record, i) != NULL)
+            outputs[count++] = i;
+    safetensors_order(record, outputs, count);
+    if (safetensors_header(record, outputs, count, &answer->text) != 0) return false;
+    for (int i = 0; i < count; i++) add_part(answer, record, payload, outputs[i], answer->text.len);
+    return true;
+}
+
+static bool make(struct blasd_answer *answer, const struct blasd_record *record,
+                 const void *payload, int output) {
+    switch (answer->format) {
+    case BLASD_FORMAT_JSON:
+        return output == -1 ? make_json_all(answer, record, payload)
+                            : make_json_one(answer, record, payload, output);
+    case BLASD_FORMAT_SAFETENSORS: return make_safetensors(answer, record, payload, output);
+    case BLASD_FORMAT_NPY:
+        if (npy_header(&record->outputs[output].tensor, &answer->text) != 0) return false;
+        add_part(answer, record, payload, output, answer->text.len);
+        return true;
+    }
+    return false;
+}
+
+/* Adds up the bytes; false where a tensor that is not empty has none. */
+static bool measure(struct blasd_answer *answer) {
+    uint64_t size = answer->text.len;
+    for (int i = 0; i < answer->part_count; i++) {
+        uint64_t bytes = blasd_tensor_bytes(&answer->parts[i].tensor);
+        if (bytes != 0 && answer->parts[i].bytes == NULL) return false;
+        size += bytes;
+    }
+    answer->size = answer->format == BLASD_FORMAT_JSON ? -1 : (int64_t)size;
+    return true;
+}
+
+struct blasd_answer *blasd_answer_new(const struct blasd_record *record, const void *payload,
+                                      int output, enum blasd_format format) {
+    struct blasd_answer *answer;
+    if (!blasd_answer_possible(record, output, format)) return NULL;
+    answer = malloc(sizeof *answer);
+    if (answer == NULL) return NULL;
+    memset(answer, 0, sizeof *answer);
+    answer->format = format;
+    blasd_buf_init(&answer->text, TEXT_MOST);
+    if (!make(answer, record, payload, output) || !measure(answer)) {
+        blasd_answer_free(answer);
+        return NULL;
+    }
+    return answer;
+}
+
+int64_t blasd_answer_size(const struct blasd_answer *answer) {
+    return answer->size;
+}
+
+/* Copies from `from` what fits: returns the bytes copied. */
+static size_t copy(char *out, size_t room, const void *from, uint64_t left) {
+    size_t n = left < room ? (size_t)left : room;
+    if (n > 0) memcpy(out, from, n);
+    return n;
+}
+
+static size_t read_text(struct blasd_answer *answer, char *out, size_t max) {
+    bool last = answer->part == answer->part_count;
+    size_t end = last ? answer->text.len : answer->parts[answer->part].text_end;
+    size_t n = copy(out, max, answer->text.data + answer->text_at, end - answer->text_at);
+    answer->text_at += n;
+    if (answer->text_at == end && !last) {
+        answer->in_tensor = true;
+        answer->raw_at = 0;
+        json_elements_init(&answer->json, &answer->parts[answer->part].tensor,
+                           answer->parts[answer->part].bytes);
+    }
+    return n;
+}
+
+static size_t read_tensor(struct blasd_answer *answer, char *out, size_t max) {
+    const struct part *part = &answer->parts[answer->part];
+    size_t n;
+    if (answer->format == BLASD_FORMAT_JSON) {
+        n = json_elements_read(&answer->json, out, max);
+    } else if (part->bytes == NULL) {
+        n = 0; /* an empty tensor */
+    } else {
+        n = copy(out, max, part->bytes + answer->raw_at,
+                 blasd_tensor_bytes(&part->tensor) - answer->raw_at);
+        answer->raw_at += n;
+    }
+    if (n < max) {
+        answer->in_tensor = false;
+        answer->part++;
+    }
+    return n;
+}
+
+size_t blasd_answer_read(struct blasd_answer *answer, char *out, size_t max) {
+    size_t done = 0;
+    while (done < max) {
+        bool last = !answer->in_tensor && answer->part == answer->part_count;
+        size_t n = answer->in_tensor ? read_tensor(answer, out + done, max - done)
+                                     : read_text(answer, out + done, max - done);
+        if (last && n == 0) break;
+        done += n;
+    }
+    return done;
+}
+
+void blasd_answer_free(struct blasd_answer *answer) {
+    if (answer == NULL) return;
+    blasd_buf_release(&answer->text);
+    free(answer);
+}

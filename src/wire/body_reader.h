@@ -1,0 +1,33 @@
+/* What the readers of the body formats share. Each takes a body in pieces, lands its tensors and
+ * notes the rest in the envelope. Read next: json_in.c, safetensors_in.c, multipart_in.c. */
+#ifndef BLASD_WIRE_BODY_READER_H
+#define BLASD_WIRE_BODY_READER_H
+
+#include "wire/envelope.h"
+#include "wire/landing.h"
+
+/* What a reader works on; all borrowed. */
+struct blasd_body {
+    const struct blasd_limits *limits;
+    uint64_t content_length; /* 0: not known */
+    struct blasd_arrivals *arrivals;
+    struct blasd_envelope *envelope;
+};
+
+struct blasd_body_reader {
+    int (*feed)(struct blasd_body_reader *reader, const char *bytes, size_t len,
+                struct blasd_err *err);
+    /* The body has ended. */
+    int (*finish)(struct blasd_body_reader *reader, struct blasd_err *err);
+    void (*free)(struct blasd_body_reader *reader);
+};
+
+/* New readers, each to be freed with its own `free`; NULL where memory has run out. `body` is
+ * borrowed for the reader's life. */
+struct blasd_body_reader *blasd_json_reader_new(const struct blasd_body *body);
+struct blasd_body_reader *blasd_safetensors_reader_new(const struct blasd_body *body);
+/* `boundary`, of 1 to 70 bytes, is copied. */
+struct blasd_body_reader *blasd_multipart_reader_new(const struct blasd_body *body,
+                                                     const char *boundary, size_t len);
+
+#endif

@@ -1,0 +1,193 @@
+/* Jobs as frames. The body, after the header that frame_parts.h shows:
+ *
+ *     id, operation           texts: a byte of length, then the bytes
+ *     deadline_ms, payload_bytes, receive_us, created_us     8 bytes each
+ *     flags                   1: bit 0, the payload lies in a blob
+ *     inputs given            1, then for each: name, tensor, order 1, source kind 1,
+ *                             first_nonfinite 8
+ *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
+ *                             float 8, choice: its name)
+ *
+ * All parameters are written, defaults too: a job means what it meant when it was sent, also to a
+ * version with other defaults. Read next: frame_record.c. */
+#include "wire/frame.h"
+
+#include "wire/frame_parts.h"
+
+#define MAGIC "BLJF"
+
+static void put_input(struct frame_writer *w, const struct blasd_port *port,
+                      const struct blasd_input *input) {
+    frame_put_text(w, port->name, BLASD_NAME_MAX);
+    frame_put_tensor(w, &input->tensor, input->source.offset, input->source.bytes);
+    frame_put_u8(w, (unsigned)input->tensor.order);
+    frame_put_u8(w, (unsigned)input->source.kind);
+    frame_put_i64(w, input->first_nonfinite);
+}
+
+static void put_param(struct frame_writer *w, const struct blasd_param *param,
+                      const struct blasd_value *value) {
+    frame_put_text(w, param->name, BLASD_NAME_MAX);
+    frame_put_u8(w, (unsigned)param->kind);
+    frame_put_u8(w, value->given);
+    switch (param->kind) {
+    case BLASD_PARAM_BOOL: frame_put_u8(w, value->b); break;
+    case BLASD_PARAM_INT: frame_put_i64(w, value->i); break;
+    case BLASD_PARAM_FLOAT: frame_put_f64(w, value->f); break;
+    case BLASD_PARAM_CHOICE: frame_put_text(w, param->choices[value->choice], 255); break;
+    }
+}
+
+int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct blasd_err *err) {
+    const struct blasd_op *op = job->op;
+    unsigned char room[FRAME_MOST];
+    struct frame_writer w =
+        frame_begin(room, MAGIC, (unsigned)job->priority, (unsigned)job->device);
+    int inputs = blasd_op_input_count(op), params = blasd_op_param_count(op);
+    unsigned given = 0;
+    frame_put_text(&w, job->id, sizeof job->id);
+    frame_put_text(&w, op->name, BLASD_NAME_MAX);
+    frame_put_i64(&w, job->deadline_ms);
+    frame_put_u64(&w, job->payload_bytes);
+    frame_put_i64(&w, job->receive_us);
+    frame_put_i64(&w, job->created_us);
+    frame_put_u8(&w, job->payload_in_blob);
+    for (int i = 0; i < inputs; i++) given += blasd_job_has(job, i);
+    frame_put_u8(&w, given);
+    for (int i = 0; i < inputs; i++)
+        if (blasd_job_has(job, i)) put_input(&w, &op->inputs[i], &job->inputs[i]);
+    frame_put_u8(&w, (unsigned)params);
+    for (int i = 0; i < params; i++) put_param(&w, &op->params[i], &job->params[i]);
+    return frame_end(&w, room, out, err);
+}
+
+static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+    char name[BLASD_NAME_MAX];
+    struct blasd_input input = {.source = {.kind = BLASD_SOURCE_NONE}};
+    unsigned order, kind;
+    int at, code;
+    frame_get_text(r, name, sizeof name);
+    code = frame_get_tensor(r, job->payload_bytes, &input.tensor, &input.source.offset,
+                            &input.source.bytes, err);
+    if (code != 0) return code;
+    order = frame_get_u8(r);
+    kind = frame_get_u8(r);
+    input.first_nonfinite = frame_get_i64(r);
+    if (r->bad) return frame_broken(err, "an input ends early");
+    if (order > BLASD_COLUMN_MAJOR || kind != BLASD_SOURCE_PAYLOAD)
+        return frame_broken(err, "an input is of a kind that is not known");
+    if (input.first_nonfinite < -1 || input.first_nonfinite >= blasd_tensor_elements(&input.tensor))
+        return frame_broken(err, "an input points outside its elements");
+    at = blasd_op_input(job->op, name);
+    if (at < 0)
+        return blasd_fail(err, BLASD_E_unknown_input, "inputs",
+                          "this worker's %s has no input '%s'", job->op->name, name);
+    if (blasd_job_has(job, at)) return frame_broken(err, "an input stands in it twice");
+    input.tensor.order = (enum blasd_order)order;
+    input.source.kind = BLASD_SOURCE_PAYLOAD;
+    job->inputs[at] = input;
+    return 0;
+}
+
+/* Position of a parameter; `hint` is where it stands if nothing changed since it was written. */
+static int find_param(const struct blasd_op *op, int count, int hint, const char *name) {
+    if (hint < count && strcmp(op->params[hint].name, name) == 0) return hint;
+    return blasd_op_param(op, name);
+}
+
+static int find_choice(const struct blasd_param *param, const char *name) {
+    for (int i = 0; param->choices[i] != NULL; i++)
+        if (strcmp(param->choices[i], name) == 0) return i;
+    return -1;
+}
+
+/* A parameter that this version does not have, or a choice, only matters where the user gave it. */
+static int param_unknown(const struct blasd_op *op, const char *name, bool given,
+                         struct blasd_err *err) {
+    if (!given) return 0;
+    return blasd_fail(err, BLASD_E_unknown_parameter, "params",
+                      "this worker's %s does not know the parameter '%s' or its value", op->name,
+                      name);
+}
+
+static int get_param(struct frame_reader *r, struct blasd_job *job, int count, int hint,
+                     struct blasd_err *err) {
+    char name[BLASD_NAME_MAX], choice[256] = "";
+    struct blasd_value value = {.given = false};
+    unsigned kind, flag = 0, given;
+    int at, picked = 0;
+    frame_get_text(r, name, sizeof name);
+    kind = frame_get_u8(r);
+    given = frame_get_u8(r);
+    if (given > 1) return frame_broken(err, "a flag is neither 0 nor 1");
+    value.given = given != 0;
+    switch (kind) {
+    case BLASD_PARAM_BOOL:
+        flag = frame_get_u8(r);
+        value.b = flag != 0;
+        break;
+    case BLASD_PARAM_INT: value.i = frame_get_i64(r); break;
+    case BLASD_PARAM_FLOAT: value.f = frame_get_f64(r); break;
+    case BLASD_PARAM_CHOICE: frame_get_text(r, choice, sizeof choice); break;
+    default: return frame_broken(err, "a parameter is of a kind that is not known");
+    }
+    if (r->bad || flag > 1) return frame_broken(err, "a parameter has no value");
+    at = find_param(job->op, count, hint, name);
+    if (at < 0 || job->op->params[at].kind != (enum blasd_param_kind)kind)
+        return param_unknown(job->op, name, value.given, err);
+    if (kind == BLASD_PARAM_CHOICE) {
+        picked = find_choice(&job->op->params[at], choice);
+        if (picked < 0) return param_unknown(job->op, name, value.given, err);
+        value.choice = picked;
+    }
+    job->params[at] = value;
+    return 0;
+}
+
+static int get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+    unsigned count = frame_get_u8(r);
+    int params = blasd_op_param_count(job->op);
+    for (unsigned i = 0; i < count; i++) {
+        int code = get_input(r, job, err);
+        if (code != 0) return code;
+    }
+    count = frame_get_u8(r);
+    for (unsigned i = 0; i < count; i++) {
+        int code = get_param(r, job, params, (int)i, err);
+        if (code != 0) return code;
+    }
+    return 0;
+}
+
+int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
+                     struct blasd_err *err) {
+    char id[BLASD_ID_LEN + 1], name[BLASD_NAME_MAX];
+    const struct blasd_op *op;
+    struct frame_reader r;
+    unsigned priority, device, flags;
+    int code = frame_open(frame, len, MAGIC, &r, &priority, &device, err);
+    if (code != 0) return code;
+    if (priority >= BLASD_PRIORITY_COUNT || device >= BLASD_DEVICE_CLASS_COUNT)
+        return frame_broken(err, "its priority or device class is not known");
+    frame_get_text(&r, id, sizeof id);
+    frame_get_text(&r, name, sizeof name);
+    if (r.bad || !blasd_id_valid(id)) return frame_broken(err, "its id is not one");
+    op = blasd_op_find(name);
+    if (op == NULL)
+        return blasd_fail(err, BLASD_E_unknown_operation, "op", "this worker has no operation '%s'",
+                          name);
+    blasd_job_init(job, op);
+    memcpy(job->id, id, sizeof id);
+    job->priority = (enum blasd_priority)priority;
+    job->device = (enum blasd_device_class)device;
+    job->deadline_ms = frame_get_i64(&r);
+    job->payload_bytes = frame_get_u64(&r);
+    job->receive_us = frame_get_i64(&r);
+    job->created_us = frame_get_i64(&r);
+    flags = frame_get_u8(&r);
+    if (flags > 1) return frame_broken(err, "its flags are not known");
+    job->payload_in_blob = flags != 0;
+    code = get_body(&r, job, err);
+    if (code != 0) return code;
+    return frame_close(&r, frame, len, job->payload_bytes, job->payload_in_blob, payload_at, err);
+}

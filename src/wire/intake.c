@@ -1,0 +1,163 @@
+/* The way in, from outside: chooses the reader of the body's format, feeds it, and makes the job.
+ *
+ * Knows no format itself. Read next: body_reader.h. */
+#include "wire/intake.h"
+
+#include "wire/body_reader.h"
+#include "wire/echo.h"
+#include "wire/part_header.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+struct blasd_intake {
+    struct blasd_body body;
+    struct blasd_arrivals arrivals;
+    struct blasd_envelope envelope;
+    struct blasd_body_reader *reader; /* owned */
+    uint64_t fed;
+    bool guess;  /* there was no Content-Type and the first byte is still to come */
+    bool failed; /* or finished: takes only blasd_intake_free */
+};
+
+/* Whether the media type in front of any ';' is `name`. */
+static bool is_type(const char *content_type, const char *name) {
+    size_t len = strcspn(content_type, "; \t");
+    return strlen(name) == len && strncasecmp(content_type, name, len) == 0;
+}
+
+static int new_multipart(const struct blasd_body *body, const char *content_type,
+                         struct blasd_body_reader **ret, struct blasd_err *err) {
+    char boundary[72];
+    size_t len;
+    if (!blasd_header_param(content_type, strlen(content_type), "boundary", boundary,
+                            sizeof boundary, &len))
+        return blasd_fail(err, BLASD_E_malformed_multipart, "Content-Type",
+                          "Content-Type gives no boundary");
+    if (len == 0 || len > 70)
+        return blasd_fail(err, BLASD_E_malformed_multipart, "Content-Type",
+                          "the boundary has %zu characters; 1 to 70 are taken", len);
+    for (size_t i = 0; i < len; i++)
+        if (boundary[i] < ' ' || boundary[i] > '~')
+            return blasd_fail(err, BLASD_E_malformed_multipart, "Content-Type",
+                              "the boundary has a character that is not printable");
+    *ret = blasd_multipart_reader_new(body, boundary, len);
+    return 0;
+}
+
+static int choose_reader(struct blasd_intake *intake, const char *type, struct blasd_err *err) {
+    char shown[BLASD_ECHO_MAX];
+    int rc = 0;
+    /* `curl -d` calls whatever it sends a form: what then starts like JSON is taken as JSON */
+    intake->guess = type == NULL || is_type(type, "application/x-www-form-urlencoded");
+    if (intake->guess || is_type(type, "application/json"))
+        intake->reader = blasd_json_reader_new(&intake->body);
+    else if (is_type(type, "application/x-safetensors") ||
+             is_type(type, "application/octet-stream"))
+        intake->reader = blasd_safetensors_reader_new(&intake->body);
+    else if (is_type(type, "multipart/form-data"))
+        rc = new_multipart(&intake->body, type, &intake->reader, err);
+    else
+        return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Type",
+                          "'%s' is not application/json, application/x-safetensors or "
+                          "multipart/form-data",
+                          blasd_echo(shown, type, strcspn(type, "; \t")));
+    if (rc == 0 && intake->reader == NULL)
+        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    return rc;
+}
+
+static int note_query(struct blasd_intake *intake, const struct blasd_intake_options *options,
+                      struct blasd_err *err) {
+    const char *const named[][2] = {
+        {"op", options->op},
+        {"params", options->params},
+        {"priority", options->priority},
+        {"deadline_ms", options->deadline_ms},
+        {"device", options->device},
+    };
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        const char *text = named[i][1];
+        int rc;
+        if (text == NULL) continue;
+        rc = blasd_envelope_text(&intake->envelope, BLASD_IN_QUERY, named[i][0], text, strlen(text),
+                                 err);
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
+
+static int check_size(const struct blasd_intake *intake, uint64_t bytes, struct blasd_err *err) {
+    if (bytes <= intake->body.limits->body_bytes) return 0;
+    return blasd_fail(err, BLASD_E_body_too_large, "",
+                      "the body is larger than %llu bytes, the limit body_bytes",
+                      (unsigned long long)intake->body.limits->body_bytes);
+}
+
+int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_sink *sink,
+                     struct blasd_intake **ret, struct blasd_err *err) {
+    struct blasd_intake *intake = calloc(1, sizeof *intake);
+    int rc;
+    *ret = NULL;
+    if (intake == NULL)
+        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    intake->arrivals.sink = sink;
+    blasd_envelope_init(&intake->envelope, options->limits);
+    intake->body = (struct blasd_body){options->limits, options->content_length, &intake->arrivals,
+                                       &intake->envelope};
+    rc = check_size(intake, options->content_length, err);
+    if (rc == 0) rc = choose_reader(intake, options->content_type, err);
+    if (rc == 0) rc = note_query(intake, options, err);
+    if (rc != 0) {
+        blasd_intake_free(intake);
+        return rc;
+    }
+    *ret = intake;
+    return 0;
+}
+
+/* Without a Content-Type only what begins like a JSON object is taken. */
+static int guess_format(struct blasd_intake *intake, const char *bytes, size_t len,
+                        struct blasd_err *err) {
+    for (size_t i = 0; i < len; i++) {
+        if (bytes[i] == ' ' || bytes[i] == '\t' || bytes[i] == '\r' || bytes[i] == '\n') continue;
+        intake->guess = false;
+        if (bytes[i] == '{') return 0;
+        return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Type",
+                          "the request has no Content-Type, and its body does not begin with '{'");
+    }
+    return 0;
+}
+
+static int used_up(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_internal_error, "", "the request had ended already");
+}
+
+int blasd_intake_feed(struct blasd_intake *intake, const void *bytes, size_t len,
+                      struct blasd_err *err) {
+    int rc;
+    if (intake->failed) return used_up(err);
+    if (len == 0) return 0;
+    intake->fed += len;
+    rc = check_size(intake, intake->fed, err);
+    if (rc == 0 && intake->guess) rc = guess_format(intake, bytes, len, err);
+    if (rc == 0) rc = intake->reader->feed(intake->reader, bytes, len, err);
+    intake->failed = rc != 0;
+    return rc;
+}
+
+int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err) {
+    int rc;
+    if (intake->failed) return used_up(err);
+    intake->failed = true;
+    if ((rc = intake->reader->finish(intake->reader, err)) != 0) return rc;
+    return blasd_envelope_job(&intake->envelope, &intake->arrivals, job, err);
+}
+
+void blasd_intake_free(struct blasd_intake *intake) {
+    if (intake == NULL) return;
+    if (intake->reader != NULL) intake->reader->free(intake->reader);
+    blasd_envelope_release(&intake->envelope);
+    free(intake);
+}

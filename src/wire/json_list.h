@@ -1,0 +1,23 @@
+/* A nested list of numbers in a JSON text becomes the elements of a tensor, without a node for any
+ * of them. Read next: json_in.h. */
+#ifndef BLASD_WIRE_JSON_LIST_H
+#define BLASD_WIRE_JSON_LIST_H
+
+#include "wire/json_text.h"
+#include "wire/landing.h"
+
+/* What a list turned out to be. */
+struct blasd_json_shape {
+    int rank; /* 0 for a number that stands alone */
+    int64_t lengths[BLASD_MAX_RANK];
+    int64_t elements;
+};
+
+/* Reads the value at `p`, a number or lists of equal lengths, as elements of `to`'s dtype and sends
+ * them to `sink`. `plain`: true and false count as 1 and 0 though the dtype is not bool. Fills
+ * to->input but for its shape. *next is one past the value. */
+int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plain,
+                    struct blasd_sink *sink, struct blasd_arrival *to,
+                    struct blasd_json_shape *shape, const char **next, struct blasd_err *err);
+
+#endif

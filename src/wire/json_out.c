@@ -1,0 +1,160 @@
+/* JSON text: escapes and numbers. */
+#include "wire/json_out.h"
+
+#include "wire/number.h"
+
+#include <math.h>
+#include <string.h>
+
+void json_out_raw(struct json_out *out, const char *text, size_t len) {
+    if (!out->failed && blasd_buf_add(out->buf, text, len) != 0) out->failed = true;
+}
+
+/* Length of the UTF-8 character that begins at `p`, or 0 where none does: no overlong forms, no
+ * surrogates, nothing above U+10FFFF. */
+static size_t utf8_len(const unsigned char *p, const unsigned char *end) {
+    size_t left = (size_t)(end - p);
+    unsigned char low = 0x80, high = 0xbf;
+    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    if (len == 1) return 1;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || left < len) return 0;
+    if (p[0] == 0xe0) low = 0xa0;
+    if (p[0] == 0xed) high = 0x9f;
+    if (p[0] == 0xf0) low = 0x90;
+    if (p[0] == 0xf4) high = 0x8f;
+    if (p[1] < low || p[1] > high) return 0;
+    for (size_t i = 2; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    return len;
+}
+
+static void escape_ascii(struct json_out *out, unsigned char c) {
+    static const char digits[] = "0123456789abcdef";
+    char text[6] = {'\\', (char)c};
+    size_t len = 2;
+    switch (c) {
+    case '"':
+    case '\\': break;
+    case '\n': text[1] = 'n'; break;
+    case '\r': text[1] = 'r'; break;
+    case '\t': text[1] = 't'; break;
+    default:
+        text[1] = 'u';
+        text[2] = text[3] = '0';
+        text[4] = digits[c >> 4];
+        text[5] = digits[c & 15];
+        len = 6;
+    }
+    json_out_raw(out, text, len);
+}
+
+void json_out_escaped(struct json_out *out, const char *text, size_t len) {
+    const unsigned char *p = (const unsigned char *)text, *end = p + len, *run = p;
+    while (p < end) {
+        size_t n = 1;
+        bool plain = *p >= 0x20 && *p < 0x7f && *p != '"' && *p != '\\';
+        if (!plain && *p >= 0x80) plain = (n = utf8_len(p, end)) != 0;
+        if (plain) {
+            p += n;
+            continue;
+        }
+        json_out_raw(out, (const char *)run, (size_t)(p - run));
+        if (*p < 0x80)
+            escape_ascii(out, *p);
+        else
+            JSON_OUT_LITERAL(out, "\xef\xbf\xbd"); /* U+FFFD */
+        run = ++p;
+    }
+    json_out_raw(out, (const char *)run, (size_t)(p - run));
+}
+
+void json_out_string(struct json_out *out, const char *text) {
+    JSON_OUT_LITERAL(out, "\"");
+    json_out_escaped(out, text, strlen(text));
+    JSON_OUT_LITERAL(out, "\"");
+}
+
+void json_out_bool(struct json_out *out, bool value) {
+    if (value)
+        JSON_OUT_LITERAL(out, "true");
+    else
+        JSON_OUT_LITERAL(out, "false");
+}
+
+char *json_write_uint(char *p, uint64_t value) {
+    char digits[20];
+    size_t n = 0;
+    do digits[n++] = (char)('0' + value % 10);
+    while ((value /= 10) != 0);
+    while (n > 0) *p++ = digits[--n];
+    return p;
+}
+
+static char *write_text(char *p, const char *text, size_t len) {
+    memcpy(p, text, len);
+    return p + len;
+}
+#define WRITE(p, literal) write_text(p, literal, sizeof(literal) - 1)
+
+/* What is written otherwise than by to_chars. Readers that take a number without point or exponent
+ * for an integer would lose the sign of -0 and fail above 2^63, hence the ".0". */
+static char *write_special(char *p, double value) {
+    if (isnan(value)) return WRITE(p, "\"NaN\"");
+    if (isinf(value)) return value > 0 ? WRITE(p, "\"Infinity\"") : WRITE(p, "\"-Infinity\"");
+    return signbit(value) ? WRITE(p, "-0.0") : WRITE(p, "0");
+}
+
+static char *mark_real(char *start, char *p) {
+    for (const char *q = start; q < p; q++)
+        if (*q == '.' || *q == 'e') return p;
+    return WRITE(p, ".0");
+}
+
+#define INTEGER_LIMIT 9007199254740992.0 /* 2^53 */
+
+char *json_write_double(char *p, double value) {
+    double size = fabs(value);
+    char *end;
+    if (!(size > 0 && size <= 0x1.fffffffffffffp1023)) return write_special(p, value);
+    end = blasd_number_write(p, value);
+    return size < INTEGER_LIMIT ? end : mark_real(p, end);
+}
+
+char *json_write_float(char *p, float value) {
+    float size = fabsf(value);
+    char *end;
+    if (!(size > 0 && size <= 0x1.fffffep127f)) return write_special(p, (double)value);
+    end = blasd_number_write_float(p, value);
+    return size < (float)INTEGER_LIMIT ? end : mark_real(p, end);
+}
+
+void json_out_uint(struct json_out *out, uint64_t value) {
+    char text[JSON_NUMBER_MOST];
+    json_out_raw(out, text, (size_t)(json_write_uint(text, value) - text));
+}
+
+void json_out_int(struct json_out *out, int64_t value) {
+    char text[BLASD_NUMBER_MAX];
+    json_out_raw(out, text, (size_t)(blasd_number_write_int(text, value) - text));
+}
+
+void json_out_double(struct json_out *out, double value) {
+    char text[JSON_NUMBER_MOST];
+    json_out_raw(out, text, (size_t)(json_write_double(text, value) - text));
+}
+
+void json_out_ms(struct json_out *out, int64_t us) {
+    uint64_t size = us < 0 ? -(uint64_t)us : (uint64_t)us;
+    unsigned part = (unsigned)(size % 1000);
+    char text[32], *p = text;
+    if (us < 0) *p++ = '-';
+    p = json_write_uint(p, size / 1000);
+    if (part != 0) {
+        *p++ = '.';
+        for (unsigned place = 100; part != 0; place /= 10) {
+            *p++ = (char)('0' + part / place);
+            part %= place;
+        }
+    }
+    json_out_raw(out, text, (size_t)(p - text));
+}

@@ -1,0 +1,175 @@
+/* Steps through a JSON text, and jansson behind a check of depth. */
+#include "wire/json_text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int blasd_json_fail(const struct blasd_json_text *text, const char *at, struct blasd_err *err,
+                    const char *fmt, ...) {
+    char said[192];
+    const char *line = text->start;
+    unsigned long lines = 1;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(said, sizeof said, fmt, args);
+    va_end(args);
+    for (;;) {
+        const char *newline = memchr(line, '\n', (size_t)(at - line));
+        if (newline == NULL) break;
+        line = newline + 1;
+        lines++;
+    }
+    return blasd_fail(err, BLASD_E_malformed_json, "", "line %lu, column %zu (byte %zu): %s", lines,
+                      (size_t)(at - line) + 1, (size_t)(at - text->start) + 1, said);
+}
+
+const char *blasd_json_string_end(const char *p, const char *end) {
+    const char *from = p + 1;
+    for (p = from; p < end; p++) {
+        const char *back;
+        p = memchr(p, '"', (size_t)(end - p));
+        if (p == NULL) return NULL;
+        /* a quote behind an odd number of backslashes is part of the string */
+        for (back = p; back > from && back[-1] == '\\'; back--) continue;
+        if ((p - back) % 2 == 0) return p + 1;
+    }
+    return NULL;
+}
+
+/* Copies a string with escapes or beyond ASCII out of jansson's reading of it. */
+static int word_by_jansson(const struct blasd_json_text *text, const char *p, const char *end,
+                           char word[BLASD_JSON_WORD], struct blasd_err *err) {
+    json_error_t problem;
+    json_t *string = json_loadb(p, (size_t)(end - p), JSON_DECODE_ANY, &problem);
+    size_t len;
+    if (string == NULL) return blasd_json_fail(text, p, err, "%.120s", problem.text);
+    len = json_string_length(string);
+    if (len > BLASD_JSON_WORD - 1) len = BLASD_JSON_WORD - 1;
+    memcpy(word, json_string_value(string), len);
+    word[len] = '\0';
+    json_decref(string);
+    return 0;
+}
+
+int blasd_json_word(const struct blasd_json_text *text, const char *p, char word[BLASD_JSON_WORD],
+                    const char **next, struct blasd_err *err) {
+    const char *end;
+    size_t len = 0;
+    if (*p != '"') return blasd_json_fail(text, p, err, "expected a string in double quotes");
+    end = blasd_json_string_end(p, text->end);
+    if (end == NULL) return blasd_json_fail(text, p, err, "this string has no closing quote");
+    *next = end;
+    for (const char *at = p + 1; at < end - 1; at++) {
+        if (*at == '\\' || *at < ' ' || *at > '~' || len == BLASD_JSON_WORD - 1)
+            return word_by_jansson(text, p, end, word, err);
+        word[len++] = *at;
+    }
+    word[len] = '\0';
+    return 0;
+}
+
+enum { OTHER, COMMA, OPEN, CLOSE, QUOTE };
+static const unsigned char kinds[256] = {
+    [','] = COMMA, ['['] = OPEN, ['{'] = OPEN, [']'] = CLOSE, ['}'] = CLOSE, ['"'] = QUOTE,
+};
+
+int blasd_json_skip(const struct blasd_json_text *text, const char *p, const char **next,
+                    struct blasd_err *err) {
+    const char *from = p;
+    int depth = 0;
+    for (; p < text->end; p++) {
+        unsigned kind = kinds[(unsigned char)*p];
+        if (kind == OTHER) continue;
+        if (depth == 0 && (kind == COMMA || kind == CLOSE)) break;
+        if (kind == QUOTE) {
+            p = blasd_json_string_end(p, text->end);
+            if (p == NULL) return blasd_json_fail(text, from, err, "a string is not closed");
+            p--;
+            if (depth == 0) {
+                p++;
+                break;
+            }
+        } else if (kind == OPEN && ++depth > text->depth_max) {
+            return blasd_json_fail(text, p, err,
+                                   "nested deeper than %d levels, the limit "
+                                   "json_depth",
+                                   text->depth_max);
+        } else if (kind == CLOSE && --depth == 0) {
+            p++;
+            break;
+        }
+    }
+    if (depth > 0) return blasd_json_fail(text, text->end, err, "the text ends inside a value");
+    if (p == from) return blasd_json_fail(text, p, err, "expected a value");
+    *next = p;
+    return 0;
+}
+
+/* Commas among the next 64-byte blocks of nothing but numbers: the common case, several bytes at a
+ * time. Returns one past those blocks. */
+static const char *count_plain(const char *p, const char *end, uint64_t *commas) {
+    while (end - p >= 64) {
+        unsigned char found = 0, special = 0;
+        for (int i = 0; i < 64; i++) {
+            unsigned char c = (unsigned char)p[i];
+            found = (unsigned char)(found + (c == ','));
+            special |= (unsigned char)(c == '"' || (c | 6) == ('[' | 6));
+        }
+        if (special) break;
+        *commas += found;
+        p += 64;
+    }
+    return p;
+}
+
+uint64_t blasd_json_leaves_after(const struct blasd_json_text *text, const char *p, int depth) {
+    uint64_t leaves = 0, empty = 0;
+    while (p < text->end && depth > 0) {
+        const char *stop;
+        p = count_plain(p, text->end, &leaves);
+        stop = text->end - p > 64 ? p + 64 : text->end;
+        while (p < stop && depth > 0) {
+            unsigned kind = kinds[(unsigned char)*p];
+            if (kind == QUOTE) {
+                p = blasd_json_string_end(p, text->end);
+                if (p == NULL) p = text->end;
+                continue;
+            }
+            p++;
+            leaves += kind == COMMA;
+            depth += (kind == OPEN) - (kind == CLOSE);
+            /* an empty list was announced by a comma, too, and holds nothing */
+            if (kind == OPEN && *blasd_json_space(p) == ']') empty++;
+        }
+    }
+    return leaves > empty ? leaves - empty : 0;
+}
+
+/* The first bracket that nests deeper than `most`, or NULL. */
+static const char *too_deep(const char *text, size_t len, int most) {
+    const char *p = text, *end = text + len;
+    int depth = 0;
+    for (; p < end; p++) {
+        unsigned kind = kinds[(unsigned char)*p];
+        if (kind == OPEN && ++depth > most) return p;
+        if (kind == CLOSE) depth--;
+        if (kind != QUOTE) continue;
+        p = blasd_json_string_end(p, end);
+        if (p == NULL) return NULL; /* jansson will say so */
+        p--;
+    }
+    return NULL;
+}
+
+json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *problem) {
+    const char *deep = too_deep(text, len, most);
+    if (deep != NULL) {
+        memset(problem, 0, sizeof *problem);
+        problem->position = (int)(deep - text);
+        snprintf(problem->text, sizeof problem->text,
+                 "nested deeper than %d levels, the limit json_depth", most);
+        return NULL;
+    }
+    return json_loadb(text, len, JSON_REJECT_DUPLICATES, problem);
+}

@@ -1,0 +1,53 @@
+/* What every reader of JSON here needs: spaces, strings, values to step over, places for errors,
+ * and jansson behind a check of depth. Knows nothing of tensors. Read next: json_list.h. */
+#ifndef BLASD_WIRE_JSON_TEXT_H
+#define BLASD_WIRE_JSON_TEXT_H
+
+#include "base/err.h"
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A whole JSON text. *end is a zero, so that one byte may be looked at without comparing. */
+struct blasd_json_text {
+    const char *start, *end; /* borrowed */
+    int depth_max;           /* the limit json_depth */
+};
+
+/* Fills `err` with malformed_json and the place of `at` as line, column and byte, counted from 1.
+ * Returns a negative code. */
+int blasd_json_fail(const struct blasd_json_text *text, const char *at, struct blasd_err *err,
+                    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* The first byte at or after `p` that is no space. */
+static inline const char *blasd_json_space(const char *p) {
+    while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') p++;
+    return p;
+}
+
+/* One past the closing quote of the string whose opening quote is at `p`, or NULL where it has
+ * none. What is inside is not checked. */
+const char *blasd_json_string_end(const char *p, const char *end);
+
+#define BLASD_JSON_WORD 64
+
+/* Reads the string at `p`, a name or a word of ours, into `word`, with a zero at the end; a longer
+ * one is cut to BLASD_JSON_WORD - 1 bytes, which is longer than any name there is. *next is one
+ * past its closing quote. */
+int blasd_json_word(const struct blasd_json_text *text, const char *p, char word[BLASD_JSON_WORD],
+                    const char **next, struct blasd_err *err);
+
+/* Steps over one value without checking what is inside. */
+int blasd_json_skip(const struct blasd_json_text *text, const char *p, const char **next,
+                    struct blasd_err *err);
+
+/* How many values that are no lists follow `p`, which lies `depth` lists deep just after a value,
+ * before the outermost of those lists closes. Right wherever the text is valid. */
+uint64_t blasd_json_leaves_after(const struct blasd_json_text *text, const char *p, int depth);
+
+/* jansson's reading of `text`, with duplicate members refused: new reference, or NULL with
+ * `problem` filled. `most`: nesting allowed, since jansson recurses. */
+json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *problem);
+
+#endif

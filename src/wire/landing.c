@@ -1,0 +1,192 @@
+/* Tensor bytes on their way to the sink. */
+#include "wire/landing.h"
+
+#include "wire/echo.h"
+
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian in memory");
+
+/* How elements are judged, eight bytes at a time: ((word & mask) + add) & flag is not 0 where one
+ * of the elements in the word is at fault. For floating types: the bits of the exponent are all
+ * ones exactly where adding one to them carries into the place of the sign. */
+struct blasd_scan {
+    uint64_t mask, add, flag;
+};
+
+#define REPEAT2(x) ((uint64_t)(x) << 32 | (uint64_t)(x))
+#define REPEAT4(x) REPEAT2((uint64_t)(x) << 16 | (uint64_t)(x))
+
+static const struct blasd_scan scans[BLASD_DTYPE_COUNT] = {
+    [BLASD_float64] = {UINT64_C(0x7ff0000000000000), UINT64_C(0x0010000000000000),
+                       UINT64_C(0x8000000000000000)},
+    [BLASD_float32] = {REPEAT2(0x7f800000), REPEAT2(0x00800000), REPEAT2(0x80000000)},
+    [BLASD_float16] = {REPEAT4(0x7c00), REPEAT4(0x0400), REPEAT4(0x8000)},
+    [BLASD_bfloat16] = {REPEAT4(0x7f80), REPEAT4(0x0080), REPEAT4(0x8000)},
+    [BLASD_bool] = {REPEAT4(0xfefe), 0, REPEAT4(0xfefe)},
+};
+
+int blasd_arrivals_add(struct blasd_arrivals *arrivals, const char *name, size_t len,
+                       struct blasd_arrival **ret, struct blasd_err *err) {
+    struct blasd_arrival *item;
+    char shown[BLASD_ECHO_MAX], field[64];
+    bool plain = len > 0 && len < BLASD_NAME_MAX;
+    snprintf(field, sizeof field, "inputs.%s", blasd_echo(shown, name, len));
+    for (size_t i = 0; plain && i < len; i++) plain = name[i] > ' ' && name[i] < 0x7f;
+    if (!plain)
+        return blasd_fail(err, BLASD_E_unknown_input, field,
+                          "no operation has an input of this name: names are 1 to %d letters, "
+                          "digits and _",
+                          BLASD_NAME_MAX - 1);
+    for (int i = 0; i < arrivals->count; i++)
+        if (strlen(arrivals->items[i].name) == len &&
+            memcmp(arrivals->items[i].name, name, len) == 0)
+            return blasd_fail(err, BLASD_E_invalid_field, field, "the tensor is given twice");
+    if (arrivals->count == BLASD_ARRIVALS_MAX)
+        return blasd_fail(err, BLASD_E_unknown_input, field,
+                          "this is tensor number %d, and no operation takes more than %d",
+                          BLASD_ARRIVALS_MAX + 1, BLASD_MAX_INPUTS);
+    item = &arrivals->items[arrivals->count++];
+    memset(item, 0, sizeof *item);
+    memcpy(item->name, name, len);
+    item->input.first_nonfinite = -1;
+    *ret = item;
+    return 0;
+}
+
+int blasd_landing_begin(struct blasd_landing *landing, struct blasd_sink *sink,
+                        struct blasd_arrival *to, uint64_t bytes, bool look, bool swap,
+                        struct blasd_err *err) {
+    const struct blasd_scan *by = &scans[to->input.tensor.dtype];
+    int rc;
+    *landing = (struct blasd_landing){.sink = sink, .to = to, .left = bytes};
+    landing->size = (unsigned)blasd_dtype_size(to->input.tensor.dtype);
+    landing->by = look && by->mask != 0 ? by : NULL;
+    landing->swap = swap && landing->size > 1;
+    if ((rc = sink->reserve(sink, bytes, &landing->offset, err)) != 0) return rc;
+    to->input.source =
+        (struct blasd_source){BLASD_SOURCE_PAYLOAD, .offset = landing->offset, .bytes = bytes};
+    return 0;
+}
+
+static uint64_t load(const unsigned char *p) {
+    uint64_t word;
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+/* Index of the first element at fault among `n`, or -1. */
+static int64_t scan(const struct blasd_scan *by, const unsigned char *p, size_t n, unsigned size) {
+    const size_t block = 16 * sizeof(uint64_t);
+    size_t bytes = n * size, at = 0;
+    for (; bytes - at >= block; at += block) {
+        uint64_t seen = 0;
+        for (size_t i = 0; i < 16; i++) seen |= (load(p + at + 8 * i) & by->mask) + by->add;
+        if ((seen & by->flag) != 0) break;
+    }
+    for (; at < bytes; at += size) {
+        uint64_t word = 0;
+        memcpy(&word, p + at, size);
+        /* one element in the lowest place: the places above hold zeros and never carry */
+        if ((((word & by->mask) + by->add) & by->flag) != 0) return (int64_t)(at / size);
+    }
+    return -1;
+}
+
+static int look(struct blasd_landing *landing, const unsigned char *p, size_t n,
+                struct blasd_err *err) {
+    struct blasd_input *input = &landing->to->input;
+    int64_t at = input->first_nonfinite < 0 ? scan(landing->by, p, n, landing->size) : -1;
+    if (at >= 0 && input->tensor.dtype == BLASD_bool) {
+        char field[64];
+        snprintf(field, sizeof field, "inputs.%s", landing->to->name);
+        return blasd_fail(err, BLASD_E_invalid_tensor, field,
+                          "element %lld is the byte %u, and a bool is 0 or 1",
+                          (long long)(landing->index + at), p[at]);
+    }
+    if (at >= 0) input->first_nonfinite = landing->index + at;
+    landing->index += (int64_t)n;
+    return 0;
+}
+
+/* Looks at a piece that may begin and end inside an element. */
+static int look_across(struct blasd_landing *landing, const unsigned char *p, size_t len,
+                       struct blasd_err *err) {
+    size_t whole;
+    int rc;
+    while (landing->part_len > 0 && len > 0) {
+        landing->part[landing->part_len++] = *p++;
+        len--;
+        if (landing->part_len < landing->size) continue;
+        landing->part_len = 0;
+        if ((rc = look(landing, landing->part, 1, err)) != 0) return rc;
+    }
+    whole = len / landing->size;
+    if (whole > 0 && (rc = look(landing, p, whole, err)) != 0) return rc;
+    for (size_t i = whole * landing->size; i < len; i++) landing->part[landing->part_len++] = p[i];
+    return 0;
+}
+
+static void swap_elements(unsigned char *p, size_t n, unsigned size) {
+    for (size_t i = 0; i < n; i++, p += size) {
+        uint16_t two;
+        uint32_t four;
+        uint64_t eight;
+        switch (size) {
+        case 2:
+            memcpy(&two, p, 2);
+            two = __builtin_bswap16(two);
+            memcpy(p, &two, 2);
+            break;
+        case 4:
+            memcpy(&four, p, 4);
+            four = __builtin_bswap32(four);
+            memcpy(p, &four, 4);
+            break;
+        default:
+            memcpy(&eight, p, 8);
+            eight = __builtin_bswap64(eight);
+            memcpy(p, &eight, 8);
+        }
+    }
+}
+
+/* Writes whole elements after turning them round; keeps the rest for the next piece. */
+static int feed_swapped(struct blasd_landing *landing, const unsigned char *p, size_t len,
+                        struct blasd_err *err) {
+    unsigned char room[8192];
+    int rc;
+    while (len > 0) {
+        size_t have = landing->part_len, take = sizeof room - have, n;
+        if (take > len) take = len;
+        memcpy(room, landing->part, have);
+        memcpy(room + have, p, take);
+        p += take;
+        len -= take;
+        n = (have + take) / landing->size;
+        landing->part_len = (unsigned)(have + take - n * landing->size);
+        memcpy(landing->part, room + n * landing->size, landing->part_len);
+        if (n == 0) continue;
+        swap_elements(room, n, landing->size);
+        if (landing->by != NULL && (rc = look(landing, room, n, err)) != 0) return rc;
+        rc = landing->sink->write(landing->sink, landing->offset, room, n * landing->size, err);
+        if (rc != 0) return rc;
+        landing->offset += n * landing->size;
+    }
+    return 0;
+}
+
+int blasd_landing_feed(struct blasd_landing *landing, const void *bytes, size_t len,
+                       struct blasd_err *err) {
+    int rc;
+    if (len > landing->left)
+        return blasd_fail(err, BLASD_E_internal_error, "", "more tensor bytes came than were due");
+    landing->left -= len;
+    if (len == 0) return 0;
+    if (landing->swap) return feed_swapped(landing, bytes, len, err);
+    if (landing->by != NULL && (rc = look_across(landing, bytes, len, err)) != 0) return rc;
+    rc = landing->sink->write(landing->sink, landing->offset, bytes, len, err);
+    landing->offset += len;
+    return rc;
+}

@@ -1,0 +1,189 @@
+/* Parameters: types and ranges as the operation's descriptor states them. */
+#include "wire/param_read.h"
+
+#include "wire/echo.h"
+#include "wire/number.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "a number from 0 to 1": what the parameter takes, for a message. */
+static const char *wanted(const struct blasd_param *param, char *text, size_t size) {
+    const char *what = param->kind == BLASD_PARAM_INT ? "a whole number" : "a number";
+    const char *above = param->exclusive_least ? "greater than" : "of at least";
+    size_t len = 0;
+    if (param->kind == BLASD_PARAM_BOOL) {
+        snprintf(text, size, "true or false");
+    } else if (param->kind == BLASD_PARAM_CHOICE) {
+        for (int i = 0; param->choices[i] != NULL && len < size; i++)
+            len += (size_t)snprintf(text + len, size - len, "%s\"%s\"",
+                                    i == 0                          ? ""
+                                    : param->choices[i + 1] == NULL ? " or "
+                                                                    : ", ",
+                                    param->choices[i]);
+    } else if (!param->has_range) {
+        snprintf(text, size, "%s", what);
+    } else if (!(param->most < (double)INFINITY)) {
+        snprintf(text, size, "%s %s %.12g", what, above, param->least);
+    } else if (!(param->least > -(double)INFINITY)) {
+        snprintf(text, size, "%s of at most %.12g", what, param->most);
+    } else {
+        snprintf(text, size, "%s %s %.12g and at most %.12g", what, above, param->least,
+                 param->most);
+    }
+    return text;
+}
+
+static int refuse(const struct blasd_param *param, const char *shown, struct blasd_err *err) {
+    char field[64], text[160];
+    snprintf(field, sizeof field, "params.%s", param->name);
+    return blasd_fail(err, BLASD_E_invalid_parameter, field, "%s must be %s, not %s", param->name,
+                      wanted(param, text, sizeof text), shown);
+}
+
+static int keep_float(const struct blasd_param *param, double value, const char *shown,
+                      struct blasd_value *ret, struct blasd_err *err) {
+    if (param->has_range &&
+        !(value <= param->most &&
+          (param->exclusive_least ? value > param->least : value >= param->least)))
+        return refuse(param, shown, err);
+    ret->f = value;
+    return 0;
+}
+
+static int keep_int(const struct blasd_param *param, int64_t value, const char *shown,
+                    struct blasd_value *ret, struct blasd_err *err) {
+    if (param->has_range &&
+        !((double)value <= param->most &&
+          (param->exclusive_least ? (double)value > param->least : (double)value >= param->least)))
+        return refuse(param, shown, err);
+    ret->i = value;
+    return 0;
+}
+
+static int keep_choice(const struct blasd_param *param, const char *text, const char *shown,
+                       struct blasd_value *ret, struct blasd_err *err) {
+    for (int i = 0; param->choices[i] != NULL; i++)
+        if (strcmp(param->choices[i], text) == 0) {
+            ret->choice = i;
+            return 0;
+        }
+    return refuse(param, shown, err);
+}
+
+/* The numbers that JSON has only words for. */
+static bool special(const char *text, double *ret) {
+    if (strcmp(text, "NaN") == 0)
+        *ret = (double)NAN;
+    else if (strcmp(text, "Infinity") == 0)
+        *ret = (double)INFINITY;
+    else if (strcmp(text, "-Infinity") == 0)
+        *ret = -(double)INFINITY;
+    else
+        return false;
+    return true;
+}
+
+static bool whole(double value) {
+    return fabs(value) <= 0x1p53 && floor(value) == value;
+}
+
+/* What a JSON value looks like in a message. */
+static const char *show(const json_t *value, char *text, size_t size) {
+    char echo[BLASD_ECHO_MAX];
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: snprintf(text, size, "an object"); break;
+    case JSON_ARRAY: snprintf(text, size, "a list"); break;
+    case JSON_STRING:
+        snprintf(text, size, "\"%s\"",
+                 blasd_echo(echo, json_string_value(value), json_string_length(value)));
+        break;
+    case JSON_INTEGER: snprintf(text, size, "%lld", (long long)json_integer_value(value)); break;
+    case JSON_REAL: snprintf(text, size, "%.12g", json_real_value(value)); break;
+    case JSON_NULL: snprintf(text, size, "null (leave it out for its default)"); break;
+    default: snprintf(text, size, json_is_true(value) ? "true" : "false");
+    }
+    return text;
+}
+
+int blasd_param_read_value(const struct blasd_param *param, const json_t *from,
+                           struct blasd_value *ret, struct blasd_err *err) {
+    char shown[64];
+    double number;
+    show(from, shown, sizeof shown);
+    *ret = (struct blasd_value){.given = true};
+    switch (param->kind) {
+    case BLASD_PARAM_BOOL:
+        if (!json_is_boolean(from)) break;
+        ret->b = json_is_true(from);
+        return 0;
+    case BLASD_PARAM_INT:
+        if (json_is_integer(from))
+            return keep_int(param, json_integer_value(from), shown, ret, err);
+        if (!json_is_real(from) || !whole(json_real_value(from))) break;
+        return keep_int(param, (int64_t)json_real_value(from), shown, ret, err);
+    case BLASD_PARAM_FLOAT:
+        if (json_is_number(from))
+            return keep_float(param, json_number_value(from), shown, ret, err);
+        if (!json_is_string(from) || !special(json_string_value(from), &number)) break;
+        return keep_float(param, number, shown, ret, err);
+    case BLASD_PARAM_CHOICE:
+        if (!json_is_string(from)) break;
+        return keep_choice(param, json_string_value(from), shown, ret, err);
+    }
+    return refuse(param, shown, err);
+}
+
+static bool among(const char *text, const char *const *words) {
+    for (; *words != NULL; words++)
+        if (strcmp(text, *words) == 0) return true;
+    return false;
+}
+
+/* A whole number, from an integer literal exactly or from 2.0 and 1e3. */
+static bool text_to_int(const char *text, int64_t *ret) {
+    const char *end = text + strlen(text), *next;
+    uint64_t magnitude;
+    bool negative;
+    double value;
+    enum blasd_number_int kind = blasd_number_read_int(text, end, &next, &magnitude, &negative);
+    if (next != end || kind == BLASD_INT_RANGE) return false;
+    if (kind == BLASD_INT_LITERAL) {
+        blasd_number_read(text, end, &value);
+        if (!whole(value)) return false;
+        *ret = (int64_t)value;
+        return true;
+    }
+    if (magnitude > (uint64_t)INT64_MAX) return false;
+    *ret = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    return true;
+}
+
+int blasd_param_read_text(const struct blasd_param *param, const char *text,
+                          struct blasd_value *ret, struct blasd_err *err) {
+    static const char *const yes[] = {"true", "True", "1", NULL};
+    static const char *const no[] = {"false", "False", "0", NULL};
+    const char *end = text + strlen(text);
+    char echo[BLASD_ECHO_MAX], shown[64];
+    int64_t integer;
+    double number;
+    snprintf(shown, sizeof shown, "'%s'", blasd_echo(echo, text, strlen(text)));
+    *ret = (struct blasd_value){.given = true};
+    switch (param->kind) {
+    case BLASD_PARAM_BOOL:
+        if (!among(text, yes) && !among(text, no)) break;
+        ret->b = among(text, yes);
+        return 0;
+    case BLASD_PARAM_INT:
+        if (!text_to_int(text, &integer)) break;
+        return keep_int(param, integer, shown, ret, err);
+    case BLASD_PARAM_FLOAT:
+        if (!special(text, &number) &&
+            (blasd_number_read(text, end, &number) != end || isinf(number)))
+            break;
+        return keep_float(param, number, shown, ret, err);
+    case BLASD_PARAM_CHOICE: return keep_choice(param, text, shown, ret, err);
+    }
+    return refuse(param, shown, err);
+}

@@ -1,0 +1,303 @@
+/* The reader of safetensors bodies: eight bytes that say how long the header is, the header (JSON),
+ * then the tensors' bytes without gaps, which go to the sink as they come.
+ *
+ * Only the header is held. Its `__metadata__` may carry op, params, priority, deadline_ms and
+ * device as strings; what else stands there is other programs' business and ignored. */
+#include "base/buf.h"
+#include "wire/body_reader.h"
+#include "wire/echo.h"
+#include "wire/json_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct entry {
+    struct blasd_arrival *to; /* borrowed */
+    uint64_t begin, end;      /* in the data */
+};
+
+enum stage { LENGTH, HEADER, DATA };
+
+struct safetensors_reader {
+    struct blasd_body_reader base;
+    const struct blasd_body *body;
+    enum stage stage;
+    struct blasd_buf header; /* the eight bytes of the length, then the header itself */
+    uint64_t header_len;
+    int count, current; /* entries in the order of their data; the one coming down */
+    struct entry entries[BLASD_ARRIVALS_MAX];
+    struct blasd_landing landings[BLASD_ARRIVALS_MAX];
+};
+
+static const struct {
+    char name[5];
+    enum blasd_dtype dtype;
+} dtypes[] = {
+    {"F64", BLASD_float64},   {"F32", BLASD_float32}, {"F16", BLASD_float16},
+    {"BF16", BLASD_bfloat16}, {"I64", BLASD_int64},   {"I32", BLASD_int32},
+    {"I16", BLASD_int16},     {"I8", BLASD_int8},     {"U64", BLASD_uint64},
+    {"U32", BLASD_uint32},    {"U16", BLASD_uint16},  {"U8", BLASD_uint8},
+    {"BOOL", BLASD_bool},
+};
+
+static int read_dtype(const json_t *value, const char *field, enum blasd_dtype *ret,
+                      struct blasd_err *err) {
+    const char *name = json_string_value(value);
+    char shown[BLASD_ECHO_MAX];
+    if (name == NULL)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                          "%s has no dtype, or one that is no string", field);
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtypes[i].name, name) == 0) {
+            *ret = dtypes[i].dtype;
+            return 0;
+        }
+    return blasd_fail(err, BLASD_E_unsupported_dtype, field,
+                      "'%s' is not taken; F64, F32, F16, BF16, I64 to I8, U64 to U8 and BOOL are",
+                      blasd_echo(shown, name, strlen(name)));
+}
+
+static int read_shape(const json_t *value, const char *field, struct blasd_tensor *tensor,
+                      struct blasd_err *err) {
+    size_t rank = json_array_size(value);
+    int64_t shape[BLASD_MAX_RANK];
+    if (!json_is_array(value))
+        return blasd_fail(err, BLASD_E_malformed_safetensors, field, "%s has no list as its shape",
+                          field);
+    if (rank > BLASD_MAX_RANK)
+        return blasd_fail(err, BLASD_E_invalid_tensor, field,
+                          "its shape has %zu lengths; at most %d are taken", rank, BLASD_MAX_RANK);
+    for (size_t i = 0; i < rank; i++) {
+        const json_t *length = json_array_get(value, i);
+        if (!json_is_integer(length) || json_integer_value(length) < 0)
+            return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                              "length %zu of its shape is no whole number from 0", i);
+        shape[i] = json_integer_value(length);
+    }
+    *tensor = blasd_tensor_make(tensor->dtype, (int)rank, shape);
+    return blasd_tensor_check(tensor, field, err);
+}
+
+static int read_offsets(const json_t *value, const char *field, struct entry *entry,
+                        struct blasd_err *err) {
+    const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
+    uint64_t bytes = blasd_tensor_bytes(&entry->to->input.tensor);
+    if (json_array_size(value) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
+        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                          "its data_offsets are not two whole numbers in order");
+    entry->begin = (uint64_t)json_integer_value(begin);
+    entry->end = (uint64_t)json_integer_value(end);
+    if (entry->end - entry->begin == bytes) return 0;
+    return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                      "its dtype and shape make %llu bytes, its data_offsets %llu",
+                      (unsigned long long)bytes, (unsigned long long)(entry->end - entry->begin));
+}
+
+static int read_entry(struct safetensors_reader *reader, const char *name, const json_t *value,
+                      struct blasd_err *err) {
+    struct entry *entry = &reader->entries[reader->count];
+    char field[64];
+    int rc = blasd_arrivals_add(reader->body->arrivals, name, strlen(name), &entry->to, err);
+    if (rc != 0) return rc;
+    snprintf(field, sizeof field, "inputs.%s", entry->to->name);
+    if (json_object_size(value) != 3)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                          "%s must be an object of dtype, shape and data_offsets", field);
+    rc = read_dtype(json_object_get(value, "dtype"), field, &entry->to->input.tensor.dtype, err);
+    if (rc != 0) return rc;
+    rc = read_shape(json_object_get(value, "shape"), field, &entry->to->input.tensor, err);
+    if (rc != 0) return rc;
+    if ((rc = read_offsets(json_object_get(value, "data_offsets"), field, entry, err)) != 0)
+        return rc;
+    reader->count++;
+    return 0;
+}
+
+static int read_metadata(struct safetensors_reader *reader, json_t *metadata,
+                         struct blasd_err *err) {
+    const char *name;
+    json_t *value;
+    if (!json_is_object(metadata))
+        return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
+                          "__metadata__ must be an object of strings");
+    json_object_foreach(metadata, name, value) {
+        int rc;
+        if (!json_is_string(value))
+            return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
+                              "the values of __metadata__ must be strings; params is a JSON text "
+                              "in a string");
+        if (!blasd_envelope_knows(name)) continue;
+        rc = blasd_envelope_text(reader->body->envelope, BLASD_IN_BODY, name,
+                                 json_string_value(value), json_string_length(value), err);
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
+
+static int by_begin(const void *a, const void *b) {
+    const struct entry *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+/* Checks that the tensors lie one behind the other from 0 on, and that the body can hold them. */
+static int check_layout(struct safetensors_reader *reader, struct blasd_err *err) {
+    uint64_t at = 0, before = reader->header.len, most = reader->body->content_length;
+    qsort(reader->entries, (size_t)reader->count, sizeof *reader->entries, by_begin);
+    for (int i = 0; i < reader->count; i++) {
+        const struct entry *entry = &reader->entries[i];
+        if (entry->begin != at) {
+            char field[64];
+            snprintf(field, sizeof field, "inputs.%s", entry->to->name);
+            return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                              "its data begin at byte %llu, but the tensor before it ends at %llu: "
+                              "tensors must neither overlap nor leave gaps",
+                              (unsigned long long)entry->begin, (unsigned long long)at);
+        }
+        at = entry->end;
+    }
+    if (most != 0 && before + at != most)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, "",
+                          "the header and the tensors it describes make %llu bytes, the body has "
+                          "%llu",
+                          (unsigned long long)(before + at), (unsigned long long)most);
+    if (at <= reader->body->limits->body_bytes) return 0;
+    return blasd_fail(err, BLASD_E_body_too_large, "",
+                      "the tensors make %llu bytes; the limit body_bytes is %llu",
+                      (unsigned long long)at, (unsigned long long)reader->body->limits->body_bytes);
+}
+
+static int read_members(struct safetensors_reader *reader, json_t *root, struct blasd_err *err) {
+    const char *name;
+    json_t *value;
+    int rc;
+    json_object_foreach(root, name, value) {
+        rc = strcmp(name, "__metadata__") == 0 ? read_metadata(reader, value, err)
+                                               : read_entry(reader, name, value, err);
+        if (rc != 0) return rc;
+    }
+    if ((rc = check_layout(reader, err)) != 0) return rc;
+    for (int i = 0; i < reader->count; i++) {
+        const struct entry *entry = &reader->entries[i];
+        rc = blasd_landing_begin(&reader->landings[i], reader->body->arrivals->sink, entry->to,
+                                 entry->end - entry->begin, true, false, err);
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
+
+static int read_header(struct safetensors_reader *reader, struct blasd_err *err) {
+    json_error_t problem;
+    json_t *root = blasd_json_load(reader->header.data + 8, (size_t)reader->header_len,
+                                   (int)reader->body->limits->json_depth, &problem);
+    int rc;
+    if (root == NULL)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, "",
+                          "the header is not valid JSON at byte %d: %.140s", problem.position,
+                          problem.text);
+    if (json_is_object(root))
+        rc = read_members(reader, root, err);
+    else
+        rc = blasd_fail(err, BLASD_E_malformed_safetensors, "", "the header is no JSON object");
+    json_decref(root);
+    return rc;
+}
+
+static int read_length(struct safetensors_reader *reader, struct blasd_err *err) {
+    uint64_t most = reader->body->limits->envelope_bytes;
+    memcpy(&reader->header_len, reader->header.data, 8);
+    if (reader->header_len < 2)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, "",
+                          "the first eight bytes say that the header has %llu bytes, which is too "
+                          "short for one",
+                          (unsigned long long)reader->header_len);
+    if (reader->header_len <= most) return 0;
+    return blasd_fail(err, BLASD_E_malformed_safetensors, "",
+                      "the first eight bytes say that the header has %llu bytes; the limit "
+                      "envelope_bytes is %llu",
+                      (unsigned long long)reader->header_len, (unsigned long long)most);
+}
+
+/* Gathers bytes until `want` are there; false where more must come first. */
+static int gather(struct blasd_buf *buf, uint64_t want, const char **bytes, size_t *len,
+                  bool *there, struct blasd_err *err) {
+    size_t take = (size_t)(want - buf->len);
+    if (take > *len) take = *len;
+    if (blasd_buf_add(buf, *bytes, take) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the header");
+    *bytes += take;
+    *len -= take;
+    *there = buf->len == want;
+    return 0;
+}
+
+static int feed_data(struct safetensors_reader *reader, const char *bytes, size_t len,
+                     struct blasd_err *err) {
+    while (len > 0) {
+        struct blasd_landing *landing = &reader->landings[reader->current];
+        size_t take = len;
+        int rc;
+        if (reader->current == reader->count)
+            return blasd_fail(err, BLASD_E_malformed_safetensors, "",
+                              "bytes follow the last tensor that the header describes");
+        if (take > landing->left) take = (size_t)landing->left;
+        if ((rc = blasd_landing_feed(landing, bytes, take, err)) != 0) return rc;
+        bytes += take;
+        len -= take;
+        if (landing->left == 0) reader->current++;
+    }
+    return 0;
+}
+
+static int feed(struct blasd_body_reader *base, const char *bytes, size_t len,
+                struct blasd_err *err) {
+    struct safetensors_reader *reader = (struct safetensors_reader *)base;
+    bool there = false;
+    int rc;
+    if (reader->stage == LENGTH) {
+        if ((rc = gather(&reader->header, 8, &bytes, &len, &there, err)) != 0 || !there) return rc;
+        if ((rc = read_length(reader, err)) != 0) return rc;
+        reader->stage = HEADER;
+    }
+    if (reader->stage == HEADER) {
+        rc = gather(&reader->header, 8 + reader->header_len, &bytes, &len, &there, err);
+        if (rc != 0 || !there) return rc;
+        if ((rc = read_header(reader, err)) != 0) return rc;
+        reader->stage = DATA;
+    }
+    return feed_data(reader, bytes, len, err);
+}
+
+static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
+    struct safetensors_reader *reader = (struct safetensors_reader *)base;
+    char field[64];
+    if (reader->stage != DATA)
+        return blasd_fail(
+            err, BLASD_E_malformed_safetensors, "",
+            "the body ends inside the header: %zu of %llu bytes came", reader->header.len,
+            (unsigned long long)(reader->stage == LENGTH ? 8 : 8 + reader->header_len));
+    while (reader->current < reader->count && reader->landings[reader->current].left == 0)
+        reader->current++;
+    if (reader->current == reader->count) return 0;
+    snprintf(field, sizeof field, "inputs.%s", reader->entries[reader->current].to->name);
+    return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                      "the body ends %llu bytes before the end of this tensor",
+                      (unsigned long long)reader->landings[reader->current].left);
+}
+
+static void free_reader(struct blasd_body_reader *base) {
+    struct safetensors_reader *reader = (struct safetensors_reader *)base;
+    blasd_buf_release(&reader->header);
+    free(reader);
+}
+
+struct blasd_body_reader *blasd_safetensors_reader_new(const struct blasd_body *body) {
+    struct safetensors_reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL) return NULL;
+    reader->base = (struct blasd_body_reader){feed, finish, free_reader};
+    reader->body = body;
+    blasd_buf_init(&reader->header, (size_t)body->limits->envelope_bytes + 8);
+    return &reader->base;
+}

@@ -1,0 +1,85 @@
+/* A chain of blocks. A batch that needed several leaves one large block for the next. */
+#include "worker/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ALIGN UINT64_C(64)
+#define FIRST_BLOCK (UINT64_C(1) << 20)
+/* Linux promises memory it does not have and kills who uses it: larger blocks are checked first. */
+#define CHECKED_BLOCK (UINT64_C(64) << 20)
+
+struct blasd_arena_block {
+    struct blasd_arena_block *next;
+    uint64_t size, at; /* of the bytes behind this header */
+    uint64_t pad[5];   /* so that they begin at a multiple of 64 */
+};
+
+void blasd_arena_init(struct blasd_arena *arena, uint64_t max, uint64_t keep) {
+    *arena = (struct blasd_arena){.max = max, .keep = keep, .want = FIRST_BLOCK};
+}
+
+static void free_blocks(struct blasd_arena *arena) {
+    while (arena->blocks != NULL) {
+        struct blasd_arena_block *next = arena->blocks->next;
+        free(arena->blocks);
+        arena->blocks = next;
+    }
+}
+
+void blasd_arena_release(struct blasd_arena *arena) {
+    free_blocks(arena);
+    arena->used = 0;
+}
+
+/* What the system says it can still give without swapping; all of it where it does not say. */
+static uint64_t available_bytes(void) {
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    if (file == NULL) return UINT64_MAX;
+    while (kib == 0 && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) != 1) kib = 0;
+    fclose(file);
+    return kib == 0 ? UINT64_MAX : kib * 1024;
+}
+
+static struct blasd_arena_block *new_block(uint64_t size) {
+    struct blasd_arena_block *block;
+    if (size >= CHECKED_BLOCK && size > available_bytes()) return NULL;
+    block = aligned_alloc(ALIGN, sizeof *block + size);
+    if (block == NULL) return NULL;
+    block->size = size;
+    block->at = 0;
+    return block;
+}
+
+void *blasd_arena_take(struct blasd_arena *arena, uint64_t bytes) {
+    struct blasd_arena_block *block = arena->blocks;
+    uint64_t size = (bytes + ALIGN - 1) & ~(ALIGN - 1);
+    void *taken;
+    if (bytes > arena->max || size > arena->max - arena->used) return NULL;
+    if (block == NULL || size > block->size - block->at) {
+        block = new_block(size > arena->want ? size : arena->want);
+        if (block == NULL) return NULL;
+        block->next = arena->blocks;
+        arena->blocks = block;
+    }
+    taken = (char *)block + sizeof *block + block->at;
+    block->at += size;
+    arena->used += size;
+    return taken;
+}
+
+void blasd_arena_reset(struct blasd_arena *arena) {
+    struct blasd_arena_block *block = arena->blocks;
+    if (block != NULL && block->next == NULL && block->size <= arena->keep) {
+        block->at = 0;
+    } else {
+        /* one block of the size this batch took serves the next one whole */
+        uint64_t want = arena->used < arena->keep ? arena->used : arena->keep;
+        if (want > arena->want) arena->want = (want + ALIGN - 1) & ~(ALIGN - 1);
+        free_blocks(arena);
+    }
+    arena->used = 0;
+}

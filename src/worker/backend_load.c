@@ -1,0 +1,90 @@
+/* Finding backends: cpu is linked in, cuda is a shared object beside the executable, so that one
+ * blasd serves every machine. */
+#include "worker/worker.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SYMBOL "blasd_backend"
+
+/* Loaded once; a shared object that holds a device's runtime is never unloaded. */
+static const struct blasd_backend *loaded_cuda;
+
+static int beside_executable(const char *file, char *path, size_t size) {
+    char self[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *slash;
+    if (len < 0) return -1;
+    self[len] = '\0';
+    slash = strrchr(self, '/');
+    if (slash == NULL) return -1;
+    slash[1] = '\0';
+    return snprintf(path, size, "%s%s", self, file) < (int)size ? 0 : -1;
+}
+
+static int load_cuda(struct blasd_err *err) {
+    char path[PATH_MAX];
+    const struct blasd_backend *backend;
+    void *object;
+    if (loaded_cuda != NULL) return 0;
+    if (beside_executable("blasd_cuda.so", path, sizeof path) != 0)
+        return blasd_fail(err, BLASD_E_internal_error, "device", "cannot tell where blasd lies");
+    if (access(path, R_OK) != 0)
+        return blasd_fail(err, BLASD_E_no_such_device, "device",
+                          "blasd_cuda.so is not beside blasd; `make` builds it where it finds a "
+                          "CUDA toolkit");
+    object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (object == NULL)
+        return blasd_fail(err, BLASD_E_no_such_device, "device", "cannot load blasd_cuda.so: %s",
+                          dlerror());
+    backend = dlsym(object, SYMBOL);
+    if (backend == NULL || backend->abi != BLASD_BACKEND_ABI) {
+        blasd_fail(err, BLASD_E_no_such_device, "device",
+                   "blasd_cuda.so belongs to another version of blasd (%s %d, this one needs %d); "
+                   "build both together",
+                   SYMBOL, backend == NULL ? -1 : backend->abi, BLASD_BACKEND_ABI);
+        dlclose(object);
+        return -(int)BLASD_E_no_such_device;
+    }
+    loaded_cuda = backend;
+    return 0;
+}
+
+int blasd_backends(const struct blasd_backend *ret[BLASD_BACKENDS_MAX]) {
+    struct blasd_err ignored;
+    int count = 0;
+    if (load_cuda(&ignored) == 0) ret[count++] = loaded_cuda;
+    ret[count++] = &blasd_backend_cpu;
+    return count;
+}
+
+int blasd_backend_find(const char *device, const struct blasd_backend **ret, int *ordinal,
+                       struct blasd_err *err) {
+    const char *colon = strchr(device, ':');
+    char *end = NULL;
+    long number = 0;
+    int code;
+    if (colon != NULL) number = strtol(colon + 1, &end, 10);
+    if (colon == NULL || colon[1] < '0' || colon[1] > '9' || *end != '\0' || number > 1024)
+        return blasd_fail(err, BLASD_E_no_such_device, "device",
+                          "'%.40s' is not a device; write cpu:0 or cuda:0", device);
+    if (strncmp(device, "cpu:", 4) == 0) {
+        *ret = &blasd_backend_cpu;
+    } else if (strncmp(device, "cuda:", 5) == 0) {
+        code = load_cuda(err);
+        if (code != 0) return code;
+        *ret = loaded_cuda;
+    } else {
+        return blasd_fail(err, BLASD_E_no_such_device, "device",
+                          "'%.40s' is not a device; write cpu:0 or cuda:0", device);
+    }
+    if (number >= (*ret)->device_count())
+        return blasd_fail(err, BLASD_E_no_such_device, "device", "there are %d %s devices here",
+                          (*ret)->device_count(), (*ret)->name);
+    *ordinal = (int)number;
+    return 0;
+}

@@ -1,0 +1,342 @@
+/* Bind, run, store, finish; smaller parts where memory is short, single jobs where a whole batch
+ * failed, again and again where Redis is away. */
+#include "worker/batch.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ARENA_KEEP (UINT64_C(256) << 20)
+#define SEND_BYTES ((size_t)16 << 20) /* of records in one call of finish */
+
+void blasd_batcher_init(struct blasd_batcher *batcher, const struct blasd_limits *limits) {
+    uint64_t most =
+        limits->job_bytes > limits->claim_bytes ? limits->job_bytes : limits->claim_bytes;
+    *batcher = (struct blasd_batcher){0};
+    blasd_arena_init(&batcher->arena, most, ARENA_KEEP);
+    blasd_endings_init(&batcher->endings);
+}
+
+void blasd_batcher_release(struct blasd_batcher *batcher) {
+    blasd_arena_release(&batcher->arena);
+    blasd_endings_release(&batcher->endings);
+    free(batcher->members);
+    free(batcher->ids);
+    free(batcher->tasks);
+    free(batcher->bounds);
+    batcher->members = NULL;
+    batcher->ids = NULL;
+    batcher->tasks = NULL;
+    batcher->bounds = NULL;
+    batcher->room = 0;
+}
+
+bool blasd_batcher_try_again(const struct blasd_batcher *batcher, int *tries) {
+    int64_t ms = INT64_C(10) << (*tries < 6 ? *tries : 6);
+    struct timespec pause = {.tv_sec = 0, .tv_nsec = ms * 1000000};
+    bool stopping = batcher->options->stopping(batcher->options->arg);
+    if (blasd_heartbeat_lost(batcher->heartbeat) || (stopping && *tries > 8)) return false;
+    nanosleep(&pause, NULL);
+    ++*tries;
+    return true;
+}
+
+static int make_room(struct blasd_batcher *batcher, int count) {
+    size_t room = batcher->room < 16 ? 16 : (size_t)batcher->room;
+    struct blasd_item **members;
+    const char **ids;
+    struct blasd_task *tasks;
+    struct blasd_bound *bounds;
+    if (count <= batcher->room) return 0;
+    while (room < (size_t)count) room *= 2;
+    members = realloc(batcher->members, room * sizeof *members);
+    if (members != NULL) batcher->members = members;
+    ids = realloc(batcher->ids, room * sizeof *ids);
+    if (ids != NULL) batcher->ids = ids;
+    tasks = realloc(batcher->tasks, room * sizeof *tasks);
+    if (tasks != NULL) batcher->tasks = tasks;
+    bounds = realloc(batcher->bounds, room * sizeof *bounds);
+    if (bounds != NULL) batcher->bounds = bounds;
+    if (members == NULL || ids == NULL || tasks == NULL || bounds == NULL) return -1;
+    batcher->room = (int)room;
+    return 0;
+}
+
+static void remove_blob(struct blasd_batcher *batcher, const struct blasd_item *item,
+                        const char *kind) {
+    char name[BLASD_BLOB_NAME];
+    snprintf(name, sizeof name, "%s.%s", item->claim->id, kind);
+    blasd_worker_queue_blob_remove(batcher->queue, name);
+}
+
+/* Closes what a job held and removes the result that was begun, so that the job can be run again.
+ * Once the lease is lost the name belongs to another worker's result. */
+static void discard(struct blasd_batcher *batcher, const struct blasd_item *item,
+                    struct blasd_bound *bound) {
+    bool had_out = bound->has_out;
+    blasd_bound_close(bound);
+    if (had_out && !batcher->lost && !blasd_heartbeat_lost(batcher->heartbeat))
+        remove_blob(batcher, item, "out");
+}
+
+/* After finish: blobs that nothing refers to any more go at once. Where finish had to be tried
+ * twice, "not accepted" may mean "the first try did it": then only a sweep can tell. */
+static void settle(struct blasd_batcher *batcher, bool certain) {
+    struct blasd_endings *endings = &batcher->endings;
+    for (int i = 0; i < endings->count; i++) {
+        const struct blasd_ending_of *of = &endings->of[i];
+        if (of->bound != NULL) blasd_bound_close(of->bound);
+        if (endings->rows[i].accepted && of->item->claim->stored)
+            remove_blob(batcher, of->item, "in");
+        else if (!endings->rows[i].accepted && certain && endings->rows[i].blob_bytes > 0)
+            remove_blob(batcher, of->item, "out");
+    }
+}
+
+/* Sends the endings collected so far. Whatever cannot be ended is given up with the lease, so that
+ * the queue hands it out again. */
+static void send(struct blasd_batcher *batcher) {
+    struct blasd_endings *endings = &batcher->endings;
+    int code = 0, tries = 0;
+    while (endings->count > 0 && !batcher->lost) {
+        struct blasd_err err = {0};
+        bool lost = false;
+        code = blasd_worker_queue_finish(batcher->queue, blasd_endings_rows(endings),
+                                         endings->count, &lost, &err);
+        if (lost) batcher->lost = true;
+        if (code == 0) break;
+        if (tries == 0)
+            blasd_log(BLASD_LOG_WARN, "cannot end %d jobs: %s", endings->count, err.detail);
+        if (code == -(int)BLASD_E_queue_unavailable && blasd_batcher_try_again(batcher, &tries))
+            continue;
+        batcher->lost = true;
+    }
+    settle(batcher, code == 0 && tries == 0 && !batcher->lost);
+    blasd_endings_reset(endings);
+}
+
+static void end_job(struct blasd_batcher *batcher, const struct blasd_item *item,
+                    const struct blasd_task *task, struct blasd_bound *bound,
+                    const struct blasd_err *error, const struct blasd_batch_times *times,
+                    int batch_size) {
+    struct blasd_batch_place place = {batcher->info.id, batcher->info.name, batch_size};
+    struct blasd_record record;
+    struct blasd_err err = {0};
+    blasd_ending_record(item, task, bound, error, times, &place, &record);
+    if (blasd_endings_add(&batcher->endings, &record, item, bound, &err) != 0) {
+        blasd_log(BLASD_LOG_WARN, "cannot make the record of job %s: %s", item->claim->id,
+                  err.detail);
+        if (bound != NULL) discard(batcher, item, bound);
+        blasd_ending_record(item, task, NULL, &err, times, &place, &record);
+        if (blasd_endings_add(&batcher->endings, &record, item, NULL, &err) != 0)
+            batcher->lost = true;
+    }
+    if (batcher->endings.bytes.len >= SEND_BYTES) send(batcher);
+}
+
+void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items, int count,
+                        int64_t claimed_ns) {
+    int64_t now = blasd_clock_ns();
+    struct blasd_batch_times times = {claimed_ns, now, now, now, now};
+    for (int i = 0; i < count && !batcher->lost; i++)
+        if (items[i].err.code != BLASD_OK)
+            end_job(batcher, &items[i], NULL, NULL, &items[i].err, &times, 1);
+    send(batcher);
+}
+
+static int bind_job(struct blasd_batcher *batcher, const struct blasd_item *item,
+                    struct blasd_task *task, struct blasd_bound *bound, struct blasd_err *err) {
+    const struct blasd_queue_options *queue = &batcher->options->queue;
+    int code, tries = 0;
+    memset(bound, 0, sizeof *bound);
+    task->job = &item->job;
+    task->plan = &item->plan;
+    task->err = (struct blasd_err){0};
+    task->method[0] = '\0';
+    task->warning_count = 0;
+    task->upload_us = task->download_us = 0;
+    do {
+        code = blasd_bind_inputs(batcher->queue, &batcher->arena, item, task, bound, err);
+    } while (code == -(int)BLASD_E_queue_unavailable && blasd_batcher_try_again(batcher, &tries));
+    if (code == 0)
+        code = blasd_bind_outputs(queue->store, &batcher->arena, queue->limits->inline_bytes, item,
+                                  task, bound, err);
+    if (code != 0) discard(batcher, item, bound);
+    return code;
+}
+
+/* Binds `count` members; tasks and bounds are those that could be. A job that cannot be bound fails
+ * alone, but for memory, which the caller answers with a smaller part. Negative: nothing is bound.
+ */
+static int bind_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
+                     int *bound, struct blasd_err *err) {
+    int live = 0;
+    for (int i = 0; i < count; i++) members[i]->err = (struct blasd_err){0};
+    for (int i = 0; i < count; i++) {
+        int code = bind_job(batcher, members[i], &batcher->tasks[live], &batcher->bounds[live],
+                            &members[i]->err);
+        if (code == 0) {
+            live++;
+            continue;
+        }
+        if (code == -(int)BLASD_E_queue_unavailable) batcher->lost = true;
+        if (!batcher->lost && (code != -(int)BLASD_E_out_of_memory || count == 1)) continue;
+        *err = members[i]->err;
+        for (int j = 0, k = 0; j < i; j++)
+            if (members[j]->err.code == BLASD_OK)
+                discard(batcher, members[j], &batcher->bounds[k++]);
+        for (int j = 0; j <= i; j++) members[j]->err = (struct blasd_err){0};
+        return code;
+    }
+    *bound = live;
+    return 0;
+}
+
+static void discard_part(struct blasd_batcher *batcher, struct blasd_item **members, int count) {
+    for (int i = 0, k = 0; i < count; i++)
+        if (members[i]->err.code == BLASD_OK) discard(batcher, members[i], &batcher->bounds[k++]);
+}
+
+static int run_kernel(struct blasd_batcher *batcher, int count, struct blasd_err *err) {
+    const struct blasd_op *op = batcher->tasks[0].job->op;
+    const struct blasd_kernel *kernel = blasd_backend_kernel(batcher->options->backend, op);
+    int code;
+    if (kernel == NULL)
+        return blasd_fail(err, BLASD_E_no_such_device, "op", "%s does not run %s", batcher->info.id,
+                          op->name);
+    code = kernel->run(batcher->device, batcher->tasks, count,
+                       blasd_heartbeat_watch(batcher->heartbeat), err);
+    if (code != 0 && code != -(int)BLASD_E_device_error &&
+        blasd_heartbeat_unwanted(batcher->heartbeat))
+        return 0; /* it was told to stop: store_part says so for each job */
+    if (code != 0 && err->code == BLASD_OK)
+        blasd_fail(err, BLASD_E_internal_error, "", "the kernel gave up without saying why");
+    return code;
+}
+
+/* A kernel may make an output smaller than was planned, never larger. */
+static void check_outputs(struct blasd_task *task, const struct blasd_bound *bound) {
+    for (int i = 0; task->job->op->outputs[i].name != NULL; i++) {
+        const struct blasd_tensor *output = &task->outputs[i];
+        if (task->plan->outputs[i].rank < 0) continue;
+        if (output->data != bound->base + bound->offsets[i] ||
+            blasd_tensor_check(output, "", NULL) != 0 ||
+            blasd_tensor_bytes(output) > bound->reserved[i])
+            blasd_fail(&task->err, BLASD_E_internal_error, "",
+                       "the kernel gave back an output '%s' it was not asked for",
+                       task->job->op->outputs[i].name);
+    }
+}
+
+static int store_outputs(struct blasd_batcher *batcher, struct blasd_bound *bound,
+                         struct blasd_err *err) {
+    int code, tries = 0;
+    if (!bound->has_out) return 0;
+    do {
+        code = blasd_worker_queue_blob_put(batcher->queue, &bound->out, err);
+    } while (code == -(int)BLASD_E_queue_unavailable && blasd_batcher_try_again(batcher, &tries));
+    if (code == -(int)BLASD_E_queue_unavailable) batcher->lost = true;
+    return code;
+}
+
+/* What follows the kernel: each task that did well gets its outputs stored. */
+static void store_part(struct blasd_batcher *batcher, int live) {
+    bool unwanted = blasd_heartbeat_unwanted(batcher->heartbeat);
+    for (int k = 0; k < live && !batcher->lost; k++) {
+        struct blasd_task *task = &batcher->tasks[k];
+        if (unwanted) /* the kernel may have stopped half-way */
+            blasd_fail(&task->err, BLASD_E_cancelled, "", "the job was cancelled or has expired");
+        if (task->err.code == BLASD_OK) check_outputs(task, &batcher->bounds[k]);
+        if (task->err.code == BLASD_OK) store_outputs(batcher, &batcher->bounds[k], &task->err);
+    }
+}
+
+static int finish_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
+                       int live, const struct blasd_batch_times *times) {
+    int failed = 0;
+    for (int i = 0, k = 0; i < count; i++) {
+        struct blasd_item *item = members[i];
+        struct blasd_task *task = NULL;
+        struct blasd_bound *bound = NULL;
+        const struct blasd_err *error = &item->err;
+        if (item->err.code == BLASD_OK) {
+            task = &batcher->tasks[k];
+            bound = &batcher->bounds[k++];
+            error = task->err.code == BLASD_OK ? NULL : &task->err;
+        }
+        if (bound != NULL && (error != NULL || batcher->lost)) {
+            discard(batcher, item, bound);
+            bound = NULL;
+        }
+        if (error != NULL) failed++;
+        if (!batcher->lost) end_job(batcher, item, task, bound, error, times, live > 0 ? live : 1);
+    }
+    send(batcher);
+    return failed;
+}
+
+/* Runs some members of a group as one call. Negative where that should be tried in smaller parts,
+ * or not at all (device_error); nothing has been ended then. */
+static int run_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
+                    int64_t claimed_ns, int *failed, struct blasd_err *err) {
+    struct blasd_batch_times times = {.claimed_ns = claimed_ns, .began_ns = blasd_clock_ns()};
+    int live = 0, code = bind_part(batcher, members, count, &live, err);
+    if (code != 0) goto done;
+    times.bound_ns = blasd_clock_ns();
+    if (live > 0) code = run_kernel(batcher, live, err);
+    times.ran_ns = blasd_clock_ns();
+    if (blasd_heartbeat_lost(batcher->heartbeat)) batcher->lost = true;
+    if (code == -(int)BLASD_E_device_error || batcher->lost || (code != 0 && count > 1)) {
+        discard_part(batcher, members, count);
+        goto done;
+    }
+    if (code != 0) batcher->tasks[0].err = *err;
+    code = 0;
+    store_part(batcher, live);
+    times.stored_ns = blasd_clock_ns();
+    *failed += finish_part(batcher, members, count, live, &times);
+done:
+    blasd_arena_reset(&batcher->arena);
+    return code;
+}
+
+int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
+                    const struct blasd_group *group, int64_t claimed_ns, struct blasd_err *err) {
+    int count = 0, part = group->count, failed = 0, code = 0;
+    struct blasd_err problem = {0};
+    if (make_room(batcher, group->count) != 0) goto memory;
+    for (int i = group->first; i >= 0; i = items[i].next) {
+        batcher->ids[count] = items[i].claim->id;
+        batcher->members[count++] = &items[i];
+    }
+    if (blasd_heartbeat_begin(batcher->heartbeat, batcher->ids, count) != 0) goto memory;
+    /* a mark that does not arrive costs no job: only a crash would not be counted */
+    if (blasd_worker_queue_begin(batcher->queue, batcher->ids, count, &problem) != 0)
+        blasd_log(BLASD_LOG_DEBUG, "cannot mark a batch as begun: %s", problem.detail);
+    for (int at = 0; at < count && !batcher->lost;) {
+        int size = part < count - at ? part : count - at;
+        problem = (struct blasd_err){0};
+        code = run_part(batcher, batcher->members + at, size, claimed_ns, &failed, &problem);
+        if (code == -(int)BLASD_E_device_error) break;
+        if (code != 0 && !batcher->lost) { /* never with one member: that one has then failed */
+            part = code == -(int)BLASD_E_out_of_memory ? size / 2 : 1;
+            continue;
+        }
+        at += size;
+    }
+    blasd_heartbeat_end(batcher->heartbeat, count, failed);
+    if (code == -(int)BLASD_E_device_error && !batcher->lost) {
+        *err = problem;
+        return code;
+    }
+    return 0;
+memory:
+    /* the machine is short of memory beyond this job: what was claimed goes back to the queue */
+    blasd_log(BLASD_LOG_ERROR, "no memory for a batch of %d jobs", group->count);
+    batcher->lost = true;
+    return 0;
+}

@@ -1,0 +1,45 @@
+/* One group of jobs from its inputs to its final records. Read next: bind.h. */
+#ifndef BLASD_WORKER_BATCH_H
+#define BLASD_WORKER_BATCH_H
+
+#include "worker/arena.h"
+#include "worker/ending.h"
+#include "worker/group.h"
+#include "worker/heartbeat.h"
+#include "worker/worker.h"
+
+/* What running a batch needs; owned by the worker, reused for all its batches. */
+struct blasd_batcher {
+    const struct blasd_worker_options *options; /* borrowed */
+    struct blasd_worker_queue *queue;           /* borrowed */
+    struct blasd_heartbeat *heartbeat;          /* borrowed */
+    struct blasd_device *device;                /* borrowed */
+    struct blasd_device_info info;
+    struct blasd_arena arena;
+    struct blasd_endings endings;
+    int room;                    /* rows of the four arrays below; they are owned */
+    struct blasd_item **members; /* of the group */
+    const char **ids;
+    struct blasd_task *tasks; /* of those members that could be bound, and what they hold */
+    struct blasd_bound *bounds;
+    bool lost; /* the lease is gone: nothing more of this claim can be ended */
+};
+
+/* Fills in everything but the borrowed members and info. */
+void blasd_batcher_init(struct blasd_batcher *batcher, const struct blasd_limits *limits);
+void blasd_batcher_release(struct blasd_batcher *batcher);
+
+/* Runs a group made from `items`, claimed at `claimed_ns`. 0, also where jobs failed or the lease
+ * was lost (batcher->lost); -BLASD_E_device_error where the device cannot go on: the jobs have then
+ * not been ended. */
+int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
+                    const struct blasd_group *group, int64_t claimed_ns, struct blasd_err *err);
+/* Ends those of `items` that cannot run (their err is set) as failed. */
+void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items, int count,
+                        int64_t claimed_ns);
+
+/* Whether it is worth trying again what failed with queue_unavailable; sleeps first, longer with
+ * each of the `tries`. False once the lease is lost, or soon after the worker was told to stop. */
+bool blasd_batcher_try_again(const struct blasd_batcher *batcher, int *tries);
+
+#endif

@@ -1,0 +1,138 @@
+/* Inputs to where the kernel reads them, outputs to where it writes them. */
+#include "worker/bind.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ALIGN UINT64_C(64)
+
+static uint64_t align_up(uint64_t bytes) {
+    return (bytes + ALIGN - 1) & ~(ALIGN - 1);
+}
+
+/* The payload's first byte, aligned to 64: the mapped blob, or a copy of what came with the frame
+ * (which lies wherever the reply of Redis put it). */
+static int bind_payload(struct blasd_worker_queue *queue, struct blasd_arena *arena,
+                        const struct blasd_item *item, struct blasd_bound *bound,
+                        unsigned char **ret, struct blasd_err *err) {
+    const struct blasd_job *job = &item->job;
+    if (job->payload_in_blob) {
+        char name[BLASD_BLOB_NAME];
+        int code;
+        snprintf(name, sizeof name, "%s.in", item->claim->id);
+        code = blasd_worker_queue_blob_get(queue, name, job->payload_bytes, &bound->in, err);
+        if (code != 0) return code;
+        bound->has_in = true;
+        *ret = bound->in.data;
+        return 0;
+    }
+    *ret = blasd_arena_take(arena, job->payload_bytes);
+    if (*ret == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of inputs",
+                          (unsigned long long)job->payload_bytes);
+    if (job->payload_bytes > 0) memcpy(*ret, item->payload, job->payload_bytes);
+    return 0;
+}
+
+static bool in_payload(const struct blasd_job *job, const struct blasd_input *input) {
+    const struct blasd_source *source = &input->source;
+    return source->kind == BLASD_SOURCE_PAYLOAD && source->offset % ALIGN == 0 &&
+           source->bytes == blasd_tensor_bytes(&input->tensor) &&
+           source->offset <= job->payload_bytes &&
+           source->bytes <= job->payload_bytes - source->offset;
+}
+
+static int bind_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
+                      unsigned char *payload, struct blasd_tensor *to, struct blasd_err *err) {
+    const struct blasd_input *input = &item->job.inputs[i];
+    enum blasd_dtype dtype = item->plan.input_dtype[i];
+    struct blasd_tensor from = input->tensor;
+    if (!in_payload(&item->job, input))
+        return blasd_fail(err, BLASD_E_internal_error, "",
+                          "the stored job says that input %d lies outside its payload", i);
+    from.data = payload + input->source.offset;
+    if (from.rank < 2) from.order = BLASD_ROW_MAJOR;
+    if (from.dtype == dtype && (from.order == BLASD_ROW_MAJOR || item->plan.keep_order[i])) {
+        *to = from;
+        return 0;
+    }
+    if (blasd_dtype_kind(dtype) != 'f')
+        return blasd_fail(err, BLASD_E_internal_error, "", "no conversion from %s to %s",
+                          blasd_dtype_name(from.dtype), blasd_dtype_name(dtype));
+    *to = blasd_tensor_make(dtype, from.rank, from.shape);
+    to->data = blasd_tensor_check(to, "", err) == 0
+                   ? blasd_arena_take(arena, blasd_tensor_bytes(to))
+                   : NULL;
+    if (to->data == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to convert input %d to %s", i,
+                          blasd_dtype_name(dtype));
+    blasd_tensor_convert(&from, to);
+    return 0;
+}
+
+int blasd_bind_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
+                      const struct blasd_item *item, struct blasd_task *task,
+                      struct blasd_bound *bound, struct blasd_err *err) {
+    unsigned char *payload = NULL;
+    int code = bind_payload(queue, arena, item, bound, &payload, err);
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) task->inputs[i].data = NULL;
+    for (int i = 0; code == 0 && item->job.op->inputs[i].name != NULL; i++)
+        if (blasd_job_has(&item->job, i))
+            code = bind_input(arena, item, i, payload, &task->inputs[i], err);
+    return code;
+}
+
+static int make_blob(struct blasd_store *store, const struct blasd_item *item,
+                     struct blasd_bound *bound, struct blasd_err *err) {
+    char name[BLASD_BLOB_NAME];
+    int code;
+    snprintf(name, sizeof name, "%s.out", item->claim->id);
+    blasd_store_remove(store,
+                       name); /* a worker that died while it ran this job may have left one */
+    code = blasd_blob_create(store, name, &bound->out, err);
+    if (code != 0) return code;
+    bound->has_out = true;
+    code = blasd_blob_grow(&bound->out, bound->payload_bytes, err);
+    if (code == 0) code = blasd_blob_map(&bound->out, err);
+    if (code == 0) bound->base = bound->out.data;
+    return code;
+}
+
+int blasd_bind_outputs(struct blasd_store *store, struct blasd_arena *arena, uint64_t inline_bytes,
+                       const struct blasd_item *item, struct blasd_task *task,
+                       struct blasd_bound *bound, struct blasd_err *err) {
+    const struct blasd_tensor *planned = item->plan.outputs;
+    uint64_t total = 0;
+    int code;
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) task->outputs[i].rank = -1;
+    for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
+        if (planned[i].rank < 0) continue;
+        bound->offsets[i] = total;
+        bound->reserved[i] = blasd_tensor_bytes(&planned[i]);
+        total += align_up(bound->reserved[i]);
+    }
+    bound->payload_bytes = total;
+    if (total > inline_bytes) {
+        code = make_blob(store, item, bound, err);
+        if (code != 0) return code;
+    } else if ((bound->base = blasd_arena_take(arena, total)) == NULL) {
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of outputs",
+                          (unsigned long long)total);
+    }
+    for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
+        uint64_t bytes = bound->reserved[i];
+        if (planned[i].rank < 0) continue;
+        task->outputs[i] = planned[i];
+        task->outputs[i].order = BLASD_ROW_MAJOR;
+        task->outputs[i].data = bound->base + bound->offsets[i];
+        /* what lies between two outputs travels too, and must not be another job's bytes */
+        memset((unsigned char *)task->outputs[i].data + bytes, 0, align_up(bytes) - bytes);
+    }
+    return 0;
+}
+
+void blasd_bound_close(struct blasd_bound *bound) {
+    if (bound->has_in) blasd_blob_close(&bound->in);
+    if (bound->has_out) blasd_blob_close(&bound->out);
+    bound->has_in = bound->has_out = false;
+}

@@ -1,0 +1,159 @@
+/* From a task that ran, or could not, to the bytes of its final record. */
+#include "worker/ending.h"
+
+#include "wire/frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A batch is sent in pieces well below this; one record may be as large as inline_bytes allows. */
+#define MOST_BYTES ((size_t)1 << 30)
+#define KEEP_BYTES ((size_t)64 << 20)
+
+void blasd_endings_init(struct blasd_endings *endings) {
+    *endings = (struct blasd_endings){0};
+    blasd_buf_init(&endings->bytes, MOST_BYTES);
+}
+
+void blasd_endings_release(struct blasd_endings *endings) {
+    free(endings->rows);
+    free(endings->of);
+    blasd_buf_release(&endings->bytes);
+    endings->rows = NULL;
+    endings->of = NULL;
+    endings->count = endings->room = 0;
+}
+
+void blasd_endings_reset(struct blasd_endings *endings) {
+    endings->count = 0;
+    if (endings->bytes.cap > KEEP_BYTES)
+        blasd_buf_release(&endings->bytes);
+    else
+        blasd_buf_reset(&endings->bytes);
+}
+
+static int64_t us(int64_t ns) {
+    return ns > 0 ? ns / 1000 : 0;
+}
+
+/* The parts lie one after the other and add up to the total; what a kernel spent on moving data
+ * itself is taken out of the time it ran. */
+static void fill_timing(const struct blasd_item *item, const struct blasd_task *task,
+                        const struct blasd_batch_times *times, struct blasd_timing *timing) {
+    int64_t run = us(times->ran_ns - times->bound_ns);
+    int64_t up = task != NULL ? task->upload_us : 0, down = task != NULL ? task->download_us : 0;
+    int64_t queue = item->claim->claimed_us - item->claim->submitted_us;
+    if (up < 0 || up > run) up = 0;
+    if (down < 0 || down > run - up) down = 0;
+    timing->receive_us = item->job.op != NULL ? item->job.receive_us : 0;
+    timing->queue_us = queue > 0 ? queue : 0;
+    timing->batch_wait_us = us(times->began_ns - times->claimed_ns);
+    timing->upload_us = us(times->bound_ns - times->began_ns) + up;
+    timing->compute_us = run - up - down;
+    timing->download_us = us(times->stored_ns - times->ran_ns) + down;
+    timing->total_us = timing->receive_us + timing->queue_us + timing->batch_wait_us +
+                       timing->upload_us + timing->compute_us + timing->download_us;
+}
+
+static void fill_execution(const struct blasd_item *item, const struct blasd_task *task,
+                           const struct blasd_batch_place *place,
+                           struct blasd_execution *execution) {
+    strncpy(execution->device, place->device, sizeof execution->device - 1);
+    strncpy(execution->device_name, place->device_name, sizeof execution->device_name - 1);
+    execution->batch_size = place->batch_size;
+    execution->attempts = item->claim->attempts + 1;
+    if (item->job.op != NULL) {
+        execution->flops = item->plan.flops;
+        execution->bytes = item->plan.input_bytes + item->plan.output_bytes;
+    }
+    if (task == NULL) return;
+    memcpy(execution->method, task->method, sizeof execution->method);
+    execution->method[sizeof execution->method - 1] = '\0';
+    execution->warning_count =
+        task->warning_count < BLASD_MAX_WARNINGS ? task->warning_count : BLASD_MAX_WARNINGS;
+    for (int i = 0; i < execution->warning_count; i++)
+        memcpy(execution->warnings[i], task->warnings[i], sizeof task->warnings[i]);
+}
+
+static void fill_outputs(const struct blasd_item *item, const struct blasd_task *task,
+                         const struct blasd_bound *bound, struct blasd_record *record) {
+    record->payload_bytes = bound->payload_bytes;
+    record->payload_in_blob = bound->has_out;
+    for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
+        if (item->plan.outputs[i].rank < 0) continue;
+        record->outputs[i].tensor = task->outputs[i];
+        record->outputs[i].offset = bound->offsets[i];
+        record->outputs[i].bytes = blasd_tensor_bytes(&task->outputs[i]);
+    }
+}
+
+void blasd_ending_record(const struct blasd_item *item, const struct blasd_task *task,
+                         const struct blasd_bound *bound, const struct blasd_err *error,
+                         const struct blasd_batch_times *times,
+                         const struct blasd_batch_place *place, struct blasd_record *record) {
+    const struct blasd_job *job = &item->job;
+    bool known = job->op != NULL;
+    memset(record, 0, sizeof *record);
+    memcpy(record->id, item->claim->id, sizeof record->id);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
+    strncpy(record->op, known ? job->op->name : "unknown", sizeof record->op - 1);
+    record->priority = known ? job->priority : BLASD_PRIORITY_NORMAL;
+    fill_timing(item, task, times, &record->timing);
+    fill_execution(item, task, place, &record->execution);
+    /* one clock for the whole document: the one that created_us was read from */
+    record->created_us = known ? job->created_us : item->claim->submitted_us;
+    record->started_us =
+        record->created_us + record->timing.queue_us + record->timing.batch_wait_us;
+    record->finished_us = record->started_us + record->timing.upload_us +
+                          record->timing.compute_us + record->timing.download_us;
+    record->progress = 1.0;
+    record->state = error == NULL ? BLASD_SUCCEEDED : BLASD_FAILED;
+    if (error != NULL)
+        record->error = *error;
+    else
+        fill_outputs(item, task, bound, record);
+}
+
+static int make_room(struct blasd_endings *endings) {
+    int room = endings->room < 64 ? 64 : endings->room * 2;
+    void *rows, *of;
+    if (endings->count < endings->room) return 0;
+    rows = realloc(endings->rows, (size_t)room * sizeof *endings->rows);
+    if (rows == NULL) return -1;
+    endings->rows = rows;
+    of = realloc(endings->of, (size_t)room * sizeof *endings->of);
+    if (of == NULL) return -1;
+    endings->of = of;
+    endings->room = room;
+    return 0;
+}
+
+int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *record,
+                      const struct blasd_item *item, struct blasd_bound *bound,
+                      struct blasd_err *err) {
+    size_t start = endings->bytes.len;
+    int code;
+    if (make_room(endings) != 0)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the records of a batch");
+    code = blasd_record_encode(record, &endings->bytes, err);
+    if (code == 0 && !record->payload_in_blob && record->payload_bytes > 0 &&
+        blasd_buf_add(&endings->bytes, bound->base, record->payload_bytes) != 0)
+        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the record of the job");
+    if (code != 0) {
+        endings->bytes.len = start;
+        return code;
+    }
+    endings->of[endings->count] =
+        (struct blasd_ending_of){.at = start, .item = item, .bound = bound};
+    endings->rows[endings->count++] =
+        (struct blasd_ending){.id = item->claim->id,
+                              .record_len = endings->bytes.len - start,
+                              .blob_bytes = record->payload_in_blob ? record->payload_bytes : 0};
+    return 0;
+}
+
+struct blasd_ending *blasd_endings_rows(struct blasd_endings *endings) {
+    for (int i = 0; i < endings->count; i++)
+        endings->rows[i].record = endings->bytes.data + endings->of[i].at;
+    return endings->rows;
+}

@@ -1,0 +1,55 @@
+/* The records of a batch: made, encoded, sent to the queue in as few round trips as their size
+ * allows, and sent again while Redis is away. Read next: heartbeat.h. */
+#ifndef BLASD_WORKER_ENDING_H
+#define BLASD_WORKER_ENDING_H
+
+#include "base/buf.h"
+#include "queue/worker_queue.h"
+#include "worker/bind.h"
+#include "worker/group.h"
+
+/* When the parts of a batch began and ended, on blasd_clock_ns. */
+struct blasd_batch_times {
+    int64_t claimed_ns, began_ns, bound_ns, ran_ns, stored_ns;
+};
+
+/* Where and with whom a batch ran. */
+struct blasd_batch_place {
+    const char *device, *device_name; /* borrowed */
+    int batch_size;
+};
+
+/* Whose ending a row is. */
+struct blasd_ending_of {
+    size_t at;                     /* where in `bytes` its record begins */
+    const struct blasd_item *item; /* borrowed */
+    struct blasd_bound *bound;     /* borrowed; NULL where the job never held any memory */
+};
+
+/* Room for the endings of one batch, reused. */
+struct blasd_endings {
+    struct blasd_ending *rows;  /* owned */
+    struct blasd_ending_of *of; /* owned; beside each row, whose it is */
+    int count, room;
+    struct blasd_buf bytes; /* the encoded records, one after the other */
+};
+
+void blasd_endings_init(struct blasd_endings *endings);
+void blasd_endings_release(struct blasd_endings *endings);
+void blasd_endings_reset(struct blasd_endings *endings);
+
+/* The record of a job: its outputs from `task` and `bound`, or `error` where that is not NULL
+ * (`task` and `bound` may then be NULL). */
+void blasd_ending_record(const struct blasd_item *item, const struct blasd_task *task,
+                         const struct blasd_bound *bound, const struct blasd_err *error,
+                         const struct blasd_batch_times *times,
+                         const struct blasd_batch_place *place, struct blasd_record *record);
+/* Appends an ending; the payload of an inline record is copied from `bound` (which may be NULL
+ * where there is none). `item` and `bound` are borrowed until the reset. */
+int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *record,
+                      const struct blasd_item *item, struct blasd_bound *bound,
+                      struct blasd_err *err);
+/* The endings, ready for blasd_worker_queue_finish; borrowed until the next add or reset. */
+struct blasd_ending *blasd_endings_rows(struct blasd_endings *endings);
+
+#endif

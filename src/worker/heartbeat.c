@@ -1,0 +1,296 @@
+/* The heartbeat thread. It touches Redis through its own connection only; what it shares with the
+ * computing thread is a few atomics and, under one lock, the ids of the batch. */
+#include "worker/heartbeat.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "queue/worker_queue.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MS INT64_C(1000000)
+#define TICK_NS (200 * MS)
+#define RENEW_MOST_NS (1000 * MS)
+#define SWEEP_NS (5000 * MS)
+#define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
+
+struct blasd_heartbeat {
+    struct blasd_watch watch; /* first: go_on finds the rest behind it */
+    const struct blasd_worker_options *options;
+    struct blasd_worker_queue *queue; /* the thread's own */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    int64_t started_ns, renewed_ns, swept_ns;
+
+    /* under the lock */
+    bool stop;
+    int64_t epoch; /* 0: no lease */
+    char (*ids)[BLASD_ID_LEN + 1];
+    int count, room;
+    uint64_t batch; /* counts batches, so that news of one is not taken for the next one's */
+    int64_t began_ns;
+    struct blasd_device_info device;
+    uint64_t jobs, failed, batches;
+    int64_t busy_ns;
+    int64_t window_ns, window_busy_ns; /* where the current window began, and busy_ns then */
+    uint64_t window_jobs;
+    double busy_share, jobs_per_s;
+
+    _Atomic double progress;
+    atomic_bool unwanted;
+    _Atomic int64_t leased_epoch, lost_epoch;
+};
+
+static bool go_on(struct blasd_watch *watch, double progress) {
+    struct blasd_heartbeat *heartbeat = (struct blasd_heartbeat *)watch;
+    atomic_store_explicit(&heartbeat->progress, progress, memory_order_relaxed);
+    return !atomic_load_explicit(&heartbeat->unwanted, memory_order_relaxed) &&
+           !blasd_heartbeat_lost(heartbeat);
+}
+
+struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat) {
+    return &heartbeat->watch;
+}
+
+bool blasd_heartbeat_unwanted(const struct blasd_heartbeat *heartbeat) {
+    return atomic_load(&heartbeat->unwanted);
+}
+
+bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat) {
+    return atomic_load_explicit(&heartbeat->lost_epoch, memory_order_relaxed) ==
+           atomic_load_explicit(&heartbeat->leased_epoch, memory_order_relaxed);
+}
+
+void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
+                            const struct blasd_device_info *info) {
+    pthread_mutex_lock(&heartbeat->lock);
+    heartbeat->device = *info;
+    pthread_mutex_unlock(&heartbeat->lock);
+}
+
+void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch) {
+    pthread_mutex_lock(&heartbeat->lock);
+    heartbeat->epoch = epoch;
+    atomic_store(&heartbeat->leased_epoch, epoch);
+    pthread_mutex_unlock(&heartbeat->lock);
+}
+
+int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, const char *const *ids, int count) {
+    int code = -1;
+    pthread_mutex_lock(&heartbeat->lock);
+    if (count > heartbeat->room) {
+        void *grown = realloc(heartbeat->ids, (size_t)count * sizeof *heartbeat->ids);
+        if (grown == NULL) goto done;
+        heartbeat->ids = grown;
+        heartbeat->room = count;
+    }
+    for (int i = 0; i < count; i++) memcpy(heartbeat->ids[i], ids[i], sizeof *heartbeat->ids);
+    heartbeat->count = count;
+    heartbeat->batch++;
+    heartbeat->began_ns = blasd_clock_ns();
+    atomic_store(&heartbeat->progress, 0.0);
+    atomic_store(&heartbeat->unwanted, false);
+    code = 0;
+done:
+    pthread_mutex_unlock(&heartbeat->lock);
+    return code;
+}
+
+void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, int jobs, int failed) {
+    pthread_mutex_lock(&heartbeat->lock);
+    heartbeat->count = 0;
+    heartbeat->jobs += (uint64_t)jobs;
+    heartbeat->failed += (uint64_t)failed;
+    heartbeat->batches++;
+    heartbeat->busy_ns += blasd_clock_ns() - heartbeat->began_ns;
+    pthread_mutex_unlock(&heartbeat->lock);
+}
+
+/* Rates over the last window, the batch that is running included. Under the lock. */
+static void measure(struct blasd_heartbeat *heartbeat, int64_t now) {
+    int64_t busy = heartbeat->busy_ns + (heartbeat->count > 0 ? now - heartbeat->began_ns : 0);
+    int64_t span = now - heartbeat->window_ns;
+    if (span < RENEW_MOST_NS / 2) return;
+    heartbeat->busy_share = (double)(busy - heartbeat->window_busy_ns) / (double)span;
+    if (heartbeat->busy_share > 1) heartbeat->busy_share = 1;
+    if (heartbeat->busy_share < 0) heartbeat->busy_share = 0;
+    heartbeat->jobs_per_s = (double)(heartbeat->jobs - heartbeat->window_jobs) * 1e9 / (double)span;
+    if (span < SHARE_NS) return;
+    heartbeat->window_ns = now;
+    heartbeat->window_busy_ns = busy;
+    heartbeat->window_jobs = heartbeat->jobs;
+}
+
+char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat) {
+    const struct blasd_device_info *device = &heartbeat->device;
+    int64_t now = blasd_clock_ns();
+    char host[65] = "", *text = NULL;
+    json_t *info;
+    gethostname(host, sizeof host - 1);
+    pthread_mutex_lock(&heartbeat->lock);
+    measure(heartbeat, now);
+    info = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "worker", heartbeat->options->name,
+                     "host", host, "device", device->id, "device_name", device->name, "class",
+                     blasd_device_class_names[device->device_class], "units", device->units,
+                     "memory_bytes", (json_int_t)device->memory_bytes, "memory_free_bytes",
+                     (json_int_t)device->memory_free_bytes);
+    if (info != NULL && device->gflops_float64 > 0) /* measured, or left out */
+        json_object_update_new(info, json_pack("{s:f, s:f, s:f}", "gflops_float64",
+                                               device->gflops_float64, "gflops_float32",
+                                               device->gflops_float32, "copy_gbytes_s",
+                                               device->copy_gbytes_s));
+    if (info != NULL)
+        json_object_update_new(
+            info, json_pack("{s:i, s:f, s:I, s:I, s:I, s:i, s:f, s:f, s:f}", "pid", (int)getpid(),
+                            "uptime_s", (double)(now - heartbeat->started_ns) / 1e9, "jobs",
+                            (json_int_t)heartbeat->jobs, "failed", (json_int_t)heartbeat->failed,
+                            "batches", (json_int_t)heartbeat->batches, "running", heartbeat->count,
+                            "busy_s", (double)heartbeat->busy_ns / 1e9, "busy_share",
+                            heartbeat->busy_share, "jobs_per_s", heartbeat->jobs_per_s));
+    pthread_mutex_unlock(&heartbeat->lock);
+    if (info != NULL) text = json_dumps(info, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(info);
+    return text;
+}
+
+static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
+    struct blasd_err err = {0};
+    bool lost = false;
+    char *info = blasd_heartbeat_info(heartbeat);
+    if (info == NULL) return;
+    blasd_worker_queue_join(heartbeat->queue, heartbeat->options->name, epoch);
+    if (blasd_worker_queue_renew(heartbeat->queue, info, &lost, &err) != 0)
+        blasd_log(BLASD_LOG_DEBUG, "cannot renew the lease: %s", err.detail);
+    else if (lost)
+        atomic_store(&heartbeat->lost_epoch, epoch);
+    free(info);
+}
+
+/* Tells the progress of a batch that has run for a while, and learns whether it is still wanted.
+ * Called with the lock, which is left while Redis is asked. */
+static void relay(struct blasd_heartbeat *heartbeat) {
+    uint64_t batch = heartbeat->batch;
+    int count = heartbeat->count;
+    bool wanted = true;
+    struct blasd_err err = {0};
+    char(*copies)[BLASD_ID_LEN + 1] = calloc((size_t)count, sizeof *copies);
+    const char **ids = calloc((size_t)count, sizeof *ids);
+    if (copies == NULL || ids == NULL) goto done;
+    for (int i = 0; i < count; i++) {
+        memcpy(copies[i], heartbeat->ids[i], sizeof *copies);
+        ids[i] = copies[i];
+    }
+    pthread_mutex_unlock(&heartbeat->lock);
+    if (blasd_worker_queue_progress(heartbeat->queue, ids, count, atomic_load(&heartbeat->progress),
+                                    &wanted, &err) != 0)
+        wanted = true; /* nothing was learnt */
+    pthread_mutex_lock(&heartbeat->lock);
+    if (!wanted && heartbeat->batch == batch) atomic_store(&heartbeat->unwanted, true);
+done:
+    free(copies);
+    free(ids);
+}
+
+static void sweep(struct blasd_heartbeat *heartbeat) {
+    struct blasd_err err = {0};
+    if (blasd_worker_queue_sweep(heartbeat->queue, &err) < 0)
+        blasd_log(BLASD_LOG_DEBUG, "cannot sweep the store: %s", err.detail);
+}
+
+/* One round; called and left with the lock. */
+static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
+    int64_t now = blasd_clock_ns(), epoch = heartbeat->epoch;
+    if (epoch == 0 || blasd_heartbeat_lost(heartbeat)) return;
+    if (now - heartbeat->renewed_ns >= every_ns) {
+        heartbeat->renewed_ns = now;
+        pthread_mutex_unlock(&heartbeat->lock);
+        renew(heartbeat, epoch);
+        pthread_mutex_lock(&heartbeat->lock);
+    }
+    if (heartbeat->count > 0 && now - heartbeat->began_ns >= TICK_NS) relay(heartbeat);
+    if (now - heartbeat->swept_ns >= SWEEP_NS) {
+        heartbeat->swept_ns = now;
+        pthread_mutex_unlock(&heartbeat->lock);
+        sweep(heartbeat);
+        pthread_mutex_lock(&heartbeat->lock);
+    }
+}
+
+static void nap(struct blasd_heartbeat *heartbeat, int64_t ns) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += until.tv_nsec;
+    until.tv_sec += ns / (1000 * MS);
+    until.tv_nsec = ns % (1000 * MS);
+    pthread_cond_timedwait(&heartbeat->wake, &heartbeat->lock, &until);
+}
+
+static void *run(void *arg) {
+    struct blasd_heartbeat *heartbeat = arg;
+    int64_t every_ns = (int64_t)heartbeat->options->queue.limits->lease_ms * MS / 4;
+    int64_t tick_ns;
+    if (every_ns > RENEW_MOST_NS) every_ns = RENEW_MOST_NS;
+    tick_ns = every_ns < TICK_NS ? every_ns : TICK_NS;
+    pthread_mutex_lock(&heartbeat->lock);
+    while (!heartbeat->stop) {
+        beat(heartbeat, every_ns);
+        if (!heartbeat->stop) nap(heartbeat, tick_ns);
+    }
+    pthread_mutex_unlock(&heartbeat->lock);
+    return NULL;
+}
+
+static void heartbeat_free(struct blasd_heartbeat *heartbeat) {
+    blasd_worker_queue_free(heartbeat->queue);
+    pthread_cond_destroy(&heartbeat->wake);
+    pthread_mutex_destroy(&heartbeat->lock);
+    free(heartbeat->ids);
+    free(heartbeat);
+}
+
+int blasd_heartbeat_start(const struct blasd_worker_options *options, struct blasd_heartbeat **ret,
+                          struct blasd_err *err) {
+    struct blasd_heartbeat *heartbeat = calloc(1, sizeof *heartbeat);
+    pthread_condattr_t steady;
+    int code;
+    if (heartbeat == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the heartbeat");
+    heartbeat->watch.go_on = go_on;
+    heartbeat->options = options;
+    heartbeat->started_ns = heartbeat->window_ns = blasd_clock_ns();
+    atomic_store(&heartbeat->lost_epoch, -1);
+    pthread_mutex_init(&heartbeat->lock, NULL);
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&heartbeat->wake, &steady);
+    pthread_condattr_destroy(&steady);
+    code = blasd_worker_queue_open(&options->queue, &heartbeat->queue, err);
+    if (code != 0) {
+        heartbeat_free(heartbeat);
+        return code;
+    }
+    if (pthread_create(&heartbeat->thread, NULL, run, heartbeat) != 0) {
+        heartbeat_free(heartbeat);
+        return blasd_fail(err, BLASD_E_internal_error, "", "cannot start the heartbeat thread");
+    }
+    *ret = heartbeat;
+    return 0;
+}
+
+void blasd_heartbeat_stop(struct blasd_heartbeat *heartbeat) {
+    if (heartbeat == NULL) return;
+    pthread_mutex_lock(&heartbeat->lock);
+    heartbeat->stop = true;
+    pthread_cond_signal(&heartbeat->wake);
+    pthread_mutex_unlock(&heartbeat->lock);
+    pthread_join(heartbeat->thread, NULL);
+    heartbeat_free(heartbeat);
+}

@@ -1,0 +1,212 @@
+/* The worker's loop: lease, claim, run, again; and what ends it. */
+#include "worker/worker.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "worker/batch.h"
+#include "worker/group.h"
+#include "worker/heartbeat.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define MS INT64_C(1000000)
+#define WAIT_MS 200 /* how soon an idle worker notices that it is to stop */
+/* A worker takes no more at once than it does in about this time: what it holds cannot be run by
+ * another, nor be overtaken by a job of higher priority. */
+#define CLAIM_NS (250 * MS)
+
+struct worker {
+    const struct blasd_worker_options *options;
+    struct blasd_batcher batcher;
+    struct blasd_grouping grouping;
+    struct blasd_claim *claims; /* owned */
+    struct blasd_item *items;   /* owned */
+    int room, most;             /* rows in both; how many to claim next */
+};
+
+static bool stopping(const struct worker *worker) {
+    return worker->options->stopping(worker->options->arg);
+}
+
+/* Opens the queue and the heartbeat; waits for a Redis that is away. */
+static int open_queue(struct worker *worker, struct blasd_err *err) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    int64_t told_ns = 0;
+    for (;;) {
+        int code = 0;
+        *err = (struct blasd_err){0};
+        if (batcher->queue == NULL)
+            code = blasd_worker_queue_open(&worker->options->queue, &batcher->queue, err);
+        if (code == 0) code = blasd_heartbeat_start(worker->options, &batcher->heartbeat, err);
+        if (code != -(int)BLASD_E_queue_unavailable) return code;
+        if (stopping(worker)) return code;
+        if (told_ns == 0 || blasd_clock_ns() - told_ns > 10000 * MS) {
+            told_ns = blasd_clock_ns();
+            blasd_log(BLASD_LOG_WARN, "waiting for Redis: %s", err->detail);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 100 * MS}, NULL);
+    }
+}
+
+/* Takes a new lease, however long Redis is away. False where the worker is to stop before that, or
+ * was refused (then *code is not 0). */
+static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    const char *name = worker->options->name;
+    int tries = 0;
+    *code = 0;
+    while (!stopping(worker)) {
+        int64_t epoch = 0;
+        char *info = blasd_heartbeat_info(batcher->heartbeat);
+        if (info == NULL) {
+            *code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the worker");
+            return false;
+        }
+        *err = (struct blasd_err){0};
+        *code = blasd_worker_queue_register(
+            batcher->queue, name, worker->options->backend->device_class, info, &epoch, err);
+        free(info);
+        if (*code == 0) {
+            blasd_heartbeat_lease(batcher->heartbeat, epoch);
+            batcher->lost = false;
+            blasd_log(BLASD_LOG_INFO, "worker %s serves %s (%s)", name, batcher->info.id,
+                      batcher->info.name);
+            return true;
+        }
+        if (*code != -(int)BLASD_E_queue_unavailable) return false;
+        if (tries++ == 0) blasd_log(BLASD_LOG_WARN, "cannot register: %s", err->detail);
+        nanosleep(&(struct timespec){.tv_nsec = (tries < 10 ? tries : 10) * 50 * MS}, NULL);
+    }
+    *code = 0;
+    return false;
+}
+
+static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
+                       struct blasd_err *err) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    bool refused = false;
+    for (int i = 0; i < count; i++) {
+        blasd_item_read(&worker->items[i], &worker->claims[i]);
+        if (worker->items[i].err.code != BLASD_OK) refused = true;
+    }
+    if (refused) blasd_batch_refuse(batcher, worker->items, count, claimed_ns);
+    blasd_group_items(&worker->grouping, worker->items, count, worker->options->queue.limits);
+    for (int g = 0; g < worker->grouping.count && !batcher->lost; g++) {
+        int code;
+        if (g > 0 && stopping(worker)) return 0; /* the rest is given back */
+        if (blasd_heartbeat_lost(batcher->heartbeat)) return 0;
+        code =
+            blasd_batch_run(batcher, worker->items, &worker->grouping.groups[g], claimed_ns, err);
+        if (code != 0) return code;
+    }
+    return 0;
+}
+
+/* The next claim is larger or smaller than this one by what this one took. */
+static void adapt(struct worker *worker, int count, int64_t took_ns) {
+    if (took_ns > CLAIM_NS) {
+        worker->most = (int)((double)count * (double)CLAIM_NS / (double)took_ns);
+        if (worker->most < 1) worker->most = 1;
+    } else if (took_ns < CLAIM_NS / 2 && count >= worker->most) {
+        worker->most = worker->most > worker->room / 2 ? worker->room : worker->most * 2;
+    }
+}
+
+/* One claim and all its work. Negative where the worker must end. */
+static int turn(struct worker *worker, struct blasd_err *err) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    struct blasd_err problem = {0};
+    int count = 0, code;
+    int64_t claimed_ns;
+    code = blasd_worker_queue_claim(batcher->queue, worker->most,
+                                    worker->options->queue.limits->claim_bytes, worker->claims,
+                                    &count, &batcher->lost, &problem);
+    claimed_ns = blasd_clock_ns();
+    if (code == 0 && count > 0 && !batcher->lost) {
+        code = run_claimed(worker, count, claimed_ns, err);
+        adapt(worker, count, blasd_clock_ns() - claimed_ns);
+        return code;
+    }
+    if (code == 0 && !batcher->lost)
+        code = blasd_worker_queue_wait(batcher->queue, WAIT_MS, &problem);
+    if (code != 0) {
+        blasd_log(BLASD_LOG_DEBUG, "the queue does not answer: %s", problem.detail);
+        nanosleep(&(struct timespec){.tv_nsec = 100 * MS}, NULL);
+    }
+    return 0;
+}
+
+static int work(struct worker *worker, struct blasd_err *err) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    bool told = false;
+    int code = 0;
+    batcher->lost = true; /* no lease yet */
+    while (!stopping(worker)) {
+        if (blasd_heartbeat_lost(batcher->heartbeat)) batcher->lost = true;
+        if (batcher->lost) {
+            if (told) blasd_log(BLASD_LOG_WARN, "the lease was lost; taking a new one");
+            if (!take_lease(worker, &code, err)) return code;
+            if (!told) worker->options->ready(worker->options->arg);
+            told = true;
+        }
+        code = turn(worker, err);
+        if (code != 0) return code;
+    }
+    return 0;
+}
+
+static int make_rooms(struct worker *worker, struct blasd_err *err) {
+    worker->room = (int)worker->options->queue.limits->claim_jobs;
+    worker->most = worker->room;
+    worker->claims = calloc((size_t)worker->room, sizeof *worker->claims);
+    worker->items = calloc((size_t)worker->room, sizeof *worker->items);
+    if (worker->claims == NULL || worker->items == NULL ||
+        blasd_grouping_init(&worker->grouping, worker->room) != 0)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %d jobs (claim_jobs)",
+                          worker->room);
+    return 0;
+}
+
+/* Each job with blobs holds two descriptors. */
+static void raise_descriptors(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max < 65536 ? limit.rlim_max : 65536;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_err *err) {
+    struct worker worker = {.options = options};
+    struct blasd_batcher *batcher = &worker.batcher;
+    const struct blasd_backend *backend = options->backend;
+    struct blasd_err ignored;
+    int code;
+    raise_descriptors();
+    blasd_batcher_init(batcher, options->queue.limits);
+    batcher->options = options;
+    code = make_rooms(&worker, err);
+    if (code != 0) goto done;
+    code = backend->device_open(options->ordinal, &batcher->device, err);
+    if (code != 0) goto done;
+    code = backend->device_info(batcher->device, false, &batcher->info, err);
+    if (code != 0) goto done;
+    code = open_queue(&worker, err);
+    if (code == -(int)BLASD_E_queue_unavailable) code = 0; /* told to stop while it waited */
+    if (code != 0 || batcher->heartbeat == NULL) goto done;
+    blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
+    code = work(&worker, err);
+    blasd_heartbeat_stop(batcher->heartbeat);
+    batcher->heartbeat = NULL;
+    /* where this does not arrive the lease lapses by itself */
+    blasd_worker_queue_release(batcher->queue, &ignored);
+done:
+    blasd_worker_queue_free(batcher->queue);
+    if (batcher->device != NULL) backend->device_close(batcher->device);
+    blasd_grouping_release(&worker.grouping);
+    blasd_batcher_release(batcher);
+    free(worker.claims);
+    free(worker.items);
+    return code;
+}

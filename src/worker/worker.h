@@ -1,0 +1,46 @@
+/* The worker: one process, one device. It claims jobs, runs those that fit together as one call,
+ * and ends them; a second thread keeps its lease alive.
+ *
+ * Knows nothing of HTTP and never ends the process itself. The pieces, in reading order: worker.c
+ * (the loop), group.c (which jobs run together), batch.c (one group from inputs to records), bind.c
+ * (where tensors lie), ending.c (records), heartbeat.c (the lease), backend_load.c (devices). */
+#ifndef BLASD_WORKER_WORKER_H
+#define BLASD_WORKER_WORKER_H
+
+#include "base/err.h"
+#include "core/kernel.h"
+#include "queue/queue.h"
+
+#include <stdbool.h>
+
+struct blasd_worker_options {
+    struct blasd_queue_options queue;    /* limits and store are borrowed for the whole run */
+    const struct blasd_backend *backend; /* borrowed */
+    int ordinal;                         /* of the device in its backend */
+    const char *name;                    /* unique among live workers; a worker that takes the name
+                                            of a dead one sends that one's jobs back to the queue at
+                                            once. Borrowed */
+    /* Asked between batches and while waiting: true makes the worker finish the batch in hand, give
+     * back the rest and return. May be called often; must be cheap. */
+    bool (*stopping)(void *arg);
+    /* Called once, when the worker has its lease and takes jobs. */
+    void (*ready)(void *arg);
+    void *arg;
+};
+
+/* Runs until `stopping`. Returns 0 then; -BLASD_E_device_error where the device failed for good
+ * (its jobs were given back); another negative code where it could not start: wrong store, no such
+ * device. A queue that is away is none of these: it waits and tries again. */
+int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_err *err);
+
+#define BLASD_BACKENDS_MAX 4
+
+/* The backends that work here: cpu always, cuda where blasd_cuda.so lies beside the executable and
+ * loads. Returns how many were written to `ret`; they live as long as the process. */
+int blasd_backends(const struct blasd_backend *ret[BLASD_BACKENDS_MAX]);
+/* The backend and ordinal of a device written "cpu:0" or "cuda:1". no_such_device says in `detail`
+ * what is missing: the shared object, a symbol, the device. */
+int blasd_backend_find(const char *device, const struct blasd_backend **ret, int *ordinal,
+                       struct blasd_err *err);
+
+#endif

@@ -1,0 +1,186 @@
+/* Reading headers and query parameters: what is taken, what is refused, and with which words. */
+#include "http/request.h"
+
+#include "core/record.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct blasd_limits limits;
+
+static enum blasd_code header(struct http_request *request, const char *name, const char *value) {
+    struct blasd_err err = {0};
+    int rc = http_request_header(request, name, value, strlen(value), &err);
+    assert_true((rc == 0) == (err.code == BLASD_OK));
+    return err.code;
+}
+
+static enum blasd_code param(struct http_request *request, unsigned allowed, const char *name,
+                             const char *value) {
+    struct blasd_err err = {0};
+    int rc = http_request_param(request, allowed, &limits, name, value,
+                                value == NULL ? 0 : strlen(value), &err);
+    assert_true((rc == 0) == (err.code == BLASD_OK));
+    return err.code;
+}
+
+static void test_methods(void **state) {
+    (void)state;
+    assert_int_equal(http_method_find("GET"), HTTP_GET);
+    assert_int_equal(http_method_find("HEAD"), HTTP_HEAD);
+    assert_int_equal(http_method_find("POST"), HTTP_POST);
+    assert_int_equal(http_method_find("DELETE"), HTTP_DELETE);
+    assert_int_equal(http_method_find("OPTIONS"), HTTP_OPTIONS);
+    assert_int_equal(http_method_find("get"), HTTP_OTHER);
+    assert_int_equal(http_method_find("BREW"), HTTP_OTHER);
+}
+
+static void test_headers(void **state) {
+    struct http_request request = {0};
+    (void)state;
+    assert_int_equal(header(&request, "hOsT", "localhost"), BLASD_OK);
+    assert_string_equal(request.host, "localhost");
+    assert_int_equal(header(&request, "Host", "other"), BLASD_E_malformed_query);
+    assert_int_equal(header(&request, "Content-Length", "12"), BLASD_OK);
+    assert_int_equal(request.content_length, 12);
+    assert_int_equal(header(&request, "Content-Length", "-1"), BLASD_E_malformed_query);
+    assert_int_equal(header(&request, "Content-Length", "1e3"), BLASD_E_malformed_query);
+    assert_int_equal(header(&request, "Content-Length", "99999999999999999999"),
+                     BLASD_E_malformed_query);
+    assert_int_equal(header(&request, "Accept", "text/html"), BLASD_OK);
+    assert_int_equal(header(&request, "Accept", "*/*"), BLASD_OK);
+    assert_string_equal(request.accept, "text/html");
+    assert_int_equal(header(&request, "Expect", "100-Continue"), BLASD_OK);
+    assert_true(request.expects_continue);
+    assert_int_equal(header(&request, "Transfer-Encoding", "chunked"), BLASD_OK);
+    assert_true(request.chunked);
+    assert_int_equal(header(&request, "X-Anything-At-All", "\x01"), BLASD_OK);
+    assert_int_not_equal(http_request_header(&request, "X-Zero", "a\0b", 3, NULL), 0);
+}
+
+static void test_idempotency_key(void **state) {
+    char key[HTTP_IDEMPOTENCY_KEY_MAX + 2];
+    struct http_request request = {0};
+    (void)state;
+    memset(key, 'k', sizeof key);
+    key[HTTP_IDEMPOTENCY_KEY_MAX + 1] = '\0';
+    assert_int_equal(header(&request, "Idempotency-Key", key), BLASD_E_malformed_query);
+    key[HTTP_IDEMPOTENCY_KEY_MAX] = '\0';
+    request = (struct http_request){0};
+    assert_int_equal(header(&request, "Idempotency-Key", key), BLASD_OK);
+    request = (struct http_request){0};
+    assert_int_equal(header(&request, "Idempotency-Key", ""), BLASD_E_malformed_query);
+    request = (struct http_request){0};
+    assert_int_equal(header(&request, "Idempotency-Key", "a\tb"), BLASD_E_malformed_query);
+    request = (struct http_request){0};
+    assert_int_equal(header(&request, "Idempotency-Key", "caf\xc3\xa9"), BLASD_E_malformed_query);
+}
+
+static double wait_of(const char *prefer, const char *wait, bool *preferred) {
+    struct http_request request = {0};
+    if (prefer != NULL) assert_int_equal(header(&request, "Prefer", prefer), BLASD_OK);
+    if (wait != NULL) assert_int_equal(param(&request, HTTP_PARAM_WAIT, "wait", wait), BLASD_OK);
+    return http_request_wait(&request, &limits, preferred);
+}
+
+static void test_wait(void **state) {
+    bool preferred;
+    (void)state;
+    assert_true(wait_of(NULL, NULL, &preferred) == 0);
+    assert_true(wait_of(NULL, "2.5", &preferred) == 2.5);
+    assert_false(preferred);
+    assert_true(wait_of("wait=10", NULL, &preferred) == 10);
+    assert_true(preferred);
+    assert_true(wait_of("wait=10", "3", &preferred) == 3); /* the query is the plainer word */
+    assert_false(preferred);
+    assert_true(wait_of("respond-async, wait = \"0.5\" ; x=y", NULL, &preferred) == 0.5);
+    assert_true(wait_of("handling=lenient;wait=4,WAIT=7", NULL, &preferred) == 7);
+    assert_true(wait_of("wait=1000000", NULL, &preferred) == (double)limits.wait_s);
+    /* preferences that make no sense are passed over, as RFC 7240 wants */
+    assert_true(wait_of("wait=-1", NULL, &preferred) == 0);
+    assert_true(wait_of("wait=nan", NULL, &preferred) == 0);
+    assert_true(wait_of("wait=", NULL, &preferred) == 0);
+    assert_true(wait_of("wait", NULL, &preferred) == 0);
+    assert_true(wait_of(",,;=,", NULL, &preferred) == 0);
+    assert_true(wait_of("waiting=3", NULL, &preferred) == 0);
+}
+
+static void test_respond_async(void **state) {
+    struct http_request request = {0};
+    (void)state;
+    assert_int_equal(header(&request, "Prefer", "foo"), BLASD_OK);
+    assert_false(request.respond_async);
+    assert_int_equal(header(&request, "Prefer", "Respond-Async"), BLASD_OK);
+    assert_true(request.respond_async);
+}
+
+static void test_bad_waits(void **state) {
+    static const char *const bad[] = {"",    "-1",   "+1",  "1e2",
+                                      "nan", "inf",  "0x1", ".",
+                                      "1s",  "1..2", " 1",  "1111111111111111111111111"};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct http_request request = {0};
+        assert_int_equal(param(&request, HTTP_PARAM_WAIT, "wait", bad[i]), BLASD_E_malformed_query);
+    }
+    struct http_request request = {0};
+    assert_int_equal(param(&request, HTTP_PARAM_WAIT, "wait", NULL), BLASD_E_malformed_query);
+    assert_int_equal(param(&request, HTTP_PARAM_WAIT, "wait", "301"), BLASD_E_malformed_query);
+    request = (struct http_request){0};
+    assert_int_equal(param(&request, HTTP_PARAM_WAIT, "wait", "300"), BLASD_OK);
+    assert_int_equal(param(&request, HTTP_PARAM_WAIT, "wait", "1"), BLASD_E_malformed_query);
+}
+
+static void test_params(void **state) {
+    struct http_request request = {0};
+    (void)state;
+    /* what another route takes is unknown here */
+    assert_int_equal(param(&request, HTTP_PARAM_WAIT, "limit", "1"), BLASD_E_malformed_query);
+    assert_int_equal(param(&request, ~0u, "nonsense", "1"), BLASD_E_malformed_query);
+    assert_int_equal(param(&request, ~0u, "limit", "0"), BLASD_E_malformed_query);
+    assert_int_equal(param(&request, ~0u, "limit", "1001"), BLASD_E_malformed_query);
+    assert_int_equal(param(&request, ~0u, "limit", "99999999999999999999999"),
+                     BLASD_E_malformed_query);
+    assert_int_equal(param(&request, ~0u, "limit", "10"), BLASD_E_malformed_query); /* twice */
+    request = (struct http_request){0};
+    assert_int_equal(param(&request, ~0u, "limit", "1000"), BLASD_OK);
+    assert_int_equal(request.limit, 1000);
+    assert_int_equal(param(&request, ~0u, "state", "running"), BLASD_OK);
+    assert_int_equal(request.state, BLASD_RUNNING);
+    request = (struct http_request){0};
+    assert_int_equal(param(&request, ~0u, "state", "asleep"), BLASD_E_malformed_query);
+    assert_int_equal(param(&request, ~0u, "op", "matmul"), BLASD_OK);
+    assert_string_equal(request.op, "matmul");
+    assert_int_equal(http_request_param(&request, ~0u, &limits, "params", "{}\0{}", 5, NULL) == 0,
+                     0);
+}
+
+static void test_json(void **state) {
+    struct http_request request = {0};
+    (void)state;
+    assert_true(http_request_is_json(&request));
+    request.content_type = "application/json";
+    assert_true(http_request_is_json(&request));
+    request.content_type = "Application/JSON; charset=utf-8";
+    assert_true(http_request_is_json(&request));
+    request.content_type = "application/json-patch+json";
+    assert_false(http_request_is_json(&request));
+    request.content_type = "multipart/form-data; boundary=application/json";
+    assert_false(http_request_is_json(&request));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_methods),       cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_wait),          cmocka_unit_test(test_idempotency_key),
+        cmocka_unit_test(test_respond_async), cmocka_unit_test(test_bad_waits),
+        cmocka_unit_test(test_params),        cmocka_unit_test(test_json),
+    };
+    blasd_limits_init(&limits);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

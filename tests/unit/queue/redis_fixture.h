@@ -1,0 +1,255 @@
+/* For tests of the queue: a real redis-server in a directory of its own, a queue in it, and calls
+ * of its functions by hand. */
+#ifndef TESTS_REDIS_FIXTURE_H
+#define TESTS_REDIS_FIXTURE_H
+
+#include "base/clock.h"
+#include "queue/redis_link.h"
+#include "queue/worker_queue.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define INFO_CPU "{\"id\":\"cpu:0\",\"name\":\"test\"}"
+
+/* A server; `dir` outlives it, so that it can be started again on its files. */
+struct redis {
+    char dir[64], socket[96], url[112];
+    pid_t pid;
+};
+
+static inline void sleep_ms(long ms) {
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+/* Starts the server on its directory and waits until it answers. */
+static inline void redis_up(struct redis *redis) {
+    redis->pid = fork();
+    assert_true(redis->pid >= 0);
+    if (redis->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", redis->socket,
+               "--dir", redis->dir, "--appendonly", "yes", "--appendfsync", "no", "--save", "",
+               "--logfile", "redis.log", (char *)NULL);
+        _exit(127);
+    }
+    for (int i = 0; i < 1000; i++) {
+        redisContext *c = redisConnectUnix(redis->socket);
+        redisReply *reply = c && !c->err ? redisCommand(c, "PING") : NULL;
+        bool up = reply && reply->type == REDIS_REPLY_STATUS;
+        freeReplyObject(reply);
+        if (c) redisFree(c);
+        if (up) return;
+        sleep_ms(10);
+    }
+    fail_msg("redis-server did not start; see %s/redis.log", redis->dir);
+}
+
+static inline void redis_end(struct redis *redis, int sig) {
+    if (redis->pid <= 0) return;
+    kill(redis->pid, sig);
+    waitpid(redis->pid, NULL, 0);
+    redis->pid = 0;
+}
+
+static inline int redis_start(struct redis *redis) {
+    signal(SIGPIPE, SIG_IGN);
+    snprintf(redis->dir, sizeof redis->dir, "/tmp/test_queue.XXXXXX");
+    if (!mkdtemp(redis->dir)) return -1;
+    snprintf(redis->socket, sizeof redis->socket, "%s/r.sock", redis->dir);
+    snprintf(redis->url, sizeof redis->url, "unix:%s", redis->socket);
+    redis_up(redis);
+    return 0;
+}
+
+static inline void redis_stop(struct redis *redis) {
+    redis_end(redis, SIGKILL);
+    pid_t rm = fork();
+    if (rm == 0) {
+        execlp("rm", "rm", "-rf", redis->dir, (char *)NULL);
+        _exit(127);
+    }
+    waitpid(rm, NULL, 0);
+}
+
+/* A queue of its own name in that server. */
+struct bed {
+    struct blasd_limits limits;
+    struct blasd_store *store;
+    struct blasd_queue_options options;
+    struct blasd_link_limits link;
+    redisContext *raw;
+    char name[32], tag[40];
+};
+
+static inline void bed_connect(struct bed *bed) {
+    struct blasd_link_address address;
+    struct blasd_err err;
+    assert_int_equal(blasd_link_parse(bed->options.url, &address, &err), 0);
+    assert_int_equal(blasd_link_connect(&address, 2000, &bed->raw, &err), 0);
+}
+
+/* Call it again after a change of bed->limits. */
+static inline void bed_limits(struct bed *bed) {
+    blasd_link_limits(&bed->options, &bed->link);
+}
+
+static inline void bed_open(struct bed *bed, const struct redis *redis, const char *name) {
+    struct blasd_err err;
+    memset(bed, 0, sizeof *bed);
+    blasd_limits_init(&bed->limits);
+    bed->limits.queue_bytes = bed->limits.record_bytes = BLASD_GIB;
+    bed->limits.lease_ms = 4000;
+    snprintf(bed->name, sizeof bed->name, "%s", name);
+    snprintf(bed->tag, sizeof bed->tag, "{%s}", name);
+    assert_int_equal(blasd_store_open("redis", &bed->store, &err), 0);
+    bed->options = (struct blasd_queue_options){redis->url, bed->name, &bed->limits, bed->store};
+    bed_limits(bed);
+    bed_connect(bed);
+    if (blasd_link_open(bed->raw, &bed->options, false, &err) < 0) fail_msg("%s", err.detail);
+}
+
+static inline void bed_close(struct bed *bed) {
+    redisFree(bed->raw);
+    blasd_store_free(bed->store);
+}
+
+/* FCALL blasd_1_<function>, with words ended by NULL behind LIMITS. New reply. */
+static inline redisReply *fcall(struct bed *bed, const char *function, ...) {
+    char name[64];
+    const char *argv[64] = {"FCALL", name, "1", bed->tag, bed->link.text};
+    int argc = 5;
+    va_list words;
+    snprintf(name, sizeof name, "blasd_1_%s", function);
+    va_start(words, function);
+    while (argc < 64 && (argv[argc] = va_arg(words, const char *))) argc++;
+    va_end(words);
+    redisReply *reply = redisCommandArgv(bed->raw, argc, argv, NULL);
+    assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ERROR) fail_msg("%s: %s", function, reply->str);
+    return reply;
+}
+
+static inline void drop(redisReply *reply) {
+    freeReplyObject(reply);
+}
+
+/* An id made `ago_s` seconds ago. */
+static inline void id_make(char id[BLASD_ID_LEN + 1], enum blasd_id_kind kind, int ago_s) {
+    blasd_id_new(kind, blasd_clock_wall_us() - ago_s * INT64_C(1000000), id);
+}
+
+/* Submits one job whose frame is its id; returns the reply's r: 0 .. 4, or -1 where it names an
+ * earlier job. */
+static inline int submit_as(struct bed *bed, const char *id, const char *si, const char *cost,
+                            const char *options, const char *channel) {
+    char note[128];
+    snprintf(note, sizeof note, "%s\tmatmul\tanonymous", channel);
+    redisReply *reply = fcall(bed, "submit", id, id, si, cost, options, note, NULL);
+    assert_int_equal(reply->elements, 4);
+    const redisReply *r = reply->element[3];
+    int code = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : -1;
+    drop(reply);
+    return code;
+}
+
+static inline void submit_new(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *si) {
+    id_make(id, BLASD_ID_SYNC, 0);
+    assert_int_equal(submit_as(bed, id, si, "100", "", ""), 0);
+}
+
+/* Line `n` (0: "T1") of the record of `id`; "404" or "410" where there is none; for a record that
+ * is not terse, its bytes. In a static buffer. */
+static inline const char *record_line(struct bed *bed, const char *id, int n) {
+    static char line[4][256];
+    static unsigned turn;
+    char *out = line[turn++ % 4];
+    redisReply *reply = fcall(bed, "get", id, NULL);
+    const redisReply *r = reply->element[0];
+    if (r->type == REDIS_REPLY_INTEGER) {
+        snprintf(out, 256, "%lld", r->integer);
+    } else if (strncmp(r->str, "T1\n", 3) != 0) {
+        snprintf(out, 256, "%s", r->str);
+    } else {
+        const char *at = r->str;
+        while (n-- > 0) {
+            at = strchr(at, '\n');
+            assert_non_null(at);
+            at++;
+        }
+        snprintf(out, 256, "%.*s", (int)strcspn(at, "\n"), at);
+    }
+    drop(reply);
+    return out;
+}
+enum {
+    LINE_STATE = 1,
+    LINE_STARTED = 6,
+    LINE_PROGRESS = 8,
+    LINE_ATTEMPTS,
+    LINE_ERROR,
+    LINE_DEVICE
+};
+
+/* The pending jobs, by HLEN. */
+static inline long long pending(struct bed *bed) {
+    redisReply *reply = redisCommand(bed->raw, "HLEN %s:pending", bed->tag);
+    long long n = reply->integer;
+    drop(reply);
+    return n;
+}
+
+/* A worker that is registered. */
+static inline struct blasd_worker_queue *worker_new(struct bed *bed, const char *name,
+                                                    enum blasd_device_class device) {
+    struct blasd_worker_queue *queue;
+    struct blasd_err err;
+    int64_t epoch;
+    if (blasd_worker_queue_open(&bed->options, &queue, &err) < 0) fail_msg("%s", err.detail);
+    if (blasd_worker_queue_register(queue, name, device, INFO_CPU, &epoch, &err) < 0)
+        fail_msg("%s", err.detail);
+    return queue;
+}
+
+/* Claims; the worker must still have its lease. */
+static inline int claim(struct blasd_worker_queue *queue, int max, uint64_t bytes,
+                        struct blasd_claim *claims) {
+    struct blasd_err err;
+    bool lost;
+    int count;
+    if (blasd_worker_queue_claim(queue, max, bytes, claims, &count, &lost, &err) < 0)
+        fail_msg("%s", err.detail);
+    assert_false(lost);
+    return count;
+}
+
+static inline void begin(struct blasd_worker_queue *queue, const struct blasd_claim *claims,
+                         int count) {
+    const char *ids[512];
+    struct blasd_err err;
+    for (int i = 0; i < count; i++) ids[i] = claims[i].id;
+    assert_int_equal(blasd_worker_queue_begin(queue, ids, count, &err), 0);
+}
+
+/* Finishes one job; returns 1 accepted, 0 not, -1 the lease is lost. */
+static inline int finish(struct blasd_worker_queue *queue, const char *id, const char *record,
+                         uint64_t blob_bytes) {
+    struct blasd_ending ending = {
+        .id = id, .record = record, .record_len = strlen(record), .blob_bytes = blob_bytes};
+    struct blasd_err err;
+    bool lost;
+    if (blasd_worker_queue_finish(queue, &ending, 1, &lost, &err) < 0) fail_msg("%s", err.detail);
+    return lost ? -1 : ending.accepted;
+}
+
+#endif

@@ -1,0 +1,1002 @@
+/* The front end's queue against a real Redis of its own, with a worker made of plain calls. */
+#include "base/clock.h"
+#include "queue/front.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SECOND INT64_C(1000000000)
+
+/* What the callbacks saw of one job. */
+struct seen {
+    char id[BLASD_ID_LEN + 1];
+    int answered, ended, order; /* order: of the answer's coming */
+    bool repeated;
+    enum blasd_code code;
+    char record[256];
+    int ended_order;
+    int64_t ended_ns;
+};
+
+struct env {
+    char dir[64], url[128], sock[108];
+    pid_t redis;
+    bool volatile_; /* without an append-only file */
+    struct blasd_limits limits;
+    struct blasd_store *store;
+    struct blasd_loop *loop;
+    struct blasd_queue_options options;
+    struct blasd_front_queue *queue;
+    struct blasd_link_limits link_limits;
+    struct seen *seen;
+    int seen_count, order, answered, ended;
+    redisContext *client; /* the worker's */
+    char epoch[24];
+};
+
+static const struct blasd_op echo = {.name = "echo"};
+
+/* Redis, ours alone. */
+
+static redisContext *redis_client(const struct env *env) {
+    for (int64_t end = blasd_clock_ns() + 10 * SECOND; blasd_clock_ns() < end; usleep(5000)) {
+        redisContext *c = redisConnectUnix(env->sock);
+        redisReply *r = c != NULL && c->err == 0 ? redisCommand(c, "PING") : NULL;
+        bool up = r != NULL && r->type == REDIS_REPLY_STATUS;
+        if (r != NULL) freeReplyObject(r);
+        if (up) return c;
+        if (c != NULL) redisFree(c);
+    }
+    return NULL;
+}
+
+static void redis_start(struct env *env) {
+    env->redis = fork();
+    assert_true(env->redis >= 0);
+    if (env->redis == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", env->sock, "--dir",
+               env->dir, "--appendonly", env->volatile_ ? "no" : "yes", "--appendfsync", "no",
+               "--save", "", "--logfile", "redis.log", "--daemonize", "no", (char *)NULL);
+        _exit(127);
+    }
+}
+
+static void redis_kill(struct env *env) {
+    int status;
+    if (env->redis <= 0) return;
+    kill(env->redis, SIGKILL);
+    waitpid(env->redis, &status, 0);
+    env->redis = 0;
+}
+
+/* The loop. */
+
+static void on_ended(void *arg, const char *id, const void *record, size_t len) {
+    struct env *env = arg;
+    for (int i = 0; i < env->seen_count; i++) {
+        struct seen *s = &env->seen[i];
+        if (strcmp(s->id, id) != 0) continue;
+        s->ended++;
+        s->ended_order = ++env->order;
+        s->ended_ns = blasd_clock_ns();
+        snprintf(s->record, sizeof s->record, "%.*s", (int)len, (const char *)record);
+    }
+    env->ended++;
+}
+
+static void turn(struct env *env, int ms) {
+    blasd_front_queue_flush(env->queue);
+    blasd_loop_step(env->loop, ms);
+}
+
+/* Turns the loop until the condition holds; fails after ten seconds. */
+#define UNTIL(env, condition)                                                                      \
+    do {                                                                                           \
+        int64_t until_ = blasd_clock_ns() + 10 * SECOND;                                           \
+        while (!(condition)) {                                                                     \
+            if (blasd_clock_ns() > until_) fail_msg("never came: %s", #condition);                 \
+            turn(env, 20);                                                                         \
+        }                                                                                          \
+    } while (0)
+
+static void linger(struct env *env, int ms) {
+    for (int64_t end = blasd_clock_ns() + ms * MS; blasd_clock_ns() < end;) turn(env, 5);
+}
+
+static int queue_open(struct env *env) {
+    const struct blasd_front_queue_hooks hooks = {.on_ended = on_ended, .arg = env};
+    struct blasd_err err;
+    return blasd_front_queue_open(&env->options, env->loop, &hooks, &env->queue, &err);
+}
+
+static struct env *env_new(const char *store) {
+    struct env *env = calloc(1, sizeof *env);
+    struct blasd_err err;
+    char spec[96];
+    snprintf(env->dir, sizeof env->dir, "/tmp/blasd-front-XXXXXX");
+    assert_non_null(mkdtemp(env->dir));
+    snprintf(env->sock, sizeof env->sock, "%s/redis.sock", env->dir);
+    snprintf(env->url, sizeof env->url, "unix:%s", env->sock);
+    snprintf(spec, sizeof spec, "dir:%s/blobs", env->dir);
+    blasd_limits_init(&env->limits);
+    assert_int_equal(blasd_store_open(store != NULL ? store : spec, &env->store, &err), 0);
+    env->loop = blasd_loop_new();
+    assert_non_null(env->loop);
+    env->seen = calloc(20000, sizeof *env->seen);
+    env->options = (struct blasd_queue_options){
+        .url = env->url, .name = "test", .limits = &env->limits, .store = env->store};
+    return env;
+}
+
+static void env_open(struct env *env) {
+    redis_start(env);
+    env->client = redis_client(env);
+    assert_non_null(env->client);
+    assert_int_equal(queue_open(env), 0);
+    blasd_link_limits(&env->options, &env->link_limits);
+    UNTIL(env, env->queue->view.available && env->queue->subscribed);
+}
+
+static void env_free(struct env *env) {
+    char command[128];
+    blasd_front_queue_free(env->queue);
+    if (env->client != NULL) redisFree(env->client);
+    redis_kill(env);
+    blasd_loop_free(env->loop);
+    blasd_store_free(env->store);
+    snprintf(command, sizeof command, "rm -rf '%s'", env->dir);
+    assert_int_equal(system(command), 0);
+    free(env->seen);
+    free(env);
+}
+
+static int setup(void **state) {
+    struct env *env = env_new(NULL);
+    env_open(env);
+    *state = env;
+    return 0;
+}
+
+static int teardown(void **state) {
+    env_free(*state);
+    return 0;
+}
+
+/* A worker. */
+
+static redisReply *ask(redisContext *c, const char *fmt, ...) {
+    va_list args;
+    redisReply *r;
+    va_start(args, fmt);
+    r = redisvCommand(c, fmt, args);
+    va_end(args);
+    return r;
+}
+
+static long long ask_number(struct env *env, const char *fmt, const char *arg) {
+    redisReply *r = ask(env->client, fmt, arg);
+    long long n;
+    assert_non_null(r);
+    assert_int_equal(r->type, REDIS_REPLY_INTEGER);
+    n = r->integer;
+    freeReplyObject(r);
+    return n;
+}
+
+static void worker_register(struct env *env, const char *class) {
+    redisReply *r = ask(env->client, "FCALL blasd_1_register 1 {test} %s w1 %s {} %s",
+                        env->link_limits.text, class, blasd_store_identity(env->store));
+    assert_non_null(r);
+    if (r->type != REDIS_REPLY_ARRAY) fail_msg("register: %s", r->str);
+    snprintf(env->epoch, sizeof env->epoch, "%lld", r->element[1]->integer);
+    freeReplyObject(r);
+}
+
+/* Claims up to 256 jobs and ends them with the record "done ID"; how many, or -1 where the
+ * connection is lost. */
+static int work(redisContext *c, const char *limits, const char *epoch, int check) {
+    const char *argv[8 + 3 * 256];
+    size_t lens[8 + 3 * 256];
+    static _Thread_local char ids[256][BLASD_ID_LEN + 1], records[256][64];
+    int count = 0, argc = 0;
+    redisReply *done;
+    redisReply *r = ask(c, "FCALL blasd_1_claim 1 {test} %s w1 %s 1 256 1000000000 0 0 %d %s",
+                        limits, epoch, check, "");
+    if (r == NULL) return -1;
+    if (r->type != REDIS_REPLY_ARRAY) {
+        freeReplyObject(r);
+        return -1;
+    }
+    argv[argc++] = "FCALL";
+    argv[argc++] = "blasd_1_finish";
+    argv[argc++] = "1";
+    argv[argc++] = "{test}";
+    argv[argc++] = limits;
+    argv[argc++] = "w1";
+    argv[argc++] = epoch;
+    argv[argc++] = "1";
+    for (size_t i = 1; i + 1 < r->elements && count < 256; i += 2, count++) {
+        snprintf(ids[count], sizeof ids[count], "%.41s", r->element[i]->str);
+        snprintf(records[count], sizeof records[count], "done %.41s", ids[count]);
+        argv[argc++] = ids[count];
+        argv[argc++] = records[count];
+        argv[argc++] = "0";
+    }
+    freeReplyObject(r);
+    if (count == 0) return 0;
+    for (int i = 0; i < argc; i++) lens[i] = strlen(argv[i]);
+    done = redisCommandArgv(c, argc, argv, lens);
+    if (done == NULL) return -1;
+    if (done->type != REDIS_REPLY_STRING) count = -1;
+    freeReplyObject(done);
+    return count;
+}
+
+static int work_once(struct env *env) {
+    return work(env->client, env->link_limits.text, env->epoch, 0);
+}
+
+/* Submitting. */
+
+static struct env *current; /* the callbacks' */
+
+static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
+    struct seen *s = arg;
+    s->answered++;
+    s->code = err == NULL ? BLASD_OK : err->code;
+    s->repeated = repeated;
+    s->order = ++current->order;
+    snprintf(s->id, sizeof s->id, "%s", id);
+    current->answered++;
+}
+
+struct want {
+    bool watch;
+    const char *key;
+    uint64_t fingerprint, cost;
+    enum blasd_device_class device;
+    int64_t deadline_ms;
+    struct blasd_blob *blob;
+};
+
+static struct seen *submit(struct env *env, struct want want) {
+    struct seen *s = &env->seen[env->seen_count++];
+    struct blasd_principal who = {"anonymous"};
+    struct blasd_job job = {.op = &echo, .priority = BLASD_PRIORITY_NORMAL};
+    char frame[] = "a frame";
+    struct blasd_submission submission = {.job = &job,
+                                          .frame = frame,
+                                          .frame_len = sizeof frame,
+                                          .cost_bytes = want.cost == 0 ? 100 : want.cost,
+                                          .idempotency_key = want.key,
+                                          .fingerprint = want.fingerprint,
+                                          .watch = want.watch,
+                                          .blob = want.blob};
+    current = env;
+    job.device = want.device;
+    job.deadline_ms = want.deadline_ms;
+    job.payload_in_blob = want.blob != NULL;
+    if (want.blob != NULL)
+        memcpy(job.id, want.blob->name, BLASD_ID_LEN);
+    else
+        blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), job.id);
+    memcpy(s->id, job.id, sizeof job.id);
+    blasd_front_queue_submit(env->queue, &who, &submission, on_submitted, s);
+    memset(frame, 'x', sizeof frame); /* was only borrowed */
+    assert_int_equal(s->answered, 0); /* never from inside the call */
+    return s;
+}
+
+struct got {
+    int answered;
+    enum blasd_code code;
+    char record[4096];
+    int count;
+    struct blasd_blob blob;
+    int order;
+};
+
+static void on_record(void *arg, const struct blasd_err *err, const void *record, size_t len) {
+    struct got *got = arg;
+    got->answered++;
+    got->code = err == NULL ? BLASD_OK : err->code;
+    got->order = ++current->order;
+    snprintf(got->record, sizeof got->record, "%.*s", (int)len, (const char *)record);
+}
+
+static void on_text(void *arg, const struct blasd_err *err, const char *text, size_t len) {
+    on_record(arg, err, text, len);
+}
+
+static void on_list(void *arg, const struct blasd_err *err, const void *const *records,
+                    const size_t *lens, int count) {
+    struct got *got = arg;
+    on_record(arg, err, count > 0 ? records[0] : "", count > 0 ? lens[0] : 0);
+    got->count = count;
+}
+
+static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
+    struct got *got = arg;
+    got->answered++;
+    got->code = err == NULL ? BLASD_OK : err->code;
+    if (blob != NULL) got->blob = *blob;
+}
+
+static struct got get(struct env *env, const char *id) {
+    struct got got = {0};
+    blasd_front_queue_get(env->queue, &(struct blasd_principal){"anonymous"}, id, on_record, &got);
+    assert_int_equal(got.answered, 0);
+    UNTIL(env, got.answered == 1);
+    return got;
+}
+
+static struct got cancel(struct env *env, const char *id) {
+    struct got got = {0};
+    blasd_front_queue_cancel(env->queue, &(struct blasd_principal){"anonymous"}, id, on_record,
+                             &got);
+    UNTIL(env, got.answered == 1);
+    return got;
+}
+
+static void expect_done(const struct seen *s) {
+    char record[64];
+    snprintf(record, sizeof record, "done %s", s->id);
+    assert_int_equal(s->answered, 1);
+    assert_int_equal(s->code, BLASD_OK);
+    assert_int_equal(s->ended, 1);
+    assert_string_equal(s->record, record);
+    assert_true(s->order < s->ended_order);
+}
+
+/* The tests. */
+
+static void test_submit_and_end(void **state) {
+    struct env *env = *state;
+    struct seen *watched, *other;
+    struct got got;
+    worker_register(env, "1");
+    watched = submit(env, (struct want){.watch = true});
+    other = submit(env, (struct want){.watch = false});
+    UNTIL(env, env->answered == 2);
+    assert_int_equal(watched->code, BLASD_OK);
+    assert_int_equal(env->queue->view.jobs, 2);
+    assert_int_equal(env->queue->view.bytes, 200);
+    got = get(env, watched->id);
+    assert_int_equal(got.code, BLASD_OK);
+    assert_memory_equal(got.record, "T1\nqueued\n", 10);
+    assert_int_equal(work_once(env), 2);
+    UNTIL(env, env->ended == 1);
+    expect_done(watched);
+    linger(env, 50);
+    assert_int_equal(other->ended, 0);
+    assert_int_equal(env->queue->watch_count, 0);
+    got = get(env, other->id);
+    assert_memory_equal(got.record, "done s", 6);
+    UNTIL(env, env->queue->view.jobs == 0 && env->queue->view.workers == 1);
+    assert_int_equal(env->queue->view.workers_of[BLASD_DEVICE_CPU], 1);
+}
+
+static long long fcalls(struct env *env) {
+    redisReply *r = ask(env->client, "INFO commandstats");
+    const char *at = r == NULL ? NULL : strstr(r->str, "cmdstat_fcall:calls=");
+    long long n = at == NULL ? 0 : atoll(at + strlen("cmdstat_fcall:calls="));
+    if (r != NULL) freeReplyObject(r);
+    return n;
+}
+
+static void test_thousand_in_a_turn(void **state) {
+    struct env *env = *state;
+    long long before = fcalls(env);
+    worker_register(env, "1");
+    for (int i = 0; i < 1000; i++) submit(env, (struct want){.watch = true});
+    UNTIL(env, env->answered == 1000);
+    /* four batches, and whatever a tick or two needed */
+    assert_true(fcalls(env) - before <= 4 + 1 + 4);
+    for (int done = 0; done < 1000;) {
+        int n = work_once(env);
+        assert_true(n > 0);
+        done += n;
+    }
+    UNTIL(env, env->ended == 1000);
+    for (int i = 0; i < 1000; i++) expect_done(&env->seen[i]);
+    assert_int_equal(env->queue->watch_count, 0);
+}
+
+/* Messages are read while the answers on the other connection wait. */
+static void hold_commands(struct env *env) {
+    blasd_loop_unwatch(env->loop, &env->queue->commands.watcher);
+}
+
+static void let_commands(struct env *env) {
+    assert_int_equal(
+        blasd_loop_watch(env->loop, &env->queue->commands.watcher, env->queue->commands.armed), 0);
+}
+
+static void test_message_first(void **state) {
+    struct env *env = *state;
+    struct seen *s;
+    struct got got = {0};
+    worker_register(env, "1");
+    s = submit(env, (struct want){.watch = true});
+    blasd_front_queue_flush(env->queue);
+    hold_commands(env);
+    while (work_once(env) == 0) usleep(1000);
+    for (int i = 0; i < 20; i++) blasd_loop_step(env->loop, 5);
+    assert_int_equal(s->answered, 0);
+    assert_int_equal(s->ended, 0);
+    let_commands(env);
+    UNTIL(env, s->ended == 1);
+    expect_done(s);
+    /* the same for a watch of a job that was submitted without one */
+    s = submit(env, (struct want){.watch = false});
+    UNTIL(env, s->answered == 1);
+    blasd_front_queue_watch(env->queue, &(struct blasd_principal){"anonymous"}, s->id, on_record,
+                            &got);
+    blasd_front_queue_flush(env->queue);
+    hold_commands(env);
+    usleep(50000); /* Redis takes the watch before the job ends */
+    assert_int_equal(work_once(env), 1);
+    for (int i = 0; i < 20; i++) blasd_loop_step(env->loop, 5);
+    assert_int_equal(s->ended, 0);
+    let_commands(env);
+    UNTIL(env, s->ended == 1);
+    assert_memory_equal(got.record, "T1\nqueued\n", 10);
+    assert_true(got.order < s->ended_order);
+    assert_int_equal(env->queue->watch_count, 0);
+}
+
+static void test_watch_elsewhere(void **state) {
+    struct env *env = *state;
+    struct blasd_front_queue *mine = env->queue, *other;
+    struct blasd_principal who = {"anonymous"};
+    struct got got = {0}, late = {0}, missing = {0};
+    char id[BLASD_ID_LEN + 1];
+    struct seen *s;
+    worker_register(env, "1");
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(queue_open(env), 0);
+    other = env->queue;
+    blasd_front_queue_watch(other, &who, s->id, on_record, &got);
+    UNTIL(env, got.answered == 1);
+    assert_memory_equal(got.record, "T1\nqueued\n", 10);
+    UNTIL(env, other->subscribed);
+    assert_int_equal(work_once(env), 1);
+    for (int64_t end = blasd_clock_ns() + 5 * SECOND; env->ended < 2 && blasd_clock_ns() < end;) {
+        blasd_front_queue_flush(mine);
+        turn(env, 5);
+    }
+    assert_int_equal(env->ended, 2); /* once for each of the two front ends */
+    /* of a job that has ended there is nothing to wait for */
+    blasd_front_queue_watch(other, &who, s->id, on_record, &late);
+    blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
+    blasd_front_queue_watch(other, &who, id, on_record, &missing);
+    UNTIL(env, late.answered == 1 && missing.answered == 1);
+    assert_memory_equal(late.record, "done ", 5);
+    assert_int_equal(missing.code, BLASD_E_job_not_found);
+    assert_int_equal(other->watch_count, 0);
+    assert_int_equal(mine->watch_count, 0);
+    linger(env, 30);
+    assert_int_equal(env->ended, 2);
+    blasd_front_queue_free(other);
+    env->queue = mine;
+}
+
+static void test_unwatch(void **state) {
+    struct env *env = *state;
+    struct seen *first, *second;
+    worker_register(env, "1");
+    first = submit(env, (struct want){.watch = true});
+    second = submit(env, (struct want){.watch = true});
+    blasd_front_queue_unwatch(env->queue, first->id); /* before it is answered */
+    UNTIL(env, env->answered == 2);
+    blasd_front_queue_unwatch(env->queue, second->id);
+    blasd_front_queue_unwatch(env->queue, second->id);
+    blasd_front_queue_unwatch(env->queue, "no id");
+    assert_int_equal(work_once(env), 2);
+    linger(env, 50);
+    assert_int_equal(env->ended, 0);
+    assert_int_equal(env->queue->watch_count, 0);
+}
+
+static void test_cancel(void **state) {
+    struct env *env = *state;
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1], name[BLASD_BLOB_NAME], path[256];
+    struct seen *s;
+    struct got got;
+    blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), id);
+    snprintf(name, sizeof name, "%s.in", id);
+    assert_int_equal(blasd_blob_create(env->store, name, &blob, &err), 0);
+    assert_int_equal(blasd_blob_grow(&blob, 100, &err), 0);
+    s = submit(env, (struct want){.watch = true, .blob = &blob});
+    UNTIL(env, s->answered == 1);
+    blasd_blob_close(&blob);
+    snprintf(path, sizeof path, "%s/blobs/%s", env->dir, name);
+    assert_int_equal(access(path, F_OK), 0);
+    got = cancel(env, s->id);
+    assert_memory_equal(got.record, "T1\ncancelled\n", 13);
+    assert_true(access(path, F_OK) != 0);
+    UNTIL(env, s->ended == 1);
+    assert_memory_equal(s->record, "T1\ncancelled\n", 13);
+    got = get(env, s->id);
+    assert_memory_equal(got.record, "T1\ncancelled\n", 13);
+    got = cancel(env, s->id); /* is forgotten now */
+    assert_int_equal(got.code, BLASD_OK);
+    assert_memory_equal(got.record, "T1\ncancelled\n", 13);
+    assert_int_equal(get(env, s->id).code, BLASD_E_job_not_found);
+    assert_int_equal(cancel(env, s->id).code, BLASD_E_job_not_found);
+    assert_int_equal(get(env, "../../etc").code, BLASD_E_job_not_found);
+}
+
+static struct got list(struct env *env, int state, int limit) {
+    struct got got = {0};
+    blasd_front_queue_list(env->queue, &(struct blasd_principal){"anonymous"}, state, limit,
+                           on_list, &got);
+    UNTIL(env, got.answered == 1);
+    assert_int_equal(got.code, BLASD_OK);
+    return got;
+}
+
+static void test_list_and_stats(void **state) {
+    struct env *env = *state;
+    struct got got = {0};
+    assert_int_equal(list(env, -1, 10).count, 0);
+    worker_register(env, "1");
+    for (int i = 0; i < 3; i++) submit(env, (struct want){.watch = true});
+    UNTIL(env, env->answered == 3);
+    assert_int_equal(work_once(env), 3);
+    UNTIL(env, env->ended == 3);
+    submit(env, (struct want){0});
+    submit(env, (struct want){0});
+    UNTIL(env, env->answered == 5);
+    assert_int_equal(cancel(env, env->seen[4].id).code, BLASD_OK);
+    assert_int_equal(list(env, BLASD_QUEUED, 10).count, 1);
+    assert_int_equal(list(env, BLASD_RUNNING, 10).count, 0);
+    assert_int_equal(list(env, -1, 10).count, 5);
+    assert_int_equal(list(env, BLASD_SUCCEEDED, 10).count, 3); /* without the cancelled one */
+    blasd_front_queue_stats(env->queue, on_text, &got);
+    UNTIL(env, got.answered == 1);
+    assert_memory_equal(got.record, "{\"workers\":{\"w1\":{}},\"queue\":", 29);
+}
+
+static void test_idempotency(void **state) {
+    struct env *env = *state;
+    struct seen *first, *again, *other, *late;
+    worker_register(env, "1");
+    first = submit(env, (struct want){.watch = true, .key = "a key: with\ttabs", .fingerprint = 7});
+    UNTIL(env, env->answered == 1);
+    again = submit(env, (struct want){.watch = true, .key = "a key: with\ttabs", .fingerprint = 7});
+    other = submit(env, (struct want){.watch = true, .key = "a key: with\ttabs", .fingerprint = 8});
+    UNTIL(env, env->answered == 3);
+    assert_int_equal(again->code, BLASD_OK);
+    assert_true(again->repeated);
+    assert_false(first->repeated);
+    assert_string_equal(again->id, first->id);
+    assert_int_equal(other->code, BLASD_E_idempotency_conflict);
+    assert_int_equal(env->queue->watch_count, 1);
+    assert_int_equal(work_once(env), 1);
+    UNTIL(env, env->ended == 1);
+    expect_done(first);
+    expect_done(again); /* the two share one watch */
+    /* an ended job's record comes at once */
+    late = submit(env, (struct want){.watch = true, .key = "a key: with\ttabs", .fingerprint = 7});
+    UNTIL(env, env->ended == 2);
+    assert_true(late->repeated);
+    assert_memory_equal(late->record, "done ", 5);
+    assert_true(late->order < late->ended_order);
+    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(work_once(env), 0);
+}
+
+/* A repeated job of another front end ends between the answer's making and its reading. */
+static void test_idempotency_race(void **state) {
+    struct env *env = *state;
+    struct seen *first, *again;
+    worker_register(env, "1");
+    first = submit(env, (struct want){.watch = false, .key = "k", .fingerprint = 1});
+    UNTIL(env, env->answered == 1);
+    again = submit(env, (struct want){.watch = true, .key = "k", .fingerprint = 1});
+    blasd_front_queue_flush(env->queue);
+    hold_commands(env);
+    usleep(50000);
+    assert_int_equal(work_once(env), 1);
+    for (int i = 0; i < 20; i++) blasd_loop_step(env->loop, 5);
+    let_commands(env);
+    UNTIL(env, again->ended == 1);
+    assert_string_equal(again->id, first->id);
+    assert_true(again->order < again->ended_order);
+    assert_int_equal(env->queue->watch_count, 0);
+}
+
+static void test_no_such_device(void **state) {
+    struct env *env = *state;
+    struct seen *cuda, *cpu;
+    cuda = submit(env, (struct want){.device = BLASD_DEVICE_CUDA, .watch = true});
+    submit(env, (struct want){.device = BLASD_DEVICE_ANY});
+    UNTIL(env, env->answered == 2);
+    assert_int_equal(cuda->code, BLASD_E_no_such_device);
+    assert_int_equal(env->seen[1].code, BLASD_OK);
+    assert_int_equal(env->queue->watch_count, 0);
+    worker_register(env, "1");
+    UNTIL(env, env->queue->view.workers == 1);
+    cuda = submit(env, (struct want){.device = BLASD_DEVICE_CUDA});
+    cpu = submit(env, (struct want){.device = BLASD_DEVICE_CPU});
+    UNTIL(env, env->answered == 4);
+    assert_int_equal(cuda->code, BLASD_E_no_such_device);
+    assert_int_equal(cpu->code, BLASD_OK);
+    assert_int_equal(work_once(env), 2);
+}
+
+static void test_queue_full(void **state) {
+    struct env *env = env_new(NULL);
+    (void)state;
+    env->limits.queue_jobs = 5;
+    env->limits.queue_bytes = 1000;
+    env_open(env);
+    for (int i = 0; i < 4; i++) submit(env, (struct want){.watch = true});
+    submit(env, (struct want){.watch = true, .cost = 601});
+    submit(env, (struct want){.watch = true, .cost = 600});
+    submit(env, (struct want){.watch = true});
+    UNTIL(env, env->answered == 7);
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(env->seen[i].code, i == 4 || i == 6 ? BLASD_E_queue_full : BLASD_OK);
+    assert_int_equal(env->queue->watch_count, 5);
+    assert_int_equal(env->queue->view.jobs, 5);
+    assert_int_equal(env->queue->view.jobs_limit, 5);
+    env_free(env);
+}
+
+static void test_deadline(void **state) {
+    struct env *env = *state;
+    struct seen *s[20];
+    int64_t start = blasd_clock_ns();
+    for (int i = 0; i < 20; i++)
+        s[i] = submit(env, (struct want){.watch = true, .deadline_ms = 150 + 40 * i});
+    UNTIL(env, env->ended == 20);
+    for (int i = 0; i < 20; i++) {
+        int64_t took_ms = (s[i]->ended_ns - start) / MS;
+        assert_memory_equal(s[i]->record, "T1\nexpired\n", 11);
+        if (took_ms < 150 + 40 * i || took_ms > 150 + 40 * i + 150)
+            fail_msg("deadline of %d ms fired after %d ms", 150 + 40 * i, (int)took_ms);
+    }
+}
+
+/* Redis has done it, but the answer is lost with the connection: it is sent again and done once. */
+static void test_resend(void **state) {
+    struct env *env = *state;
+    struct seen *plain, *deadline, *keyed;
+    worker_register(env, "1");
+    plain = submit(env, (struct want){.watch = true});
+    deadline = submit(env, (struct want){.watch = true, .deadline_ms = 60000});
+    keyed = submit(env, (struct want){.watch = true, .key = "r=1 k=", .fingerprint = 3});
+    blasd_front_queue_flush(env->queue);
+    while (ask_number(env, "HLEN %s", "{test}:pending") != 3) usleep(1000);
+    blasd_front_link_drop(&env->queue->commands, "a test");
+    UNTIL(env, env->answered == 3);
+    assert_int_equal(plain->code, BLASD_OK);
+    assert_int_equal(deadline->code, BLASD_OK);
+    assert_int_equal(keyed->code, BLASD_OK);
+    assert_false(keyed->repeated);
+    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 3);
+    assert_int_equal(ask_number(env, "XLEN %s", "{test}:s:any:normal"), 3);
+    /* and where it ended before the answer came */
+    plain = submit(env, (struct want){.watch = true});
+    blasd_front_queue_flush(env->queue);
+    while (ask_number(env, "HLEN %s", "{test}:pending") != 4) usleep(1000);
+    assert_int_equal(work_once(env), 4);
+    blasd_front_link_drop(&env->queue->commands, "a test");
+    UNTIL(env, env->answered == 4 && env->ended == 4);
+    expect_done(plain);
+    expect_done(deadline);
+    expect_done(keyed);
+    linger(env, 50);
+    assert_int_equal(env->ended, 4);
+    assert_int_equal(ask_number(env, "XLEN %s", "{test}:s:any:normal"), 0);
+}
+
+/* Either connection, both, and the functions. */
+static void test_connections_lost(void **state) {
+    struct env *env = *state;
+    static const char *const kinds[] = {"CLIENT KILL TYPE pubsub", "CLIENT KILL TYPE normal",
+                                        "FUNCTION FLUSH"};
+    worker_register(env, "1");
+    for (int round = 0; round < 6; round++) {
+        redisReply *r;
+        struct seen *s = submit(env, (struct want){.watch = true});
+        UNTIL(env, s->answered == 1);
+        if (round % 2 == 0) { /* the record is published while nobody listens */
+            if (round == 0) blasd_front_link_drop(&env->queue->replies, "a test");
+            assert_int_equal(work_once(env), 1);
+        }
+        r = ask(env->client, kinds[round % 3]); /* spares the one that asks */
+        assert_non_null(r);
+        freeReplyObject(r);
+        if (round % 3 == 2) { /* whoever calls next finds the functions gone, and loads them */
+            struct seen *more = submit(env, (struct want){.watch = true});
+            UNTIL(env, more->answered == 1);
+            assert_int_equal(more->code, BLASD_OK);
+        }
+        while (s->ended == 0) {
+            work_once(env);
+            turn(env, 5);
+        }
+        expect_done(s);
+    }
+    while (env->queue->watch_count > 0) {
+        work_once(env);
+        turn(env, 5);
+    }
+    for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
+}
+
+static void test_unavailable(void **state) {
+    struct env *env = env_new(NULL);
+    struct got got = {0};
+    struct seen *s;
+    int64_t start;
+    (void)state;
+    assert_int_equal(queue_open(env), 0);
+    s = submit(env, (struct want){.watch = true});
+    blasd_front_queue_get(env->queue, &(struct blasd_principal){"anonymous"}, s->id, on_record,
+                          &got);
+    start = blasd_clock_ns();
+    UNTIL(env, s->answered == 1 && got.answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    assert_int_equal(got.code, BLASD_E_queue_unavailable);
+    assert_in_range((blasd_clock_ns() - start) / MS, 1900, 2500);
+    assert_int_equal(env->queue->watch_count, 0);
+    assert_false(env->queue->view.available);
+    /* what comes while it is away is done once it is back */
+    s = submit(env, (struct want){.watch = true});
+    redis_start(env);
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_OK);
+    /* free in the middle of everything calls nobody */
+    s = submit(env, (struct want){.watch = true});
+    submit(env, (struct want){.device = BLASD_DEVICE_CUDA});
+    blasd_front_queue_flush(env->queue);
+    submit(env, (struct want){.watch = true});
+    blasd_front_queue_free(env->queue);
+    env->queue = NULL;
+    assert_int_equal(s->answered, 0);
+    env_free(env);
+}
+
+static void test_out_of_memory(void **state) {
+    struct env *env = *state;
+    struct seen *s;
+    freeReplyObject(ask(env->client, "CONFIG SET maxmemory 1"));
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    UNTIL(env, !env->queue->view.available);
+    assert_int_equal(get(env, s->id).code, BLASD_E_job_not_found);
+    freeReplyObject(ask(env->client, "CONFIG SET maxmemory 0"));
+    UNTIL(env, env->queue->view.available);
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_OK);
+}
+
+static void test_other_store(void **state) {
+    struct env *env = *state;
+    struct blasd_front_queue *mine = env->queue;
+    struct blasd_store *other;
+    struct blasd_err err;
+    struct seen *s;
+    assert_int_equal(blasd_store_open("redis", &other, &err), 0);
+    env->options.store = other;
+    assert_int_equal(queue_open(env), 0);
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    assert_non_null(strstr(env->queue->trouble.detail, "blob store"));
+    assert_false(env->queue->view.available);
+    blasd_front_queue_free(env->queue);
+    blasd_store_free(other);
+    env->queue = mine;
+}
+
+static void test_dir_blob(void **state) {
+    struct env *env = *state;
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    struct got got = {0}, missing = {0};
+    char id[BLASD_ID_LEN + 1], name[BLASD_BLOB_NAME];
+    blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
+    snprintf(name, sizeof name, "%s.out", id);
+    assert_int_equal(blasd_blob_create(env->store, name, &blob, &err), 0);
+    assert_int_equal(blasd_blob_grow(&blob, 100000, &err), 0);
+    assert_int_equal(blasd_blob_write(&blob, 99990, "0123456789", 10, &err), 0);
+    blasd_blob_close(&blob);
+    blasd_front_queue_blob_get(env->queue, name, 100000, on_blob, &got);
+    assert_int_equal(got.answered, 0);
+    UNTIL(env, got.answered == 1);
+    assert_int_equal(got.code, BLASD_OK);
+    assert_memory_equal((char *)got.blob.data + 99990, "0123456789", 10);
+    blasd_blob_close(&got.blob);
+    blasd_front_queue_blob_remove(env->queue, name);
+    blasd_front_queue_blob_get(env->queue, name, 100000, on_blob, &missing);
+    UNTIL(env, missing.answered == 1);
+    assert_int_equal(missing.code, BLASD_E_record_expired);
+}
+
+static void test_redis_blob(void **state) {
+    struct env *env = env_new("redis");
+    enum { len = 40 * 1024 * 1024 + 17 };
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    struct got got = {0}, missing = {0}, empty = {0};
+    char id[BLASD_ID_LEN + 1], name[BLASD_BLOB_NAME];
+    uint32_t *words;
+    struct seen *s;
+    (void)state;
+    env_open(env);
+    blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
+    snprintf(name, sizeof name, "%s.in", id);
+    assert_int_equal(blasd_blob_create(env->store, name, &blob, &err), 0);
+    assert_int_equal(blasd_blob_grow(&blob, len, &err), 0);
+    assert_int_equal(blasd_blob_map(&blob, &err), 0);
+    words = blob.data;
+    for (uint32_t i = 0; i < len / 4; i++) words[i] = i * 2654435761u;
+    memcpy((char *)blob.data + len - 5, "tail!", 5);
+    s = submit(env, (struct want){.watch = true, .blob = &blob});
+    /* a connection lost in the middle only repeats what was in flight */
+    while (ask_number(env, "EXISTS {test}:blob:%s:5", name) == 0) turn(env, 1);
+    blasd_front_link_drop(&env->queue->commands, "a test");
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_OK);
+    blasd_front_queue_blob_get(env->queue, name, len, on_blob, &got);
+    while (env->queue->flight.head == NULL) turn(env, 1);
+    blasd_front_link_drop(&env->queue->commands, "a test");
+    UNTIL(env, got.answered == 1);
+    assert_int_equal(got.code, BLASD_OK);
+    assert_int_equal(got.blob.bytes, len);
+    assert_int_equal(memcmp(got.blob.data, blob.data, len), 0);
+    blasd_blob_close(&got.blob);
+    blasd_front_queue_blob_remove(env->queue, name);
+    blasd_front_queue_blob_get(env->queue, name, len, on_blob, &missing);
+    blasd_front_queue_blob_get(env->queue, name, 0, on_blob, &empty);
+    UNTIL(env, missing.answered == 1 && empty.answered == 1);
+    assert_int_equal(missing.code, BLASD_E_inputs_lost);
+    assert_int_equal(empty.code, BLASD_OK);
+    blasd_blob_close(&empty.blob);
+    blasd_blob_close(&blob);
+    /* no room for the pieces: the job is refused, and nothing stays behind */
+    blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
+    snprintf(name, sizeof name, "%s.in", id);
+    assert_int_equal(blasd_blob_create(env->store, name, &blob, &err), 0);
+    assert_int_equal(blasd_blob_grow(&blob, len, &err), 0);
+    s = submit(env, (struct want){.watch = true, .blob = &blob});
+    while (ask_number(env, "EXISTS {test}:blob:%s:5", name) == 0) turn(env, 1);
+    freeReplyObject(ask(env->client, "CONFIG SET maxmemory 1"));
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    UNTIL(env, ask_number(env, "HLEN %s", "{test}:blobs") == 0);
+    assert_int_equal(ask_number(env, "EXISTS {test}:blob:%s:0", name), 0);
+    blasd_blob_close(&blob);
+    env_free(env);
+}
+
+/* Redis is killed again and again under load; every job that was acknowledged ends. */
+struct load {
+    struct env *env;
+    atomic_bool stop;
+    char epoch[24];
+};
+
+static void *load_worker(void *arg) {
+    struct load *load = arg;
+    redisContext *c = redis_client(load->env);
+    int check = 0;
+    while (c != NULL && !atomic_load(&load->stop)) {
+        int n = work(c, load->env->link_limits.text, load->epoch, check);
+        check = 0;
+        if (n < 0) {
+            redisFree(c);
+            c = redis_client(load->env);
+            check = 1;
+        } else if (n == 0) {
+            usleep(1000);
+        }
+    }
+    if (c != NULL) redisFree(c);
+    return NULL;
+}
+
+static void test_redis_killed(void **state) {
+    struct env *env = *state;
+    struct load load = {.env = env};
+    int acknowledged = 0, refused = 0, kills = 0;
+    pthread_t thread;
+    int64_t start, kill_at, restart_at = 0;
+    freeReplyObject(ask(env->client, "CONFIG SET lua-time-limit 5000"));
+    worker_register(env, "1");
+    memcpy(load.epoch, env->epoch, sizeof load.epoch);
+    assert_int_equal(pthread_create(&thread, NULL, load_worker, &load), 0);
+    start = blasd_clock_ns();
+    kill_at = start + SECOND / 2;
+    while (kills < 4 || restart_at != 0 || blasd_clock_ns() < kill_at - SECOND / 2) {
+        int64_t now = blasd_clock_ns();
+        if (env->seen_count - env->answered < 200 && env->seen_count < 19900)
+            for (int i = 0; i < 20; i++) submit(env, (struct want){.watch = true});
+        turn(env, 1);
+        if (restart_at == 0 && now > kill_at && kills < 4) {
+            redis_kill(env);
+            kills++;
+            restart_at = now + SECOND / 10;
+        } else if (restart_at != 0 && now > restart_at) {
+            redis_start(env);
+            restart_at = 0;
+            kill_at = now + SECOND * 3 / 5;
+        }
+    }
+    UNTIL(env, env->answered == env->seen_count);
+    for (int64_t end = blasd_clock_ns() + 20 * SECOND;
+         env->queue->watch_count > 0 && blasd_clock_ns() < end;)
+        turn(env, 5);
+    atomic_store(&load.stop, true);
+    pthread_join(thread, NULL);
+    for (int i = 0; i < env->seen_count; i++) {
+        const struct seen *s = &env->seen[i];
+        assert_int_equal(s->answered, 1);
+        if (s->code == BLASD_OK) {
+            expect_done(s);
+            acknowledged++;
+        } else {
+            assert_int_equal(s->code, BLASD_E_queue_unavailable);
+            refused++;
+        }
+    }
+    print_message("%d kills, %d jobs acknowledged and ended, %d refused\n", kills, acknowledged,
+                  refused);
+    assert_true(acknowledged > 500);
+    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->held_bytes, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_submit_and_end),
+        TEST(test_thousand_in_a_turn),
+        TEST(test_message_first),
+        TEST(test_watch_elsewhere),
+        TEST(test_unwatch),
+        TEST(test_cancel),
+        TEST(test_list_and_stats),
+        TEST(test_idempotency),
+        TEST(test_idempotency_race),
+        TEST(test_no_such_device),
+        cmocka_unit_test(test_queue_full),
+        TEST(test_deadline),
+        TEST(test_resend),
+        TEST(test_connections_lost),
+        cmocka_unit_test(test_unavailable),
+        TEST(test_out_of_memory),
+        TEST(test_other_store),
+        TEST(test_dir_blob),
+        cmocka_unit_test(test_redis_blob),
+        TEST(test_redis_killed),
+    };
+    signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that may have gone */
+    return cmocka_run_group_tests_name("front_queue", tests, NULL, NULL);
+}

@@ -1,0 +1,562 @@
+/* Frames of jobs and records: what is written reads back the same; what is damaged is refused. */
+#include "wire/frame.h"
+
+#include "tests/unit/wire/sample_ops.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ID "s692fa1b00123456789abcdef0123456789abcdef"
+
+/* --- random values, the same in every run --- */
+
+static uint64_t seed = 88172645463325252u;
+
+static uint64_t next_random(void) {
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed;
+}
+
+static uint64_t below(uint64_t n) {
+    return next_random() % n;
+}
+
+static int64_t any_int(void) {
+    return (int64_t)(next_random() >> below(64));
+}
+
+/* Text of up to size - 1 bytes, none of them zero. */
+static void any_text(char *out, size_t size) {
+    size_t len = below(size);
+    for (size_t i = 0; i < len; i++) out[i] = (char)(unsigned char)(1 + below(255));
+    out[len] = '\0';
+}
+
+static void any_id(char id[BLASD_ID_LEN + 1]) {
+    blasd_id_new(below(2) == 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, (int64_t)below(1u << 31) * 1000000,
+                 id);
+}
+
+/* A tensor with its bytes at the next multiple of 64 of the payload. */
+static struct blasd_tensor any_tensor(uint64_t *payload, uint64_t *offset, uint64_t *bytes) {
+    int64_t shape[BLASD_MAX_RANK];
+    int rank = (int)below(BLASD_MAX_RANK + 1);
+    struct blasd_tensor tensor;
+    for (int i = 0; i < rank; i++) shape[i] = (int64_t)below(i < 3 ? 8 : 3);
+    tensor = blasd_tensor_make((enum blasd_dtype)below(BLASD_DTYPE_COUNT), rank, shape);
+    *offset = (*payload + 63) / 64 * 64;
+    *bytes = blasd_tensor_bytes(&tensor);
+    *payload = *offset + *bytes;
+    return tensor;
+}
+
+static void any_job(struct blasd_job *job) {
+    blasd_job_init(job, below(4) == 0 ? &plain_op : &sample_op);
+    any_id(job->id);
+    for (int i = 0; job->op->inputs[i].name != NULL; i++) {
+        struct blasd_input *input = &job->inputs[i];
+        if (below(4) == 0) continue;
+        input->source.kind = BLASD_SOURCE_PAYLOAD;
+        input->tensor =
+            any_tensor(&job->payload_bytes, &input->source.offset, &input->source.bytes);
+        input->tensor.order = (enum blasd_order)below(2);
+        if (blasd_tensor_elements(&input->tensor) > 0 && below(3) == 0)
+            input->first_nonfinite =
+                (int64_t)below((uint64_t)blasd_tensor_elements(&input->tensor));
+    }
+    if (job->op == &sample_op) {
+        for (int i = 0; i < 4; i++) job->params[i].given = below(2) == 0;
+        job->params[0].b = below(2) == 0;
+        job->params[1].i = any_int() * (below(2) == 0 ? 1 : -1);
+        job->params[2].f = (double)any_int() / 7;
+        job->params[3].choice = (int)below(3);
+    }
+    job->priority = (enum blasd_priority)below(BLASD_PRIORITY_COUNT);
+    job->device = (enum blasd_device_class)below(BLASD_DEVICE_CLASS_COUNT);
+    job->deadline_ms = any_int();
+    job->receive_us = any_int();
+    job->created_us = any_int();
+    job->payload_in_blob = below(2) == 0;
+}
+
+static void any_record(struct blasd_record *record) {
+    struct blasd_execution *execution = &record->execution;
+    memset(record, 0, sizeof *record);
+    any_id(record->id);
+    record->state = (enum blasd_state)below(BLASD_STATE_COUNT);
+    record->priority = (enum blasd_priority)below(BLASD_PRIORITY_COUNT);
+    record->created_us = any_int();
+    record->started_us = any_int();
+    record->finished_us = any_int();
+    record->progress = (double)below(1001) / 1000;
+    record->timing = (struct blasd_timing){any_int(), any_int(), any_int(), any_int(),
+                                           any_int(), any_int(), -any_int()};
+    any_text(execution->device, sizeof execution->device);
+    any_text(execution->device_name, sizeof execution->device_name);
+    any_text(execution->method, sizeof execution->method);
+    execution->warning_count = (int)below(BLASD_MAX_WARNINGS + 1);
+    for (int i = 0; i < execution->warning_count; i++)
+        any_text(execution->warnings[i], sizeof execution->warnings[i]);
+    execution->batch_size = (int)below(100000);
+    execution->attempts = (int)below(10) - 1;
+    execution->flops = (double)any_int() * 1e9;
+    execution->bytes = next_random();
+    if (record->state >= BLASD_FAILED) {
+        record->error.code = (enum blasd_code)(1 + below(BLASD_E_COUNT - 1));
+        any_text(record->error.field, sizeof record->error.field);
+        any_text(record->error.detail, sizeof record->error.detail);
+    }
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
+    if (below(8) == 0) {
+        any_text(record->op, sizeof record->op); /* an operation this version has not */
+        if (record->state == BLASD_SUCCEEDED) record->state = BLASD_RUNNING;
+    } else {
+        snprintf(record->op, sizeof record->op, "sample");
+    }
+    for (int i = 0; i < 3 && record->state == BLASD_SUCCEEDED; i++) {
+        struct blasd_output *output = &record->outputs[i];
+        if (below(3) != 0)
+            output->tensor = any_tensor(&record->payload_bytes, &output->offset, &output->bytes);
+    }
+    record->payload_in_blob = below(2) == 0;
+}
+
+/* --- equality, member by member --- */
+
+static void same_tensor(const struct blasd_tensor *a, const struct blasd_tensor *b) {
+    assert_int_equal(a->rank, b->rank);
+    if (a->rank < 0) return;
+    assert_int_equal(a->dtype, b->dtype);
+    assert_int_equal(a->order, b->order);
+    for (int i = 0; i < a->rank; i++) assert_true(a->shape[i] == b->shape[i]);
+    assert_ptr_equal(b->data, NULL);
+}
+
+static void same_job(const struct blasd_job *a, const struct blasd_job *b) {
+    assert_string_equal(a->id, b->id);
+    assert_ptr_equal(a->op, b->op);
+    for (int i = 0; a->op->inputs[i].name != NULL; i++) {
+        assert_int_equal(blasd_job_has(a, i), blasd_job_has(b, i));
+        assert_true(a->inputs[i].first_nonfinite == b->inputs[i].first_nonfinite);
+        if (!blasd_job_has(a, i)) continue;
+        same_tensor(&a->inputs[i].tensor, &b->inputs[i].tensor);
+        assert_true(a->inputs[i].source.offset == b->inputs[i].source.offset);
+        assert_true(a->inputs[i].source.bytes == b->inputs[i].source.bytes);
+    }
+    for (int i = 0; a->op->params[i].name != NULL; i++) {
+        const struct blasd_value *x = &a->params[i], *y = &b->params[i];
+        assert_int_equal(x->given, y->given);
+        switch (a->op->params[i].kind) {
+        case BLASD_PARAM_BOOL: assert_int_equal(x->b, y->b); break;
+        case BLASD_PARAM_INT: assert_true(x->i == y->i); break;
+        case BLASD_PARAM_FLOAT: assert_memory_equal(&x->f, &y->f, sizeof x->f); break;
+        case BLASD_PARAM_CHOICE: assert_int_equal(x->choice, y->choice); break;
+        }
+    }
+    assert_int_equal(a->priority, b->priority);
+    assert_int_equal(a->device, b->device);
+    assert_true(a->deadline_ms == b->deadline_ms && a->payload_bytes == b->payload_bytes);
+    assert_int_equal(a->payload_in_blob, b->payload_in_blob);
+    assert_true(a->receive_us == b->receive_us && a->created_us == b->created_us);
+}
+
+static void same_record(const struct blasd_record *a, const struct blasd_record *b) {
+    const struct blasd_execution *x = &a->execution, *y = &b->execution;
+    assert_string_equal(a->id, b->id);
+    assert_string_equal(a->op, b->op);
+    assert_int_equal(a->state, b->state);
+    assert_int_equal(a->priority, b->priority);
+    assert_true(a->created_us == b->created_us && a->started_us == b->started_us);
+    assert_true(a->finished_us == b->finished_us);
+    assert_memory_equal(&a->progress, &b->progress, sizeof a->progress);
+    assert_memory_equal(&a->timing, &b->timing, sizeof a->timing);
+    assert_string_equal(x->device, y->device);
+    assert_string_equal(x->device_name, y->device_name);
+    assert_string_equal(x->method, y->method);
+    assert_int_equal(x->warning_count, y->warning_count);
+    for (int i = 0; i < x->warning_count; i++) assert_string_equal(x->warnings[i], y->warnings[i]);
+    assert_int_equal(x->batch_size, y->batch_size);
+    assert_int_equal(x->attempts, y->attempts);
+    assert_memory_equal(&x->flops, &y->flops, sizeof x->flops);
+    assert_true(x->bytes == y->bytes);
+    assert_int_equal(a->error.code, b->error.code);
+    assert_string_equal(a->error.field, b->error.field);
+    assert_string_equal(a->error.detail, b->error.detail);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+        same_tensor(&a->outputs[i].tensor, &b->outputs[i].tensor);
+        if (a->outputs[i].tensor.rank < 0) continue;
+        assert_true(a->outputs[i].offset == b->outputs[i].offset);
+        assert_true(a->outputs[i].bytes == b->outputs[i].bytes);
+    }
+    assert_true(a->payload_bytes == b->payload_bytes);
+    assert_int_equal(a->payload_in_blob, b->payload_in_blob);
+}
+
+/* --- tests --- */
+
+static void add_payload(struct blasd_buf *buf, uint64_t bytes) {
+    for (uint64_t i = 0; i < bytes; i++) {
+        char byte = (char)(unsigned char)next_random();
+        assert_int_equal(blasd_buf_add(buf, &byte, 1), 0);
+    }
+}
+
+static void jobs_read_back_the_same(void **state) {
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        struct blasd_job job, back;
+        struct blasd_err err = {.code = BLASD_OK};
+        struct blasd_buf buf;
+        size_t before = below(200), size, payload_at;
+        any_job(&job);
+        memset(&back, 0xa5, sizeof back);
+        blasd_buf_init(&buf, 1 << 20);
+        add_payload(&buf, before); /* a frame may stand anywhere in a buffer */
+        assert_int_equal(blasd_job_encode(&job, &buf, &err), 0);
+        size = buf.len - before;
+        assert_int_equal(size % 64, 0);
+        if (!job.payload_in_blob) add_payload(&buf, job.payload_bytes);
+        assert_int_equal(
+            blasd_job_decode(buf.data + before, buf.len - before, &back, &payload_at, &err), 0);
+        assert_true(payload_at == size);
+        same_job(&job, &back);
+        blasd_buf_release(&buf);
+    }
+}
+
+static void records_read_back_the_same(void **state) {
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        struct blasd_record record, back;
+        struct blasd_err err = {.code = BLASD_OK};
+        struct blasd_buf buf;
+        size_t before = below(200), size, payload_at;
+        any_record(&record);
+        memset(&back, 0xa5, sizeof back);
+        blasd_buf_init(&buf, 1 << 20);
+        add_payload(&buf, before);
+        assert_int_equal(blasd_record_encode(&record, &buf, &err), 0);
+        size = buf.len - before;
+        assert_int_equal(size % 64, 0);
+        if (!record.payload_in_blob) add_payload(&buf, record.payload_bytes);
+        assert_int_equal(
+            blasd_record_decode(buf.data + before, buf.len - before, &back, &payload_at, &err), 0);
+        assert_true(payload_at == size);
+        same_record(&record, &back);
+        blasd_buf_release(&buf);
+    }
+}
+
+/* The fullest values there can be fit a frame. */
+static void the_largest_record_fits(void **state) {
+    struct blasd_record record, back;
+    struct blasd_err err;
+    struct blasd_buf buf;
+    size_t payload_at;
+    (void)state;
+    any_record(&record);
+    record.state = BLASD_FAILED;
+    record.error.code = BLASD_E_not_finite;
+    record.execution.warning_count = BLASD_MAX_WARNINGS;
+    memset(record.error.field, 'f', sizeof record.error.field - 1);
+    memset(record.error.detail, 'd', sizeof record.error.detail - 1);
+    record.error.field[sizeof record.error.field - 1] = '\0';
+    record.error.detail[sizeof record.error.detail - 1] = '\0';
+    for (int i = 0; i < BLASD_MAX_WARNINGS; i++) {
+        memset(record.execution.warnings[i], 'w', BLASD_WARNING_MAX - 1);
+        record.execution.warnings[i][BLASD_WARNING_MAX - 1] = '\0';
+    }
+    record.payload_bytes = 0;
+    blasd_buf_init(&buf, 1 << 20);
+    assert_int_equal(blasd_record_encode(&record, &buf, &err), 0);
+    assert_int_equal(blasd_record_decode(buf.data, buf.len, &back, &payload_at, &err), 0);
+    same_record(&record, &back);
+    blasd_buf_release(&buf);
+}
+
+static void odd_values_are_made_safe(void **state) {
+    struct blasd_record record, back;
+    struct blasd_err err;
+    struct blasd_buf buf;
+    size_t payload_at;
+    (void)state;
+    memset(&record, 0, sizeof record);
+    memcpy(record.id, ID, sizeof ID);
+    snprintf(record.op, sizeof record.op, "sample");
+    record.progress = NAN;
+    record.execution.warning_count = 1000;
+    blasd_buf_init(&buf, 1 << 16);
+    assert_int_equal(blasd_record_encode(&record, &buf, &err), 0);
+    assert_int_equal(blasd_record_decode(buf.data, buf.len, &back, &payload_at, &err), 0);
+    assert_true(back.progress == 0);
+    assert_int_equal(back.execution.warning_count, BLASD_MAX_WARNINGS);
+    /* a record that was zeroed has outputs of rank 0; one that did not succeed has none */
+    assert_int_equal(back.outputs[0].tensor.rank, -1);
+    blasd_buf_release(&buf);
+}
+
+static void a_full_buffer_stays_as_it_was(void **state) {
+    struct blasd_job job;
+    struct blasd_record record;
+    struct blasd_err err = {.code = BLASD_OK};
+    struct blasd_buf buf;
+    (void)state;
+    any_job(&job);
+    any_record(&record);
+    blasd_buf_init(&buf, 70);
+    assert_int_equal(blasd_buf_puts(&buf, "before"), 0);
+    assert_int_equal(blasd_job_encode(&job, &buf, &err), -BLASD_E_internal_error);
+    assert_int_equal(err.code, BLASD_E_internal_error);
+    assert_int_equal(blasd_record_encode(&record, &buf, &err), -BLASD_E_internal_error);
+    assert_int_equal(buf.len, 6);
+    blasd_buf_release(&buf);
+}
+
+/* Decodes from memory of exactly `len` bytes, so that a sanitizer sees a step outside. */
+static int decode_exact(bool job, const char *bytes, size_t len) {
+    static struct blasd_job into;
+    static struct blasd_record record;
+    char *copy = malloc(len == 0 ? 1 : len);
+    struct blasd_err err = {.code = BLASD_OK};
+    size_t payload_at = 0;
+    int code;
+    assert_non_null(copy);
+    memcpy(copy, bytes, len);
+    code = job ? blasd_job_decode(copy, len, &into, &payload_at, &err)
+               : blasd_record_decode(copy, len, &record, &payload_at, &err);
+    if (code == 0) {
+        uint64_t bytes_inline = job ? into.payload_bytes : record.payload_bytes;
+        assert_true(payload_at <= len);
+        if (!(job ? into.payload_in_blob : record.payload_in_blob))
+            assert_true(bytes_inline <= len - payload_at);
+    } else {
+        assert_true(code < 0 && err.code == (enum blasd_code) - code && err.detail[0] != '\0');
+    }
+    free(copy);
+    return code;
+}
+
+static void cut_frames_are_refused(void **state) {
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        struct blasd_job job;
+        struct blasd_record record;
+        struct blasd_err err;
+        struct blasd_buf buf;
+        any_job(&job);
+        job.payload_in_blob = false;
+        blasd_buf_init(&buf, 1 << 20);
+        assert_int_equal(blasd_job_encode(&job, &buf, &err), 0);
+        add_payload(&buf, job.payload_bytes);
+        for (size_t len = 0; len < buf.len; len++)
+            assert_int_not_equal(decode_exact(true, buf.data, len), 0);
+        assert_int_equal(decode_exact(true, buf.data, buf.len), 0);
+        blasd_buf_reset(&buf);
+        any_record(&record);
+        record.payload_in_blob = false;
+        assert_int_equal(blasd_record_encode(&record, &buf, &err), 0);
+        add_payload(&buf, record.payload_bytes);
+        for (size_t len = 0; len < buf.len; len++)
+            assert_int_not_equal(decode_exact(false, buf.data, len), 0);
+        assert_int_equal(decode_exact(false, buf.data, buf.len), 0);
+        blasd_buf_release(&buf);
+    }
+}
+
+static void damaged_frames_do_no_harm(void **state) {
+    int refused = 0;
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        struct blasd_job job;
+        struct blasd_record record;
+        struct blasd_err err;
+        struct blasd_buf buf;
+        bool is_job = below(2) == 0;
+        blasd_buf_init(&buf, 1 << 20);
+        any_job(&job);
+        any_record(&record);
+        assert_int_equal(is_job ? blasd_job_encode(&job, &buf, &err)
+                                : blasd_record_encode(&record, &buf, &err),
+                         0);
+        for (uint64_t n = 1 + below(3); n > 0; n--)
+            buf.data[below(buf.len)] = (char)(unsigned char)next_random();
+        refused += decode_exact(is_job, buf.data, buf.len) != 0;
+        blasd_buf_release(&buf);
+    }
+    assert_true(refused > 1000);
+}
+
+/* Writes `value` over the one place where `old` stands in the frame, and expects a refusal. */
+static void expect_refused(const struct blasd_job *job, const void *old, const void *value,
+                           size_t size, int code) {
+    struct blasd_err err;
+    struct blasd_buf buf;
+    char *at;
+    blasd_buf_init(&buf, 1 << 20);
+    assert_int_equal(blasd_job_encode(job, &buf, &err), 0);
+    at = memmem(buf.data, buf.len, old, size);
+    assert_non_null(at);
+    memcpy(at, value, size);
+    add_payload(&buf, 4096);
+    assert_int_equal(decode_exact(true, buf.data, buf.len), code);
+    blasd_buf_release(&buf);
+}
+
+static void sample_job(struct blasd_job *job) {
+    int64_t shape[] = {0x1122334455, 0};
+    blasd_job_init(job, &sample_op);
+    memcpy(job->id, ID, sizeof ID);
+    job->inputs[0].tensor = blasd_tensor_make(BLASD_float32, 2, shape);
+    job->inputs[0].source = (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .offset = 0};
+    shape[0] = 16;
+    job->inputs[1].tensor = blasd_tensor_make(BLASD_float64, 1, shape);
+    job->inputs[1].source =
+        (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .offset = 1984, .bytes = 128};
+    job->payload_bytes = 2112;
+    job->params[3].given = true;
+}
+
+static void lies_are_refused(void **state) {
+    struct blasd_job job;
+    int64_t old = 0x1122334455, negative = -5, huge = INT64_MAX;
+    int64_t none = -1, zero = 0, below_none = -2;
+    uint64_t offset = 1984, odd = 1921, outside = 2048, wrap = UINT64_MAX - 63;
+    (void)state;
+    sample_job(&job);
+    expect_refused(&job, &old, &old, sizeof old, 0); /* as it is, it is right */
+    expect_refused(&job, &old, &negative, sizeof old, -BLASD_E_internal_error);
+    expect_refused(&job, &old, &huge, sizeof old, -BLASD_E_internal_error);
+    expect_refused(&job, &offset, &odd, sizeof odd, -BLASD_E_internal_error);
+    expect_refused(&job, &offset, &outside, sizeof odd, -BLASD_E_internal_error);
+    expect_refused(&job, &offset, &wrap, sizeof odd, -BLASD_E_internal_error);
+    /* the first input has no elements, so none of them can be the first that is not finite */
+    expect_refused(&job, &none, &zero, sizeof none, -BLASD_E_internal_error);
+    expect_refused(&job, &none, &below_none, sizeof none, -BLASD_E_internal_error);
+    expect_refused(&job, "sample", "simple", 6, -BLASD_E_unknown_operation);
+    expect_refused(&job, "float32", "float31", 7, -BLASD_E_internal_error);
+    expect_refused(&job, "\1b", "\1q", 2, -BLASD_E_unknown_input);
+    expect_refused(&job, "\1b", "\1a", 2, -BLASD_E_internal_error); /* twice */
+    expect_refused(&job, "s692f", "../..", 5, -BLASD_E_internal_error);
+    expect_refused(&job, "native", "nature", 6, -BLASD_E_unknown_parameter);
+    expect_refused(&job, "precision", "decisions", 9, -BLASD_E_unknown_parameter);
+    expect_refused(&job, "\5alpha", "\5gamma", 6, 0); /* not given, so it does not matter */
+    expect_refused(&job, "BLJF", "BLRF", 4, -BLASD_E_internal_error);
+    expect_refused(&job, "BLJF\1", "BLJF\2", 5, -BLASD_E_internal_error);
+}
+
+/* --- terse records --- */
+
+static int read_terse(const char *text, struct blasd_record *record, struct blasd_err *err) {
+    size_t len = strlen(text), payload_at = 0;
+    char *copy = malloc(len + 1);
+    int code;
+    assert_non_null(copy);
+    memcpy(copy, text, len + 1);
+    code = blasd_record_decode(copy, len, record, &payload_at, err);
+    if (code == 0) assert_true(payload_at == len);
+    free(copy);
+    return code;
+}
+
+static void terse_records_are_read(void **state) {
+    struct blasd_record record;
+    struct blasd_err err;
+    (void)state;
+    assert_int_equal(read_terse("T1\nqueued\n" ID "\nmatmul\nnormal\n1700000000000000\n0\n0\n0\n"
+                                "0\n\n\nanonymous",
+                                &record, &err),
+                     0);
+    assert_int_equal(record.state, BLASD_QUEUED);
+    assert_string_equal(record.id, ID);
+    assert_string_equal(record.op, "matmul");
+    assert_int_equal(record.priority, BLASD_PRIORITY_NORMAL);
+    assert_true(record.created_us == 1700000000000000 && record.started_us == 0);
+    assert_int_equal(record.error.code, BLASD_OK);
+    assert_int_equal(record.outputs[0].tensor.rank, -1);
+    assert_true(record.timing.total_us == 0);
+
+    assert_int_equal(read_terse("T1\nrunning\n" ID "\nsolve\nhigh\n1700000000000000\n"
+                                "1700000000250000\n0\n0.5\n2\n\ncuda:0\nanonymous",
+                                &record, &err),
+                     0);
+    assert_int_equal(record.state, BLASD_RUNNING);
+    assert_true(record.progress == 0.5 && record.timing.queue_us == 250000);
+    assert_int_equal(record.execution.attempts, 2);
+    assert_string_equal(record.execution.device, "cuda:0");
+}
+
+static void terse_endings_are_explained(void **state) {
+    struct blasd_record record;
+    struct blasd_err err;
+    (void)state;
+    assert_int_equal(read_terse("T1\nexpired\n" ID "\nsolve\nlow\n1700000000000000\n0\n"
+                                "1700000002500000\n0\n0\ndeadline_exceeded\n\nanonymous",
+                                &record, &err),
+                     0);
+    assert_int_equal(record.error.code, BLASD_E_deadline_exceeded);
+    assert_non_null(strstr(record.error.detail, "2.500 s"));
+    assert_non_null(strstr(record.error.detail, "waited"));
+    assert_true(record.timing.total_us == 2500000 && record.timing.queue_us == 2500000);
+
+    assert_int_equal(read_terse("T1\nfailed\n" ID "\nsolve\nlow\n1700000000000000\n"
+                                "1700000001000000\n1700000002500000\n0\n5\npoisoned\n\nanonymous",
+                                &record, &err),
+                     0);
+    assert_int_equal(record.error.code, BLASD_E_poisoned);
+    assert_non_null(strstr(record.error.detail, "5 workers"));
+    assert_true(record.timing.queue_us == 1000000);
+
+    assert_int_equal(read_terse("T1\ncancelled\n" ID "\nsolve\nlow\n1700000000000000\n0\n"
+                                "1700000002500000\n0\n0\n\n\n",
+                                &record, &err),
+                     0);
+    assert_int_equal(record.error.code, BLASD_E_cancelled);
+    assert_true(record.error.detail[0] != '\0');
+}
+
+static void bad_terse_records_are_refused(void **state) {
+    static const char *const bad[] = {
+        "T1\n",
+        "T1\nqueued",
+        "T1\nqueued\nID\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous",
+        "T1\nquiet\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous\n",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\nanonymous",
+        "T1\nqueued\n" ID "\nmatmul\nurgent\n1\n0\n0\n0\n0\n\n\nanonymous",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n-1\n0\n0\n0\n0\n\n\nanonymous",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1x\n0\n0\n0\n0\n\n\nanonymous",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n1.5\n0\n\n\nanonymous",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n99999999999999999999\n0\n0\n0\n\n\nanonymous",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\na device of a long name\nanonymous",
+    };
+    struct blasd_record record;
+    struct blasd_err err;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(read_terse(bad[i], &record, &err), -BLASD_E_internal_error);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_read_back_the_same),
+        cmocka_unit_test(records_read_back_the_same),
+        cmocka_unit_test(the_largest_record_fits),
+        cmocka_unit_test(odd_values_are_made_safe),
+        cmocka_unit_test(a_full_buffer_stays_as_it_was),
+        cmocka_unit_test(cut_frames_are_refused),
+        cmocka_unit_test(damaged_frames_do_no_harm),
+        cmocka_unit_test(lies_are_refused),
+        cmocka_unit_test(terse_records_are_read),
+        cmocka_unit_test(terse_endings_are_explained),
+        cmocka_unit_test(bad_terse_records_are_refused),
+    };
+    return cmocka_run_group_tests_name("frame", tests, NULL, NULL);
+}

@@ -1,0 +1,260 @@
+/* Jobs in safetensors: the header checked against the bytes behind it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/wire/intake_expect.h"
+
+static unsigned char body[1 << 16];
+static size_t body_len;
+
+static void build(const char *header, const void *data, size_t len) {
+    uint64_t header_len = strlen(header);
+    memcpy(body, &header_len, 8);
+    memcpy(body + 8, header, header_len);
+    if (len > 0) memcpy(body + 8 + header_len, data, len);
+    body_len = 8 + header_len + len;
+}
+
+static void send_built(void) {
+    send_options((struct blasd_intake_options){.content_type = "application/x-safetensors"}, body,
+                 body_len);
+}
+
+static void send_st(const char *header, const void *data, size_t len) {
+    build(header, data, len);
+    send_built();
+}
+
+#define META "\"__metadata__\":{\"op\":\"mix\"}"
+
+static void test_plain(void **state) {
+    static const double data[] = {1, 2, 3, 4, 5, 6};
+    (void)state;
+    send_st("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[2,3],\"data_offsets\":[0,48]}}   ", data,
+            48);
+    expect_bytes(expect_input(0, BLASD_float64, SHAPE(2, 3)), data, 48);
+    assert_int_equal(last.job.inputs[0].first_nonfinite, -1);
+    assert_int_equal(last.memory.written, 48);
+    send_options((struct blasd_intake_options){.content_type = "application/octet-stream",
+                                               .content_length = body_len},
+                 body, body_len);
+    expect_bytes(expect_input(0, BLASD_float64, SHAPE(2, 3)), data, 48);
+}
+
+/* Every dtype, tensors listed out of order, lengths that leave the next one unaligned. */
+static void test_dtypes(void **state) {
+    static const struct {
+        const char *name;
+        enum blasd_dtype dtype;
+        size_t size;
+    } rows[] = {
+        {"F64", BLASD_float64, 8},   {"F32", BLASD_float32, 4}, {"F16", BLASD_float16, 2},
+        {"BF16", BLASD_bfloat16, 2}, {"I64", BLASD_int64, 8},   {"I32", BLASD_int32, 4},
+        {"I16", BLASD_int16, 2},     {"I8", BLASD_int8, 1},     {"U64", BLASD_uint64, 8},
+        {"U32", BLASD_uint32, 4},    {"U16", BLASD_uint16, 2},  {"U8", BLASD_uint8, 1},
+        {"BOOL", BLASD_bool, 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        unsigned char data[40];
+        char header[512];
+        size_t n = 3 * rows[i].size;
+        for (size_t k = 0; k < sizeof data; k++) data[k] = k % 3 == 0;
+        snprintf(header, sizeof header,
+                 "{\"b\":{\"dtype\":\"%s\",\"shape\":[3],\"data_offsets\":[7,%zu]}," META
+                 ",\"V\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[%zu,%zu]}"
+                 ",\"a\":{\"data_offsets\":[0,7],\"shape\":[7,1],\"dtype\":\"BOOL\"}}",
+                 rows[i].name, 7 + n, 7 + n, 8 + n);
+        send_st(header, data, 8 + n);
+        expect_bytes(expect_input(0, BLASD_bool, SHAPE(7, 1)), data, 7);
+        expect_bytes(expect_input(1, rows[i].dtype, SHAPE(3)), data + 7, n);
+        expect_bytes(expect_input(2, BLASD_uint8, SCALAR), data + 7 + n, 1);
+        assert_int_equal(last.memory.reserves, 3);
+    }
+}
+
+static void test_first_nonfinite(void **state) {
+    static const struct {
+        const char *name;
+        size_t size;
+        uint64_t odd, most, least; /* not finite; the largest and smallest finite patterns */
+    } rows[] = {
+        {"F64", 8, UINT64_C(0xfff0000000000000), UINT64_C(0x7fefffffffffffff), 1},
+        {"F64", 8, UINT64_C(0x7ff0000000000001), UINT64_C(0xffefffffffffffff), UINT64_C(1) << 63},
+        {"F32", 4, 0x7f800000, 0xff7fffff, 0x80000001},
+        {"F32", 4, 0xffc00000, 0x7f7fffff, 0x007fffff},
+        {"F16", 2, 0xfc00, 0x7bff, 0x83ff},
+        {"F16", 2, 0x7fff, 0xfbff, 0x0001},
+        {"BF16", 2, 0x7f80, 0xff7f, 0x807f},
+        {"BF16", 2, 0xffff, 0x7f7f, 0x0001},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int at = -1; at < 201; at += at < 40 ? 1 : 37) {
+            unsigned char data[201 * 8];
+            char header[256];
+            size_t size = rows[i].size;
+            for (int k = 0; k < 201; k++)
+                memcpy(data + (size_t)k * size, k % 2 ? &rows[i].most : &rows[i].least, size);
+            if (at >= 0) memcpy(data + (size_t)at * size, &rows[i].odd, size);
+            /* a second one later is not the first */
+            if (at >= 0 && at < 190) memcpy(data + 200 * size, &rows[i].odd, size);
+            snprintf(header, sizeof header,
+                     "{" META ",\"a\":{\"dtype\":\"%s\",\"shape\":[201],\"data_offsets\":[0,%zu]}}",
+                     rows[i].name, 201 * size);
+            build(header, data, 201 * size);
+            if (at % 10 == 0)
+                send_built();
+            else {
+                struct blasd_intake_options options = {.content_type = "application/octet-stream",
+                                                       .limits = &limits_now};
+                outcome_release(&last);
+                send_body(&options, body, body_len, WHOLE, &last);
+            }
+            expect_good();
+            assert_int_equal(last.job.inputs[0].first_nonfinite, at);
+        }
+    }
+}
+
+static void test_metadata(void **state) {
+    (void)state;
+    send_st("{\"__metadata__\":{\"format\":\"pt\",\"op\":\"mix\",\"params\":\"{\\\"k\\\":3}\","
+            "\"priority\":\"high\",\"deadline_ms\":\"77\",\"device\":\"cpu\",\"params.alpha\":"
+            "\"0.5\"}}",
+            NULL, 0);
+    expect_good();
+    assert_int_equal(last.job.params[P_K].i, 3);
+    assert_true(last.job.params[P_ALPHA].f == 0.5);
+    assert_int_equal(last.job.priority, BLASD_PRIORITY_HIGH);
+    assert_int_equal(last.job.deadline_ms, 77);
+    assert_int_equal(last.job.device, BLASD_DEVICE_CPU);
+    send_st("{\"__metadata__\":{\"op\":\"mix\",\"params\":\"{\"}}", NULL, 0);
+    expect_failed(BLASD_E_invalid_field, "params", "not valid JSON");
+    send_st("{\"__metadata__\":{\"op\":\"mix\",\"params\":{\"k\":3}}}", NULL, 0);
+    expect_failed(BLASD_E_malformed_safetensors, "__metadata__", "JSON text in a string");
+    send_st("{\"__metadata__\":[]}", NULL, 0);
+    expect_failed(BLASD_E_malformed_safetensors, "__metadata__", "object of strings");
+    send_options(
+        (struct blasd_intake_options){.content_type = "application/octet-stream", .op = "plain"},
+        "\2\0\0\0\0\0\0\0{}", 10);
+    expect_good();
+    assert_ptr_equal(last.job.op, &plain_op);
+}
+
+static void expect_bad(const char *header, size_t data_len, enum blasd_code code, const char *field,
+                       const char *detail) {
+    static const unsigned char zeros[4096];
+    send_st(header, zeros, data_len);
+    expect_failed(code, field, detail);
+}
+
+static void test_bad_headers(void **state) {
+    const enum blasd_code bad = BLASD_E_malformed_safetensors;
+    (void)state;
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, bad,
+               "inputs.a", "make 16 bytes, its data_offsets 8");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[8,16]}}", 16,
+               bad, "inputs.a", "begin at byte 8");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]},"
+               "\"b\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[4,12]}}",
+               12, bad, "inputs.b", "neither overlap nor leave gaps");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]},"
+               "\"b\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[16,24]}}",
+               24, bad, "inputs.b", "neither overlap nor leave gaps");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]},"
+               "\"b\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}}",
+               16, bad, "inputs.b", "neither overlap nor leave gaps");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[8,0]}}", 8, bad,
+               "inputs.a", "two whole numbers in order");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[-8,0]}}", 8, bad,
+               "inputs.a", "two whole numbers in order");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0]}}", 8, bad,
+               "inputs.a", "two whole numbers in order");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":1,\"data_offsets\":[0,8]}}", 8, bad,
+               "inputs.a", "no list as its shape");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[-1],\"data_offsets\":[0,8]}}", 8, bad,
+               "inputs.a", "length 0");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1.5],\"data_offsets\":[0,8]}}", 8,
+               bad, "inputs.a", "length 0");
+    expect_bad("{" META ",\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,8]}}", 8, bad,
+               "inputs.a", "dtype");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1]}}", 8, bad, "inputs.a",
+               "dtype, shape and data_offsets");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8],\"x\":1}}",
+               8, bad, "inputs.a", "dtype, shape and data_offsets");
+    expect_bad("{" META ",\"a\":7}", 8, bad, "inputs.a", "object");
+    expect_bad("[1]", 0, bad, "", "no JSON object");
+    expect_bad("{\"a\":", 0, bad, "", "not valid JSON");
+    expect_bad("{\"a\":{},\"a\":{}}", 0, bad, "", "duplicate");
+    expect_bad("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", 0, bad, "", "json_depth");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+               BLASD_E_unsupported_dtype, "inputs.a", "'F8_E4M3' is not taken");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":"
+               "[0,1]}}",
+               1, BLASD_E_invalid_tensor, "inputs.a", "9 lengths");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[4294967296,4294967296,4294967296],"
+               "\"data_offsets\":[0,8]}}",
+               8, BLASD_E_invalid_tensor, "inputs.a", "more elements");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"U8\",\"shape\":[1099511627776],\"data_offsets\":[0,"
+               "1099511627776]}}",
+               8, BLASD_E_body_too_large, "", "body_bytes");
+    expect_bad("{" META ",\"a\":{\"dtype\":\"BOOL\",\"shape\":[0,5],\"data_offsets\":[0,0]},\"x\":"
+               "{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+               0, BLASD_E_unknown_input, "inputs.x", "mix has no input 'x'");
+}
+
+static void test_truncated(void **state) {
+    static const double data[] = {1, 2};
+    const char *header = "{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]},"
+                         "\"b\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[8,16]}}";
+    size_t whole;
+    (void)state;
+    build(header, data, 16);
+    whole = body_len;
+    for (body_len = 0; body_len < whole; body_len++) {
+        send_built();
+        assert_int_equal(last.rc, -(int)BLASD_E_malformed_safetensors);
+    }
+    body_len = whole - 3;
+    send_built();
+    expect_failed(BLASD_E_malformed_safetensors, "inputs.b", "ends 3 bytes before the end");
+    body_len = 5;
+    send_built();
+    expect_failed(BLASD_E_malformed_safetensors, "", "inside the header: 5 of 8");
+    body_len = whole + 1;
+    send_built();
+    expect_failed(BLASD_E_malformed_safetensors, "", "bytes follow the last tensor");
+    body_len = whole;
+    send_options((struct blasd_intake_options){.content_type = "application/octet-stream",
+                                               .content_length = whole - 8},
+                 body, whole);
+    expect_failed(BLASD_E_malformed_safetensors, "", "the body has");
+    memset(body, 0xff, 8);
+    send_built();
+    expect_failed(BLASD_E_malformed_safetensors, "", "limit envelope_bytes");
+    memset(body, 0, 8);
+    send_built();
+    expect_failed(BLASD_E_malformed_safetensors, "", "too short");
+}
+
+static void test_bad_bool(void **state) {
+    (void)state;
+    send_st("{" META ",\"a\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[0,3]}}", "\0\1\2",
+            3);
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a", "element 2 is the byte 2");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain),           cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_first_nonfinite), cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_bad_headers),     cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_bad_bool),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
