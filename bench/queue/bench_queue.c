@@ -1,7 +1,7 @@
 /* How many jobs a second pass through the queue: submit, claim, begin, finish, by jobs a round
  * trip.
  *
- *   bench_queue [URL [SECONDS]]
+ *   bench_queue [URL [SECONDS [FRAME_BYTES]]]
  *
  * Without a URL it starts a redis-server of its own (unix socket, append-only file, no fsync) in a
  * temporary directory. One process plays front end and worker, one after the other, over two
@@ -15,10 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FRAME 300
+#define FRAME 300 /* by default, as of a product of 4 x 4 */
+#define FRAME_MOST (1 << 20)
 #define RECORD 260
 #define DEPTH_MOST 256
 
@@ -27,14 +29,27 @@ static void die(const char *what) {
     exit(1);
 }
 
+static char dir[] = "/tmp/bench_queue.XXXXXX";
+
+static void stop_redis(pid_t redis) {
+    kill(redis, SIGTERM);
+    waitpid(redis, NULL, 0);
+    pid_t rm = fork();
+    if (rm == 0) {
+        execlp("rm", "rm", "-rf", dir, (char *)NULL);
+        _exit(127);
+    }
+    waitpid(rm, NULL, 0);
+}
+
 static pid_t start_redis(char *url, size_t size) {
-    static char dir[] = "/tmp/bench_queue.XXXXXX";
     char socket_path[64];
     if (!mkdtemp(dir)) die("cannot make a temporary directory");
     snprintf(socket_path, sizeof socket_path, "%s/r.sock", dir);
     snprintf(url, size, "unix:%s", socket_path);
     pid_t pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
         execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_path, "--dir",
                dir, "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-min-size",
                "2gb", "--rdbcompression", "no", "--save", "", "--logfile", "redis.log",
@@ -50,7 +65,8 @@ struct bench {
     struct blasd_link_limits limits;
     redisContext *front;
     struct blasd_worker_queue *worker;
-    char frame[FRAME], record[RECORD];
+    size_t frame_len;
+    char frame[FRAME_MOST], record[RECORD];
 };
 
 static void submit(struct bench *bench, int depth) {
@@ -67,7 +83,7 @@ static void submit(struct bench *bench, int depth) {
         argv[argc] = ids[i];
         lens[argc++] = BLASD_ID_LEN;
         argv[argc] = bench->frame;
-        lens[argc++] = FRAME;
+        lens[argc++] = bench->frame_len;
         for (int k = 0; k < 4; k++) {
             argv[argc] = rest[k];
             lens[argc++] = strlen(rest[k]);
@@ -134,9 +150,11 @@ int main(int argc, char **argv) {
     double seconds = argc > 2 ? strtod(argv[2], NULL) : 3;
     struct blasd_err err;
     struct blasd_store *store = NULL;
-    struct bench bench;
+    static struct bench bench;
     int64_t epoch;
     memset(&bench, 'x', sizeof bench);
+    bench.frame_len = argc > 3 ? (size_t)strtoul(argv[3], NULL, 10) : FRAME;
+    if (bench.frame_len > FRAME_MOST) die("a frame is at most 1 MiB");
     signal(SIGPIPE, SIG_IGN);
     blasd_limits_init(&limits);
     if (argc > 1 && argv[1][0])
@@ -179,9 +197,6 @@ int main(int argc, char **argv) {
     blasd_worker_queue_free(bench.worker);
     redisFree(bench.front);
     blasd_store_free(store);
-    if (redis > 0) {
-        kill(redis, SIGTERM);
-        waitpid(redis, NULL, 0);
-    }
+    if (redis > 0) stop_redis(redis);
     return 0;
 }

@@ -125,52 +125,65 @@ REGISTER_LOOP(loop_squares_w, TERM_SQUARE_W)
 REGISTER_LOOP(loop_absolute, TERM_ABSOLUTE)
 REGISTER_LOOP(loop_absolute_w, TERM_ABSOLUTE_W)
 
-/* The rest: `s` (and `t`, `u`) are sums of one lane, x and y its coordinates, wd the weight. */
-#define LANES                                                                                      \
-    for (int r = 0; r < R; r++)                                                                    \
-        for (int l = 0; l < W; l++)
+/* The rest: `s` (and `t`, `u`) are sums of one lane, x and y its coordinates, wd the weight. One
+ * row at a time: the sums of a block's lanes then are few enough to stay in registers. */
+#ifdef __clang__
+#define KEEP_LOOP
+#else
+#define KEEP_LOOP _Pragma("GCC unroll 1") /* what gcc unrolls too early it does not vectorise */
+#endif
 #define PLAIN_LOOP(name, STEP, FINISH)                                                             \
     BLASD_CLONES                                                                                   \
     static void name(const struct distance_args *args, const T *const *a, const T *panel,          \
                      int64_t n, T *const *out) {                                                   \
-        const T *w = args->w;                                                                      \
+        const T *restrict w = args->w;                                                             \
         const T p = (T)args->p, total = (T)args->total, scale = (T)args->scale;                    \
         const int64_t k = args->k;                                                                 \
         for (int64_t j = 0; j < n; j += W, panel += k * W) {                                       \
-            T s[R][W] = {{0}}, t[R][W] = {{0}}, u[R][W] = {{0}};                                   \
-            for (int64_t d = 0; d < k; d++) {                                                      \
-                const T *b = panel + d * W, wd = w[d];                                             \
-                for (int r = 0; r < R; r++) {                                                      \
-                    const T x = a[r][d];                                                           \
+            T acc[R][W];                                                                           \
+            for (int r = 0; r < R; r++) {                                                          \
+                T s[W] = {0}, t[W] = {0}, u[W] = {0};                                              \
+                const T *restrict row = a[r];                                                      \
+                for (int64_t d = 0; d < k; d++) {                                                  \
+                    const T *restrict b = panel + d * W;                                           \
+                    const T x = row[d], wd = w[d];                                                 \
+                    if (wd == 0) continue;                                                         \
+                    KEEP_LOOP                                                                      \
                     for (int l = 0; l < W; l++) {                                                  \
                         const T y = b[l];                                                          \
                         STEP                                                                       \
                     }                                                                              \
                 }                                                                                  \
-                (void)wd;                                                                          \
+                for (int l = 0; l < W; l++) {                                                      \
+                    FINISH                                                                         \
+                    acc[r][l] = S;                                                                 \
+                }                                                                                  \
+                (void)t;                                                                           \
+                (void)u;                                                                           \
             }                                                                                      \
-            FINISH store(s, j, n, out);                                                            \
-            (void)t;                                                                               \
-            (void)u;                                                                               \
+            store(acc, j, n, out);                                                                 \
         }                                                                                          \
         (void)p;                                                                                   \
         (void)total;                                                                               \
         (void)scale;                                                                               \
     }
-#define S s[r][l]
-#define U t[r][l]
-#define V u[r][l]
+#define S s[l]
+#define U t[l]
+#define V u[l]
 
-/* NaN wins over every number and stays. */
+/* The comparison drops NaN, the sum in U keeps it. */
 PLAIN_LOOP(
-    loop_largest, {
-        T e = wd > 0 ? FABS(x - y) : 0;
-        S = (e > S) | (e != e) ? e : S;
-    }, )
+    loop_largest,
+    {
+        T e = FABS(x - y);
+        S = e > S ? e : S;
+        U += e;
+    },
+    S = U != U ? U : S;)
 
 PLAIN_LOOP(
     loop_power, { S += wd * (T)pow((double)FABS(x - y), args->p); },
-    LANES S = (T)pow((double)S, 1 / args->p);)
+    S = (T)pow((double)S, 1 / args->p);)
 
 PLAIN_LOOP(
     loop_canberra, {
@@ -185,10 +198,10 @@ PLAIN_LOOP(
         S += wd * FABS(x - y);
         U += wd * FABS(x + y);
     },
-    LANES S = S / U;)
+    S = S / U;)
 
 PLAIN_LOOP(
-    loop_hamming, { S += x != y ? wd : 0; }, LANES S = S / total;)
+    loop_hamming, { S += x != y ? wd : 0; }, S = S / total;)
 
 PLAIN_LOOP(
     loop_jaccard,
@@ -196,37 +209,36 @@ PLAIN_LOOP(
         S += x != y ? wd : 0;
         U += (x != 0) | (y != 0) ? wd : 0;
     },
-    LANES S = U == 0 ? 0 : S / U;)
+    S = U == 0 ? 0 : S / U;)
 
 /* x and y are 0 or 1 here. */
 #define BOOLEAN_STEP                                                                               \
     {                                                                                              \
-        S += wd * (x * y);                                                                         \
-        U += wd * (x * (1 - y));                                                                   \
-        V += wd * ((1 - x) * y);                                                                   \
+        S += (wd * x) * y;                                                                         \
+        U += (wd * x) * (1 - y);                                                                   \
+        V += (wd * (1 - x)) * y;                                                                   \
     }
-PLAIN_LOOP(loop_dice, BOOLEAN_STEP, LANES S = (U + V) / (2 * S + (U + V));)
-PLAIN_LOOP(loop_kulczynski1, BOOLEAN_STEP, LANES S = S / (U + V);)
-PLAIN_LOOP(loop_rogerstanimoto, BOOLEAN_STEP, LANES S = 2 * (U + V) / (total + (U + V));)
-PLAIN_LOOP(loop_russellrao, BOOLEAN_STEP, LANES S = (total - S) / total;)
-PLAIN_LOOP(loop_sokalsneath, BOOLEAN_STEP, LANES S = 2 * (U + V) / (S + 2 * (U + V));)
+PLAIN_LOOP(loop_dice, BOOLEAN_STEP, S = (U + V) / (2 * S + (U + V));)
+PLAIN_LOOP(loop_kulczynski1, BOOLEAN_STEP, S = S / (U + V);)
+PLAIN_LOOP(loop_rogerstanimoto, BOOLEAN_STEP, S = 2 * (U + V) / (total + (U + V));)
+PLAIN_LOOP(loop_russellrao, BOOLEAN_STEP, S = (total - S) / total;)
+PLAIN_LOOP(loop_sokalsneath, BOOLEAN_STEP, S = 2 * (U + V) / (S + 2 * (U + V));)
 PLAIN_LOOP(loop_yule, BOOLEAN_STEP,
-           LANES S = U * V == 0 ? 0 : 2 * (U * V) / (S * (total - (S + (U + V))) + U * V);)
+           S = U * V == 0 ? 0 : 2 * (U * V) / (S * (total - (S + (U + V))) + U * V);)
 
-/* (1+t) log(1+t) + (1-t) log(1-t), halved: a series of positive terms where the logarithms would
- * cancel. */
-static double shannon(double t) {
-    double square = t * t, power = square, sum = 0;
+/* (1+t) log(1+t) + (1-t) log(1-t), halved. Where the logarithms would cancel, its series
+ * t^2/2 + t^4/12 + t^6/30 + ..., whose terms are all positive. */
+static inline double shannon(double t) {
+    static const double c[] = {1.0 / 2,   1.0 / 12,  1.0 / 30,  1.0 / 56,  1.0 / 90,
+                               1.0 / 132, 1.0 / 182, 1.0 / 240, 1.0 / 306, 1.0 / 380,
+                               1.0 / 462, 1.0 / 552, 1.0 / 650, 1.0 / 756};
+    double square = t * t, sum = 0;
     if (t > 0.3 || t < -0.3) {
-        double more = t <= -1 ? 0 : (1 + t) * log1p(t), less = t >= 1 ? 0 : (1 - t) * log1p(-t);
+        double more = t <= -1 ? 0 : (1 + t) * log(1 + t), less = t >= 1 ? 0 : (1 - t) * log(1 - t);
         return 0.5 * (more + less);
     }
-    for (int n = 2; n <= 32; n += 2, power *= square) {
-        double term = power / (double)(n * (n - 1));
-        sum += term;
-        if (term <= sum * 1e-18) break;
-    }
-    return sum;
+    for (int i = (int)(sizeof c / sizeof *c) - 1; i >= 0; i--) sum = sum * square + c[i];
+    return sum * square;
 }
 
 PLAIN_LOOP(
@@ -238,7 +250,7 @@ PLAIN_LOOP(
         else if (sum != 0) /* NaN too */
             S += (T)(sum * shannon(((double)x - (double)y) / sum));
     },
-    LANES S = SQRT(S / 2 * scale);)
+    S = SQRT(S / 2 * scale);)
 
 BLASD_CLONES
 static void loop_mahalanobis(const struct distance_args *args, const T *const *a, const T *panel,

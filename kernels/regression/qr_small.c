@@ -8,11 +8,10 @@
  * (columns of squared length d) and U unit upper triangular; y = V c + residual. */
 #include "kernels/regression/regression.h"
 
-#include "base/err.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/double_double.h"
-#include "kernels/regression/min_norm.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,8 +29,7 @@ struct regression_small {
     struct dd *d;                         /* owned: q */
     struct dd *c;                         /* owned: q x t, row-major */
     struct dd *b;                         /* owned: q */
-    double *r;                            /* owned: q x q, row-major: sqrt(d) U */
-    double *z;                            /* owned: q x t, row-major: sqrt(d) c */
+    struct dd *inverse;                   /* owned: q x q, row-major: of U */
     int *exponent;                        /* owned: q + t; columns are divided by 2^exponent */
 };
 
@@ -44,8 +42,7 @@ void blasd_regression_small_free(struct regression_small *small) {
     free(small->d);
     free(small->c);
     free(small->b);
-    free(small->r);
-    free(small->z);
+    free(small->inverse);
     free(small->exponent);
     free(small);
 }
@@ -64,12 +61,11 @@ struct regression_small *blasd_regression_small_new(const struct regression_shap
     small->d = blasd_cpu_alloc(q, sizeof(struct dd));
     small->c = blasd_cpu_alloc(q * t, sizeof(struct dd));
     small->b = blasd_cpu_alloc(q, sizeof(struct dd));
-    small->r = blasd_cpu_alloc(q * q, sizeof(double));
-    small->z = blasd_cpu_alloc(q * t, sizeof(double));
+    small->inverse = blasd_cpu_alloc(q * q, sizeof(struct dd));
     small->exponent = blasd_cpu_alloc(q + t, sizeof(int));
     if (small->hi != NULL && small->lo != NULL && small->root != NULL && small->u != NULL &&
-        small->d != NULL && small->c != NULL && small->b != NULL && small->r != NULL &&
-        small->z != NULL && small->exponent != NULL)
+        small->d != NULL && small->c != NULL && small->b != NULL && small->inverse != NULL &&
+        small->exponent != NULL)
         return small;
     blasd_regression_small_free(small);
     return NULL;
@@ -158,15 +154,10 @@ static double target_squares(const struct regression_small *small, int64_t j) {
 }
 
 /* [1 X] = V U, y = V c + residual; the columns become V and the residuals. */
-static void factor(struct regression_small *small, struct regression_fit *fit) {
-    const struct regression_shape *shape = small->shape;
-    int64_t q = shape->q, t = shape->t;
-    for (int64_t j = 0; j < q; j++) { /* squared lengths before anything is taken away */
-        small->d[j] = squares(small, j);
-        small->b[j] = small->d[j];
-    }
-    if (!shape->intercept)
-        for (int64_t j = 0; j < t; j++) fit->tss[j] = target_squares(small, j);
+static void orthogonalise(struct regression_small *small) {
+    int64_t q = small->shape->q, t = small->shape->t;
+    for (int64_t j = 0; j < q; j++) /* squared lengths before anything is taken away */
+        small->b[j] = squares(small, j);
     for (int64_t j = 0; j < q; j++) {
         const double *hi = column_hi(small, j), *lo = column_lo(small, j);
         bool dependent;
@@ -188,10 +179,27 @@ static void factor(struct regression_small *small, struct regression_fit *fit) {
             else
                 small->c[j * t + l - q] = part;
         }
-        if (j == 0 && shape->intercept)
-            for (int64_t l = 0; l < t; l++) fit->tss[l] = target_squares(small, l);
     }
-    for (int64_t j = 0; j < t; j++) fit->ssr[j] = target_squares(small, j);
+}
+
+void blasd_regression_small_factor(struct regression_small *small,
+                                   const struct regression_data *data,
+                                   struct regression_factor *factor) {
+    int64_t q = small->shape->q, t = small->shape->t;
+    load(small, data);
+    orthogonalise(small);
+    factor->rows = q;
+    factor->triangle = true;
+    factor->noise = DBL_EPSILON;
+    for (int64_t j = 0; j < q; j++) {
+        struct dd length = dd_sqrt(small->d[j]);
+        for (int64_t l = 0; l < q; l++)
+            factor->r[j * q + l] = l < j ? 0 : dd_round(dd_multiply(length, small->u[j * q + l]));
+        for (int64_t l = 0; l < t; l++)
+            factor->z[j * t + l] = dd_round(dd_multiply(length, small->c[j * t + l]));
+    }
+    for (int64_t j = 0; j < t; j++) factor->rest[j] = target_squares(small, j);
+    memcpy(factor->exponent, small->exponent, (size_t)(q + t) * sizeof *factor->exponent);
 }
 
 /* Coefficients by back substitution: U b = c, then out of the scaling. */
@@ -209,15 +217,22 @@ static void solve(struct regression_small *small, struct regression_fit *fit) {
     }
 }
 
-static void export_factor(struct regression_small *small) {
-    int64_t q = small->shape->q, t = small->shape->t;
-    for (int64_t j = 0; j < q; j++) {
-        struct dd length = dd_sqrt(small->d[j]);
-        for (int64_t l = 0; l < q; l++)
-            small->r[j * q + l] = l < j ? 0 : dd_round(dd_multiply(length, small->u[j * q + l]));
-        for (int64_t l = 0; l < t; l++)
-            small->z[j * t + l] = dd_round(dd_multiply(length, small->c[j * t + l]));
+/* basis = U^-1 D^-1/2, out of the scaling. */
+static void invert(struct regression_small *small, struct regression_fit *fit) {
+    int64_t q = small->shape->q;
+    struct dd *inverse = small->inverse;
+    for (int64_t c = 0; c < q; c++) {
+        struct dd length = dd_sqrt(small->d[c]);
+        for (int64_t j = q - 1; j >= 0; j--) {
+            struct dd sum = dd_from(j == c);
+            for (int64_t l = j + 1; l <= c; l++)
+                sum = dd_subtract(sum, dd_multiply(small->u[j * q + l], inverse[l * q + c]));
+            inverse[j * q + c] = j > c ? dd_from(0) : sum;
+            fit->basis[j * q + c] =
+                j > c ? 0 : ldexp(dd_round(dd_divide(sum, length)), -small->exponent[j]);
+        }
     }
+    fit->spread = q;
 }
 
 /* The residuals out of the scaling and the weights. */
@@ -228,51 +243,23 @@ static void take_residuals(const struct regression_small *small, const struct re
         const double *hi = column_hi(small, shape->q + j), *lo = column_lo(small, shape->q + j);
         for (int64_t i = 0; i < shape->n; i++) {
             struct dd r = {hi[i], lo[i]};
-            if (data->w != NULL && data->w[i] > 0) r = dd_divide(r, small->root[i]);
+            if (data->w != NULL) r = dd_divide(r, small->root[i]);
             fit->residual[j * shape->n + i] = ldexp(dd_round(r), small->exponent[shape->q + j]);
         }
     }
 }
 
-/* y - Xb from the coefficients, in double-double: for solutions that leave columns out, and for
- * rows whose weight is 0. */
-static void compute_residuals(const struct regression_shape *shape,
-                              const struct regression_data *data, bool all,
-                              struct regression_fit *fit) {
-    int64_t first = shape->intercept ? 1 : 0;
-    for (int64_t j = 0; j < shape->t; j++) {
-        const double *coef = fit->coef + j * shape->q;
-        struct dd squares = {0, 0};
-        for (int64_t i = 0; i < shape->n; i++) {
-            struct dd r = dd_from(data->y[i * shape->t + j]);
-            if (!all && data->w[i] > 0) continue;
-            if (shape->intercept) r = dd_subtract(r, dd_from(coef[0]));
-            for (int64_t l = 0; l < shape->p; l++)
-                r = dd_subtract(r, dd_two_product(data->x[i * shape->p + l], coef[first + l]));
-            fit->residual[j * shape->n + i] = dd_round(r);
-            r = dd_multiply(r, r);
-            squares = dd_add(squares, data->w == NULL ? r : dd_scale(r, data->w[i]));
-        }
-        if (all) fit->ssr[j] = dd_round(squares);
-    }
-}
-
-int blasd_regression_small_fit(struct regression_small *small, const struct regression_data *data,
-                               struct regression_fit *fit, struct blasd_err *err) {
-    const struct regression_shape *shape = small->shape;
-    int code;
-    load(small, data);
-    factor(small, fit);
-    export_factor(small);
-    code = blasd_regression_rank(shape, small->r, &fit->rank, err);
-    if (code != 0) return code;
-    if (fit->rank == shape->q) {
-        solve(small, fit);
+void blasd_regression_small_solve(struct regression_small *small,
+                                  const struct regression_data *data, struct regression_fit *fit) {
+    bool zero_weights = false;
+    solve(small, fit);
+    invert(small, fit);
+    for (int64_t j = 0; j < small->shape->t; j++) fit->ssr[j] = target_squares(small, j);
+    if (!fit->need_residuals) return;
+    for (int64_t i = 0; data->w != NULL && i < small->shape->n; i++)
+        if (data->w[i] == 0) zero_weights = true; /* such rows left no residual behind */
+    if (zero_weights)
+        blasd_regression_residuals(small->shape, data, fit, false);
+    else
         take_residuals(small, data, fit);
-        if (data->w != NULL) compute_residuals(shape, data, false, fit);
-        return 0;
-    }
-    code = blasd_regression_min_norm(shape, small->r, small->z, small->exponent, fit, err);
-    if (code == 0) compute_residuals(shape, data, true, fit);
-    return code;
 }

@@ -1,23 +1,83 @@
-/* What the files of regression share: a job as numbers, and a least-squares problem made ready.
+/* What the files of regression share: a job as numbers, a problem's triangular factor, and a fit.
  *
- * Read next: op_regression.c (what may be asked), cpu_regression.c (who runs what), qr_small.c. */
+ * A least-squares problem is first turned into a factor: a triangle of q columns that holds all the
+ * data say about the coefficients. Three files make one: qr_small.c in double-double, qr_tall.c for
+ * many observations, factor.c (from the data as they are) for more coefficients than observations.
+ * Everything else works on it.
+ * Read next: op_regression.c (what may be asked), cpu_regression.c (who runs what), README.md. */
 #ifndef BLASD_REGRESSION_H
 #define BLASD_REGRESSION_H
 
 #include "core/job.h"
 
-struct blasd_watch;
+struct blasd_task;
+struct blasd_cpu_progress;
 
 /* Positions in the descriptor. */
 enum { IN_X, IN_Y, IN_WEIGHT };
-enum { OUT_COEF, OUT_INTERCEPT, OUT_RANK, OUT_SSR, OUT_R2, OUT_DF_MODEL, OUT_DF_RESID };
-enum { PARAM_FIT_INTERCEPT };
+enum {
+    OUT_COEF,
+    OUT_INTERCEPT,
+    OUT_STDERR,
+    OUT_TVALUES,
+    OUT_PVALUES,
+    OUT_CONF_INT,
+    OUT_R2,
+    OUT_R2_ADJ,
+    OUT_FVALUE,
+    OUT_F_PVALUE,
+    OUT_LOGLIK,
+    OUT_AIC,
+    OUT_BIC,
+    OUT_SSR,
+    OUT_TSS,
+    OUT_SCALE,
+    OUT_DF_MODEL,
+    OUT_DF_RESID,
+    OUT_RANK,
+    OUT_SINGULAR_VALUES,
+    OUT_COND,
+    OUT_N_ITER,
+    OUT_DUAL_GAP,
+    OUT_RESIDUALS,
+    OUT_FITTED,
+    OUT_COV_PARAMS
+};
+enum {
+    PARAM_METHOD,
+    PARAM_FIT_INTERCEPT,
+    PARAM_ALPHA,
+    PARAM_L1_RATIO,
+    PARAM_TOL,
+    PARAM_MAX_ITER,
+    PARAM_LEARNING_RATE,
+    PARAM_ITERATIONS,
+    PARAM_LEVEL,
+    PARAM_COV_TYPE,
+    PARAM_USE_T,
+    PARAM_RESIDUALS,
+    PARAM_COV_PARAMS
+};
+
+/* The orders are those of the parameters' choices. */
+enum regression_method { METHOD_OLS, METHOD_RIDGE, METHOD_LASSO, METHOD_ELASTIC_NET, METHOD_GD };
+enum regression_cov { COV_NONROBUST, COV_HC0, COV_HC1, COV_HC2, COV_HC3 };
+
+/* How the factor is made. */
+enum regression_way { WAY_SMALL, WAY_TALL, WAY_WIDE };
 
 /* A job as numbers. A plain value, the same for all tasks of a batch. */
 struct regression_shape {
+    enum regression_method method;
+    enum regression_way way;
+    enum regression_cov cov;
     bool intercept, weighted;
-    bool many;                /* y has a dimension of targets */
-    int64_t n, p, q, t;       /* observations, features, coefficients with intercept, targets */
+    bool many;                  /* y has a dimension of targets */
+    bool use_t;                 /* t and not the normal distribution */
+    bool residuals, cov_params; /* asked for */
+    int64_t n, p, q, t;         /* observations, features, coefficients with intercept, targets */
+    double alpha, l1_ratio, tol, learning_rate, level;
+    int64_t iterations;       /* of gd; most, of lasso and elastic_net */
     enum blasd_dtype storage; /* of coef, intercept, residuals, fitted */
     int batch_rank;
     int64_t batch_shape[BLASD_MAX_RANK];
@@ -33,24 +93,123 @@ struct regression_data {
     const double *x; /* n x p, row-major */
     const double *y; /* n x t, row-major */
     const double *w; /* n weights, or NULL */
+    double total;    /* sum of the weights, or n */
+};
+
+/* With columns of the weighted [1 X] divided by 2^exponent[j] and targets by 2^exponent[q + l], the
+ * sum of squares of target l is |R b - z|^2 + rest[l] for every b. */
+struct regression_factor {
+    int64_t rows;  /* of r: q, or more where there are fewer observations than coefficients */
+    bool triangle; /* r is upper triangular */
+    double *r;     /* rows x q, row-major; below its first row the intercept's column is 0 */
+    double *z;     /* rows x t, row-major */
+    double *rest;  /* t, in the units of y squared */
+    int *exponent; /* q + t */
+    double noise;  /* what rounding leaves of a constant feature, against its size */
 };
 
 /* What a fit found; arrays are the caller's. Coefficients count from the intercept, where there is
- * one. */
+ * one, and are in the units of the data. */
 struct regression_fit {
-    double *coef;     /* t x q: one target after the other */
-    double *residual; /* t x n: y - Xb */
-    double *ssr;      /* t: sum of w r^2 */
-    double *tss;      /* t: the same of y, less its mean where there is an intercept */
-    int64_t rank;
+    double *coef;  /* t x q: one target after the other */
+    double *ssr;   /* t: sum of w r^2 */
+    int64_t rank;  /* of [1 X] */
+    double *basis; /* q x spread, row-major: (X'WX)^+ = basis basis'; ols only */
+    int64_t spread;
+    double *residual; /* t x n: y - Xb; filled only where `need_residuals` */
+    bool need_residuals;
+    double *singular;    /* min(n, q), falling; ols only */
+    int64_t *n_iter;     /* t: lasso, elastic_net */
+    double *dual_gap;    /* t: lasso, elastic_net */
+    int64_t unconverged; /* targets that did not reach tol */
+    bool overflowed;     /* gd left the range of numbers */
+    const char *how;     /* static text for execution.method */
 };
 
-/* Least squares in double-double throughout: the way for problems small enough. */
+/* Least squares in double-double throughout: the way for problems small enough, and for tall ones
+ * whose condition asks for it. New: free with blasd_regression_small_free. NULL where memory has
+ * run out. */
 struct regression_small;
-/* New: free with blasd_regression_small_free. NULL where memory has run out. */
 struct regression_small *blasd_regression_small_new(const struct regression_shape *shape);
 void blasd_regression_small_free(struct regression_small *small); /* takes NULL */
-int blasd_regression_small_fit(struct regression_small *small, const struct regression_data *data,
-                               struct regression_fit *fit, struct blasd_err *err);
+/* Makes the factor. */
+void blasd_regression_small_factor(struct regression_small *small,
+                                   const struct regression_data *data,
+                                   struct regression_factor *factor);
+/* After it, where the rank is full: coefficients, ssr, basis and residuals to the last digit. */
+void blasd_regression_small_solve(struct regression_small *small,
+                                  const struct regression_data *data, struct regression_fit *fit);
+
+/* The same for many observations: QR of chunks in double, then refinement with residuals in
+ * double-double. */
+struct regression_tall;
+struct regression_tall *blasd_regression_tall_new(const struct regression_shape *shape);
+void blasd_regression_tall_free(struct regression_tall *tall); /* takes NULL */
+/* cancelled where the progress says so. */
+int blasd_regression_tall_factor(struct regression_tall *tall, const struct regression_data *data,
+                                 struct regression_factor *factor,
+                                 struct blasd_cpu_progress *progress, struct blasd_err *err);
+/* Improves fit->coef, of full rank, with the factor just made, and fills ssr. */
+int blasd_regression_tall_refine(struct regression_tall *tall, const struct regression_data *data,
+                                 const struct regression_factor *factor, struct regression_fit *fit,
+                                 struct blasd_cpu_progress *progress, struct blasd_err *err);
+
+/* The factor of a problem with more coefficients than observations: its data, centred. */
+void blasd_regression_wide_factor(const struct regression_shape *shape,
+                                  const struct regression_data *data,
+                                  struct regression_factor *factor);
+
+/* A bound on the condition number of the features less their means, scaled to length 1; infinite
+ * where a feature is constant. Of triangles; `work` holds q x q numbers. */
+double blasd_regression_condition(const struct regression_shape *shape,
+                                  const struct regression_factor *factor, double *work);
+
+/* The numerical rank of [1 X], decided on columns scaled to equal length, so that units of
+ * measurement do not matter: fit->rank. Where it is less than q, also the coefficients of least
+ * norm (the intercept is not part of the norm) and the basis. */
+int blasd_regression_rank(const struct regression_shape *shape,
+                          const struct regression_factor *factor, struct regression_fit *fit,
+                          struct blasd_err *err);
+/* Coefficients and basis from a triangle of full rank. */
+int blasd_regression_triangle(const struct regression_shape *shape,
+                              const struct regression_factor *factor, struct regression_fit *fit,
+                              struct blasd_err *err);
+/* fit->singular of [1 X]. */
+int blasd_regression_singular(const struct regression_shape *shape,
+                              const struct regression_factor *factor, struct regression_fit *fit,
+                              struct blasd_err *err);
+/* Means: the intercept that goes with coefficients b (in the data's units, from 1) of one target.
+ */
+double blasd_regression_intercept(const struct regression_shape *shape,
+                                  const struct regression_factor *factor, const double *b,
+                                  int64_t target);
+
+/* ridge from a factor. */
+int blasd_regression_ridge(const struct regression_shape *shape,
+                           const struct regression_factor *factor, double total,
+                           struct regression_fit *fit, struct blasd_err *err);
+/* lasso and elastic_net from a factor. */
+int blasd_regression_coordinate(const struct regression_shape *shape,
+                                const struct regression_factor *factor, double total,
+                                struct regression_fit *fit, struct blasd_cpu_progress *progress,
+                                struct blasd_err *err);
+/* gd, straight from the data. */
+int blasd_regression_descend(const struct regression_shape *shape,
+                             const struct regression_data *data, struct regression_fit *fit,
+                             struct blasd_cpu_progress *progress, struct blasd_err *err);
+
+/* fit->residual from fit->coef, in double-double; with `ssr`, fit->ssr too. */
+void blasd_regression_residuals(const struct regression_shape *shape,
+                                const struct regression_data *data, struct regression_fit *fit,
+                                bool ssr);
+/* tss of each target, in double-double. */
+void blasd_regression_tss(const struct regression_shape *shape, const struct regression_data *data,
+                          double *tss);
+
+/* Writes every output of problem `at` of a task. */
+int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_task *task,
+                             int64_t at, const struct regression_data *data,
+                             const struct regression_fit *fit, const double *tss,
+                             struct blasd_err *err);
 
 #endif

@@ -27,7 +27,7 @@ struct batch {
     struct blasd_solve solve;
     struct blasd_systems shape;
     bool single, use_lanes;
-    int64_t total, in_piece;
+    int64_t total, in_piece, pieces;
     struct blasd_watch *watch; /* borrowed; NULL where more than one thread runs */
     struct bench benches[BLASD_PARALLEL_MAX];
 };
@@ -102,15 +102,16 @@ static void publish(const struct batch *batch, const struct blasd_system *system
 
 static bool run_engine(struct batch *batch, struct bench *bench, struct blasd_system *system,
                        int64_t at) {
-    double share = 1 / (double)batch->total;
+    /* as if all pieces were whole, as the loop over them counts */
+    double all = (double)(batch->pieces * batch->in_piece);
     if (bench->engine == NULL) bench->engine = blasd_engine_new(&batch->shape, batch->single);
     if (bench->engine == NULL) {
         blasd_fail(&batch->tasks[at / batch->solve.batch_count].err, BLASD_E_out_of_memory, "",
                    "no memory to solve in");
         return true;
     }
-    return blasd_engine_run(bench->engine, system, batch->watch, (double)at * share,
-                            (double)(at + 1) * share);
+    return blasd_engine_run(bench->engine, system, batch->watch, (double)at / all,
+                            (double)(at + 1) / all);
 }
 
 /* The systems at, at+1, … of one call of the lanes; those that need it go to the engine. */
@@ -233,6 +234,7 @@ static int choose(struct batch *batch, const struct blasd_device *device, int co
     if (shared) batch->in_piece = s->batch_count / (4 * threads) + 1;
     /* large systems use BLAS's own threads, one after the other */
     if (work >= BLASD_CPU_THREADS_FLOPS || work * (double)batch->total < THREADS_WORK) threads = 1;
+    batch->pieces = (batch->total + batch->in_piece - 1) / batch->in_piece;
     blasd_cpu_blas_threads(device, work);
     return threads;
 }
@@ -257,7 +259,7 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
     if (code != 0) goto done;
     batch->watch = loop.threads == 1 ? watch : NULL;
     loop.arg = batch;
-    loop.count = (batch->total + batch->in_piece - 1) / batch->in_piece;
+    loop.count = batch->pieces;
     if (!blasd_parallel_run(&loop)) {
         code = blasd_cpu_stopped(err);
         goto done;

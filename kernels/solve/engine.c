@@ -78,7 +78,8 @@ bool blasd_engine_run(struct blasd_engine *e, struct blasd_system *system,
 }
 
 bool blasd_engine_step(struct blasd_engine *e, double share) {
-    return e->watch == NULL || e->watch->go_on(e->watch, e->from + (e->to - e->from) * share);
+    double progress = e->from + (e->to - e->from) * share;
+    return e->watch == NULL || e->watch->go_on(e->watch, progress < e->to ? progress : e->to);
 }
 
 static double norm_1(const double *v, lapack_int n) {

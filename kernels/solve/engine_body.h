@@ -283,12 +283,20 @@ static void apply_factors(struct blasd_engine *e, REAL *x, lapack_int k, bool tr
     }
 }
 
-/* v := inverse(A) v of the matrix before scaling, C (R A C)^-1 R; transposed, R (..)^-T C. */
+static int norm_exponent(const struct blasd_engine *e) {
+    int exponent = 0;
+    (void)frexpl(e->norm_1, &exponent);
+    return exponent;
+}
+
+/* v := inverse(A 2^-shift) v of the matrix before scaling, C (R A C)^-1 R 2^shift; transposed,
+ * R (..)^-T C 2^shift. The shift brings the norm of A to 1, so that only a condition number beyond
+ * the range of double can overflow. */
 static void apply_inverse(struct blasd_engine *e, double *v, bool transposed) {
     const int *before = transposed ? e->column_scale : e->row_scale;
     const int *after = transposed ? e->row_scale : e->column_scale;
     REAL *x = e->d;
-    int most = INT_MIN;
+    int most = INT_MIN, shift = 0;
     if (!e->scaled) {
         for (lapack_int i = 0; i < e->n; i++) x[i] = (REAL)v[i];
         apply_factors(e, x, 1, transposed);
@@ -300,12 +308,14 @@ static void apply_inverse(struct blasd_engine *e, double *v, bool transposed) {
     if (most == INT_MIN) most = 0;
     for (lapack_int i = 0; i < e->n; i++) x[i] = (REAL)ldexp(v[i], before[i] - most);
     apply_factors(e, x, 1, transposed);
-    for (lapack_int i = 0; i < e->n; i++) v[i] = ldexp((double)x[i], after[i] + most);
+    shift = most + norm_exponent(e);
+    for (lapack_int i = 0; i < e->n; i++) v[i] = ldexp((double)x[i], after[i] + shift);
 }
 
 static void estimate_rcond(struct blasd_engine *e) {
     double inverse = blasd_engine_norm_inverse(e, apply_inverse);
-    long double rcond = 1 / (long double)inverse / e->norm_1;
+    long double norm = e->scaled ? ldexpl(e->norm_1, -norm_exponent(e)) : e->norm_1;
+    long double rcond = 1 / (long double)inverse / norm;
     e->rcond = rcond <= 1 ? (double)rcond : rcond > 1 ? 1 : 0;
 }
 
@@ -517,7 +527,7 @@ static void solve_block(struct blasd_engine *e, struct block *block) {
 
 /* Whether what was reached is what refinement reaches, unless the factors are bad. */
 static bool good_enough(const struct blasd_engine *e, const struct block *block) {
-    double bound = block->extended ? 8 * (double)UNIT : (8 + (double)e->n / 2) * (double)UNIT;
+    double bound = block->extended ? 3 * (double)UNIT : (8 + (double)e->n / 2) * (double)UNIT;
     if (e->shape.refinement == BLASD_REFINE_NONE || e->method == BLASD_SOLVED_QR) return true;
     for (lapack_int c = 0; c < block->k; c++)
         if (!(block->error[c] <= bound)) return false;
@@ -555,10 +565,10 @@ static void solve_block_qr(struct blasd_engine *e, struct block *block, struct b
 }
 
 /* Residuals in twice the precision cost about as much as the factors once there is a right-hand
- * side for every hundred unknowns; from there on `auto` is content with one product. */
+ * side for every few dozen unknowns; from there on `auto` is content with one product. */
 static bool wants_extended(const struct blasd_systems *shape) {
-    return shape->refinement == BLASD_REFINE_EXTENDED || shape->columns <= 8 ||
-           shape->columns <= shape->n / 64 || shape->n <= BLASD_LANES_N;
+    return shape->refinement == BLASD_REFINE_EXTENDED || shape->columns <= 16 ||
+           shape->columns <= shape->n / 32 || shape->n <= BLASD_LANES_N;
 }
 
 static bool refactor(struct blasd_engine *e, const REAL *a) {

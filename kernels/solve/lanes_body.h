@@ -2,8 +2,9 @@
  * algorithm is a vector that holds that number for each system, so that pivoting, the condition
  * estimate and the refinement run at full width without a branch.
  *
- * Included once for each precision and instruction set, with REAL, INT, VBYTES, UNIT, LANE(name),
- * FMA(a, b, c) (fused where the machine can) and, for float64, FUSED(a, b, c) (fused always).
+ * Included once for each precision and instruction set, with REAL, INT, UINT, VBYTES, UNIT, SAFE,
+ * LANE(name), TALL (rows of a tile), FMA(a, b, c) (fused where the machine can), for float64
+ * FUSED(a, b, c) (fused always), and ZIP_LOW and ZIP_HIGH (the halves of two vectors interleaved).
  *
  * A lane gives up (leave_to_all) where it would need what only the engine does: scaling, more than
  * one step of refinement, QR. README.md has the method. */
@@ -54,11 +55,26 @@ INLINE vec LANE(dot)(const vec *a, int64_t step, const vec *x, int64_t m, vec st
     return (s0 + s1) + (s2 + s3);
 }
 
-/* Brings `count` dense elements of each system side by side. */
-static void LANE(gather)(const REAL *const *from, int64_t count, vec *to) {
-    REAL *out = (REAL *)to;
-    for (int64_t i = 0; i < count; i++)
-        for (int l = 0; l < LANES; l++) out[i * LANES + l] = from[l][i];
+/* Brings `count` dense elements of each system side by side, into `to` and `copy`: blocks of LANES
+ * by LANES are turned by interleaving their halves as often as it takes. */
+static void LANE(gather)(const REAL *const *from, int64_t count, vec *to, vec *copy) {
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        vec a[LANES], b[LANES];
+        for (int l = 0; l < LANES; l++) memcpy(&a[l], from[l] + i, sizeof a[l]);
+        for (int width = 1; width < LANES; width *= 2) {
+            for (int l = 0; l < LANES / 2; l++) {
+                b[2 * l] = ZIP_LOW(a[l], a[l + LANES / 2]);
+                b[2 * l + 1] = ZIP_HIGH(a[l], a[l + LANES / 2]);
+            }
+            for (int l = 0; l < LANES; l++) a[l] = b[l];
+        }
+        for (int l = 0; l < LANES; l++) copy[i + l] = to[i + l] = a[l];
+    }
+    for (; i < count; i++) {
+        for (int l = 0; l < LANES; l++) ((REAL *)(to + i))[l] = from[l][i];
+        copy[i] = to[i];
+    }
 }
 
 /* Row sums and column sums decide both norms and whether the matrix needs scaling; a mask of the
@@ -140,7 +156,15 @@ INLINE void LANE(update_rows)(struct LANE(lanes) * w, int64_t j, int width, int6
 /* LU of columns j .. j+width, all to their left being done. */
 INLINE void LANE(factor_panel)(struct LANE(lanes) * w, int64_t j, int width) {
     int64_t n = w->n;
-    for (int64_t i = 1; i < j; i++) LANE(update_rows)(w, j, width, i, i + 1, i);
+    /* rows of U: what lies above the block of four rows first, then the block's own triangle */
+    for (int64_t i = 0; i < j; i += 4) {
+        LANE(update_rows)(w, j, width, i, i + 4, i);
+        for (int64_t r = i + 1; r < i + 4; r++)
+            for (int64_t p = i; p < r; p++)
+                for (int c = 0; c < width; c++)
+                    w->lu[r * n + j + c] =
+                        FMA(-w->lu[r * n + p], w->lu[p * n + j + c], w->lu[r * n + j + c]);
+    }
     LANE(update_rows)(w, j, width, j, n, j);
     for (int64_t k = j; k < j + width; k++) {
         vec best = LANE(size)(w->lu[k * n + k]), pivot;
@@ -406,8 +430,8 @@ static void LANE(run)(const struct blasd_systems *shape, struct blasd_system *sy
     /* lanes that are not needed repeat the first system */
     for (int l = 0; l < LANES; l++) a[l] = systems[l < count ? l : 0].a;
     for (int l = 0; l < LANES; l++) b[l] = systems[l < count ? l : 0].b;
-    LANE(gather)(a, n * n, w->matrix);
-    for (int64_t i = 0; i < n; i++)
+    LANE(gather)(a, n * n, w->matrix, w->lu);
+    for (int64_t i = 0; w->column != 1 && i < n; i++)
         for (int64_t j = 0; j < n; j++) w->lu[i * n + j] = w->matrix[i * w->row + j * w->column];
     left = LANE(measure)(w);
     LANE(factor)(w);

@@ -2,6 +2,7 @@
 #include "kernels/solve/systems.h"
 
 #include <math.h>
+#include <string.h>
 
 #define REAL float
 #define INT int32_t
@@ -14,6 +15,10 @@
 
 #define FMA(a, b, c) ((vec)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define VBYTES 64
+#define ZIP_LOW(a, b)                                                                              \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HIGH(a, b)                                                                             \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 #define TALL 4
 #define LANE(name) name##_avx512
 #include "kernels/solve/target_avx512.h"
@@ -23,11 +28,15 @@
 #include "kernels/solve/target_end.h"
 #undef FMA
 #undef VBYTES
+#undef ZIP_LOW
+#undef ZIP_HIGH
 #undef TALL
 #undef LANE
 
 #define FMA(a, b, c) ((vec)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define VBYTES 32
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #define TALL 2
 #define LANE(name) name##_avx2
 #include "kernels/solve/target_avx2.h"
@@ -37,12 +46,16 @@
 #include "kernels/solve/target_end.h"
 #undef FMA
 #undef VBYTES
+#undef ZIP_LOW
+#undef ZIP_HIGH
 #undef TALL
 #undef LANE
 #endif
 
 #define FMA(a, b, c) ((a) * (b) + (c))
 #define VBYTES 16
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #define TALL 2
 #define LANE(name) name##_plain
 #include "kernels/solve/lanes_body.h"

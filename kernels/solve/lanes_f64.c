@@ -2,6 +2,7 @@
 #include "kernels/solve/systems.h"
 
 #include <math.h>
+#include <string.h>
 
 #define REAL double
 #define INT int64_t
@@ -15,6 +16,8 @@
 #define FMA(a, b, c) ((vec)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
 #define FUSED FMA
 #define VBYTES 64
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #define TALL 4
 #define LANE(name) name##_avx512
 #include "kernels/solve/target_avx512.h"
@@ -24,11 +27,15 @@
 #include "kernels/solve/target_end.h"
 #undef FMA
 #undef VBYTES
+#undef ZIP_LOW
+#undef ZIP_HIGH
 #undef TALL
 #undef LANE
 
 #define FMA(a, b, c) ((vec)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
 #define VBYTES 32
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #define TALL 2
 #define LANE(name) name##_avx2
 #include "kernels/solve/target_avx2.h"
@@ -38,6 +45,8 @@
 #include "kernels/solve/target_end.h"
 #undef FMA
 #undef VBYTES
+#undef ZIP_LOW
+#undef ZIP_HIGH
 #undef TALL
 #undef LANE
 #undef FUSED
@@ -47,6 +56,8 @@
 #define FUSED(a, b, c)                                                                             \
     ((vec){__builtin_fma((a)[0], (b)[0], (c)[0]), __builtin_fma((a)[1], (b)[1], (c)[1])})
 #define VBYTES 16
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 2)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 1, 3)
 #define TALL 2
 #define LANE(name) name##_plain
 #include "kernels/solve/lanes_body.h"

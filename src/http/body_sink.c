@@ -6,17 +6,19 @@
 #include <string.h>
 
 #define ALIGN UINT64_C(64)
+/* A blob grows by so much at a time: allocating gigabytes at once would hold the loop up. */
+#define GROW_BYTES (UINT64_C(4) << 20)
 
 static uint64_t align_up(uint64_t bytes) {
     return (bytes + ALIGN - 1) & ~(ALIGN - 1);
 }
 
-/* Goes over to a blob of `total` bytes, taking along what lies in memory. */
-static int move_to_blob(struct http_body_sink *sink, uint64_t total, struct blasd_err *err) {
+/* Goes over to a blob, taking along what lies in memory. */
+static int move_to_blob(struct http_body_sink *sink, struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     snprintf(name, sizeof name, "%s.in", sink->id);
     int rc = blasd_blob_create(sink->server->store, name, &sink->blob, err);
-    if (rc == 0) rc = blasd_blob_grow(&sink->blob, total, err);
+    if (rc == 0 && sink->memory.len > 0) rc = blasd_blob_grow(&sink->blob, sink->memory.len, err);
     if (rc == 0 && sink->memory.len > 0)
         rc = blasd_blob_write(&sink->blob, 0, sink->memory.data, sink->memory.len, err);
     blasd_buf_release(&sink->memory);
@@ -44,16 +46,19 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
                           bytes);
     rc = http_body_sink_intake(sink, at + bytes, err);
     if (rc != 0) return rc;
-    if (http_body_sink_in_blob(sink))
-        rc = blasd_blob_grow(&sink->blob, at + bytes, err);
-    else if (at + bytes > sink->server->limits->inline_bytes)
-        rc = move_to_blob(sink, at + bytes, err);
-    else
-        rc = in_memory(sink, at + bytes, err);
+    if (!http_body_sink_in_blob(sink))
+        rc = at + bytes > sink->server->limits->inline_bytes ? move_to_blob(sink, err)
+                                                             : in_memory(sink, at + bytes, err);
     if (rc != 0) return rc;
     sink->total = at + bytes;
     *offset = at;
     return 0;
+}
+
+/* How large the blob should be once it must hold `bytes`. */
+static uint64_t grown(const struct http_body_sink *sink, uint64_t bytes) {
+    uint64_t size = (bytes + GROW_BYTES - 1) / GROW_BYTES * GROW_BYTES;
+    return size < sink->total ? size : sink->total;
 }
 
 static int sink_write(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
@@ -63,9 +68,18 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
     if (offset > sink->total || len > sink->total - offset)
         return blasd_fail(err, BLASD_E_internal_error, "",
                           "a tensor was written outside the room reserved for it");
-    if (http_body_sink_in_blob(sink)) return blasd_blob_write(&sink->blob, offset, bytes, len, err);
+    if (http_body_sink_in_blob(sink)) {
+        int rc = 0;
+        if (offset + len > sink->blob.bytes)
+            rc = blasd_blob_grow(&sink->blob, grown(sink, offset + len), err);
+        return rc != 0 ? rc : blasd_blob_write(&sink->blob, offset, bytes, len, err);
+    }
     memcpy(sink->memory.data + offset, bytes, len);
     return 0;
+}
+
+int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err) {
+    return http_body_sink_in_blob(sink) ? blasd_blob_grow(&sink->blob, sink->total, err) : 0;
 }
 
 void http_body_sink_init(struct http_body_sink *sink, struct http_server *server, const char *id) {

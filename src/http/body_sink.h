@@ -12,7 +12,7 @@ struct http_body_sink {
     struct http_server *server; /* borrowed */
     const char *id;             /* of the job, for the blob's name; borrowed */
     struct blasd_buf memory;
-    struct blasd_blob blob; /* once total exceeds the limit inline_bytes */
+    struct blasd_blob blob; /* once total exceeds the limit inline_bytes; grows as it is written */
     uint64_t total;         /* bytes of payload reserved */
     uint64_t claim_limit;   /* what total may come to, from the size of the body */
     uint64_t intake;        /* bytes reserved of the server's intake */
@@ -23,6 +23,8 @@ void http_body_sink_init(struct http_body_sink *sink, struct http_server *server
 void http_body_sink_release(struct http_body_sink *sink);
 /* Makes the bytes reserved of the server's intake at least `bytes`. no_space. */
 int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct blasd_err *err);
+/* All is written: allocates what nobody wrote to. no_space. */
+int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err);
 /* Whether the payload lies in a blob, and whether that is open. */
 static inline bool http_body_sink_in_blob(const struct http_body_sink *sink) {
     return sink->blob.name[0] != '\0';

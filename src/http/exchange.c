@@ -48,10 +48,30 @@ void http_exchange_release(struct http_exchange *exchange) {
     if (--exchange->pending == 0 && exchange->connection == NULL) exchange_free(exchange);
 }
 
+static int connection_fd(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info == NULL ? -1 : info->connect_fd;
+}
+
+/* Has `ready` called when the client closes its end, in every turn until it is unwatched. Where
+ * this cannot be had the request still ends, only a client that leaves is noticed later. */
+static void watch_client(struct http_exchange *exchange,
+                         void (*ready)(struct blasd_watcher *watcher, uint32_t events)) {
+    exchange->client =
+        (struct blasd_watcher){.fd = connection_fd(exchange->connection), .ready = ready};
+    exchange->watched = blasd_loop_watch(exchange->home->loop, &exchange->client, EPOLLRDHUP) == 0;
+}
+
+static void unwatch_client(struct http_exchange *exchange) {
+    if (exchange->watched) blasd_loop_unwatch(exchange->home->loop, &exchange->client);
+    exchange->watched = false;
+}
+
 static void resume(struct http_exchange *exchange) {
     if (!exchange->suspended) return;
     exchange->suspended = false;
-    blasd_loop_unwatch(exchange->home->loop, &exchange->client);
+    unwatch_client(exchange);
     MHD_resume_connection(exchange->connection);
     exchange->home->resumed = true;
 }
@@ -68,15 +88,33 @@ static void client_gone(struct blasd_watcher *watcher, uint32_t events) {
 }
 
 void http_exchange_suspend(struct http_exchange *exchange) {
-    const union MHD_ConnectionInfo *info;
     if (exchange->response != NULL || exchange->suspended) return;
-    info = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     MHD_suspend_connection(exchange->connection);
     exchange->suspended = true;
-    exchange->client =
-        (struct blasd_watcher){.fd = info == NULL ? -1 : info->connect_fd, .ready = client_gone};
-    /* where this fails the request still ends, only a client that leaves is not noticed */
-    (void)blasd_loop_watch(exchange->home->loop, &exchange->client, EPOLLRDHUP);
+}
+
+void http_exchange_abandon(struct http_exchange *exchange) {
+    exchange->gone = true;
+    resume(exchange);
+}
+
+/* A piece of a body and the client's leaving can come as one event, of which libmicrohttpd sees the
+ * first part alone: it believes that it has read all there is. Resuming makes it read again. */
+static void upload_cut(struct blasd_watcher *watcher, uint32_t events) {
+    struct http_exchange *exchange =
+        (struct http_exchange *)(void *)((char *)watcher - offsetof(struct http_exchange, client));
+    (void)events;
+    MHD_suspend_connection(exchange->connection);
+    MHD_resume_connection(exchange->connection);
+    exchange->home->resumed = true;
+}
+
+void http_exchange_check(struct http_exchange *exchange) {
+    if (exchange->connection == NULL || exchange->watched) return;
+    if (exchange->suspended)
+        watch_client(exchange, client_gone);
+    else if (!exchange->running)
+        watch_client(exchange, upload_cut);
 }
 
 void http_exchange_answer(struct http_exchange *exchange, unsigned status,
@@ -165,12 +203,6 @@ static enum MHD_Result send_answer(struct http_exchange *exchange) {
     return result;
 }
 
-static int connection_fd(struct MHD_Connection *connection) {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    return info == NULL ? -1 : info->connect_fd;
-}
-
 /* Whether more of a refused body would come than is worth reading. */
 static bool too_much_to_drain(const struct http_exchange *exchange) {
     if (exchange->request.chunked)
@@ -196,6 +228,7 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
 }
 
 static enum MHD_Result finish(struct http_exchange *exchange) {
+    unwatch_client(exchange);
     if (exchange->gone) return MHD_NO;
     if (!exchange->answered && !exchange->running) {
         exchange->running = true;
@@ -242,10 +275,8 @@ void http_exchange_completed(void *cls, struct MHD_Connection *connection, void 
     *context = NULL;
     if (exchange->linger) http_linger(exchange->home, connection_fd(connection));
     http_waits_remove(exchange);
-    if (exchange->suspended) { /* the daemon ends */
-        blasd_loop_unwatch(exchange->home->loop, &exchange->client);
-        exchange->suspended = false;
-    }
+    unwatch_client(exchange);
+    exchange->suspended = false;
     exchange->connection = NULL;
     exchange->home->exchange_count--;
     http_uncount(&exchange->home->metrics->in_flight);

@@ -51,6 +51,7 @@ struct http_loop {
     struct http_metrics *metrics; /* this loop's own counters; borrowed from the server */
     struct blasd_watcher mhd_watcher, stop_watcher, quit_watcher;
     struct blasd_timer grace, tick;
+    unsigned ticks;
     struct http_exchange *exchanges; /* every one that has a connection */
     int exchange_count;
     struct http_exchange **waiting; /* buckets of the table in waits.c; owned */
@@ -95,7 +96,8 @@ struct http_exchange {
     uint64_t body; /* bytes of the body seen */
     uint64_t body_refused_at;
     int64_t began_ns;
-    struct blasd_watcher client; /* while suspended */
+    struct blasd_watcher client; /* of the connection's descriptor, while `watched` */
+    bool watched;
 
     /* waiting for a job: waits.c */
     char id[BLASD_ID_LEN + 1];
@@ -125,6 +127,11 @@ void http_exchange_suspend(struct http_exchange *exchange);
  * is closed) and sent from the next turn of libmicrohttpd. */
 void http_exchange_answer(struct http_exchange *exchange, unsigned status,
                           struct MHD_Response *response);
+/* Called a few times a second: from then on a client that leaves in the middle of its request, or
+ * while it waits, is noticed. Most requests are over before that and cost no system call for it. */
+void http_exchange_check(struct http_exchange *exchange);
+/* The service ends: a suspended connection is resumed to be closed. */
+void http_exchange_abandon(struct http_exchange *exchange);
 /* A callback of the queue is to come, or has come. After http_exchange_release, which may free the
  * exchange, it is not to be touched. */
 void http_exchange_hold(struct http_exchange *exchange);

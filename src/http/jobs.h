@@ -2,6 +2,7 @@
 #ifndef BLASD_HTTP_JOBS_H
 #define BLASD_HTTP_JOBS_H
 
+#include "core/record.h"
 #include "http/exchange.h"
 
 /* jobs_post.c */
@@ -24,11 +25,11 @@ void http_jobs_output(struct http_exchange *exchange);
 /* Asks for the record exchange->id and answers with it as it stands. */
 void http_jobs_fetch(struct http_exchange *exchange);
 
-/* results.c: answers with a record, in the format and with the outputs the exchange asks for. The
- * bytes (wire/frame.h) are borrowed during the call. A record that is not final is answered with
- * `unended`, one that is with 200. */
-void http_result_answer(struct http_exchange *exchange, unsigned unended, const void *bytes,
-                        size_t len);
+/* results.c: answers with a record, in the format and with the outputs the exchange asks for.
+ * `payload`, where its outputs are not in a blob, is borrowed during the call. A record that is not
+ * final is answered with `unended`, one that is with 200. */
+void http_result_answer(struct http_exchange *exchange, unsigned unended,
+                        const struct blasd_record *record, const char *payload);
 
 /* meta.c */
 void http_ops_list(struct http_exchange *exchange);

@@ -27,14 +27,28 @@ static bool read_target(struct http_exchange *exchange, bool allow_npy) {
     return true;
 }
 
+/* Answers with an error, or with a record; one that is not final only where `unended_too`. */
+static void answer(struct http_exchange *exchange, const struct blasd_err *err, const void *bytes,
+                   size_t len, bool unended_too) {
+    struct blasd_record record;
+    struct blasd_err bad = {0};
+    size_t payload_at;
+    if (!http_exchange_open(exchange)) return;
+    if (err != NULL)
+        http_reply_problem(exchange, err);
+    else if (blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0)
+        http_reply_problem(exchange, &bad);
+    else if (exchange->request.method == HTTP_DELETE) /* the outputs may be gone by now */
+        http_reply_document(exchange, 200, &record,
+                            record.payload_in_blob ? NULL : (const char *)bytes + payload_at);
+    else if (unended_too || blasd_state_final(record.state))
+        http_result_answer(exchange, exchange->wait_status, &record,
+                           (const char *)bytes + payload_at);
+}
+
 static void on_record(void *arg, const struct blasd_err *err, const void *record, size_t len) {
     struct http_exchange *exchange = arg;
-    if (http_exchange_open(exchange)) {
-        if (err != NULL)
-            http_reply_problem(exchange, err);
-        else
-            http_result_answer(exchange, exchange->wait_status, record, len);
-    }
+    answer(exchange, err, record, len, true);
     http_exchange_release(exchange);
 }
 
@@ -47,17 +61,7 @@ void http_jobs_fetch(struct http_exchange *exchange) {
 /* The record as it stood when the wait began: only a final one, or an error, ends the wait. */
 static void on_watched(void *arg, const struct blasd_err *err, const void *record, size_t len) {
     struct http_exchange *exchange = arg;
-    struct blasd_record now;
-    struct blasd_err bad = {0};
-    size_t payload_at;
-    if (http_exchange_open(exchange)) {
-        if (err != NULL)
-            http_reply_problem(exchange, err);
-        else if (blasd_record_decode(record, len, &now, &payload_at, &bad) != 0)
-            http_reply_problem(exchange, &bad);
-        else if (blasd_state_final(now.state) || exchange->time_up)
-            http_result_answer(exchange, exchange->wait_status, record, len);
-    }
+    answer(exchange, err, record, len, exchange->time_up);
     http_exchange_release(exchange);
 }
 
@@ -91,28 +95,11 @@ void http_jobs_output(struct http_exchange *exchange) {
         http_jobs_fetch(exchange);
 }
 
-static void on_cancelled(void *arg, const struct blasd_err *err, const void *bytes, size_t len) {
-    struct http_exchange *exchange = arg;
-    struct blasd_record record;
-    struct blasd_err bad = {0};
-    size_t payload_at;
-    if (http_exchange_open(exchange)) {
-        if (err != NULL)
-            http_reply_problem(exchange, err);
-        else if (blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0)
-            http_reply_problem(exchange, &bad);
-        else
-            http_reply_document(exchange, 200, &record,
-                                record.payload_in_blob ? NULL : (const char *)bytes + payload_at);
-    }
-    http_exchange_release(exchange);
-}
-
 void http_jobs_delete(struct http_exchange *exchange) {
     exchange->request.accept = NULL; /* always a document */
     if (!read_target(exchange, false)) return;
     http_exchange_hold(exchange);
-    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, on_cancelled,
+    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, on_record,
                              exchange);
 }
 

@@ -17,9 +17,12 @@ struct http_upload {
     struct http_body_sink sink;
     struct blasd_intake *intake; /* owned; NULL once the body is read */
     uint64_t body_limit;
-    double wait_s;              /* 0: the answer is 202 at once */
-    struct blasd_record queued; /* what the document says until a worker takes the job */
-    bool submitted;             /* the queue has the job */
+    double wait_s; /* 0: the answer is 202 at once */
+    /* what the document says until a worker takes the job */
+    const char *op; /* static */
+    enum blasd_priority priority;
+    int64_t created_us, receive_us;
+    bool submitted; /* the queue has the job */
 };
 
 void http_upload_free(struct http_upload *upload) {
@@ -189,15 +192,15 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     return 0;
 }
 
-static void describe_queued(struct http_upload *upload, const struct blasd_job *job) {
-    struct blasd_record *queued = &upload->queued;
-    snprintf(queued->id, sizeof queued->id, "%s", job->id);
-    snprintf(queued->op, sizeof queued->op, "%s", job->op->name);
-    queued->state = BLASD_QUEUED;
-    queued->priority = job->priority;
-    queued->created_us = job->created_us;
-    queued->timing.receive_us = job->receive_us;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) queued->outputs[i].tensor.rank = -1;
+static void answer_queued(struct http_upload *upload) {
+    struct blasd_record queued = {.state = BLASD_QUEUED,
+                                  .priority = upload->priority,
+                                  .created_us = upload->created_us,
+                                  .timing.receive_us = upload->receive_us};
+    snprintf(queued.id, sizeof queued.id, "%s", upload->exchange->id);
+    snprintf(queued.op, sizeof queued.op, "%s", upload->op);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) queued.outputs[i].tensor.rank = -1;
+    http_reply_document(upload->exchange, 202, &queued, NULL);
 }
 
 static void on_cancelled(void *arg, const struct blasd_err *err, const void *record, size_t len) {
@@ -239,7 +242,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
         else if (exchange->answered)
             ; /* it ended before we heard that it was queued */
         else if (!(upload->wait_s > 0) && !repeated)
-            http_reply_document(exchange, 202, &upload->queued, NULL);
+            answer_queued(upload);
         else if (!(upload->wait_s > 0) || exchange->time_up)
             http_jobs_fetch(exchange);
     }
@@ -278,7 +281,10 @@ static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t co
     submission.frame = loop->scratch.data;
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
-    describe_queued(upload, job);
+    upload->op = job->op->name;
+    upload->priority = job->priority;
+    upload->created_us = job->created_us;
+    upload->receive_us = job->receive_us;
     exchange->wait_status = 202;
     http_exchange_hold(exchange);
     if (submission.watch) http_waits_add(exchange, upload->wait_s);
@@ -293,6 +299,7 @@ void http_jobs_post_run(struct http_exchange *exchange) {
     uint64_t cost = 0;
     int rc = blasd_intake_finish(upload->intake, &job, &err);
     if (rc == 0) rc = check_job(exchange, &job, &cost, &err);
+    if (rc == 0) rc = http_body_sink_finish(&upload->sink, &err);
     if (rc == 0) rc = check_queue(exchange, &err);
     if (rc == 0) rc = submit(upload, &job, cost, &err);
     blasd_intake_free(upload->intake);

@@ -34,11 +34,15 @@ void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *res
     add(response, "Vary", "Origin");
 }
 
-/* Preference-Applied, where the wait came from the Prefer header. */
-static void add_preference(struct http_exchange *exchange, struct MHD_Response *response) {
+void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response *response,
+                            const char *id) {
     bool preferred;
     char text[64];
     double wait = http_request_wait(&exchange->request, exchange->home->server->limits, &preferred);
+    if (id != NULL) {
+        snprintf(text, sizeof text, "/jobs/%s", id);
+        add(response, "Location", text);
+    }
     if (preferred) {
         snprintf(text, sizeof text, "wait=%.6g", wait);
         add(response, "Preference-Applied", text);
@@ -133,12 +137,9 @@ void http_reply_document(struct http_exchange *exchange, unsigned status,
     }
     http_count(&exchange->home->metrics->sent_bytes, body.len);
     http_reply_headers(exchange, response, HTTP_TYPE_JSON);
-    if (exchange->request.method == HTTP_POST || status == 202) {
-        char location[64];
-        snprintf(location, sizeof location, "/jobs/%s", record->id);
-        add(response, "Location", location);
-    }
-    add_preference(exchange, response);
+    http_reply_job_headers(exchange, response,
+                           exchange->request.method == HTTP_POST || status == 202 ? record->id
+                                                                                  : NULL);
     http_exchange_answer(exchange, status, response);
 }
 

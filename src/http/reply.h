@@ -17,12 +17,15 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
 __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange *exchange,
                                                            enum blasd_code code, const char *field,
                                                            const char *fmt, ...);
-/* The job document; payload may be NULL. 202 and 201 carry Location. */
+/* The job document; payload may be NULL. */
 void http_reply_document(struct http_exchange *exchange, unsigned status,
                          const struct blasd_record *record, const void *payload);
 /* OPTIONS, and the Allow header of 405. */
 void http_reply_options(struct http_exchange *exchange);
 
+/* Adds Location, where `id` is one, and Preference-Applied, where a preference was followed. */
+void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response *response,
+                            const char *id);
 /* Adds the headers that every answer carries. */
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type);

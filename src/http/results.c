@@ -5,7 +5,6 @@
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/waits.h"
-#include "wire/frame.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -94,12 +93,9 @@ static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payl
 static void send_tensors(struct http_exchange *exchange, struct MHD_Response *response,
                          enum blasd_format format) {
     if (response != NULL) {
-        char location[64];
         http_reply_headers(exchange, response, blasd_format_type(format));
-        if (exchange->request.method == HTTP_POST) {
-            snprintf(location, sizeof location, "/jobs/%s", exchange->id);
-            (void)MHD_add_response_header(response, "Location", location);
-        }
+        http_reply_job_headers(exchange, response,
+                               exchange->request.method == HTTP_POST ? exchange->id : NULL);
     }
     http_exchange_answer(exchange, 200, response);
 }
@@ -261,30 +257,23 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
     return 0;
 }
 
-void http_result_answer(struct http_exchange *exchange, unsigned unended, const void *bytes,
-                        size_t len) {
-    struct blasd_record record;
+void http_result_answer(struct http_exchange *exchange, unsigned unended,
+                        const struct blasd_record *record, const char *payload) {
     struct blasd_err err = {0};
-    size_t payload_at;
-    const char *payload;
     bool tensors = wants_tensors(exchange);
-    if (blasd_record_decode(bytes, len, &record, &payload_at, &err) != 0) {
-        http_reply_problem(exchange, &err);
-        return;
-    }
-    payload = record.payload_in_blob ? NULL : (const char *)bytes + payload_at;
+    if (record->payload_in_blob) payload = NULL;
     /* a document that cannot be had as tensors is still a document */
-    if (exchange->output == HTTP_DOCUMENT && record.state != BLASD_SUCCEEDED) tensors = false;
+    if (exchange->output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED) tensors = false;
     if (tensors) {
-        if (check_wanted(exchange, &record, &err) != 0)
+        if (check_wanted(exchange, record, &err) != 0)
             http_reply_problem(exchange, &err);
         else
-            answer_tensors(exchange, &record, payload);
-    } else if (record.state == BLASD_SUCCEEDED && record.payload_in_blob &&
-               has_small_output(exchange, &record)) {
-        fetch_blob(exchange, &record);
+            answer_tensors(exchange, record, payload);
+    } else if (record->state == BLASD_SUCCEEDED && record->payload_in_blob &&
+               has_small_output(exchange, record)) {
+        fetch_blob(exchange, record);
     } else {
-        http_reply_document(exchange, blasd_state_final(record.state) ? 200 : unended, &record,
+        http_reply_document(exchange, blasd_state_final(record->state) ? 200 : unended, record,
                             payload);
     }
 }

@@ -23,6 +23,8 @@
 #include <unistd.h>
 
 #define WAITING_BUCKETS 1024
+#define TICK_NS INT64_C(200000000)
+#define INTAKE_TICKS 5
 #define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
 #define LAST_MOMENTS_NS                                                                            \
     INT64_C(3000000000) /* after the grace period, for what is then answered                       \
@@ -44,8 +46,12 @@ static void measure_intake(struct http_server *server) {
 static void on_tick(struct blasd_timer *timer) {
     struct http_loop *loop =
         (struct http_loop *)(void *)((char *)timer - offsetof(struct http_loop, tick));
-    measure_intake(loop->server);
-    (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + 1000000000);
+    if (loop == &loop->server->loops[0] && ++loop->ticks % INTAKE_TICKS == 0)
+        measure_intake(loop->server);
+    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL;
+         exchange = exchange->next)
+        http_exchange_check(exchange);
+    (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + TICK_NS);
 }
 
 /* The grace period has passed: whoever waits gets the record as it stands. */
@@ -88,7 +94,7 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
 }
 
 static int wait_ms(struct http_loop *loop) {
-    MHD_UNSIGNED_LONG_LONG left;
+    unsigned long long left;
     if (loop->resumed) return 0;
     if (MHD_get_timeout(loop->daemon, &left) != MHD_YES) return -1;
     return left > 60000 ? 60000 : (int)left;
@@ -179,10 +185,8 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
         blasd_loop_watch(loop->loop, &loop->quit_watcher, EPOLLIN) != 0 ||
         (number == 0 && blasd_loop_watch(loop->loop, &loop->stop_watcher, EPOLLIN) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "epoll: %s", strerror(errno));
-    if (number == 0) {
-        loop->tick.fire = on_tick;
-        on_tick(&loop->tick);
-    }
+    loop->tick.fire = on_tick;
+    on_tick(&loop->tick);
     return 0;
 }
 
@@ -193,11 +197,7 @@ static void loop_stop(struct http_loop *loop) {
     if (loop->daemon != NULL) {
         for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
             next = exchange->next;
-            exchange->gone = true; /* a suspended connection must not outlive its daemon */
-            if (!exchange->suspended) continue;
-            exchange->suspended = false;
-            blasd_loop_unwatch(loop->loop, &exchange->client);
-            MHD_resume_connection(exchange->connection);
+            http_exchange_abandon(exchange); /* libmicrohttpd stops only without suspended ones */
         }
         MHD_run(loop->daemon);
         MHD_stop_daemon(loop->daemon);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "http/jobs.h"
+#include "http/reply.h"
 #include "wire/frame.h"
 
 #include <stdlib.h>
@@ -100,16 +101,21 @@ void http_waits_time_up(struct http_exchange *exchange) {
         http_jobs_fetch(exchange);
 }
 
-void http_waits_ended(void *arg, const char *id, const void *record, size_t len) {
+void http_waits_ended(void *arg, const char *id, const void *bytes, size_t len) {
     struct http_loop *loop = arg;
     struct http_exchange *exchange;
-    struct blasd_record ended;
+    struct blasd_record record;
+    struct blasd_err err = {0};
     size_t payload_at;
     if (strlen(id) != BLASD_ID_LEN) return;
-    if (blasd_record_decode(record, len, &ended, &payload_at, NULL) == 0)
-        http_metrics_job(loop->metrics, &ended);
+    if (blasd_record_decode(bytes, len, &record, &payload_at, &err) == 0)
+        http_metrics_job(loop->metrics, &record);
     while ((exchange = find(loop, id)) != NULL) {
         take_out(exchange);
-        if (http_exchange_open(exchange)) http_result_answer(exchange, 200, record, len);
+        if (!http_exchange_open(exchange)) continue;
+        if (err.code != BLASD_OK)
+            http_reply_problem(exchange, &err);
+        else
+            http_result_answer(exchange, 200, &record, (const char *)bytes + payload_at);
     }
 }

@@ -44,6 +44,8 @@ static void become(const struct child *child, pid_t supervisor, int notify_fd) {
         snprintf(number, sizeof number, "%d", notify_fd);
         setenv(CHILD_NOTIFY, number, 1);
     }
+    for (int i = 0; child->variables != NULL && child->variables[i] != NULL; i += 2)
+        setenv(child->variables[i], child->variables[i + 1], 1);
     if (child->cpus != NULL) sched_setaffinity(0, sizeof *child->cpus, child->cpus);
     /* the program that runs now, even where its file has been replaced since */
     if (child->executable == NULL)

@@ -24,8 +24,9 @@ struct child {
     char *const *argv;
     const int *keep_fds; /* descriptors it inherits, under the same numbers */
     int keep_count;
-    const cpu_set_t *cpus; /* where it may run; NULL: anywhere */
-    bool notifies;         /* says when it is ready */
+    const char *const *variables; /* of its environment: name, value, …, NULL; or NULL */
+    const cpu_set_t *cpus;        /* where it may run; NULL: anywhere */
+    bool notifies;                /* says when it is ready */
     void (*on_ready)(struct child *child);
     /* It ended; it will be started again after this unless child_stop was called or *again is set
      * to false. */
@@ -43,7 +44,7 @@ struct child {
 
 /* Starts it; where that fails now it is tried again later. */
 void child_start(struct child *child);
-/* To be called on SIGCHLD, for each child. */
+/* To be called on SIGCHLD; does nothing where it still runs. */
 void child_reap(struct child *child);
 /* Sends SIGTERM, and SIGKILL after `grace_ms`; it is not started again. */
 void child_stop(struct child *child, int grace_ms);

@@ -1,11 +1,11 @@
 /* `blasd up`: the whole service on one machine. This file reads the command line and lays out what
  * is to run; supervisor.c runs it. */
+#include "main/blob_dir.h"
 #include "main/commands.h"
 #include "main/data_dir.h"
 #include "main/device_list.h"
 #include "main/supervisor.h"
 
-#include <dirent.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,51 +177,23 @@ static int plan_api(const struct settings *settings, const struct listeners *lis
     return 0;
 }
 
-/* On tmpfs where the machine has one that is ours to write, else beside the rest of the data. */
-static void choose_blobs(const struct data_dir *dir, char *spec, size_t size) {
-    if (access("/dev/shm", W_OK | X_OK) == 0)
-        snprintf(spec, size, "dir:/dev/shm/blasd-%s", dir->instance);
-    else
-        snprintf(spec, size, "dir:%s/blobs", dir->path);
-}
-
-/* Memory that nothing refers to any more should not stay taken after the end: a blob directory of
- * our own choosing that holds no blob goes. The next start makes it anew. */
-static void remove_empty_blobs(const char *spec) {
-    char path[PATH_MAX + 16], token[PATH_MAX + 32];
-    const struct dirent *entry;
-    bool empty = true;
-    DIR *dir;
-    snprintf(path, sizeof path, "%s", spec + strlen("dir:"));
-    dir = opendir(path);
-    if (dir == NULL) return;
-    while ((entry = readdir(dir)) != NULL)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            strcmp(entry->d_name, ".store") != 0)
-            empty = false;
-    closedir(dir);
-    if (!empty) return;
-    snprintf(token, sizeof token, "%s/.store", path);
-    unlink(token);
-    rmdir(path);
-}
-
 static int run(struct settings *settings, struct data_dir *dir, struct blasd_err *err) {
     struct common_options *common = &settings->common;
     struct private_redis redis;
     struct listeners listeners = {.count = 0};
     struct supervisor up = {.common = common, .listeners = &listeners};
     bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
-    char blobs[PATH_MAX + 16], fds[LISTEN_MOST * 8], *api_argv[API_WORDS];
+    char blobs[BLOB_SPEC_MAX], fds[LISTEN_MOST * 8], *api_argv[API_WORDS];
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     int loops = settings->loops > 0 ? settings->loops
                 : cpus >= 32        ? 8
                 : cpus >= 8         ? (int)cpus / 4
                                     : 1;
-    int status = BLASD_EXIT_FAILED;
+    int status = BLASD_EXIT_FAILED, mark = -1;
     if (own_redis && private_redis_init(&redis, dir, settings->durable, err) != 0) return status;
     if (own_redis) common->redis = redis.url;
-    choose_blobs(dir, blobs, sizeof blobs);
+    blob_dir_choose(dir, blobs);
+    blob_dir_remove_stale();
     if (own_blobs) common->blobs = blobs;
     if (common_export(common) != 0) {
         blasd_fail(err, BLASD_E_internal_error, "", "no memory for the environment");
@@ -229,6 +201,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     }
     if (listeners_open(&listeners, settings->listen, loops, err) != 0) return status;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
+    if (own_blobs) mark = blob_dir_mark(blobs, dir);
     up.redis = own_redis ? &redis : NULL;
     up.redis_keep = &dir->lock_fd;
     up.redis_keep_count = 1;
@@ -240,8 +213,9 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     up.api_argv = api_argv;
     status = supervisor_run(&up);
     if (own_redis) private_redis_cleanup(&redis);
-    if (own_redis && own_blobs) remove_empty_blobs(blobs);
+    if (own_redis && own_blobs) blob_dir_remove_empty(blobs);
 done:
+    if (mark >= 0) close(mark);
     blasd_store_free(up.store);
     listeners_close(&listeners);
     free(up.workers);

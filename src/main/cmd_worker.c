@@ -4,6 +4,7 @@
 #include "main/options.h"
 #include "worker/worker.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -108,11 +109,21 @@ static int run(const struct settings *settings) {
     return code == -(int)BLASD_E_device_error ? BLASD_EXIT_DEVICE : BLASD_EXIT_FAILED;
 }
 
+/* Where memory runs out it is better that a worker dies than its front end or Redis: its jobs go to
+ * another one. */
+static void volunteer(void) {
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    if (write(fd, "500", 3) != 3) blasd_log(BLASD_LOG_DEBUG, "cannot set oom_score_adj");
+    close(fd);
+}
+
 int blasd_cmd_worker(int argc, char **argv) {
     struct settings settings = {.device = "cpu:0"};
     int status = parse(&settings, argc, argv);
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
     prctl(PR_SET_NAME, "blasd worker");
     blasd_log_setup("blasd worker", settings.common.log_level);
+    volunteer();
     return run(&settings);
 }

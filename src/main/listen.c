@@ -90,7 +90,7 @@ int listeners_open(struct listeners *listeners, const char *address, int count,
     *listeners = (struct listeners){.count = 0};
     code = split(address, listeners, port, err);
     if (code != 0) return code;
-    listeners->port = atoi(port);
+    listeners->port = (int)strtol(port, NULL, 10);
     code = getaddrinfo(listeners->host[0] == '\0' ? NULL : listeners->host, port, &hints, &found);
     if (code != 0)
         return blasd_fail(err, BLASD_E_invalid_field, "listen", "the address of %.120s: %s",

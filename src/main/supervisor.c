@@ -66,15 +66,35 @@ static void hurry(struct supervisor *up) {
     if (up->told > 2) child_signal(&up->redis_child, SIGKILL);
 }
 
+static struct child *find_child(struct supervisor *up, pid_t pid) {
+    if (up->redis_child.pid == pid) return &up->redis_child;
+    if (up->api_child.pid == pid) return &up->api_child;
+    for (int i = 0; i < up->worker_count; i++)
+        if (up->worker_children[i].pid == pid) return &up->worker_children[i];
+    return NULL;
+}
+
+/* Also the children that others leave behind to process 1, which we are in a container. */
+static void reap_all(struct supervisor *up) {
+    for (;;) {
+        siginfo_t info = {.si_pid = 0};
+        struct child *child;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+        child = find_child(up, info.si_pid);
+        if (child != NULL)
+            child_reap(child);
+        else
+            waitpid(info.si_pid, NULL, WNOHANG);
+    }
+}
+
 static void on_signal(struct blasd_watcher *watcher, uint32_t events) {
     struct supervisor *up = (void *)((char *)watcher - offsetof(struct supervisor, signals));
     int number;
     (void)events;
     while ((number = signal_pipe_next(watcher->fd)) != 0) {
         if (number == SIGCHLD) {
-            child_reap(&up->redis_child);
-            child_reap(&up->api_child);
-            for (int i = 0; i < up->worker_count; i++) child_reap(&up->worker_children[i]);
+            reap_all(up);
             advance(up);
         } else if (up->told++ == 0) {
             blasd_log(BLASD_LOG_INFO, "ending: no new requests, then the work in hand");
@@ -190,12 +210,15 @@ static void prepare_redis(struct supervisor *up) {
 }
 
 static void prepare_api(struct supervisor *up) {
+    /* it computes nothing; the library would start a thread for each core all the same */
+    static const char *const alone[] = {"OPENBLAS_NUM_THREADS", "1", NULL};
     struct probe *probe = &up->ready_probe;
     up->api_child.loop = up->loop;
     up->api_child.label = "blasd api";
     up->api_child.argv = up->api_argv;
     up->api_child.keep_fds = up->listeners->fds;
     up->api_child.keep_count = up->listeners->count;
+    up->api_child.variables = alone;
     up->api_child.notifies = true;
     up->api_child.on_ready = on_api_ready;
     up->api_child.on_exit = on_child_exit;

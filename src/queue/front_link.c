@@ -64,8 +64,7 @@ static void try_later(struct blasd_front_link *link) {
     link->on_down(link, link->why);
 }
 
-/* The last that hiredis does with a context before it is freed, whatever ended it; the answers in
- * flight were given before. */
+/* hiredis calls this once for a context before it frees it, whatever ended it. */
 static void ev_cleanup(void *data) {
     struct blasd_front_link *link = data;
     if (link->ac == NULL) return;
@@ -93,6 +92,7 @@ static void handle_ready(struct blasd_watcher *watcher, uint32_t events) {
 
 static void handshake_done(struct blasd_front_link *link) {
     link->state = BLASD_LINK_UP;
+    link->up_ns = blasd_clock_ns();
     blasd_loop_timer_clear(link->loop, &link->timer);
     link->on_up(link);
 }

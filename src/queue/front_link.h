@@ -21,8 +21,9 @@ struct blasd_front_link {
     struct blasd_loop *loop;                  /* borrowed */
     const struct blasd_link_address *address; /* borrowed */
     void (*on_up)(struct blasd_front_link *link);
-    /* The connection broke or could not be made; every command that was in flight has been answered
-     * with NULL. Must not send. `why` is one sentence, borrowed during the call. */
+    /* The connection broke or could not be made; every command in flight is answered with NULL,
+     * just before this (hiredis 0.14) or just after it (1.x). Must not send. `why` is one sentence,
+     * borrowed during the call. */
     void (*on_down)(struct blasd_front_link *link, const char *why);
     void *owner;
 
@@ -33,6 +34,7 @@ struct blasd_front_link {
     uint32_t want, armed; /* events hiredis asks for; events the loop was told of */
     struct blasd_timer timer;
     int64_t backoff_ns;
+    int64_t up_ns;  /* when on_up was called last */
     int handshakes; /* answers to AUTH and SELECT still to come */
     bool closing;
     char why[160];

@@ -23,6 +23,10 @@
 
 /* The handshake of `commands`: list the library, load it if that is needed, open. */
 
+static void no_trouble(struct blasd_front_queue *queue) {
+    memset(&queue->trouble, 0, sizeof queue->trouble);
+}
+
 static void trouble(struct blasd_front_queue *queue, const char *why) {
     queue->ready = false;
     queue->view.available = false;
@@ -57,7 +61,7 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
     }
     queue->ready = true;
     queue->writable = true; /* `open` is a write that needs memory */
-    queue->trouble.code = BLASD_OK;
+    no_trouble(queue);
     queue->heard_ns = blasd_clock_ns();
     blasd_front_link_stands(&queue->commands);
     tick(queue);
@@ -183,7 +187,7 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
     view->workers_of[BLASD_DEVICE_CUDA] = (int)number[4];
     view->workers = (int)(number[3] + number[4]);
     queue->view_known = true;
-    if (queue->writable) queue->trouble.code = BLASD_OK;
+    if (queue->writable) no_trouble(queue);
     if (queue->tick_again)
         tick(queue);
     else if (number[6] > 0)
@@ -249,16 +253,29 @@ static void ping_channel(struct blasd_front_queue *queue) {
     front_call_send(call);
 }
 
+/* A connection whose owner's handshake is not answered. */
+static bool handshake_stuck(const struct blasd_front_link *link, bool done, int64_t now) {
+    return link->state == BLASD_LINK_UP && !done && now - link->up_ns > SILENCE_MAX;
+}
+
+/* Drops connections that say nothing: Redis may have stopped, or the network may have gone. */
+static void look_for_silence(struct blasd_front_queue *queue, int64_t now) {
+    if ((queue->flight.head != NULL && now - queue->heard_ns > SILENCE_MAX) ||
+        handshake_stuck(&queue->commands, queue->ready, now)) {
+        trouble(queue, "Redis does not answer");
+        blasd_front_link_drop(&queue->commands, "Redis does not answer");
+    }
+    if (handshake_stuck(&queue->replies, queue->subscribed, now))
+        blasd_front_link_drop(&queue->replies, "Redis does not answer");
+}
+
 static void tick_fire(struct blasd_timer *timer) {
     struct blasd_front_queue *queue = OWNER_OF(timer, struct blasd_front_queue, tick_timer);
     int64_t now = blasd_clock_ns();
     set_timer(queue, timer, now + TICK);
+    look_for_silence(queue, now);
     if (!queue->ready) return;
-    if (queue->flight.head != NULL && now - queue->heard_ns > SILENCE_MAX) {
-        trouble(queue, "Redis does not answer");
-        blasd_front_link_drop(&queue->commands, "Redis does not answer");
-        return;
-    }
+    if (queue->ticking && now - queue->ticked_ns > TICK / 2) queue->view.available = false;
     if (queue->rewatch_later) queue->rewatch = true;
     if (queue->subscribed) ping_channel(queue);
     probe(queue);
@@ -288,6 +305,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     queue->watch_seed = random[2];
     queue->store = options->store;
     queue->list_jobs = options->limits->list_jobs;
+    queue->view.trouble = queue->trouble.detail;
     queue->view.jobs_limit = queue->limits.queue_jobs;
     queue->view.bytes_limit = queue->limits.queue_bytes;
     return 0;

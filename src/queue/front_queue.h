@@ -13,9 +13,10 @@
 
 struct blasd_front_queue;
 
-/* Callbacks run on the loop's thread, from inside blasd_loop_step or _flush. `err` is NULL on
- * success. Each call below that takes a callback calls it exactly once, unless the queue is freed
- * first. */
+/* Callbacks run on the loop's thread, from inside blasd_loop_step or _flush, never from inside the
+ * call that takes them (but for the one case that memory has run out). They may make new calls;
+ * they must not free the queue. `err` is NULL on success. Each call below that takes a callback
+ * calls it exactly once, unless the queue is freed first. The process must ignore SIGPIPE. */
 
 struct blasd_submission {
     const struct blasd_job *job; /* borrowed during the call; id, sizes and times filled in */
@@ -26,20 +27,22 @@ struct blasd_submission {
     uint64_t fingerprint;        /* of the request, to tell reuse of a key by another one */
     bool watch;                  /* somebody waits: the record is to come to on_ended */
     struct blasd_blob *blob;     /* the inputs, or NULL; for a store of kind redis its bytes are
-                                    sent ahead of the job. Stays the caller's. */
+                                    sent ahead of the job. Stays the caller's, who closes it only
+                                    once the callback has come. */
 };
 
 /* `id`: the job's id, which is an earlier job's where the Idempotency-Key had been used for the
  * same request (*repeated; such a job is watched too if asked, and a record that is already final
- * comes to on_ended right after). Errors: queue_full, queue_unavailable, no_such_device,
- * idempotency_conflict. */
+ * comes to on_ended right after). Errors: queue_full, queue_unavailable (it is then not known
+ * whether the job was queued), no_such_device, idempotency_conflict, inputs_lost. on_ended never
+ * comes before this callback. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
 /* `record` bytes (wire/frame.h) are borrowed during the call; the record may be of any state.
  * Errors: job_not_found, record_expired, queue_unavailable. */
 typedef void (*blasd_record_fn)(void *arg, const struct blasd_err *err, const void *record,
                                 size_t len);
-/* `count` records, newest first. */
+/* `count` records; see blasd_front_queue_list. */
 typedef void (*blasd_list_fn)(void *arg, const struct blasd_err *err, const void *const *records,
                               const size_t *lens, int count);
 /* One text, borrowed during the call. */
@@ -49,7 +52,9 @@ typedef void (*blasd_text_fn)(void *arg, const struct blasd_err *err, const char
 typedef void (*blasd_blob_fn)(void *arg, const struct blasd_err *err, struct blasd_blob *blob);
 
 struct blasd_front_queue_hooks {
-    /* A watched job has ended: its final record, borrowed during the call. Called once a watch. */
+    /* A watched job has ended: its final record, borrowed during the call; NULL where the record
+     * has gone meanwhile (forgotten or expired while Redis was away). However many calls asked to
+     * watch a job, this is called once, and the watch is gone. */
     void (*on_ended)(void *arg, const char *id, const void *record, size_t len);
     void *arg;
 };
@@ -64,9 +69,10 @@ void blasd_front_queue_free(struct blasd_front_queue *queue); /* takes NULL */
 void blasd_front_queue_flush(struct blasd_front_queue *queue);
 
 /* Whether Redis answers, takes writes and the functions are loaded; workers: live ones, by class,
- * as of the last second. Costs nothing. */
+ * as of the last second. Costs nothing; the pointer stays the same for the queue's life. */
 struct blasd_queue_view {
     bool available;
+    const char *trouble; /* one sentence on why it is not available, or ""; lives with the queue */
     int workers, workers_of[BLASD_DEVICE_CLASS_COUNT]; /* by the worker's own class (cpu, cuda) */
     uint64_t jobs, bytes;                              /* queued and running, and their cost */
     uint64_t jobs_limit, bytes_limit;
@@ -85,14 +91,16 @@ void blasd_front_queue_get(struct blasd_front_queue *queue, const struct blasd_p
 void blasd_front_queue_watch(struct blasd_front_queue *queue,
                              const struct blasd_principal *principal, const char *id,
                              blasd_record_fn done, void *arg);
-/* Nobody waits for the job here any more. */
+/* Nobody waits for the job here any more: on_ended does not come, whoever asked for it. */
 void blasd_front_queue_unwatch(struct blasd_front_queue *queue, const char *id);
 /* A job that has not ended ends as cancelled; one that has is forgotten with its tensors. The
  * record as it then stands (of the forgotten job: as it stood) comes back. */
 void blasd_front_queue_cancel(struct blasd_front_queue *queue,
                               const struct blasd_principal *principal, const char *id,
                               blasd_record_fn done, void *arg);
-/* Up to `limit` jobs, those of the state given (-1: any). */
+/* Jobs of the state given (-1: any), newest first within running, queued and ended ones, about
+ * `limit` of each. The queue does not read the records that workers wrote: where a final state is
+ * asked for, they come whatever their state, so the caller filters, sorts and cuts. */
 void blasd_front_queue_list(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal, int state, int limit,
                             blasd_list_fn done, void *arg);

@@ -2,36 +2,36 @@
 -- revision 1
 --[[ The queue inside Redis: what its keys are and what each function does.
 
-The library's name ends in the schema number of everything stored here; see base/wire's frame.h for
-what frames and records hold. Every function is atomic, and its effects enter the append-only file as one
-transaction, so a replay never shows half of one. Who calls: worker_queue.c and front_queue.c, through
-redis_link.c, which loads this file. It knows nothing of frames: they are bytes.
+The library's name ends in the schema number of everything stored here; wire/frame.h says what
+frames and records hold, which are only bytes here. Every function is atomic, and its effects enter
+the append-only file as one transaction, so a replay never shows half of one. Who calls:
+worker_queue.c and front_queue.c; redis_link.c loads this file.
 
-KEYS. KEYS[1] of every call is "{NAME}", the hash tag of the queue, written {q} below; no key of that very
-name exists. All others begin with it, so they lie in one slot of a cluster.
-  {q}:s:CLASS:PRIO     stream of jobs, CLASS any|cpu|cuda, PRIO high|normal|low; group `w` marks how far it
-                       has been delivered (read with NOACK: a list of pending entries in Redis would cost
-                       2 us a job, and a text a worker says the same). An entry is there as long as its
-                       job is pending. Fields: j = "ID US COST BLOB"
-                       (submission time on Redis' clock, cost in bytes, 1 if the inputs are the blob ID.in,
-                       else 0), f = the frame with its inline payload
-  {q}:pending          hash ID -> stub, exactly while the job is queued or running; whoever removes it ends
-                       the job, so a job ends once. A stub is
+KEYS. KEYS[1] of every call is "{NAME}", the hash tag of the queue, written {q} below; no key of
+that very name exists. All others begin with it, so they lie in one slot of a cluster.
+  {q}:s:CLASS:PRIO     stream of jobs, CLASS any|cpu|cuda, PRIO high|normal|low. Group `w` marks how
+                       far it has been delivered (read with NOACK: Redis' own list of what is
+                       delivered costs 2 us a job; one text a worker, `held`, says the same). An
+                       entry is there as long as its job is pending. Fields: j = "ID US COST BLOB"
+                       (when submitted on Redis' clock, cost in bytes, 1 if the inputs are the blob
+                       ID.in, else 0), f = the frame with its inline payload
+  {q}:pending          hash ID -> stub, exactly while the job is queued or running; whoever removes
+                       it ends the job, so a job ends once. A stub is
                          "SI ENTRY US COST DEADLINE\tCHANNEL[,CHANNEL...]\tOP\tTENANT"
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); DEADLINE in us on Redis' clock, 0: none
   {q}:bytes            sum of the costs of pending jobs
   {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
-  {q}:rec:KIND:B       hash ID -> PIECE with the final record. KIND s|a and B come from the id: B = its
-                       second / 1 (s) or / 8 (a)
+  {q}:rec:KIND:B       hash ID -> PIECE with the final record. KIND s|a and B come from the id: B is
+                       its second / 1 (s) or / 8 (a)
   {q}:out:KIND:B       hash ID -> bytes of the blob ID.out, of records that have one
-  {q}:recs             zset "KIND:B" -> second at which the bucket expires (last finish + time to live)
+  {q}:recs             zset "KIND:B" -> second in which the bucket expires (last finish + its time)
   {q}:recbytes         hash "KIND:B" -> bytes of records and their blobs; field `total`: of all
   {q}:gone             hash KIND -> the highest B dropped so far
   {q}:epoch            counter of leases
-  {q}:workers          hash NAME -> "CLASS EPOCH INFO" (class digit 1 cpu, 2 cuda; INFO a JSON object)
+  {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
   {q}:lease:NAME       EPOCH, with an expiry: the worker lives exactly while this exists
-  {q}:held:NAME        text "ID ID ...": jobs the worker has claimed; may also name some that have ended
+  {q}:held:NAME        text "ID ID ...": jobs the worker has claimed; some may have ended
   {q}:run:NAME         text, a line for each batch that has begun and not ended: "US ID ID ..."
   {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
@@ -46,81 +46,81 @@ name exists. All others begin with it, so they lie in one slot of a cluster.
   {q}:probe            with an expiry: written by front ends to see that Redis takes writes
   {q}:sweeping         with an expiry: somebody has swept the store this period
 
-FUNCTIONS. Called as FCALL blasd_1_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is the text
-that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s queue_jobs queue_bytes
-lease_ms". Times are microseconds on Redis' clock, as integers. A RECORD in a reply is a final record as it
-was given to finish, or a terse text record, made here, of a job that is queued or running or that no worker
-ended. A terse record is 13 lines joined by "\n" with no newline at the end:
-  T1, state, id, op, priority (names), created_us, started_us, finished_us (0: not yet), progress (0 to 1),
-  attempts (workers that began it so far, the present one included), error code's name or "", device id of
-  the worker (member `id` of its INFO) or "", tenant
-Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a job, or
-it was deleted; 410 its record has expired.
+FUNCTIONS. Called as FCALL blasd_1_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
+the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
+queue_jobs queue_bytes lease_ms". Times are microseconds on Redis' clock, as integers. A RECORD in
+a reply is a final record as it was given to finish, or a terse text record, made here, of a job
+that is queued or running or that no worker ended. A terse record is 13 lines joined by "\n" with
+no newline at the end:
+  T1, state, id, op, priority (names), created_us, started_us, finished_us (0: not yet), progress (0
+  to 1), attempts (workers that began it so far, the present one included), error code's name or "",
+  device id of the worker (member `id` of its INFO) or "", tenant
+Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
+job, or it was deleted; 410 its record has expired.
 
 Front ends call
-  open     IDENTITY REPLACE             -> the identity recorded (IDENTITY itself where it was the first, or
-                                           REPLACE is 1). Makes streams and groups. To be called on each
-                                           new connection before anything else
-  submit   then 6 for each job: ID, FRAME, SI, COST, OPTIONS, NOTE
-                                        -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it.
-           OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS, b=1 (the
-           inputs are the blob ID.in), B=1 (the same, in a store of kind redis: checked to be there),
-           r=1 (sent again after its reply
-           was missed: a job of this ID that is there already counts as queued),
-           k=FINGERPRINT:KEY (up to the end of the text; KEY may hold any byte; FINGERPRINT no colon).
-           NOTE: "CHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
-           r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
-           blob ID.in is not there; 4 ID, SI or COST is malformed; or, where the key was used for the same request, an array
-           {ID of the earlier job, RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
-           ended, CHANNEL now watches it
-  get      ID...                          -> {RECORD or 404|410, ...}
-  watch    CHANNEL ID...                  -> the same; CHANNEL is told when those that have not ended end
-  unwatch  CHANNEL ID...                  -> 0
-  cancel   ID...                          -> {RECORD or 404|410, ...}: a pending job ends as cancelled; an ended one
-                                           is forgotten, and the record is what it was. The caller removes
-                                           the blobs ID.in and ID.out in either case
-  list     WHICH LIMIT                  -> {RECORD, ...}, newest first. WHICH: queued, running, ended or any. May
-                                           hold up to LIMIT of each kind of place (running, queued, ended):
-                                           the caller sorts by its own taste, filters and cuts. At most
-                                           8 MiB of records; in a crowd only a sample of the newest
-  stats                                 -> JSON text {"workers":{NAME:INFO,...},"queue":{"jobs":...,"bytes":...,
-                                           "running":...,"records_bytes":...,"any":{"high":{"queued":...,
-                                           "claimed":...},...},"cpu":...,"cuda":...}}
-  refs     BLOBNAME...                    -> text of one digit for each name: 1 referred to (ID.in while the
-                                           job is pending; ID.out while it is pending or its record lives;
-                                           both while on hold), 0 not
-  tick                                  -> {now_us, jobs, bytes, cpu workers, cuda workers, blobs set free
-                                           (> 0: worth a sweep), next deadline or 0}: housekeeping that
-                                           anyone may do: passed deadlines, lapsed leases, expired records.
-                                           Each front end calls it about once a second, and may at the
-                                           next deadline
-  blob     BLOBNAME BYTES               -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before
-                                           the pieces are SET, each minute meanwhile, and after them
-  blob_drop BLOBNAME...                   -> 0: removes blobs of kind redis
+  open IDENTITY REPLACE
+      -> the identity recorded (IDENTITY itself where it was the first, or REPLACE is 1). Makes
+      streams and groups. To be called on each new connection before anything else
+  submit, then 6 for each job: ID FRAME SI COST OPTIONS NOTE
+      -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it.
+      OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
+      inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
+      r=1 (sent again after its reply was missed: a job of this ID that is there counts as queued);
+      k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
+      NOTE: "CHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
+      r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
+      blob ID.in is not there; 4 ID, SI or COST is malformed; or, where the key was used for the
+      same request, an array {ID of the earlier job, its RECORD where it has ended and a CHANNEL was
+      given, else ""}; where it has not ended, CHANNEL now watches it
+  get ID...               -> {RECORD or 404|410, ...}
+  watch CHANNEL ID...     -> the same; CHANNEL is told when those that have not ended end
+  unwatch CHANNEL ID...   -> 0
+  cancel ID...
+      -> {RECORD or 404|410, ...}: a pending job ends as cancelled; an ended one is forgotten, and
+      the record is what it was. The caller removes the blobs ID.in and ID.out in either case
+  list WHICH LIMIT
+      -> {RECORD, ...}, newest first. WHICH: queued, running, ended or any. May hold up to LIMIT of
+      each kind of place (running, queued, ended): the caller sorts, filters and cuts. At most 8 MiB
+      of records; where there are very many, a sample of the newest
+  stats
+      -> JSON text {"workers":{NAME:INFO,...},"queue":{"jobs":...,"bytes":...,"running":...,
+      "records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...}}
+  refs BLOB...
+      -> text of one digit for each: 1 referred to (ID.in while the job is pending; ID.out while it
+      is pending or its record lives; both while on hold), 0 not
+  tick
+      -> {now_us, jobs, bytes, cpu workers, cuda workers, blobs set free (> 0: worth a sweep), next
+      deadline or 0}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
+      records. Each front end calls it about once a second, and may at the next deadline
+  blob BLOB BYTES
+      -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before the
+      pieces are SET, each minute meanwhile, and after them
+  blob_drop BLOB...       -> 0: removes blobs of kind redis
 
-Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the lease is
-not theirs any more)
-  register NAME CLASS INFO IDENTITY     -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
-  renew    NAME EPOCH INFO              -> as tick, which it includes
-  release  NAME EPOCH                   -> 0: gives back what it held, and the name
-  bury     NAME                         -> 0: the same for a worker known to be dead
-  claim    NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
-                                        -> {now_us, j1, f1, j2, f2, ...}; j as in the entry, with " ATTEMPTS"
-                                           behind it where the job is delivered again. With no jobs the
-                                           worker is now idle: DEL'd and ready for BLPOP {q}:wake:NAME.
-                                           WAS_IDLE 1: the last claim had no jobs. TURN counts claims
-                                           and drives ageing. HELD: "ID ID ..." of the jobs it still has.
-                                           CHECK 1: a reply may have been missed, so jobs that are noted as
-                                           held by it but not in HELD go back
-  begin    NAME EPOCH TEXT              -> 0: TEXT becomes {q}:run:NAME
-  finish   NAME EPOCH RESENT, then 3 for each job: ID, PIECE, BLOB_BYTES
-                                        -> text of a digit for each: 1 accepted, 0 had ended otherwise.
-                                           RESENT 1: the reply was missed; what is recorded just so counts
-                                           as accepted
-  progress NAME EPOCH PROGRESS ID...      -> text of a digit for each: 1 still wanted, 0 not
+Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the
+lease is not theirs any more)
+  register NAME CLASS INFO IDENTITY
+      -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
+  renew NAME EPOCH INFO   -> as tick, which it includes
+  release NAME EPOCH      -> 0: gives back what it held, and the name
+  bury NAME               -> 0: the same for a worker known to be dead
+  claim NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
+      -> {now_us, j1, f1, j2, f2, ...}; j as in the entry, with " ATTEMPTS" behind it where the job
+      is delivered again. With no jobs the worker is now idle: it waits in BLPOP {q}:wake:NAME.
+      TURN counts claims and drives ageing. WAS_IDLE 1: the last claim had no jobs. HELD: "ID ID
+      ..." of the jobs it still has. CHECK 1: a reply may have been missed, so jobs that are noted
+      as held by it but are not in HELD go back
+  begin NAME EPOCH TEXT   -> 0: TEXT becomes {q}:run:NAME
+  finish NAME EPOCH RESENT, then 3 for each job: ID PIECE BLOB_BYTES
+      -> text of a digit for each: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was
+      missed; what is recorded just so counts as accepted
+  progress NAME EPOCH PROGRESS ID...
+      -> text of a digit for each: 1 still wanted, 0 not
 
-A PIECE is [4 bytes: length of the record, little-endian][41 bytes: ID][RECORD]. What is PUBLISHED on a
-CHANNEL when jobs that it watches end is one or more pieces: one message a call, split near 1 MiB. ]]
+A PIECE is [4 bytes: length of the record, little-endian][41 bytes: ID][RECORD]. What is PUBLISHED
+on a CHANNEL when jobs that it watches end is one or more pieces: one message a call, split near
+1 MiB. ]]
 
 local CLASSES = {'any', 'cpu', 'cuda'}
 local PRIORITIES = {'high', 'normal', 'low'}
@@ -144,11 +144,12 @@ local function key_table(q)
     local k = key_tables[q]
     if k then return k end
     k = {s = {}, redo = {}}
-    for _, noun in ipairs({'pending', 'bytes', 'deadlines', 'recs', 'recbytes', 'gone', 'epoch', 'workers',
-                           'attempts', 'idle', 'store', 'blobs'}) do
+    for _, noun in ipairs({'pending', 'bytes', 'deadlines', 'recs', 'recbytes', 'gone', 'epoch',
+                           'workers', 'attempts', 'idle', 'store', 'blobs'}) do
         k[noun] = q .. ':' .. noun
     end
-    for _, noun in ipairs({'lease', 'held', 'run', 'prog', 'wake', 'rec', 'out', 'idem', 'blob', 'hold'}) do
+    for _, noun in ipairs({'lease', 'held', 'run', 'prog', 'wake', 'rec', 'out', 'idem', 'blob',
+                           'hold'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -167,8 +168,8 @@ local limits_text
 local function start(keys, args)
     if not call then
         call = redis.call
-        format, find, match, gmatch, sub = string.format, string.find, string.match, string.gmatch, string.sub
-        concat, floor, min, max = table.concat, math.floor, math.min, math.max
+        format, find, match, gmatch = string.format, string.find, string.match, string.gmatch
+        sub, concat, floor, min, max = string.sub, table.concat, math.floor, math.min, math.max
     end
     K = key_table(keys[1])
     if args[1] ~= limits_text then
@@ -235,7 +236,8 @@ local function priority_of(si) return PRIORITIES[(tonumber(si) - 1) % 3 + 1] end
 
 -- Which jobs run: what the live workers said in begin
 
--- A finder: finder(id) gives the worker's name and the start, or nil. `count` ids will be asked for.
+-- A finder: finder(id) gives the worker's name and the start, or nil. It will be asked for `count`
+-- ids.
 local function running_finder(count)
     local texts, index
     return function(id)
@@ -292,9 +294,9 @@ local function terse(id, job, state, code, finder)
         progress = call('HGET', K.prog_of .. worker, id) or '0'
         device = device_of(worker)
     end
-    return concat({'T1', state or (worker and 'running' or 'queued'), id, job.op, priority_of(job.si), job.us,
-                   started or '0', state and now_text or '0', progress, tostring(attempts), code or '',
-                   device, job.tenant}, '\n')
+    return concat({'T1', state or (worker and 'running' or 'queued'), id, job.op,
+                   priority_of(job.si), job.us, started or '0', state and now_text or '0', progress,
+                   tostring(attempts), code or '', device, job.tenant}, '\n')
 end
 
 -- Ending jobs, many at a time
@@ -356,7 +358,8 @@ local function bucket_drop(bucket)
     end
     call('ZREM', K.recs, bucket)
     local kind, b = match(bucket, '^(%a):(%d+)$')
-    if tonumber(b) > tonumber(call('HGET', K.gone, kind) or -1) then call('HSET', K.gone, kind, b) end
+    local gone = tonumber(call('HGET', K.gone, kind) or -1)
+    if tonumber(b) > gone then call('HSET', K.gone, kind, b) end
     return blobs
 end
 
@@ -398,7 +401,8 @@ end
 -- Ends a pending job without a worker; returns its record.
 local function ending_add_terse(e, id, job, state, code, finder)
     local record = terse(id, job, state, code, finder)
-    ending_add(e, id, job.si, job.entry, job.cost, job.channels, struct.pack('<I4', #record) .. id .. record, 0)
+    local piece = struct.pack('<I4', #record) .. id .. record
+    ending_add(e, id, job.si, job.entry, job.cost, job.channels, piece, 0)
     return record
 end
 
@@ -408,7 +412,9 @@ local function expire_due()
     if #ids == 0 then return false end
     local e, finder = ending_new(), running_finder(#ids)
     for i, stub in ipairs(get_many(K.pending, ids)) do
-        if stub then ending_add_terse(e, ids[i], parse(stub), 'expired', 'deadline_exceeded', finder) end
+        if stub then
+            ending_add_terse(e, ids[i], parse(stub), 'expired', 'deadline_exceeded', finder)
+        end
     end
     ending_commit(e)
     call_many('ZREM', K.deadlines, ids)
@@ -470,7 +476,8 @@ local function recover(name)
         end
     end
     ending_commit(e)
-    call('DEL', K.lease_of .. name, K.held_of .. name, K.run_of .. name, K.prog_of .. name, K.wake_of .. name)
+    call('DEL', K.lease_of .. name, K.held_of .. name, K.run_of .. name, K.prog_of .. name,
+         K.wake_of .. name)
     call('HDEL', K.workers, name)
     call('HDEL', K.idle, name)
     if count[1] + count[2] + count[3] > 0 then wake(count[1], count[2], count[3]) end
@@ -497,8 +504,8 @@ local function has_backlog(stream)
     return #call('XRANGE', stream, '(' .. last, '+', 'COUNT', 1) > 0
 end
 
--- Idle workers beside waiting jobs are a mistake that nothing here makes, but a worker can die between
--- being woken and claiming.
+-- Idle workers beside waiting jobs are a mistake that nothing here makes, but a worker can die
+-- between being woken and claiming.
 local function wake_for_backlog()
     if call('HLEN', K.idle) == 0 then return end
     local count = {0, 0, 0}
@@ -530,8 +537,8 @@ local function housekeeping()
     if total > L.record_bytes then blobs = blobs + buckets_fit(total, 64) end
     wake_for_backlog()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
-    return {now, call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0), live[1], live[2], blobs,
-            tonumber(first[2] or 0)}
+    return {now, call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0), live[1], live[2],
+            blobs, tonumber(first[2] or 0)}
 end
 
 -- Front ends
@@ -592,11 +599,12 @@ end
 
 local function submit(keys, args)
     start(keys, args)
-    if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments for each job') end
+    if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments a job') end
     local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
     local before, reply, stubs, count, tried = bytes, {now, 0, 0}, {}, {0, 0, 0}, false
     for i = 2, #args, 6 do
-        local id, si, cost, options, note = args[i], args[i + 2], tonumber(args[i + 3]), args[i + 4], args[i + 5]
+        local id, si, cost = args[i], args[i + 2], tonumber(args[i + 3])
+        local options, note = args[i + 4], args[i + 5]
         local r, deadline, blob, idem, fingerprint = 0, nil, '0', nil, nil
         if not (cost and K.s[si] and bucket_of(id)) then
             options, r = '', 4
@@ -610,7 +618,9 @@ local function submit(keys, args)
             if ms > 0 then deadline = whole(now + ms * 1000) end
             if find(head, ' [bB]=1') then blob = '1' end
             if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then r = 3 end
-            if find(head, ' r=1') and (call('HEXISTS', K.pending, id) == 1 or recorded(id)) then r = -1 end
+            if find(head, ' r=1') and (call('HEXISTS', K.pending, id) == 1 or recorded(id)) then
+                r = -1
+            end
             if key and r == 0 then
                 local channel, tenant = match(note, '^([^\t]*)\t[^\t]*\t(.*)$')
                 idem, fingerprint = K.idem_of .. tenant .. ':' .. key, print
@@ -728,11 +738,13 @@ local function sample(key, want)
     return pairs_
 end
 
-local function newest_first(rows, limit, reply, bytes)
+-- Appends the records of the newest rows; a row is {time, record} or, of a pending job, {time, id,
+-- job}. Returns the bytes listed so far.
+local function newest_first(rows, limit, reply, bytes, finder)
     table.sort(rows, function(a, b) return a[1] > b[1] end)
     for i = 1, min(limit, #rows) do
-        local record = rows[i][2]
-        if type(record) == 'function' then record = record() end
+        local row = rows[i]
+        local record = row[3] and terse(row[2], row[3], nil, nil, finder) or row[2]
         bytes = bytes + #record
         if bytes > LIST_BYTES then break end
         reply[#reply + 1] = record
@@ -753,33 +765,42 @@ local function list_pending(which, limit, reply)
         for i, stub in ipairs(get_many(K.pending, ids)) do
             if stub then
                 local job = parse(stub)
-                rows[#rows + 1] = {tonumber(job.us), function() return terse(ids[i], job, nil, nil, finder) end}
+                rows[#rows + 1] = {tonumber(job.us), ids[i], job}
             end
         end
     end
-    local bytes = newest_first(rows, limit, reply, 0)
+    local bytes = newest_first(rows, limit, reply, 0, finder)
     if which == 'running' then return bytes end
     rows = {}
     local some = sample(K.pending, 4 * limit)
     for i = 1, #some, 2 do
         if not running[some[i]] then
             local id, job = some[i], parse(some[i + 1])
-            rows[#rows + 1] = {tonumber(job.us), function() return terse(id, job, nil, nil, finder) end}
+            rows[#rows + 1] = {tonumber(job.us), id, job}
         end
     end
-    return newest_first(rows, limit, reply, bytes)
+    return newest_first(rows, limit, reply, bytes, finder)
+end
+
+-- Whether `limit` rows are as new as `second`.
+local function enough(rows, limit, second)
+    if #rows < limit then return false end
+    local n = 0
+    for _, row in ipairs(rows) do
+        if row[1] >= second then n = n + 1 end
+    end
+    return n >= limit
 end
 
 local function list_ended(limit, reply, bytes)
-    local order, rows = {}, {}
+    local order, rows, size = {}, {}, 0
     for _, bucket in ipairs(call('ZRANGE', K.recs, 0, -1)) do
         local kind, b = match(bucket, '^(%a):(%d+)$')
-        order[#order + 1] = {tonumber(b) * WIDTH[kind], bucket}
+        order[#order + 1] = {(tonumber(b) + 1) * WIDTH[kind], bucket} -- all in it are older
     end
     table.sort(order, function(a, b) return a[1] > b[1] end)
-    local size = 0
     for _, pair in ipairs(order) do
-        if #rows >= limit or size > 2 * LIST_BYTES then break end
+        if size > 2 * LIST_BYTES or enough(rows, limit, pair[1]) then break end
         local some = sample(K.rec_of .. pair[2], limit)
         for i = 1, #some, 2 do
             rows[#rows + 1] = {tonumber(sub(some[i], 2, 9), 16), sub(some[i + 1], PIECE_HEAD + 1)}
@@ -830,11 +851,13 @@ local function stats(keys, args)
         for p, priority in ipairs(PRIORITIES) do
             local si = tostring((c - 1) * 3 + p)
             local held = claimed[si] or 0
-            rows[p] = format('"%s":{"queued":%d,"claimed":%d}', priority, max(call('XLEN', K.s[si]) - held, 0), held)
+            rows[p] = format('"%s":{"queued":%d,"claimed":%d}', priority,
+                             max(call('XLEN', K.s[si]) - held, 0), held)
         end
         parts[c] = format('"%s":{%s}', class, concat(rows, ','))
     end
-    return format('{"workers":{%s},"queue":{"jobs":%d,"bytes":%s,"running":%d,"records_bytes":%s,%s}}',
+    return format('{"workers":{%s},"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
+                  '"records_bytes":%s,%s}}',
                   concat(infos, ','), call('HLEN', K.pending), call('GET', K.bytes) or '0', running,
                   call('HGET', K.recbytes, 'total') or '0', concat(parts, ','))
 end
@@ -890,7 +913,7 @@ end
 local function register(keys, args)
     start(keys, args)
     local name, class, info, identity = args[2], args[3], args[4], args[5]
-    if not info_ok(info) then return redis.error_reply('ERR register: INFO is not a JSON object') end
+    if not info_ok(info) then return redis.error_reply('ERR register: INFO is no JSON object') end
     call('SETNX', K.store, identity)
     local store = call('GET', K.store)
     if store ~= identity then return redis.error_reply('STORE ' .. store) end
@@ -962,12 +985,13 @@ local function claim_redo(c, key)
     end
 end
 
--- Takes up to `quota` new jobs from one stream. What was read beyond the bytes goes to the redo list, so
--- it reads no more than will fit if jobs are of average size.
+-- Takes up to `quota` new jobs from one stream. What was read beyond the bytes goes to the redo
+-- list, so it reads no more than will fit if jobs are of average size.
 local function claim_stream(c, si, quota)
     while quota > 0 and c.count < c.most and not c.full do
         local n = max(1, min(quota, c.most - c.count, 512, floor(c.room / c.mean)))
-        local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', n, 'NOACK', 'STREAMS', K.s[si], '>')
+        local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', n, 'NOACK', 'STREAMS', K.s[si],
+                       '>')
         if not r then return end
         local entries = r[1][2]
         for _, e in ipairs(entries) do
@@ -1007,8 +1031,9 @@ local function claim(keys, args)
     if args[9] == '1' then claim_check(name, held) end
     expire_due()
     local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
-    local c = {most = tonumber(args[5]), room = tonumber(args[6]), mean = max(1, bytes / max(jobs, 1)),
-               tight = bytes > tonumber(args[6]), count = 0, frames = 0, full = false, held = {held}, reply = {now}}
+    local c = {most = tonumber(args[5]), room = tonumber(args[6]),
+               mean = max(1, bytes / max(jobs, 1)), tight = bytes > tonumber(args[6]), count = 0,
+               frames = 0, full = false, held = {held}, reply = {now}}
     local own, any = class * 3, 0
     if jobs > 0 then
         if call('EXISTS', K.redo[tostring(own + 1)], K.redo['1']) > 0 then
@@ -1085,7 +1110,7 @@ local function progress(keys, args)
     start(keys, args)
     local lost = lapsed(args[2], args[3])
     if lost then return lost end
-    if not tonumber(args[4]) then return redis.error_reply('ERR progress: PROGRESS is not a number') end
+    if not tonumber(args[4]) then return redis.error_reply('ERR progress: no number') end
     local digits, fields = {}, {}
     for i, stub in ipairs(get_many(K.pending, args, 5)) do
         digits[i] = stub and '1' or '0'
@@ -1097,7 +1122,8 @@ end
 
 -- A Redis that is out of memory still lets jobs end, which is how it gets memory back.
 local function add(name, callback, flags)
-    redis.register_function({function_name = 'blasd_1_' .. name, callback = callback, flags = flags})
+    redis.register_function({function_name = 'blasd_1_' .. name, callback = callback,
+                             flags = flags})
 end
 add('open', open, {})
 add('submit', submit, {})

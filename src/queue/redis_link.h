@@ -13,10 +13,10 @@
 /* The name of a function as FCALL takes it: BLASD_LINK_FN("submit"). */
 #define BLASD_LINK_FN(name) BLASD_LINK_LIBRARY "_" name
 
-#define BLASD_LINK_NAME_MAX 64            /* bytes of a queue's name with its zero */
-#define BLASD_LINK_KEY_MAX 256            /* bytes of a key with its zero */
-#define BLASD_LINK_CHUNK BLASD_MIB        /* a piece of a blob of kind redis */
-#define BLASD_LINK_FRONT_CHANNEL "front"  /* {q}:front:… are the names of reply channels */
+#define BLASD_LINK_NAME_MAX 64           /* bytes of a queue's name with its zero */
+#define BLASD_LINK_KEY_MAX 256           /* bytes of a key with its zero */
+#define BLASD_LINK_CHUNK BLASD_MIB       /* a piece of a blob of kind redis */
+#define BLASD_LINK_FRONT_CHANNEL "front" /* {q}:front:… are the names of reply channels */
 
 /* Where Redis is. A plain value. */
 struct blasd_link_address {
@@ -65,7 +65,8 @@ int blasd_link_error(const char *text, struct blasd_err *err);
  * queue_unavailable where nobody answers in time; internal_error where the password is wrong. */
 int blasd_link_connect(const struct blasd_link_address *address, int timeout_ms, redisContext **ret,
                        struct blasd_err *err);
-/* Whether the library should be loaded: `list` is the reply of FUNCTION LIST LIBRARYNAME … WITHCODE.
+/* Whether the library should be loaded: `list` is the reply of FUNCTION LIST LIBRARYNAME …
+ * WITHCODE.
  */
 bool blasd_link_stale(const redisReply *list);
 /* Loads the library where the server lacks it or has an earlier revision. */

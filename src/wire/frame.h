@@ -2,7 +2,10 @@
  *
  * Little-endian, self-describing by name where versions could differ: operation, inputs, outputs
  * and parameters go by name, so that a worker of the next version reads what the last one queued.
- * Every field of a frame is checked when it is read: a frame is data, not a promise. */
+ * Every field of a frame is checked when it is read: a frame is data, not a promise. What is
+ * refused then is never the user's doing, so it is internal_error, or unknown_… where another
+ * version wrote what this one does not have. Read next: frame_parts.h for the layout, frame_job.c.
+ */
 #ifndef BLASD_WIRE_FRAME_H
 #define BLASD_WIRE_FRAME_H
 
@@ -21,11 +24,15 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
 int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
                      struct blasd_err *err);
 
-/* The same for records. Offsets in outputs count from the payload's start. */
+/* The same for records. Offsets in outputs count from the payload's start. Only a record whose
+ * state is succeeded keeps its outputs. Bytes 12 and 13 of a record are its state and priority, for
+ * those who have no decoder at hand. */
 int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out,
                         struct blasd_err *err);
 /* Also reads the terse text records that the queue itself writes for jobs no worker ended (queued,
- * running, cancelled, expired, poisoned): see queue/functions.lua. */
+ * running, cancelled, expired, poisoned): see queue/functions.lua. They get an error with a
+ * sentence of explanation, no outputs, and *payload_at == len. An output of a newer version that
+ * this one does not know is left out. */
 int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *record,
                         size_t *payload_at, struct blasd_err *err);
 

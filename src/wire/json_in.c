@@ -168,12 +168,15 @@ static int feed(struct blasd_body_reader *base, const char *bytes, size_t len,
                 struct blasd_err *err) {
     struct json_reader *reader = (struct json_reader *)base;
     uint64_t most = reader->body->limits->json_bytes;
-    if (len > most - reader->bytes.len)
+    if (len > most - reader->bytes.len || reader->body->content_length > most)
         return blasd_fail(err, BLASD_E_body_too_large, "",
                           "the JSON body is larger than %llu bytes, the limit json_bytes; larger "
                           "tensors travel as safetensors or .npy",
                           (unsigned long long)most);
-    if (blasd_buf_add(&reader->bytes, bytes, len) == 0) return 0;
+    /* one byte more: the zero at the end must not make a large buffer grow again */
+    if (blasd_buf_reserve(&reader->bytes, len + 1) == 0 &&
+        blasd_buf_add(&reader->bytes, bytes, len) == 0)
+        return 0;
     return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the body");
 }
 

@@ -37,11 +37,20 @@ const char *blasd_json_string_end(const char *p, const char *end) {
     return NULL;
 }
 
+/* jansson, whose messages quote the text: what is not printable ASCII there shows as '?'. */
+static json_t *load(const char *text, size_t len, size_t flags, json_error_t *problem) {
+    json_t *root = json_loadb(text, len, flags, problem);
+    if (root != NULL) return root;
+    for (char *p = problem->text; *p != '\0'; p++)
+        if (*p < ' ' || *p > '~') *p = '?';
+    return NULL;
+}
+
 /* Copies a string with escapes or beyond ASCII out of jansson's reading of it. */
 static int word_by_jansson(const struct blasd_json_text *text, const char *p, const char *end,
                            char word[BLASD_JSON_WORD], struct blasd_err *err) {
     json_error_t problem;
-    json_t *string = json_loadb(p, (size_t)(end - p), JSON_DECODE_ANY, &problem);
+    json_t *string = load(p, (size_t)(end - p), JSON_DECODE_ANY, &problem);
     size_t len;
     if (string == NULL) return blasd_json_fail(text, p, err, "%.120s", problem.text);
     len = json_string_length(string);
@@ -171,5 +180,5 @@ json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *pr
                  "nested deeper than %d levels, the limit json_depth", most);
         return NULL;
     }
-    return json_loadb(text, len, JSON_REJECT_DUPLICATES, problem);
+    return load(text, len, JSON_REJECT_DUPLICATES, problem);
 }

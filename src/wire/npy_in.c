@@ -108,11 +108,13 @@ static int feed_header(struct blasd_npy_in *npy, const char **bytes, size_t *len
 
 int blasd_npy_feed(struct blasd_npy_in *npy, const char *bytes, size_t len, struct blasd_err *err) {
     int rc = feed_header(npy, &bytes, &len, err);
+    size_t take = len;
     if (rc != 0 || len == 0) return rc;
-    if (len > npy->landing.left)
-        return blasd_fail(err, BLASD_E_malformed_npy, npy->field,
-                          "%s has more bytes than its header describes", npy->field);
-    return blasd_landing_feed(&npy->landing, bytes, len, err);
+    /* what fits is looked at first, so that the error does not depend on how the body was cut */
+    if (take > npy->landing.left) take = (size_t)npy->landing.left;
+    if ((rc = blasd_landing_feed(&npy->landing, bytes, take, err)) != 0 || take == len) return rc;
+    return blasd_fail(err, BLASD_E_malformed_npy, npy->field,
+                      "%s has more bytes than its header describes", npy->field);
 }
 
 int blasd_npy_finish(struct blasd_npy_in *npy, struct blasd_err *err) {

@@ -1,4 +1,4 @@
-/* Which jobs of a claim run together, and in what order. Pure: no I/O. Read next: batch.h. */
+/* Which jobs of a claim run together, and in what order. Pure: no I/O. Read next: runner.h. */
 #ifndef BLASD_WORKER_GROUP_H
 #define BLASD_WORKER_GROUP_H
 

@@ -2,12 +2,12 @@
  * computing thread is a few atomics and, under one lock, the ids of the batch. */
 #include "worker/heartbeat.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "queue/worker_queue.h"
 
-#include <errno.h>
-#include <jansson.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@
 #define TICK_NS (200 * MS)
 #define RENEW_MOST_NS (1000 * MS)
 #define SWEEP_NS (5000 * MS)
+#define INFO_MOST 4096
 #define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
 
 struct blasd_heartbeat {
@@ -129,36 +130,57 @@ static void measure(struct blasd_heartbeat *heartbeat, int64_t now) {
     heartbeat->window_jobs = heartbeat->jobs;
 }
 
+/* `"key":"text",` with what JSON does not allow in a string replaced. */
+static int put_text(struct blasd_buf *out, const char *key, const char *text) {
+    char safe[160];
+    size_t len = 0;
+    for (; *text != '\0' && len < sizeof safe - 1; text++)
+        safe[len++] = (unsigned char)*text < ' ' || *text == '"' || *text == '\\' ? ' ' : *text;
+    safe[len] = '\0';
+    return blasd_buf_printf(out, "\"%s\":\"%s\",", key, safe);
+}
+
+static int put_device(struct blasd_buf *out, const struct blasd_device_info *device) {
+    int failed = put_text(out, "device", device->id);
+    failed |= put_text(out, "device_name", device->name);
+    failed |= put_text(out, "class", blasd_device_class_names[device->device_class]);
+    failed |= blasd_buf_printf(
+        out, "\"units\":%d,\"memory_bytes\":%" PRIu64 ",\"memory_free_bytes\":%" PRIu64 ",",
+        device->units, device->memory_bytes, device->memory_free_bytes);
+    if (device->gflops_float64 > 0) /* measured, or left out */
+        failed |= blasd_buf_printf(
+            out, "\"gflops_float64\":%.6g,\"gflops_float32\":%.6g,\"copy_gbytes_s\":%.6g,",
+            device->gflops_float64, device->gflops_float32, device->copy_gbytes_s);
+    return failed;
+}
+
 char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat) {
-    const struct blasd_device_info *device = &heartbeat->device;
     int64_t now = blasd_clock_ns();
-    char host[65] = "", *text = NULL;
-    json_t *info;
-    gethostname(host, sizeof host - 1);
+    char host[65] = "";
+    struct blasd_buf out;
+    int failed;
+    blasd_buf_init(&out, INFO_MOST);
+    if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
     pthread_mutex_lock(&heartbeat->lock);
     measure(heartbeat, now);
-    info = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "worker", heartbeat->options->name,
-                     "host", host, "device", device->id, "device_name", device->name, "class",
-                     blasd_device_class_names[device->device_class], "units", device->units,
-                     "memory_bytes", (json_int_t)device->memory_bytes, "memory_free_bytes",
-                     (json_int_t)device->memory_free_bytes);
-    if (info != NULL && device->gflops_float64 > 0) /* measured, or left out */
-        json_object_update_new(info, json_pack("{s:f, s:f, s:f}", "gflops_float64",
-                                               device->gflops_float64, "gflops_float32",
-                                               device->gflops_float32, "copy_gbytes_s",
-                                               device->copy_gbytes_s));
-    if (info != NULL)
-        json_object_update_new(
-            info, json_pack("{s:i, s:f, s:I, s:I, s:I, s:i, s:f, s:f, s:f}", "pid", (int)getpid(),
-                            "uptime_s", (double)(now - heartbeat->started_ns) / 1e9, "jobs",
-                            (json_int_t)heartbeat->jobs, "failed", (json_int_t)heartbeat->failed,
-                            "batches", (json_int_t)heartbeat->batches, "running", heartbeat->count,
-                            "busy_s", (double)heartbeat->busy_ns / 1e9, "busy_share",
-                            heartbeat->busy_share, "jobs_per_s", heartbeat->jobs_per_s));
+    failed = blasd_buf_puts(&out, "{");
+    failed |= put_text(&out, "worker", heartbeat->options->name);
+    failed |= put_text(&out, "id", heartbeat->device.id);
+    failed |= put_text(&out, "host", host);
+    failed |= put_device(&out, &heartbeat->device);
+    failed |= blasd_buf_printf(
+        &out,
+        "\"pid\":%d,\"uptime_s\":%.3f,\"jobs\":%" PRIu64 ",\"failed\":%" PRIu64
+        ",\"batches\":%" PRIu64
+        ",\"running\":%d,\"busy_s\":%.3f,\"busy_share\":%.4f,\"jobs_per_s\":%.6g}",
+        (int)getpid(), (double)(now - heartbeat->started_ns) / 1e9, heartbeat->jobs,
+        heartbeat->failed, heartbeat->batches, heartbeat->count, (double)heartbeat->busy_ns / 1e9,
+        heartbeat->busy_share, heartbeat->jobs_per_s);
     pthread_mutex_unlock(&heartbeat->lock);
-    if (info != NULL) text = json_dumps(info, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    json_decref(info);
-    return text;
+    if (failed == 0) failed = blasd_buf_add(&out, "", 1); /* its zero */
+    if (failed == 0) return out.data;
+    blasd_buf_release(&out);
+    return NULL;
 }
 
 static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {

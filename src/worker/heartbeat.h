@@ -1,5 +1,5 @@
 /* The thread that keeps the worker's lease alive while the other one computes: it renews, tells
- * progress, learns of cancellation, and sweeps the store. Read next: batch.h. */
+ * progress, learns of cancellation, and sweeps the store. Read next: runner.h. */
 #ifndef BLASD_WORKER_HEARTBEAT_H
 #define BLASD_WORKER_HEARTBEAT_H
 

@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "worker/batch.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"
+#include "worker/runner.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -17,6 +17,8 @@
  * another, nor be overtaken by a job of higher priority. */
 #define CLAIM_NS (250 * MS)
 
+#define REFRESH_NS (5000 * MS)
+
 struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
@@ -24,6 +26,7 @@ struct worker {
     struct blasd_claim *claims; /* owned */
     struct blasd_item *items;   /* owned */
     int room, most;             /* rows in both; how many to claim next */
+    int64_t refreshed_ns;       /* when the device was last asked about its memory */
 };
 
 static bool stopping(const struct worker *worker) {
@@ -114,6 +117,19 @@ static void adapt(struct worker *worker, int count, int64_t took_ns) {
     }
 }
 
+/* What the device has left changes; GET /devices shows it. */
+static void refresh(struct worker *worker) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    struct blasd_device_info info;
+    struct blasd_err ignored;
+    int64_t now = blasd_clock_ns();
+    if (now - worker->refreshed_ns < REFRESH_NS) return;
+    worker->refreshed_ns = now;
+    if (worker->options->backend->device_info(batcher->device, false, &info, &ignored) != 0) return;
+    batcher->info.memory_free_bytes = info.memory_free_bytes;
+    blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
+}
+
 /* One claim and all its work. Negative where the worker must end. */
 static int turn(struct worker *worker, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
@@ -151,6 +167,7 @@ static int work(struct worker *worker, struct blasd_err *err) {
             if (!told) worker->options->ready(worker->options->arg);
             told = true;
         }
+        refresh(worker);
         code = turn(worker, err);
         if (code != 0) return code;
     }

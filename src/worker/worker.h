@@ -2,8 +2,9 @@
  * and ends them; a second thread keeps its lease alive.
  *
  * Knows nothing of HTTP and never ends the process itself. The pieces, in reading order: worker.c
- * (the loop), group.c (which jobs run together), batch.c (one group from inputs to records), bind.c
- * (where tensors lie), ending.c (records), heartbeat.c (the lease), backend_load.c (devices). */
+ * (the loop), group.c (which jobs run together), runner.c (one group from inputs to records),
+ * bind.c (where tensors lie), ending.c (records), heartbeat.c (the lease), backend_load.c
+ * (devices). */
 #ifndef BLASD_WORKER_WORKER_H
 #define BLASD_WORKER_WORKER_H
 

@@ -104,7 +104,8 @@ def test_a_drained_service_ends_what_it_began(make_service):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         big = {"a": np.ones((2500, 2500)), "b": np.ones((2500, 2500))}
         waiting = pool.submit(service.post, "matmul", big, wait=60, form="safetensors")
-        time.sleep(0.5)
+        while not any(j["state"] == "running" for j in service.request("GET", "/jobs").json()["jobs"]):
+            time.sleep(0.02)
         assert service.stop() == 0
         assert waiting.result().status in (200, 202)
 

@@ -62,7 +62,7 @@ def test_a_restart_keeps_results_and_instance(make_service):
 
 
 @pytest.mark.parametrize("options,word", [
-    (("up", "--nonsense"), "nonsense"), (("up", "--listen", "nowhere:x"), "listen"), (("up", "extra"), "extra"),
+    (("up", "--nonsense"), "nonsense"), (("up", "--listen", "nowhere:x"), "HOST:PORT"), (("up", "extra"), "extra"),
     (("up", "--limit", "queue_jobs=none"), "queue_jobs"), (("up", "--limit", "what=1"), "limit"),
     (("up", "--workers", "many"), "workers"), (("fly",), "fly"), (("worker",), "redis"), (("api",), "redis"),
     (("worker", "--device", "cuda:99", "--redis", "unix:/nonexistent/sock"), "cuda")])

@@ -39,12 +39,17 @@ struct trial {
     struct blasd_err err;             /* of planning, or of the whole batch */
 };
 
-/* ---- random numbers: a fixed seed gives a fixed test ---- */
+/* ---- random numbers: a fixed seed gives a fixed test; BLASD_TEST_SEED=n gives another ---- */
 
-static uint64_t trial_seed = 88172645463325252u;
+static uint64_t trial_seed;
 
 static TRIAL_UNUSED uint64_t trial_random(void) {
-    uint64_t z = (trial_seed += 0x9e3779b97f4a7c15u);
+    uint64_t z;
+    if (trial_seed == 0) {
+        const char *wish = getenv("BLASD_TEST_SEED");
+        trial_seed = 88172645463325252u + (wish != NULL ? strtoull(wish, NULL, 10) << 20 : 0);
+    }
+    z = (trial_seed += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);

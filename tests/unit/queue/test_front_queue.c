@@ -1,14 +1,17 @@
-/* The front end's queue against a real Redis of its own, with a worker made of plain calls. */
+/* The front end's queue against a real Redis of its own. */
 #include "base/clock.h"
 #include "queue/front.h"
+#include "queue/worker_queue.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include <arpa/inet.h>
 #include <cmocka.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,20 +38,20 @@ struct seen {
 
 struct env {
     char dir[64], url[128], sock[108];
+    char port[8]; /* "": listens on no TCP port */
     pid_t redis;
-    bool volatile_; /* without an append-only file */
     struct blasd_limits limits;
     struct blasd_store *store;
     struct blasd_loop *loop;
     struct blasd_queue_options options;
     struct blasd_front_queue *queue;
-    struct blasd_link_limits link_limits;
     struct seen *seen;
     int seen_count, order, answered, ended;
-    redisContext *client; /* the worker's */
-    char epoch[24];
+    redisContext *client; /* for looking behind the scenes */
+    struct blasd_worker_queue *worker;
 };
 
+static struct env *current; /* the test's, for callbacks */
 static const struct blasd_op echo = {.name = "echo"};
 
 /* Redis, ours alone. */
@@ -55,7 +59,10 @@ static const struct blasd_op echo = {.name = "echo"};
 static redisContext *redis_client(const struct env *env) {
     for (int64_t end = blasd_clock_ns() + 10 * SECOND; blasd_clock_ns() < end; usleep(5000)) {
         redisContext *c = redisConnectUnix(env->sock);
-        redisReply *r = c != NULL && c->err == 0 ? redisCommand(c, "PING") : NULL;
+        redisReply *r = NULL;
+        if (c != NULL && c->err == 0 && env->port[0] != 0)
+            freeReplyObject(redisCommand(c, "AUTH secret"));
+        if (c != NULL && c->err == 0) r = redisCommand(c, "PING");
         bool up = r != NULL && r->type == REDIS_REPLY_STATUS;
         if (r != NULL) freeReplyObject(r);
         if (up) return c;
@@ -69,9 +76,11 @@ static void redis_start(struct env *env) {
     assert_true(env->redis >= 0);
     if (env->redis == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", env->sock, "--dir",
-               env->dir, "--appendonly", env->volatile_ ? "no" : "yes", "--appendfsync", "no",
-               "--save", "", "--logfile", "redis.log", "--daemonize", "no", (char *)NULL);
+        execlp("redis-server", "redis-server", "--port", env->port[0] != 0 ? env->port : "0",
+               "--bind", "127.0.0.1", "--unixsocket", env->sock, "--dir", env->dir, "--appendonly",
+               "yes", "--appendfsync", "no", "--save", "", "--requirepass",
+               env->port[0] != 0 ? "secret" : "", "--logfile", "redis.log", "--daemonize", "no",
+               (char *)NULL);
         _exit(127);
     }
 }
@@ -110,7 +119,7 @@ static void turn(struct env *env, int ms) {
         int64_t until_ = blasd_clock_ns() + 10 * SECOND;                                           \
         while (!(condition)) {                                                                     \
             if (blasd_clock_ns() > until_) fail_msg("never came: %s", #condition);                 \
-            turn(env, 20);                                                                         \
+            turn(env, 2);                                                                          \
         }                                                                                          \
     } while (0)
 
@@ -128,6 +137,7 @@ static struct env *env_new(const char *store) {
     struct env *env = calloc(1, sizeof *env);
     struct blasd_err err;
     char spec[96];
+    current = env;
     snprintf(env->dir, sizeof env->dir, "/tmp/blasd-front-XXXXXX");
     assert_non_null(mkdtemp(env->dir));
     snprintf(env->sock, sizeof env->sock, "%s/redis.sock", env->dir);
@@ -148,13 +158,13 @@ static void env_open(struct env *env) {
     env->client = redis_client(env);
     assert_non_null(env->client);
     assert_int_equal(queue_open(env), 0);
-    blasd_link_limits(&env->options, &env->link_limits);
     UNTIL(env, env->queue->view.available && env->queue->subscribed);
 }
 
 static void env_free(struct env *env) {
     char command[128];
     blasd_front_queue_free(env->queue);
+    blasd_worker_queue_free(env->worker);
     if (env->client != NULL) redisFree(env->client);
     redis_kill(env);
     blasd_loop_free(env->loop);
@@ -198,62 +208,46 @@ static long long ask_number(struct env *env, const char *fmt, const char *arg) {
     return n;
 }
 
-static void worker_register(struct env *env, const char *class) {
-    redisReply *r = ask(env->client, "FCALL blasd_1_register 1 {test} %s w1 %s {} %s",
-                        env->link_limits.text, class, blasd_store_identity(env->store));
-    assert_non_null(r);
-    if (r->type != REDIS_REPLY_ARRAY) fail_msg("register: %s", r->str);
-    snprintf(env->epoch, sizeof env->epoch, "%lld", r->element[1]->integer);
-    freeReplyObject(r);
+static struct blasd_worker_queue *worker_new(struct env *env) {
+    struct blasd_worker_queue *worker = NULL;
+    struct blasd_err err;
+    if (blasd_worker_queue_open(&env->options, &worker, &err) != 0) fail_msg("%s", err.detail);
+    return worker;
 }
 
-/* Claims up to 256 jobs and ends them with the record "done ID"; how many, or -1 where the
- * connection is lost. */
-static int work(redisContext *c, const char *limits, const char *epoch, int check) {
-    const char *argv[8 + 3 * 256];
-    size_t lens[8 + 3 * 256];
-    static _Thread_local char ids[256][BLASD_ID_LEN + 1], records[256][64];
-    int count = 0, argc = 0;
-    redisReply *done;
-    redisReply *r = ask(c, "FCALL blasd_1_claim 1 {test} %s w1 %s 1 256 1000000000 0 0 %d %s",
-                        limits, epoch, check, "");
-    if (r == NULL) return -1;
-    if (r->type != REDIS_REPLY_ARRAY) {
-        freeReplyObject(r);
-        return -1;
+static void worker_register(struct env *env) {
+    struct blasd_err err;
+    int64_t epoch;
+    env->worker = worker_new(env);
+    if (blasd_worker_queue_register(env->worker, "w1", BLASD_DEVICE_CPU, "{}", &epoch, &err) != 0)
+        fail_msg("%s", err.detail);
+}
+
+/* Claims jobs and ends them with the record "done ID"; how many, or negative where Redis is away.
+ */
+static int work(struct blasd_worker_queue *worker) {
+    struct blasd_claim claims[256];
+    struct blasd_ending endings[256];
+    char records[256][64];
+    struct blasd_err err;
+    bool lost = false;
+    int count = 0;
+    int result = blasd_worker_queue_claim(worker, 256, BLASD_GIB, claims, &count, &lost, &err);
+    if (result != 0 || lost) return -1;
+    for (int i = 0; i < count; i++) {
+        int len = snprintf(records[i], sizeof records[i], "done %.41s", claims[i].id);
+        endings[i] = (struct blasd_ending){
+            .id = claims[i].id, .record = records[i], .record_len = (size_t)len};
     }
-    argv[argc++] = "FCALL";
-    argv[argc++] = "blasd_1_finish";
-    argv[argc++] = "1";
-    argv[argc++] = "{test}";
-    argv[argc++] = limits;
-    argv[argc++] = "w1";
-    argv[argc++] = epoch;
-    argv[argc++] = "1";
-    for (size_t i = 1; i + 1 < r->elements && count < 256; i += 2, count++) {
-        snprintf(ids[count], sizeof ids[count], "%.41s", r->element[i]->str);
-        snprintf(records[count], sizeof records[count], "done %.41s", ids[count]);
-        argv[argc++] = ids[count];
-        argv[argc++] = records[count];
-        argv[argc++] = "0";
-    }
-    freeReplyObject(r);
-    if (count == 0) return 0;
-    for (int i = 0; i < argc; i++) lens[i] = strlen(argv[i]);
-    done = redisCommandArgv(c, argc, argv, lens);
-    if (done == NULL) return -1;
-    if (done->type != REDIS_REPLY_STRING) count = -1;
-    freeReplyObject(done);
-    return count;
+    if (count > 0) result = blasd_worker_queue_finish(worker, endings, count, &lost, &err);
+    return result != 0 || lost ? -1 : count;
 }
 
 static int work_once(struct env *env) {
-    return work(env->client, env->link_limits.text, env->epoch, 0);
+    return work(env->worker);
 }
 
 /* Submitting. */
-
-static struct env *current; /* the callbacks' */
 
 static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
     struct seen *s = arg;
@@ -287,7 +281,6 @@ static struct seen *submit(struct env *env, struct want want) {
                                           .fingerprint = want.fingerprint,
                                           .watch = want.watch,
                                           .blob = want.blob};
-    current = env;
     job.device = want.device;
     job.deadline_ms = want.deadline_ms;
     job.payload_in_blob = want.blob != NULL;
@@ -369,7 +362,7 @@ static void test_submit_and_end(void **state) {
     struct env *env = *state;
     struct seen *watched, *other;
     struct got got;
-    worker_register(env, "1");
+    worker_register(env);
     watched = submit(env, (struct want){.watch = true});
     other = submit(env, (struct want){.watch = false});
     UNTIL(env, env->answered == 2);
@@ -402,7 +395,7 @@ static long long fcalls(struct env *env) {
 static void test_thousand_in_a_turn(void **state) {
     struct env *env = *state;
     long long before = fcalls(env);
-    worker_register(env, "1");
+    worker_register(env);
     for (int i = 0; i < 1000; i++) submit(env, (struct want){.watch = true});
     UNTIL(env, env->answered == 1000);
     /* four batches, and whatever a tick or two needed */
@@ -431,7 +424,7 @@ static void test_message_first(void **state) {
     struct env *env = *state;
     struct seen *s;
     struct got got = {0};
-    worker_register(env, "1");
+    worker_register(env);
     s = submit(env, (struct want){.watch = true});
     blasd_front_queue_flush(env->queue);
     hold_commands(env);
@@ -467,7 +460,7 @@ static void test_watch_elsewhere(void **state) {
     struct got got = {0}, late = {0}, missing = {0};
     char id[BLASD_ID_LEN + 1];
     struct seen *s;
-    worker_register(env, "1");
+    worker_register(env);
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
     assert_int_equal(queue_open(env), 0);
@@ -500,7 +493,7 @@ static void test_watch_elsewhere(void **state) {
 static void test_unwatch(void **state) {
     struct env *env = *state;
     struct seen *first, *second;
-    worker_register(env, "1");
+    worker_register(env);
     first = submit(env, (struct want){.watch = true});
     second = submit(env, (struct want){.watch = true});
     blasd_front_queue_unwatch(env->queue, first->id); /* before it is answered */
@@ -558,7 +551,7 @@ static void test_list_and_stats(void **state) {
     struct env *env = *state;
     struct got got = {0};
     assert_int_equal(list(env, -1, 10).count, 0);
-    worker_register(env, "1");
+    worker_register(env);
     for (int i = 0; i < 3; i++) submit(env, (struct want){.watch = true});
     UNTIL(env, env->answered == 3);
     assert_int_equal(work_once(env), 3);
@@ -579,7 +572,7 @@ static void test_list_and_stats(void **state) {
 static void test_idempotency(void **state) {
     struct env *env = *state;
     struct seen *first, *again, *other, *late;
-    worker_register(env, "1");
+    worker_register(env);
     first = submit(env, (struct want){.watch = true, .key = "a key: with\ttabs", .fingerprint = 7});
     UNTIL(env, env->answered == 1);
     again = submit(env, (struct want){.watch = true, .key = "a key: with\ttabs", .fingerprint = 7});
@@ -609,7 +602,7 @@ static void test_idempotency(void **state) {
 static void test_idempotency_race(void **state) {
     struct env *env = *state;
     struct seen *first, *again;
-    worker_register(env, "1");
+    worker_register(env);
     first = submit(env, (struct want){.watch = false, .key = "k", .fingerprint = 1});
     UNTIL(env, env->answered == 1);
     again = submit(env, (struct want){.watch = true, .key = "k", .fingerprint = 1});
@@ -634,7 +627,7 @@ static void test_no_such_device(void **state) {
     assert_int_equal(cuda->code, BLASD_E_no_such_device);
     assert_int_equal(env->seen[1].code, BLASD_OK);
     assert_int_equal(env->queue->watch_count, 0);
-    worker_register(env, "1");
+    worker_register(env);
     UNTIL(env, env->queue->view.workers == 1);
     cuda = submit(env, (struct want){.device = BLASD_DEVICE_CUDA});
     cpu = submit(env, (struct want){.device = BLASD_DEVICE_CPU});
@@ -682,7 +675,7 @@ static void test_deadline(void **state) {
 static void test_resend(void **state) {
     struct env *env = *state;
     struct seen *plain, *deadline, *keyed;
-    worker_register(env, "1");
+    worker_register(env);
     plain = submit(env, (struct want){.watch = true});
     deadline = submit(env, (struct want){.watch = true, .deadline_ms = 60000});
     keyed = submit(env, (struct want){.watch = true, .key = "r=1 k=", .fingerprint = 3});
@@ -716,7 +709,7 @@ static void test_connections_lost(void **state) {
     struct env *env = *state;
     static const char *const kinds[] = {"CLIENT KILL TYPE pubsub", "CLIENT KILL TYPE normal",
                                         "FUNCTION FLUSH"};
-    worker_register(env, "1");
+    worker_register(env);
     for (int round = 0; round < 6; round++) {
         redisReply *r;
         struct seen *s = submit(env, (struct want){.watch = true});
@@ -733,16 +726,10 @@ static void test_connections_lost(void **state) {
             UNTIL(env, more->answered == 1);
             assert_int_equal(more->code, BLASD_OK);
         }
-        while (s->ended == 0) {
-            work_once(env);
-            turn(env, 5);
-        }
+        UNTIL(env, work_once(env) >= 0 && s->ended > 0);
         expect_done(s);
     }
-    while (env->queue->watch_count > 0) {
-        work_once(env);
-        turn(env, 5);
-    }
+    UNTIL(env, work_once(env) >= 0 && env->queue->watch_count == 0);
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
 }
 
@@ -859,12 +846,12 @@ static void test_redis_blob(void **state) {
     memcpy((char *)blob.data + len - 5, "tail!", 5);
     s = submit(env, (struct want){.watch = true, .blob = &blob});
     /* a connection lost in the middle only repeats what was in flight */
-    while (ask_number(env, "EXISTS {test}:blob:%s:5", name) == 0) turn(env, 1);
+    UNTIL(env, ask_number(env, "EXISTS {test}:blob:%s:5", name) != 0);
     blasd_front_link_drop(&env->queue->commands, "a test");
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
     blasd_front_queue_blob_get(env->queue, name, len, on_blob, &got);
-    while (env->queue->flight.head == NULL) turn(env, 1);
+    UNTIL(env, env->queue->flight.head != NULL);
     blasd_front_link_drop(&env->queue->commands, "a test");
     UNTIL(env, got.answered == 1);
     assert_int_equal(got.code, BLASD_OK);
@@ -885,7 +872,7 @@ static void test_redis_blob(void **state) {
     assert_int_equal(blasd_blob_create(env->store, name, &blob, &err), 0);
     assert_int_equal(blasd_blob_grow(&blob, len, &err), 0);
     s = submit(env, (struct want){.watch = true, .blob = &blob});
-    while (ask_number(env, "EXISTS {test}:blob:%s:5", name) == 0) turn(env, 1);
+    UNTIL(env, ask_number(env, "EXISTS {test}:blob:%s:5", name) != 0);
     freeReplyObject(ask(env->client, "CONFIG SET maxmemory 1"));
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
@@ -895,41 +882,77 @@ static void test_redis_blob(void **state) {
     env_free(env);
 }
 
+/* Over TCP, with a password and a database of its own; then with a wrong password. */
+static void test_login(void **state) {
+    struct env *env = env_new(NULL);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    struct seen *s;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    close(fd); /* free a moment ago */
+    snprintf(env->port, sizeof env->port, "%d", ntohs(at.sin_port));
+    snprintf(env->url, sizeof env->url, "redis://:secret@127.0.0.1:%s/3", env->port);
+    env_open(env);
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_OK);
+    freeReplyObject(ask(env->client, "SELECT 3"));
+    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 1);
+    blasd_front_queue_free(env->queue);
+    snprintf(env->url, sizeof env->url, "redis://:wrong@127.0.0.1:%s/3", env->port);
+    assert_int_equal(queue_open(env), 0);
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    assert_non_null(strstr(blasd_front_queue_view(env->queue)->trouble, "WRONGPASS"));
+    env_free(env);
+}
+
+/* A Redis that is there and says nothing. */
+static void test_redis_stopped(void **state) {
+    struct env *env = *state;
+    struct seen *s;
+    int64_t start = blasd_clock_ns();
+    assert_int_equal(kill(env->redis, SIGSTOP), 0);
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    assert_true(blasd_clock_ns() - start < 9 * SECOND);
+    assert_false(env->queue->view.available);
+    assert_true(blasd_front_queue_view(env->queue)->trouble[0] != '\0');
+    assert_int_equal(kill(env->redis, SIGCONT), 0);
+    UNTIL(env, env->queue->view.available);
+    assert_string_equal(blasd_front_queue_view(env->queue)->trouble, "");
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_OK);
+}
+
 /* Redis is killed again and again under load; every job that was acknowledged ends. */
 struct load {
-    struct env *env;
+    struct blasd_worker_queue *worker;
     atomic_bool stop;
-    char epoch[24];
 };
 
 static void *load_worker(void *arg) {
     struct load *load = arg;
-    redisContext *c = redis_client(load->env);
-    int check = 0;
-    while (c != NULL && !atomic_load(&load->stop)) {
-        int n = work(c, load->env->link_limits.text, load->epoch, check);
-        check = 0;
-        if (n < 0) {
-            redisFree(c);
-            c = redis_client(load->env);
-            check = 1;
-        } else if (n == 0) {
-            usleep(1000);
-        }
-    }
-    if (c != NULL) redisFree(c);
+    while (!atomic_load(&load->stop))
+        if (work(load->worker) <= 0) usleep(1000);
     return NULL;
 }
 
 static void test_redis_killed(void **state) {
     struct env *env = *state;
-    struct load load = {.env = env};
+    struct load load = {.worker = NULL};
     int acknowledged = 0, refused = 0, kills = 0;
     pthread_t thread;
     int64_t start, kill_at, restart_at = 0;
-    freeReplyObject(ask(env->client, "CONFIG SET lua-time-limit 5000"));
-    worker_register(env, "1");
-    memcpy(load.epoch, env->epoch, sizeof load.epoch);
+    worker_register(env);
+    load.worker = env->worker;
     assert_int_equal(pthread_create(&thread, NULL, load_worker, &load), 0);
     start = blasd_clock_ns();
     kill_at = start + SECOND / 2;
@@ -995,6 +1018,8 @@ int main(void) {
         TEST(test_other_store),
         TEST(test_dir_blob),
         cmocka_unit_test(test_redis_blob),
+        cmocka_unit_test(test_login),
+        TEST(test_redis_stopped),
         TEST(test_redis_killed),
     };
     signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that may have gone */

@@ -215,6 +215,11 @@ static void test_media_types(void **state) {
                  len);
     expect_failed(BLASD_E_body_too_large, "", "body_bytes");
     setup(NULL);
+    limits_now.json_bytes = 1024;
+    send_options((struct blasd_intake_options){.content_type = NULL, .content_length = 1025}, body,
+                 len);
+    expect_failed(BLASD_E_body_too_large, "", "json_bytes");
+    setup(NULL);
 }
 
 int main(void) {

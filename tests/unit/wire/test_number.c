@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,6 +177,28 @@ static void test_round_trip(void **state) {
     }
 }
 
+/* Short decimals take a way of their own: they must read as strtod reads them. */
+static void test_short_decimals(void **state) {
+    uint64_t seed = 2463534242u;
+    (void)state;
+    for (int i = 0; i < 200000; i++) {
+        char text[64];
+        uint64_t whole, fraction;
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        whole = (seed >> 4) % 1000000000;
+        for (uint64_t cut = seed >> 60; cut > 6; cut--) whole /= 10;
+        fraction = (seed * UINT64_C(0x9e3779b97f4a7c15)) >> 8;
+        snprintf(text, sizeof text, "%s%llu.%0*llu", seed & 1 ? "-" : "", (unsigned long long)whole,
+                 (int)(seed >> 50) % 17 + 1, (unsigned long long)fraction);
+        text[strlen(text) - (seed >> 20) % (strlen(text) - strcspn(text, ".") - 1)] = '\0';
+        expect_number(text, strtod(text, NULL));
+        strcat(text, ",");
+        assert_int_equal(read_text(text, &(double){0}) - text, strlen(text) - 1);
+    }
+}
+
 static void test_write(void **state) {
     char text[BLASD_NUMBER_MAX + 1];
     (void)state;
@@ -196,7 +219,7 @@ int main(void) {
         cmocka_unit_test(test_read),           cmocka_unit_test(test_read_beyond_range),
         cmocka_unit_test(test_read_malformed), cmocka_unit_test(test_read_stops),
         cmocka_unit_test(test_read_int),       cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_write),
+        cmocka_unit_test(test_short_decimals), cmocka_unit_test(test_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* Bind, run, store, finish; smaller parts where memory is short, single jobs where a whole batch
  * failed, again and again where Redis is away. */
-#include "worker/batch.h"
+#include "worker/runner.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* One group of jobs from its inputs to its final records. Read next: bind.h. */
-#ifndef BLASD_WORKER_BATCH_H
-#define BLASD_WORKER_BATCH_H
+#ifndef BLASD_WORKER_RUNNER_H
+#define BLASD_WORKER_RUNNER_H
 
 #include "worker/arena.h"
 #include "worker/ending.h"

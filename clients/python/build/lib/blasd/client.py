@@ -1,0 +1,339 @@
+"""Jobs, results and errors. `Client` is where to start."""
+import http.client
+import json
+import os
+import threading
+import time
+import urllib.parse
+
+import numpy as np
+
+from . import safetensors
+
+_FINAL = ("succeeded", "failed", "cancelled", "expired")
+_BINARY = "application/x-safetensors"
+_LONGEST_WAIT = 20.0  # seconds that one request holds its connection
+
+
+class Error(Exception):
+    """Something went wrong, in the service's words: a problem document, or a job that failed.
+
+    code: stable name, e.g. "shape_mismatch"; "connection_failed" and "timeout" are the client's own.
+    status: HTTP status, 0 where there was no answer. field: the member at fault, or "".
+    detail, advice: text for people. retry: whether the same request may succeed later.
+    job: the job document where there is one.
+    """
+
+    def __init__(self, code, detail, *, status=0, field="", title="", advice="", retry=False, retry_after=None,
+                 job=None):
+        super().__init__(": ".join(part for part in (field, title, detail) if part) + (f" {advice}" if advice else ""))
+        self.code, self.status, self.field, self.detail = code, status, field, detail
+        self.title, self.advice, self.retry, self.retry_after, self.job = title, advice, retry, retry_after, job
+
+    @classmethod
+    def _from_problem(cls, problem, retry_after=None, job=None):
+        return cls(problem.get("code", "bad_answer"), problem.get("detail", ""), status=problem.get("status", 0),
+                   field=problem.get("field", ""), title=problem.get("title", ""), advice=problem.get("advice", ""),
+                   retry=problem.get("retry", False), retry_after=retry_after, job=job)
+
+
+class Result(dict):
+    """The outputs of a job by name, each a NumPy array, and the account of how they came about.
+
+    job: the whole job document. timing: milliseconds by part. execution: device, method, batch_size, …
+    """
+
+    def __init__(self, arrays, job):
+        super().__init__(arrays)
+        self.job = job
+        self.timing = job["timing"]
+        self.execution = job["execution"]
+        self.warnings = job["execution"].get("warnings", [])
+
+
+class Job:
+    """A job that was submitted. `document` is what the service last said of it."""
+
+    def __init__(self, client, document):
+        self._client = client
+        self.document = document
+        self.id = document["id"]
+
+    state = property(lambda self: self.document["state"], doc="queued, running, succeeded, failed, cancelled, expired")
+    progress = property(lambda self: self.document["progress"], doc="0 to 1")
+    ended = property(lambda self: self.state in _FINAL)
+
+    def refresh(self, wait=0.0):
+        """Asks for the job as it stands, after waiting up to `wait` seconds for its end. Returns the job."""
+        query = f"?wait={wait:.3f}" if wait > 0 else ""
+        self.document = self._client._json("GET", f"/jobs/{self.id}{query}", timeout=wait)
+        return self
+
+    def wait(self, timeout=None, progress=None):
+        """Waits for the end, `timeout` seconds at most (None: as long as it takes). Returns whether it has ended.
+
+        progress: a function of (state, fraction), called twice a second or so.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        step = _LONGEST_WAIT if progress is None else 0.5
+        while not self.ended:
+            left = step if end is None else min(step, end - time.monotonic())
+            if left <= 0:
+                return False
+            self.refresh(left)
+            if progress is not None:
+                progress(self.state, self.progress)
+        return True
+
+    def result(self, timeout=None):
+        """Waits, then returns the outputs as a Result. Raises Error where the job failed or has not ended in time."""
+        if not self.wait(timeout):
+            raise Error("timeout", f"the job {self.id} has not ended after {timeout} s", retry=True, job=self.document)
+        if self.state != "succeeded":
+            problem = self.document.get("error") or {"code": self.state, "detail": f"the job is {self.state}"}
+            raise Error._from_problem(problem, job=self.document)
+        status, headers, body = self._client._request("GET", f"/jobs/{self.id}/result", headers={"Accept": _BINARY})
+        return _result(body)
+
+    def cancel(self):
+        """Cancels the job, or forgets it and its tensors where it has ended. Returns the job."""
+        self.document = self._client._json("DELETE", f"/jobs/{self.id}")
+        return self
+
+    def __repr__(self):
+        return f"<blasd.Job {self.id} {self.document['op']} {self.state}>"
+
+
+def _result(body):
+    arrays, metadata = safetensors.unpack(body)
+    return Result(arrays, json.loads(metadata["job"]))
+
+
+class Client:
+    """A connection to a service. Threads may share one: each has a connection of its own underneath.
+
+    url: where the service is; default: the environment variable BLASD_URL, else http://127.0.0.1:8080.
+    timeout: seconds without any answer after which a request is given up.
+    """
+
+    def __init__(self, url=None, timeout=60.0):
+        url = url or os.environ.get("BLASD_URL", "http://127.0.0.1:8080")
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is not an http:// or https:// URL")
+        self._connection_type = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
+        self.url, self.timeout = url, timeout
+        self._local = threading.local()
+
+    # --- operations -------------------------------------------------------------------------------------------
+
+    def run(self, op, params=None, *, timeout=3600.0, progress=False, priority=None, deadline_ms=None, device=None,
+            **inputs):
+        """Runs one job and returns its Result.
+
+        inputs: arrays by name (anything np.asarray takes). params: dict. timeout: seconds; the job is cancelled
+        when they are over. progress: True shows a tqdm bar. Raises Error.
+        """
+        end = time.monotonic() + timeout
+        with _bar(progress, op) as show:
+            while True:
+                try:
+                    wait = max(0.001, min(end - time.monotonic(), 0.5 if show else _LONGEST_WAIT))
+                    answer = self._submit(op, inputs, params, wait, priority, deadline_ms, device, None)
+                    break
+                except Error as error:
+                    # a full queue says when to come back; anything else is for the caller
+                    pause = error.retry_after
+                    if pause is None or time.monotonic() + pause >= end:
+                        raise
+                    time.sleep(pause)
+            if isinstance(answer, Result):
+                return answer
+            try:
+                if not answer.wait(max(0.0, end - time.monotonic()), show):
+                    raise Error("timeout", f"the job did not end within {timeout} s and was cancelled", retry=True,
+                                job=answer.document)
+            except BaseException:
+                _quietly(answer.cancel)
+                raise
+            return answer.result()
+
+    def submit(self, op, params=None, *, priority=None, deadline_ms=None, device=None, idempotency_key=None, **inputs):
+        """Queues a job and returns it as a Job at once. See run for the arguments."""
+        return self._submit(op, inputs, params, 0, priority, deadline_ms, device, idempotency_key)
+
+    def matmul(self, a, b, **params):
+        """The matrix product a @ b. Returns an array. Parameters: see ops()."""
+        return self.run("matmul", params, a=a, b=b)["c"]
+
+    def solve(self, a, b, **params):
+        """x with a @ x = b, for one system or a stack of them. Returns an array."""
+        return self.run("solve", params, a=a, b=b)["x"]
+
+    def distance(self, x, y=None, **params):
+        """Distances between the rows of x, or from the rows of x to those of y. Returns an array, or the Result
+        where the parameters ask for something else than the matrix."""
+        inputs = {"x": x} if y is None else {"x": x, "y": y}
+        result = self.run("distance", params, **inputs)
+        return result["d"] if "d" in result else result
+
+    def regression(self, x, y, sample_weight=None, **params):
+        """Fits y = x @ coef + intercept. Returns the Result: coef, intercept and the statistics."""
+        inputs = {"x": x, "y": y} if sample_weight is None else {"x": x, "y": y, "sample_weight": sample_weight}
+        return self.run("regression", params, **inputs)
+
+    # --- jobs and service -------------------------------------------------------------------------------------
+
+    def job(self, job_id):
+        """The Job with this id."""
+        return Job(self, self._json("GET", f"/jobs/{job_id}"))
+
+    def jobs(self, state=None, limit=100):
+        """A list of Jobs, newest first."""
+        query = urllib.parse.urlencode({k: v for k, v in (("state", state), ("limit", limit)) if v is not None})
+        return [Job(self, document) for document in self._json("GET", f"/jobs?{query}")["jobs"]]
+
+    def ops(self):
+        """What can be asked: a list of operations with their inputs, parameters and outputs."""
+        return self._json("GET", "/ops")["ops"]
+
+    def devices(self):
+        """The workers that are alive and their devices."""
+        return self._json("GET", "/devices")["devices"]
+
+    def ready(self):
+        """Whether the service accepts and runs jobs."""
+        try:
+            self._json("GET", "/health/ready")
+            return True
+        except Error:
+            return False
+
+    # --- HTTP -------------------------------------------------------------------------------------------------
+
+    def _submit(self, op, inputs, params, wait, priority, deadline_ms, device, idempotency_key):
+        """Returns a Result where the job has succeeded within the wait, else a Job."""
+        metadata = {"op": op}
+        for name, value in (("priority", priority), ("deadline_ms", deadline_ms), ("device", device)):
+            if value is not None:
+                metadata[name] = str(value)
+        if params:
+            metadata["params"] = json.dumps(params, default=_plain)
+        pieces = safetensors.pack(inputs, metadata)
+        headers = {"Content-Type": _BINARY, "Accept": f"{_BINARY}, application/json;q=0.5",
+                   "Content-Length": str(sum(len(piece) for piece in pieces))}
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
+        path = f"/jobs?wait={wait:.3f}" if wait > 0 else "/jobs"
+        status, answer_headers, body = self._request("POST", path, pieces, headers, wait)
+        if answer_headers.get("Content-Type", "").startswith(_BINARY):
+            return _result(body)
+        job = Job(self, json.loads(body))
+        if wait > 0 and job.ended and job.state != "succeeded":
+            job.result()  # raises what the job failed with
+        return job
+
+    def _json(self, method, path, timeout=0.0):
+        return json.loads(self._request(method, path, headers={"Accept": "application/json"}, wait=timeout)[2])
+
+    def _connect(self):
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._connection_type(self._host, self._port, timeout=self.timeout, blocksize=1 << 20)
+            self._local.connection = connection
+        return connection
+
+    def _request(self, method, path, pieces=(), headers=None, wait=0.0):
+        """One request. Returns (status, headers, body) of a good answer; raises Error otherwise.
+
+        A kept connection that the service has closed meanwhile is opened again, once, and only where no byte of
+        an answer had come.
+        """
+        for fresh in (False, True):
+            connection = self._connect()
+            reused = connection.sock is not None
+            try:
+                self._send(connection, method, path, pieces, headers, wait)
+                response = connection.getresponse()
+                body = response.read()
+                break
+            except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
+                self._drop()
+                if fresh or not reused:
+                    raise Error("connection_failed", f"{self.url}: {error}", retry=True) from error
+            except (OSError, http.client.HTTPException) as error:
+                self._drop()
+                raise Error("connection_failed", f"{self.url}: {error}", retry=True) from error
+            except BaseException:  # an interrupted exchange leaves the connection in no state to be used again
+                self._drop()
+                raise
+        if response.status in (200, 202):
+            return response.status, response.headers, body
+        raise _problem(response, body)
+
+    def _send(self, connection, method, path, pieces, headers, wait):
+        if connection.sock is None:
+            connection.connect()
+        connection.sock.settimeout(self.timeout + wait)
+        connection.putrequest(method, self._prefix + path, skip_accept_encoding=True)
+        for name, value in (headers or {}).items():
+            connection.putheader(name, value)
+        small = b"".join(pieces) if sum(len(p) for p in pieces) < 65536 else b""
+        connection.endheaders(small or None)
+        if not small:
+            for piece in pieces:
+                connection.sock.sendall(piece)
+
+    def _drop(self):
+        self._local.connection.close()
+        self._local.connection = None
+
+
+def _problem(response, body):
+    after = response.headers.get("Retry-After", "")
+    retry_after = float(after) if after.isdigit() else None
+    try:
+        problem = json.loads(body)
+        problem.setdefault("status", response.status)
+    except ValueError:
+        problem = {"code": "bad_answer", "status": response.status, "detail": body[:200].decode("utf-8", "replace")}
+    return Error._from_problem(problem, retry_after)
+
+
+def _plain(value):
+    """NumPy scalars in params."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} is not a parameter value")
+
+
+def _quietly(function):
+    try:
+        function()
+    except Error:
+        pass
+
+
+class _bar:
+    """A tqdm bar where one is wanted and tqdm is there; as a context it gives a progress function or None."""
+
+    def __init__(self, wanted, label):
+        self.bar = None
+        if wanted:
+            try:
+                import tqdm
+                self.bar = tqdm.tqdm(total=1.0, desc=label, bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed}")
+            except ImportError:
+                pass
+
+    def __enter__(self):
+        return self._show if self.bar is not None else None
+
+    def _show(self, state, progress):
+        self.bar.n = progress
+        self.bar.refresh()
+
+    def __exit__(self, *_):
+        if self.bar is not None:
+            self.bar.close()

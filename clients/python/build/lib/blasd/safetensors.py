@@ -1,0 +1,64 @@
+"""Reading and writing safetensors, the binary form in which tensors travel.
+
+A file is eight bytes (the header's length, little-endian), a JSON header, and the tensors' bytes.
+"""
+import json
+import struct
+
+import numpy as np
+
+_CODES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
+          "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
+          "bool": "BOOL"}
+_NAMES = {code: name for name, code in _CODES.items()}
+
+
+def pack(arrays, metadata):
+    """Returns the file as a list of bytes-like pieces; the arrays' own memory is not copied.
+
+    arrays: dict of name -> array-like. metadata: dict of text.
+    """
+    header, pieces, at = {"__metadata__": metadata}, [], 0
+    for name, value in arrays.items():
+        array = np.asarray(value)
+        if array.dtype.name not in _CODES:
+            raise TypeError(f"{name}: dtype {array.dtype} is not supported; use one of {', '.join(_CODES)}")
+        shape = list(array.shape)
+        # rank 0 survives ascontiguousarray only through the shape taken before
+        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        header[name] = {"dtype": _CODES[array.dtype.name], "shape": shape, "data_offsets": [at, at + array.nbytes]}
+        pieces.append(memoryview(array.reshape(-1).view(np.uint8)))
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-(len(text) + 8) % 64)
+    return [struct.pack("<Q", len(text)) + text, *pieces]
+
+
+def unpack(body):
+    """Returns (arrays, metadata) of a file; the arrays are views of `body`."""
+    body = memoryview(body)
+    if len(body) < 8:
+        raise ValueError("the answer ends before its header")
+    length = struct.unpack_from("<Q", body)[0]
+    if length > len(body) - 8:
+        raise ValueError("the answer ends inside its header")
+    header = json.loads(bytes(body[8:8 + length]))
+    metadata = header.pop("__metadata__", {})
+    data = body[8 + length:]
+    return {name: _read(entry, data) for name, entry in header.items()}, metadata
+
+
+def _read(entry, data):
+    begin, end = entry["data_offsets"]
+    piece = data[begin:end]
+    if entry["dtype"] == "BF16":
+        return _bfloat16(np.frombuffer(piece, "<u2")).reshape(entry["shape"])
+    return np.frombuffer(piece, np.dtype(_NAMES[entry["dtype"]]).newbyteorder("<")).reshape(entry["shape"])
+
+
+def _bfloat16(bits):
+    try:
+        import ml_dtypes
+        return bits.view(ml_dtypes.bfloat16)
+    except ImportError:
+        return (bits.astype(np.uint32) << 16).view(np.float32)

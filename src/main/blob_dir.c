@@ -1,0 +1,134 @@
+/* Choosing, marking, clearing away. */
+#include "main/blob_dir.h"
+
+#include "base/log.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SHARED "/dev/shm"
+#define PREFIX "blasd-"
+#define MARK ".data" /* two lines: the mount namespace, the path of the data directory */
+#define STORE ".store"
+#define NAMESPACE_MAX 64
+
+void blob_dir_choose(const struct data_dir *dir, char spec[BLOB_SPEC_MAX]) {
+    if (access(SHARED, W_OK | X_OK) == 0)
+        snprintf(spec, BLOB_SPEC_MAX, "dir:" SHARED "/" PREFIX "%s", dir->instance);
+    else
+        snprintf(spec, BLOB_SPEC_MAX, "dir:%s/blobs", dir->path);
+}
+
+static int read_namespace(char text[NAMESPACE_MAX]) {
+    ssize_t len = readlink("/proc/self/ns/mnt", text, NAMESPACE_MAX - 1);
+    if (len <= 0) return -1;
+    text[len] = '\0';
+    return 0;
+}
+
+int blob_dir_mark(const char *spec, const struct data_dir *dir) {
+    char path[BLOB_SPEC_MAX + 16], text[PATH_MAX + NAMESPACE_MAX + 4], space[NAMESPACE_MAX];
+    int len, fd;
+    if (read_namespace(space) != 0) return -1;
+    snprintf(path, sizeof path, "%s/" MARK, spec + strlen("dir:"));
+    len = snprintf(text, sizeof text, "%s\n%s\n", space, dir->path);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return -1;
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0 || ftruncate(fd, 0) != 0 ||
+        write(fd, text, (size_t)len) != len) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Whether the data directory that the mark names is gone, or has become another one. */
+static bool is_orphan(int mark, const char *instance) {
+    char text[PATH_MAX + NAMESPACE_MAX + 4], space[NAMESPACE_MAX], file[PATH_MAX + 16];
+    char found[INSTANCE_LEN];
+    ssize_t len = read(mark, text, sizeof text - 1);
+    char *path, *end;
+    bool same;
+    int fd;
+    if (len <= 0 || read_namespace(space) != 0) return false;
+    text[len] = '\0';
+    path = strchr(text, '\n');
+    if (path == NULL || (end = strchr(path + 1, '\n')) == NULL) return false;
+    *path++ = *end = '\0';
+    if (strcmp(text, space) != 0 || path[0] != '/') return false;
+    snprintf(file, sizeof file, "%s/instance", path);
+    fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return errno == ENOENT || errno == ENOTDIR;
+    same = read(fd, found, sizeof found) != (ssize_t)sizeof found ||
+           memcmp(found, instance, sizeof found) == 0;
+    close(fd);
+    return !same;
+}
+
+static void remove_all(int dir_fd, const char *name) {
+    struct dirent *entry;
+    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (dir == NULL) {
+        if (fd >= 0) close(fd);
+        return;
+    }
+    while ((entry = readdir(dir)) != NULL)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlinkat(fd, entry->d_name, 0);
+    closedir(dir);
+    if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0)
+        blasd_log(BLASD_LOG_INFO, "removed " SHARED "/%s, whose data directory is gone", name);
+}
+
+static void consider(int dir_fd, const char *name) {
+    const char *instance = name + strlen(PREFIX);
+    struct stat info;
+    char path[NAME_MAX + 16];
+    int mark;
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || strlen(instance) != INSTANCE_LEN) return;
+    if (fstatat(dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(info.st_mode) ||
+        info.st_uid != geteuid())
+        return;
+    snprintf(path, sizeof path, "%s/" MARK, name);
+    mark = openat(dir_fd, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (mark < 0) return;
+    if (flock(mark, LOCK_EX | LOCK_NB) == 0 && is_orphan(mark, instance)) remove_all(dir_fd, name);
+    close(mark);
+}
+
+void blob_dir_remove_stale(void) {
+    struct dirent *entry;
+    DIR *dir = opendir(SHARED);
+    if (dir == NULL) return;
+    while ((entry = readdir(dir)) != NULL) consider(dirfd(dir), entry->d_name);
+    closedir(dir);
+}
+
+void blob_dir_remove_empty(const char *spec) {
+    static const char *const ours[] = {".", "..", STORE, MARK};
+    const char *path = spec + strlen("dir:");
+    const struct dirent *entry;
+    bool empty = true;
+    DIR *dir = opendir(path);
+    if (dir == NULL) return;
+    while ((entry = readdir(dir)) != NULL) {
+        bool own = false;
+        for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+            if (strcmp(entry->d_name, ours[i]) == 0) own = true;
+        if (!own) empty = false;
+    }
+    if (empty) {
+        unlinkat(dirfd(dir), STORE, 0);
+        unlinkat(dirfd(dir), MARK, 0);
+        rmdir(path);
+    }
+    closedir(dir);
+}

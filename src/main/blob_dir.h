@@ -1,0 +1,22 @@
+/* The blob directory that `blasd up` chooses where none is named. It lies on tmpfs, outside the
+ * data directory, so somebody has to see to it that it does not outlive that one: memory would stay
+ * taken for ever. */
+#ifndef BLASD_MAIN_BLOB_DIR_H
+#define BLASD_MAIN_BLOB_DIR_H
+
+#include "main/data_dir.h"
+
+#define BLOB_SPEC_MAX (PATH_MAX + 16)
+
+/* Writes "dir:…" for --blobs. */
+void blob_dir_choose(const struct data_dir *dir, char spec[BLOB_SPEC_MAX]);
+/* Once the store stands: notes in it whose it is. Returns a descriptor to be held, which tells
+ * others that it is in use, or -1. */
+int blob_dir_mark(const char *spec, const struct data_dir *dir);
+/* Removes the blob directories of data directories that are gone, of this user and on this view of
+ * the file system, that nobody holds. */
+void blob_dir_remove_stale(void);
+/* Removes one that holds no blob; the next start makes it anew. */
+void blob_dir_remove_empty(const char *spec);
+
+#endif

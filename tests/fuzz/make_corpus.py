@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Writes the seed corpus of the fuzzers of the way in. NumPy writes the .npy files, so that the
+readers meet what it really sends."""
+import io
+import json
+import pathlib
+import struct
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).parent / "corpus"
+
+
+def write(folder, name, data):
+    path = HERE / folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def json_seeds():
+    tensors = {
+        "lists": "[[1,2.5],[-3e2,1e-400]]",
+        "scalar": "42",
+        "bools": "[true,false]",
+        "nonfinite": '["NaN","Infinity","-Infinity"]',
+        "empty": "[[],[]]",
+        "deep": "[[[[[[[[7]]]]]]]]",
+        "ragged": "[[1,2],[3]]",
+        "float32": '{"dtype":"float32","shape":[2,2],"data":[1,2,3,4]}',
+        "late_dtype": '{"data":[1,2,3],"shape":[3],"dtype":"int64"}',
+        "half": '{"dtype":"float16","data":[65504,5.96e-8,1.00048828125]}',
+        "uint64": '{"dtype":"uint64","data":[18446744073709551615,1e3,2.0]}',
+        "base64": '{"dtype":"float64","shape":[1],"base64":"AAAAAAAA8D8="}',
+        "late_base64": '{"base64":"AQID\\/w==","shape":[4],"dtype":"uint8"}',
+        "range": '{"dtype":"int8","data":[128]}',
+        "spaces": " [ 1 ,\n\t2 ] ",
+    }
+    for name, text in tensors.items():
+        write("intake_json", name, '{"op":"mix","inputs":{"a":%s},"params":{"k":3}}' % text)
+    write("intake_json", "members",
+          '{"inputs":{"b":[1],"a":[2]},"op":"mix","priority":"high","deadline_ms":5,"device":"cpu",'
+          '"params":{"alpha":0.5,"transpose_a":true,"mode":"bf16","p":"Infinity","free":"NaN"}}')
+    write("intake_json", "escapes", '{"\\u006fp":"mix","inputs":{"\\u0061":[1]}}')
+    write("intake_json", "broken", '{"op":"mix","inputs":{"a":[1,2')
+    write("intake_json", "long", '{"op":"mix","inputs":{"a":[%s]}}' % ",".join(
+        "[%d,%d]" % (i % 7, i % 10) for i in range(2100)))
+
+
+def safetensors(tensors, metadata):
+    header, data = {}, b""
+    for name, (dtype, array) in tensors.items():
+        raw = array.tobytes()
+        header[name] = {"dtype": dtype, "shape": list(array.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    items = dict(sorted(header.items(), reverse=True))
+    items["__metadata__"] = metadata
+    text = json.dumps(items).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def safetensors_seeds():
+    a = np.arange(6.0).reshape(2, 3)
+    whole = safetensors({"a": ("F64", a), "b": ("F32", a.T.copy().astype("f4"))},
+                        {"op": "mix", "params": '{"k":3}', "format": "np"})
+    write("intake_safetensors", "plain", whole)
+    write("intake_safetensors", "truncated", whole[:-5])
+    write("intake_safetensors", "longer", whole + b"x")
+    write("intake_safetensors", "kinds",
+          safetensors({"a": ("BOOL", np.array([True, False])), "b": ("I64", np.arange(3)),
+                       "V": ("F16", np.array([1, np.inf], "f2"))},
+                      {"op": "mix", "priority": "low", "deadline_ms": "9", "params.k": "7"}))
+    write("intake_safetensors", "empty", safetensors({"a": ("U8", np.zeros((0, 4), "u1"))},
+                                                     {"op": "plain"}))
+
+
+def npy(array):
+    out = io.BytesIO()
+    np.save(out, array, allow_pickle=True)
+    return out.getvalue()
+
+
+def multipart(parts):
+    body = b""
+    for name, value in parts:
+        if isinstance(value, str):
+            body += b'--XX\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (
+                name.encode(), value.encode())
+        else:
+            body += (b'--XX\r\nContent-Disposition: form-data; name="%s"; filename="%s.npy"\r\n'
+                     b"Content-Type: application/octet-stream\r\n\r\n%s\r\n" % (
+                         name.encode(), name.encode(), value))
+    return body + b"--XX--\r\n"
+
+
+def multipart_seeds():
+    a = np.arange(6.0).reshape(2, 3)
+    arrays = {
+        "float64": a, "fortran": np.asfortranarray(a), "big_endian": a.astype(">f8"),
+        "half": a.astype("f2"), "int16": a.astype(">i2"), "bool": a > 2, "scalar": np.array(7.0),
+        "empty": np.zeros((0, 3)), "nan": np.array([1, np.nan]), "object": np.array([None]),
+        "complex": a * 1j, "string": np.array(["x"]),
+        "structured": np.zeros(2, [("x", "f8"), ("y", "i4")]),
+    }
+    for name, array in arrays.items():
+        write("intake_multipart", name, multipart([("op", "mix"), ("a", npy(array))]))
+    write("intake_multipart", "members",
+          multipart([("a", npy(a)), ("b", npy(a)), ("op", "mix"), ("params", '{"k":4}'),
+                     ("params.alpha", "2"), ("priority", "high"), ("deadline_ms", "5"),
+                     ("device", "cpu")]))
+    write("intake_multipart", "truncated", multipart([("op", "mix"), ("a", npy(a))])[:-40])
+    write("intake_multipart", "near", multipart([("op", "mix"), ("a", npy(np.frombuffer(
+        b"\r\n--X\r\n--\r\r\n--XY", "u1")))]))
+
+
+json_seeds()
+safetensors_seeds()
+multipart_seeds()

@@ -1,0 +1,261 @@
+/* Crashes under load: redis-server killed and started again on its files, workers killed in the
+ * middle of batches. No job that was acknowledged may be lost, none may end twice. */
+#include "redis_fixture.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define PLENTY (UINT64_C(1) << 40)
+enum { JOBS_MOST = 200000, BATCH = 16, KILLS = 5 };
+
+static struct redis server;
+
+static int setup(void **state) {
+    (void)state;
+    return redis_start(&server);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    redis_stop(&server);
+    return 0;
+}
+
+static char (*acknowledged)[BLASD_ID_LEN + 1];
+
+struct load {
+    struct bed *bed;
+    _Atomic bool stop_submit, stop_work;
+    _Atomic int submitted, ended;
+    char trouble[160];
+};
+
+static redisContext *reconnect(const char *url) {
+    struct blasd_link_address address;
+    redisContext *redis = NULL;
+    if (blasd_link_parse(url, &address, NULL) == 0) blasd_link_connect(&address, 500, &redis, NULL);
+    return redis;
+}
+
+/* Submits batches; only what was acknowledged is noted. */
+static void *submitter(void *arg) {
+    struct load *load = arg;
+    static char ids[BATCH][BLASD_ID_LEN + 1];
+    const char *argv[5 + 6 * BATCH] = {"FCALL", "blasd_1_submit", "1", load->bed->tag,
+                                       load->bed->link.text};
+    redisContext *redis = NULL;
+    while (!atomic_load(&load->stop_submit)) {
+        int n = atomic_load(&load->submitted);
+        if (n + BATCH > JOBS_MOST) break;
+        if (!redis) redis = reconnect(load->bed->options.url);
+        if (!redis) {
+            sleep_ms(5);
+            continue;
+        }
+        for (int i = 0; i < BATCH; i++) {
+            const char **a = &argv[5 + 6 * i];
+            blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), ids[i]);
+            a[0] = a[1] = ids[i];
+            a[2] = "2";
+            a[3] = "100";
+            a[4] = "";
+            a[5] = "nobody\tmatmul\tanonymous";
+        }
+        redisReply *reply = redisCommandArgv(redis, 5 + 6 * BATCH, argv, NULL);
+        if (!reply || redis->err) {
+            redisFree(redis);
+            redis = NULL;
+        } else if (reply->type == REDIS_REPLY_ARRAY) {
+            for (int i = 0; i < BATCH; i++)
+                if (reply->element[3 + i]->integer == 0)
+                    memcpy(acknowledged[n++], ids[i], sizeof ids[i]);
+            atomic_store(&load->submitted, n);
+        }
+        freeReplyObject(reply);
+    }
+    if (redis) redisFree(redis);
+    return NULL;
+}
+
+/* A worker that takes queue_unavailable as "try again", as workers do. */
+static void *worker(void *arg) {
+    struct load *load = arg;
+    static struct blasd_claim claims[64];
+    static struct blasd_ending endings[64];
+    struct blasd_worker_queue *queue = NULL;
+    struct blasd_err err = {0};
+    int64_t epoch, renewed = blasd_clock_ns();
+    bool lost = true;
+    int rc = blasd_worker_queue_open(&load->bed->options, &queue, &err);
+    while (!atomic_load(&load->stop_work) && (rc == 0 || rc == -(int)BLASD_E_queue_unavailable)) {
+        const char *ids[64];
+        int count = 0;
+        if (lost) {
+            rc = blasd_worker_queue_register(queue, "w", BLASD_DEVICE_CPU, INFO_CPU, &epoch, &err);
+            if (rc == 0) lost = false;
+            continue;
+        }
+        if (blasd_clock_ns() - renewed > 500000000) {
+            renewed = blasd_clock_ns();
+            rc = blasd_worker_queue_renew(queue, INFO_CPU, &lost, &err);
+            if (lost) continue;
+        }
+        rc = blasd_worker_queue_claim(queue, 64, PLENTY, claims, &count, &lost, &err);
+        if (rc < 0 || lost) continue;
+        if (count == 0) blasd_worker_queue_wait(queue, 50, &err);
+        for (int i = 0; i < count; i++) {
+            ids[i] = claims[i].id;
+            endings[i] = (struct blasd_ending){
+                .id = claims[i].id, .record = claims[i].id, .record_len = BLASD_ID_LEN};
+        }
+        if (count) blasd_worker_queue_begin(queue, ids, count, &err);
+        do {
+            rc = blasd_worker_queue_finish(queue, endings, count, &lost, &err);
+        } while (rc == -(int)BLASD_E_queue_unavailable && !atomic_load(&load->stop_work));
+        for (int i = 0; i < count; i++)
+            if (endings[i].accepted) atomic_fetch_add(&load->ended, 1);
+    }
+    if (rc < 0 && rc != -(int)BLASD_E_queue_unavailable)
+        snprintf(load->trouble, sizeof load->trouble, "%.150s", err.detail);
+    blasd_worker_queue_free(queue);
+    return NULL;
+}
+
+/* Every acknowledged job has its own record; returns how many have not. */
+static int missing(struct bed *bed, int count) {
+    int bad = 0;
+    for (int i = 0; i < count; i++) {
+        redisReply *reply = fcall(bed, "get", acknowledged[i], NULL);
+        const redisReply *r = reply->element[0];
+        bad += r->type != REDIS_REPLY_STRING || strcmp(r->str, acknowledged[i]) != 0;
+        drop(reply);
+    }
+    return bad;
+}
+
+static void test_redis_killed(void **state) {
+    struct bed bed;
+    struct load load = {.bed = &bed};
+    pthread_t threads[2];
+    (void)state;
+    acknowledged = calloc(JOBS_MOST, sizeof *acknowledged);
+    assert_non_null(acknowledged);
+    bed_open(&bed, &server, "crash");
+    assert_int_equal(pthread_create(&threads[0], NULL, submitter, &load), 0);
+    assert_int_equal(pthread_create(&threads[1], NULL, worker, &load), 0);
+    for (int i = 0; i < KILLS; i++) {
+        sleep_ms(300 + 77 * i);
+        redis_end(&server, SIGKILL);
+        redis_up(&server);
+    }
+    sleep_ms(300);
+    atomic_store(&load.stop_submit, true);
+    pthread_join(threads[0], NULL);
+    redisFree(bed.raw);
+    bed_connect(&bed);
+    int submitted = atomic_load(&load.submitted);
+    for (int i = 0; i < 2000 && pending(&bed) > 0; i++) sleep_ms(10);
+    assert_int_equal(pending(&bed), 0);
+    atomic_store(&load.stop_work, true);
+    pthread_join(threads[1], NULL);
+    assert_string_equal(load.trouble, "");
+    print_message("%d jobs acknowledged, %d endings accepted, %d kills\n", submitted,
+                  atomic_load(&load.ended), KILLS);
+    assert_true(submitted > 1000);
+    assert_int_equal(missing(&bed, submitted), 0);
+    /* jobs whose acknowledgement was lost are there too, so there may be more endings, but each is
+     * told as accepted at least once and no more often than there are records */
+    redisReply *reply = redisCommand(bed.raw, "GET %s:bytes", bed.tag);
+    assert_string_equal(reply->str, "0");
+    drop(reply);
+    assert_true(atomic_load(&load.ended) >= submitted);
+    assert_true(atomic_load(&load.ended) <= submitted + (KILLS + 1) * BATCH);
+    free(acknowledged);
+    bed_close(&bed);
+}
+
+/* A worker process: claims, begins, takes its time, ends. Never returns. */
+static void labour(struct bed *bed, const char *name) {
+    struct blasd_claim claims[8];
+    struct blasd_worker_queue *queue;
+    struct blasd_err err;
+    int64_t epoch;
+    bool lost = false;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (blasd_worker_queue_open(&bed->options, &queue, &err) < 0 ||
+        blasd_worker_queue_register(queue, name, BLASD_DEVICE_CPU, INFO_CPU, &epoch, &err) < 0)
+        _exit(1);
+    while (!lost) {
+        const char *ids[8];
+        int count = 0;
+        if (blasd_worker_queue_claim(queue, 8, PLENTY, claims, &count, &lost, &err) < 0) _exit(1);
+        if (count == 0 && !lost) {
+            blasd_worker_queue_wait(queue, 200, &err);
+            blasd_worker_queue_renew(queue, INFO_CPU, &lost, &err);
+        }
+        for (int i = 0; i < count; i++) ids[i] = claims[i].id;
+        if (count) blasd_worker_queue_begin(queue, ids, count, &err);
+        for (int i = 0; i < count; i++) {
+            struct blasd_ending ending = {
+                .id = ids[i], .record = ids[i], .record_len = BLASD_ID_LEN};
+            nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+            if (blasd_worker_queue_finish(queue, &ending, 1, &lost, &err) < 0) _exit(1);
+        }
+    }
+    _exit(0);
+}
+
+static pid_t labour_start(struct bed *bed, const char *name) {
+    pid_t pid = fork();
+    if (pid == 0) labour(bed, name);
+    assert_true(pid > 0);
+    return pid;
+}
+
+static void test_workers_killed(void **state) {
+    enum { JOBS = 2000, HANDS = 2, DEATHS = 25 };
+    static const char *const names[HANDS] = {"h0", "h1"};
+    struct bed bed;
+    struct blasd_err err;
+    pid_t pids[HANDS];
+    (void)state;
+    acknowledged = calloc(JOBS, sizeof *acknowledged);
+    assert_non_null(acknowledged);
+    bed_open(&bed, &server, "deaths");
+    bed.limits.attempts = 100;
+    bed_limits(&bed);
+    struct blasd_worker_queue *super;
+    assert_int_equal(blasd_worker_queue_open(&bed.options, &super, &err), 0);
+    for (int i = 0; i < JOBS; i++) {
+        id_make(acknowledged[i], BLASD_ID_ASYNC, 0);
+        assert_int_equal(submit_as(&bed, acknowledged[i], "2", "100", "", ""), 0);
+    }
+    for (int h = 0; h < HANDS; h++) pids[h] = labour_start(&bed, names[h]);
+    for (int i = 0; i < DEATHS; i++) {
+        int h = i % HANDS;
+        sleep_ms(7 + i % 5 * 4);
+        kill(pids[h], SIGKILL);
+        waitpid(pids[h], NULL, 0);
+        if (i % 5 != 4) /* else the new holder of the name takes over */
+            assert_int_equal(blasd_worker_queue_bury(super, names[h], &err), 0);
+        pids[h] = labour_start(&bed, names[h]);
+    }
+    for (int i = 0; i < 3000 && pending(&bed) > 0; i++) sleep_ms(10);
+    assert_int_equal(pending(&bed), 0);
+    for (int h = 0; h < HANDS; h++) {
+        kill(pids[h], SIGKILL);
+        waitpid(pids[h], NULL, 0);
+    }
+    assert_int_equal(missing(&bed, JOBS), 0);
+    blasd_worker_queue_free(super);
+    free(acknowledged);
+    bed_close(&bed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_redis_killed),
+        cmocka_unit_test(test_workers_killed),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

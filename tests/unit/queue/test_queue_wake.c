@@ -1,0 +1,194 @@
+/* Waking: a job that comes while workers wait is taken at once, every time. A wake-up that is lost
+ * shows as a round that takes as long as the wait's time-out. */
+#include "redis_fixture.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define PLENTY (UINT64_C(1) << 40)
+enum { WORKERS = 2, WAIT_MS = 3000, ROUNDS = 1500 };
+
+static struct redis server;
+
+static int setup(void **state) {
+    (void)state;
+    return redis_start(&server);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    redis_stop(&server);
+    return 0;
+}
+
+struct hand {
+    struct bed *bed;
+    pthread_t thread;
+    char name[8];
+    enum blasd_device_class device;
+    _Atomic bool *stop;
+    _Atomic int *done;
+    int claims, empty;
+    char trouble[128];
+};
+
+static void *work(void *arg) {
+    struct hand *hand = arg;
+    struct blasd_worker_queue *queue = NULL;
+    struct blasd_err err = {0};
+    struct blasd_claim claims[16];
+    bool lost = false;
+    int64_t epoch;
+    int count, rc = blasd_worker_queue_open(&hand->bed->options, &queue, &err);
+    if (rc == 0)
+        rc = blasd_worker_queue_register(queue, hand->name, hand->device, INFO_CPU, &epoch, &err);
+    int64_t renewed = blasd_clock_ns();
+    while (rc == 0 && !lost && !atomic_load(hand->stop)) {
+        rc = blasd_worker_queue_claim(queue, 16, PLENTY, claims, &count, &lost, &err);
+        hand->claims++;
+        if (rc == 0 && count == 0) {
+            hand->empty++;
+            rc = blasd_worker_queue_wait(queue, WAIT_MS, &err);
+        }
+        for (int i = 0; rc == 0 && i < count; i++) {
+            struct blasd_ending ending = {.id = claims[i].id, .record = "r", .record_len = 1};
+            rc = blasd_worker_queue_finish(queue, &ending, 1, &lost, &err);
+            if (rc == 0 && ending.accepted) atomic_fetch_add(hand->done, 1);
+        }
+        if (blasd_clock_ns() - renewed > 1000000000) {
+            renewed = blasd_clock_ns();
+            if (rc == 0) rc = blasd_worker_queue_renew(queue, INFO_CPU, &lost, &err);
+        }
+    }
+    if (rc < 0 || lost)
+        snprintf(hand->trouble, sizeof hand->trouble, "lost %d: %.100s", lost, err.detail);
+    blasd_worker_queue_release(queue, &err);
+    blasd_worker_queue_free(queue);
+    return NULL;
+}
+
+static void hands_start(struct hand *hands, struct bed *bed, _Atomic bool *stop, _Atomic int *done,
+                        bool mixed) {
+    for (int w = 0; w < WORKERS; w++) {
+        hands[w] = (struct hand){.bed = bed, .stop = stop, .done = done};
+        hands[w].device = mixed && w ? BLASD_DEVICE_CUDA : BLASD_DEVICE_CPU;
+        snprintf(hands[w].name, sizeof hands[w].name, "w%d", w);
+        assert_int_equal(pthread_create(&hands[w].thread, NULL, work, &hands[w]), 0);
+    }
+}
+
+static void hands_stop(struct hand *hands, _Atomic bool *stop) {
+    atomic_store(stop, true);
+    for (int w = 0; w < WORKERS; w++) {
+        pthread_join(hands[w].thread, NULL);
+        assert_string_equal(hands[w].trouble, "");
+    }
+}
+
+/* Rounds of a few jobs, with pauses of every length around that of a claim. */
+static void rounds(struct bed *bed, _Atomic int *done, const char *const *si, int si_count) {
+    unsigned seed = 12345;
+    int sent = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        char id[BLASD_ID_LEN + 1];
+        seed = seed * 1103515245u + 12345u;
+        int jobs = 1 + (int)(seed >> 16) % 3;
+        for (int i = 0; i < jobs; i++) submit_new(bed, id, si[(round + i) % si_count]);
+        sent += jobs;
+        int64_t start = blasd_clock_ns();
+        while (atomic_load(done) < sent) {
+            if (blasd_clock_ns() - start > WAIT_MS * INT64_C(500000))
+                fail_msg("round %d: a worker slept beside a job", round);
+            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = (long)((seed >> 8) % 300000)}, NULL);
+    }
+}
+
+static void test_no_lost_wake(void **state) {
+    struct bed bed;
+    struct hand hands[WORKERS];
+    _Atomic bool stop = false;
+    _Atomic int done = 0;
+    static const char *const si[] = {"2", "1", "3"};
+    (void)state;
+    bed_open(&bed, &server, "wake");
+    hands_start(hands, &bed, &stop, &done, false);
+    rounds(&bed, &done, si, 3);
+    hands_stop(hands, &stop);
+    bed_close(&bed);
+}
+
+static void test_no_lost_wake_by_class(void **state) {
+    struct bed bed;
+    struct hand hands[WORKERS];
+    _Atomic bool stop = false;
+    _Atomic int done = 0;
+    static const char *const si[] = {"8", "5", "2"};
+    (void)state;
+    bed_open(&bed, &server, "wake2");
+    hands_start(hands, &bed, &stop, &done, true);
+    sleep_ms(100);
+    rounds(&bed, &done, si, 3);
+    hands_stop(hands, &stop);
+    bed_close(&bed);
+}
+
+/* A worker that dies while idle leaves its work to the other one. */
+static void test_dead_idle_worker(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[4];
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1];
+    bool lost;
+    (void)state;
+    bed_open(&bed, &server, "wake3");
+    struct blasd_worker_queue *dead = worker_new(&bed, "dead", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(dead, 4, PLENTY, claims), 0);
+    blasd_worker_queue_free(dead);
+    struct blasd_worker_queue *live = worker_new(&bed, "live", BLASD_DEVICE_CPU);
+    submit_new(&bed, id, "2"); /* wakes the dead one */
+    redisReply *reply = redisCommand(bed.raw, "LLEN %s:wake:dead", bed.tag);
+    assert_int_equal(reply->integer, 1);
+    drop(reply);
+    assert_int_equal(claim(live, 4, PLENTY, claims), 1); /* but anyone may take it */
+    assert_int_equal(blasd_worker_queue_bury(live, "dead", &err), 0);
+    reply = redisCommand(bed.raw, "EXISTS %s:wake:dead", bed.tag);
+    assert_int_equal(reply->integer, 0);
+    drop(reply);
+    /* idle beside a job it was not told of: housekeeping tells it */
+    assert_int_equal(finish(live, id, "r", 0), 1);
+    assert_int_equal(claim(live, 4, PLENTY, claims), 0);
+    reply = redisCommand(bed.raw, "HDEL %s:idle live", bed.tag);
+    drop(reply);
+    submit_new(&bed, id, "2");
+    reply = redisCommand(bed.raw, "HSET %s:idle live 1", bed.tag);
+    drop(reply);
+    int64_t start = blasd_clock_ns();
+    assert_int_equal(blasd_worker_queue_renew(live, INFO_CPU, &lost, &err), 0);
+    assert_int_equal(blasd_worker_queue_wait(live, WAIT_MS, &err), 0);
+    assert_true(blasd_clock_ns() - start < 1000000000);
+    assert_int_equal(claim(live, 4, PLENTY, claims), 1);
+    /* and a nudge ends a wait that nothing else would */
+    assert_int_equal(finish(live, id, "r", 0), 1);
+    assert_int_equal(claim(live, 4, PLENTY, claims), 0);
+    struct blasd_worker_queue *beat;
+    assert_int_equal(blasd_worker_queue_open(&bed.options, &beat, &err), 0);
+    blasd_worker_queue_join(beat, "live", 1);
+    assert_int_equal(blasd_worker_queue_nudge(beat, &err), 0);
+    start = blasd_clock_ns();
+    assert_int_equal(blasd_worker_queue_wait(live, WAIT_MS, &err), 0);
+    assert_true(blasd_clock_ns() - start < 1000000000);
+    blasd_worker_queue_free(beat);
+    blasd_worker_queue_free(live);
+    bed_close(&bed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_lost_wake),
+        cmocka_unit_test(test_no_lost_wake_by_class),
+        cmocka_unit_test(test_dead_idle_worker),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,296 @@
+/* The worker against a queue in memory and a kernel that fails on demand. */
+#include "fake_queue.h"
+
+static struct blasd_limits limits;
+static struct blasd_err err;
+
+static int setup(void **state) {
+    blasd_limits_init(&limits);
+    err = (struct blasd_err){0};
+    return fake_setup(state);
+}
+
+static const struct fake_spec small = {.n = 2, .value = 3, .priority = BLASD_PRIORITY_NORMAL};
+
+static struct fake_spec with_value(double value) {
+    struct fake_spec spec = small;
+    spec.value = value;
+    return spec;
+}
+
+static void test_equal_jobs_run_as_one_call(void **state) {
+    struct fake_spec single = small;
+    (void)state;
+    single.dtype = BLASD_float32;
+    for (int i = 0; i < 10; i++) fake_add(i < 7 ? with_value(i + 1) : single);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.runs, 2);
+    assert_int_equal(fake.counts[0] + fake.counts[1], 10);
+    assert_int_equal(fake.finishes, 2);
+    assert_int_equal(fake.releases, 1);
+    for (int i = 0; i < 10; i++) {
+        fake_check(&fake.jobs[i], i < 7 ? with_value(i + 1) : single);
+        assert_int_equal(fake.jobs[i].result.execution.batch_size, i < 7 ? 7 : 3);
+        assert_string_equal(fake.jobs[i].result.execution.method, "by hand");
+    }
+    assert_false(fake.misaligned);
+}
+
+static void test_record_says_where_time_went(void **state) {
+    const struct blasd_timing *timing;
+    const struct blasd_record *record;
+    (void)state;
+    fake_add(small);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    record = &fake.jobs[0].result;
+    timing = &record->timing;
+    assert_int_equal(timing->receive_us, 7);
+    assert_int_equal(timing->queue_us, 2000);
+    assert_int_equal(timing->total_us, timing->receive_us + timing->queue_us +
+                                           timing->batch_wait_us + timing->upload_us +
+                                           timing->compute_us + timing->download_us);
+    assert_int_equal(record->started_us, record->created_us + 2000 + timing->batch_wait_us);
+    assert_true(record->finished_us >= record->started_us);
+    assert_string_equal(record->execution.device, "cpu:7");
+    assert_string_equal(record->execution.device_name, "a test");
+    assert_int_equal(record->execution.attempts, 1);
+    assert_true(record->execution.flops == 16);
+    assert_int_equal(record->execution.bytes, 96);
+    assert_string_equal(record->op, "matmul");
+}
+
+static void test_inputs_are_converted(void **state) {
+    struct fake_spec spec = {.n = 3,
+                             .dtype = BLASD_int32,
+                             .order = BLASD_COLUMN_MAJOR,
+                             .value = 5,
+                             .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake_add(spec);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    fake_check(&fake.jobs[0], spec);
+    assert_true(fake.converted);
+    assert_int_equal(fake.jobs[0].result.outputs[0].tensor.dtype, BLASD_float64);
+}
+
+static void test_large_tensors_stay_in_blobs(void **state) {
+    struct fake_spec spec = {
+        .n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
+    (void)state;
+    fake_add(spec);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_true(fake.jobs[0].result.payload_in_blob);
+    assert_int_equal(fake.jobs[0].blob_bytes, 80000);
+    assert_false(fake_blob_is_there(&fake.jobs[0], "in"));
+    assert_true(fake_blob_is_there(&fake.jobs[0], "out"));
+    fake_check(&fake.jobs[0], spec);
+}
+
+static void test_result_of_a_cancelled_job_is_removed(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake_add(spec)->drop = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_false(fake_blob_is_there(&fake.jobs[0], "out"));
+}
+
+static void test_a_result_that_may_be_recorded_is_kept(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake.finish_away = 1;
+    fake_add(spec)->drop = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_true(fake_blob_is_there(&fake.jobs[0], "out"));
+    fake_check(&fake.jobs[0], spec);
+}
+
+static void test_lost_inputs(void **state) {
+    struct fake_spec spec = {
+        .n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
+    char name[BLASD_BLOB_NAME];
+    (void)state;
+    fake_add(spec);
+    fake_add(spec);
+    snprintf(name, sizeof name, "%s.in", fake.jobs[0].id);
+    blasd_store_remove(fake.store, name);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.jobs[0].result.state, BLASD_FAILED);
+    assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_inputs_lost);
+    fake_check(&fake.jobs[1], spec);
+    assert_int_equal(fake.jobs[1].result.execution.batch_size, 1);
+}
+
+static void test_a_broken_frame_fails_alone(void **state) {
+    struct fake_job *cut;
+    (void)state;
+    fake_add(small);
+    fake_add(small)->frame.data[0] ^= 0x55;
+    cut = fake_add(small);
+    cut->frame.len -= 1;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    fake_check(&fake.jobs[0], small);
+    for (int i = 1; i < 3; i++) {
+        assert_int_equal(fake.jobs[i].result.state, BLASD_FAILED);
+        assert_int_equal(fake.jobs[i].result.error.code, BLASD_E_internal_error);
+    }
+}
+
+static void test_a_suspect_runs_alone_and_last(void **state) {
+    struct fake_spec suspect = with_value(9);
+    (void)state;
+    suspect.attempts = 2;
+    suspect.priority = BLASD_PRIORITY_HIGH;
+    fake_add(suspect);
+    for (int i = 0; i < 3; i++) fake_add(small);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.runs, 2);
+    assert_int_equal(fake.counts[0], 3);
+    assert_int_equal(fake.order[1], 9);
+    assert_int_equal(fake.jobs[0].result.execution.attempts, 3);
+    fake_check(&fake.jobs[0], suspect);
+}
+
+static void test_order_of_groups(void **state) {
+    struct fake_spec low = with_value(1), normal = with_value(2), high = with_value(3), large;
+    (void)state;
+    low.priority = BLASD_PRIORITY_LOW;
+    high.priority = BLASD_PRIORITY_HIGH;
+    large = with_value(4);
+    large.n = 30;
+    fake_add(large);
+    fake_add(low);
+    fake_add(normal);
+    fake_add(high);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.runs, 4);
+    assert_memory_equal(fake.order, ((char[]){3, 2, 4, 1}), 4);
+}
+
+static void test_groups_are_capped_by_work(void **state) {
+    (void)state;
+    limits.batch_flops = 40; /* a job has 16 */
+    for (int i = 0; i < 5; i++) fake_add(small);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.runs, 3);
+    for (int i = 0; i < 5; i++) fake_check(&fake.jobs[i], small);
+}
+
+static void test_out_of_memory_splits_the_batch(void **state) {
+    (void)state;
+    fake.memory_for = 3;
+    for (int i = 0; i < 10; i++) fake_add(with_value(i + 1));
+    assert_int_equal(fake_work(&limits, &err), 0);
+    for (int i = 0; i < 10; i++) {
+        fake_check(&fake.jobs[i], with_value(i + 1));
+        assert_true(fake.jobs[i].result.execution.batch_size <= 3);
+        assert_int_equal(fake.jobs[i].begun, 1);
+    }
+}
+
+static void test_a_call_that_fails_is_tried_one_by_one(void **state) {
+    (void)state;
+    fake.poison = 4;
+    for (int i = 0; i < 6; i++) fake_add(with_value(i + 1));
+    assert_int_equal(fake_work(&limits, &err), 0);
+    for (int i = 0; i < 6; i++) {
+        if (i != 3) {
+            fake_check(&fake.jobs[i], with_value(i + 1));
+            continue;
+        }
+        assert_int_equal(fake.jobs[i].result.state, BLASD_FAILED);
+        assert_int_equal(fake.jobs[i].result.error.code, BLASD_E_not_converged);
+    }
+}
+
+static void test_a_task_fails_alone(void **state) {
+    struct fake_spec spec = {.n = 100, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake.singular = 2;
+    for (int i = 0; i < 3; i++) {
+        spec.value = i + 1;
+        fake_add(spec);
+    }
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.runs, 1);
+    assert_int_equal(fake.jobs[1].result.error.code, BLASD_E_singular_matrix);
+    assert_string_equal(fake.jobs[1].result.error.field, "inputs.a");
+    assert_false(fake_blob_is_there(&fake.jobs[1], "out"));
+    for (int i = 0; i < 3; i += 2) {
+        spec.value = i + 1;
+        fake_check(&fake.jobs[i], spec);
+    }
+}
+
+static void test_a_device_that_fails_ends_the_worker(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 1, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake.device_fails = true;
+    fake_add(spec);
+    assert_int_equal(fake_work(&limits, &err), -(int)BLASD_E_device_error);
+    assert_string_equal(err.detail, "it fell off the bus");
+    assert_int_equal(fake.releases, 1);
+    assert_false(fake.jobs[0].ended);
+    assert_false(fake.jobs[0].claimed);
+    assert_int_equal(fake.jobs[0].attempts, 1);
+    assert_false(fake_blob_is_there(&fake.jobs[0], "out"));
+}
+
+static void test_finish_is_repeated_while_redis_is_away(void **state) {
+    (void)state;
+    fake.finish_away = 4;
+    for (int i = 0; i < 3; i++) fake_add(small);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.runs, 1);
+    assert_int_equal(fake.registers, 1);
+    for (int i = 0; i < 3; i++) fake_check(&fake.jobs[i], small);
+}
+
+static void test_a_lost_lease_is_taken_anew(void **state) {
+    (void)state;
+    fake.finish_lost = 1;
+    for (int i = 0; i < 3; i++) fake_add(small);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.registers, 2);
+    for (int i = 0; i < 3; i++) {
+        fake_check(&fake.jobs[i], small);
+        assert_int_equal(fake.jobs[i].result.execution.attempts, 2);
+        assert_int_equal(fake.jobs[i].result.execution.batch_size, 1);
+    }
+}
+
+static void test_an_unwanted_batch_is_stopped(void **state) {
+    int64_t begin = blasd_clock_ns();
+    (void)state;
+    fake.slow = fake.unwanted = true;
+    fake_add(small)->drop = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_true(blasd_clock_ns() - begin < INT64_C(2000000000));
+    assert_true(fake.progress > 0);
+    assert_int_equal(fake.runs, 1);
+    assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_cancelled);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fake_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_equal_jobs_run_as_one_call),
+        TEST(test_record_says_where_time_went),
+        TEST(test_inputs_are_converted),
+        TEST(test_large_tensors_stay_in_blobs),
+        TEST(test_result_of_a_cancelled_job_is_removed),
+        TEST(test_a_result_that_may_be_recorded_is_kept),
+        TEST(test_lost_inputs),
+        TEST(test_a_broken_frame_fails_alone),
+        TEST(test_a_suspect_runs_alone_and_last),
+        TEST(test_order_of_groups),
+        TEST(test_groups_are_capped_by_work),
+        TEST(test_out_of_memory_splits_the_batch),
+        TEST(test_a_call_that_fails_is_tried_one_by_one),
+        TEST(test_a_task_fails_alone),
+        TEST(test_a_device_that_fails_ends_the_worker),
+        TEST(test_finish_is_repeated_while_redis_is_away),
+        TEST(test_a_lost_lease_is_taken_anew),
+        TEST(test_an_unwanted_batch_is_stopped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
