@@ -63,7 +63,8 @@ $(BUILD)/obj/gen/%.c.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c $< -o $@
 # Kernels are arithmetic: they get what lets loops become vectors and changes no rounding.
-$(BUILD)/obj/kernels/%.c.o: OPT = -O3 -g -fno-math-errno -fno-trapping-math -ffp-contract=off
+$(BUILD)/obj/kernels/%.c.o: OPT = -O3 -g
+$(BUILD)/obj/kernels/%.c.o: FLAGS += -fno-math-errno -fno-trapping-math -ffp-contract=off
 
 # A folder kernels/NAME with op_NAME.c is an operation; one with cpu_NAME.c runs on the CPU.
 $(BUILD)/gen/ops.c: $(wildcard kernels/*/op_*.c) Makefile
@@ -97,10 +98,19 @@ $(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/
 $(filter $(BUILD)/tests/unit/client/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/client.a
 $(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a,$(ARCHIVES))
 
-.PHONY: unit $(BUILD)/unit
-unit: $(BUILD)/unit
-$(BUILD)/unit: $(UNIT)
-	@for t in $^; do $$t || exit 1; done
+# Fuzzers: tests/fuzz/fuzz_NAME.c over tests/fuzz/corpus/NAME. As replay_NAME the corpus is a test of its own
+# under any compiler; `make fuzz` searches on from it for FUZZ_SECONDS each.
+FUZZ_C = $(filter-out %/fuzz_replay.c,$(wildcard tests/fuzz/fuzz_*.c))
+REPLAY = $(patsubst tests/fuzz/fuzz_%.c,$(BUILD)/tests/fuzz/replay_%,$(FUZZ_C))
+FUZZERS = $(patsubst tests/fuzz/fuzz_%.c,build/fuzz/tests/fuzz/fuzz_%,$(FUZZ_C))
+FUZZ_SECONDS ?= 60
+WIRE_ARCHIVES = $(BUILD)/lib/wire.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+$(BUILD)/tests/fuzz/replay_%: $(BUILD)/obj/tests/fuzz/fuzz_%.c.o $(BUILD)/obj/tests/fuzz/fuzz_replay.c.o $(WIRE_ARCHIVES)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -pthread -o $@ $^ $(LIBS)
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.c.o $(WIRE_ARCHIVES)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -fsanitize=fuzzer -pthread -o $@ $^ $(LIBS)
 
 # Files generated from tables in the code and committed, because people read them where they lie.
 GENERATED_DOCS = api/errors.json docs/errors.md docs/limits.md docs/operations.md
@@ -132,10 +142,18 @@ test:
 test-unit:
 	@tests/run-units.sh $(UNIT)
 test-sanitized:
-	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%)
+	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
 	@tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
+	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || exit 1; done
 test-integration: $(BUILD)/blasd $(BUILD)/client_example
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/integration
+
+fuzz:
+	@deploy/install-packages.sh build test fuzz
+	@$(MAKE) --no-print-directory -j2 -s BUILD=build/fuzz CC=clang CXX=clang++ SANITIZE=fuzzer-no-link,address,undefined OPT="-O1 -g" $(FUZZERS)
+	@for f in $(FUZZERS); do n=$${f##*/fuzz_}; mkdir -p build/fuzz/corpus/$$n; echo "fuzz $$n"; \
+	  $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 build/fuzz/corpus/$$n tests/fuzz/corpus/$$n >build/fuzz/$$n.log 2>&1 \
+	  || { tail -n 40 build/fuzz/$$n.log; exit 1; }; grep number_of_executed build/fuzz/$$n.log; done
 
 lint:
 	@deploy/install-packages.sh build test lint
@@ -155,7 +173,7 @@ soak: all
 	@BLASD_LOAD_SECONDS=60 $(PYTHON) -m pytest -q -p no:cacheprovider tests/integration/test_load.py
 
 .PHONY: lint-objects
-lint-objects: $(ARCHIVES) $(call obj,$(call folder_sources,main) $(UNIT_C) docs/generate.c)
+lint-objects: $(ARCHIVES) $(call obj,$(call folder_sources,main) $(UNIT_C) $(FUZZ_C) docs/generate.c)
 
 .PHONY: clean
 clean:

@@ -30,6 +30,7 @@ struct blasd_engine {
     bool singular, unsymmetric;
     int64_t info;
     double rcond;
+    double contraction; /* by how much a step of refinement shrinks the error, at worst or so */
     enum blasd_solve_method method;
     struct blasd_watch *watch; /* borrowed while a system runs; may be NULL */
     double from, to;

@@ -312,11 +312,30 @@ static void apply_inverse(struct blasd_engine *e, double *v, bool transposed) {
     for (lapack_int i = 0; i < e->n; i++) v[i] = ldexp((double)x[i], after[i] + shift);
 }
 
+/* How much larger than the matrix its factor U is: what partial pivoting does not bound. */
+static double growth(const struct blasd_engine *e) {
+    double most = 0, size = 0;
+    if (e->method != BLASD_SOLVED_LU) return 1;
+    for (lapack_int j = 0; j < e->n; j++) {
+        const REAL *column = at(e->factors, e->n, 0, j), *own = at(e->matrix, e->n, 0, j);
+        for (lapack_int i = 0; i <= j; i++) {
+            double u = fabs((double)column[i]);
+            most = u > most ? u : most;
+        }
+        for (lapack_int i = 0; i < e->n; i++) {
+            double a = fabs((double)own[i]);
+            size = a > size ? a : size;
+        }
+    }
+    return most > size ? most / size : 1;
+}
+
 static void estimate_rcond(struct blasd_engine *e) {
     double inverse = blasd_engine_norm_inverse(e, apply_inverse);
     long double norm = e->scaled ? ldexpl(e->norm_1, -norm_exponent(e)) : e->norm_1;
     long double rcond = 1 / (long double)inverse / norm;
     e->rcond = rcond <= 1 ? (double)rcond : rcond > 1 ? 1 : 0;
+    e->contraction = 4 * (double)UNIT * growth(e) / e->rcond;
 }
 
 /* Everything about the matrix. False: stopped. */
@@ -371,7 +390,7 @@ struct block {
     long double norm_b[256]; /* of R^-1 b', in the units of b' */
     double error[256], last[256] /* size of the last correction against x, or of the first guess */;
     int steps[256];
-    bool done[256];
+    bool done[256], converged[256];
 };
 
 static void load_block(struct blasd_engine *e, struct block *block) {
@@ -482,9 +501,12 @@ static void try_step(struct blasd_engine *e, struct block *block, lapack_int c, 
     }
     block->error[c] = error;
     block->steps[c] = step;
-    /* the corrections shrink by `ratio` each time: is what is left below the last digit? */
+    /* the corrections shrink by `ratio` each time (the first one may have been small by luck): is
+     * what is left below the last digit? */
     block->last[c] = size;
-    block->done[c] = (error <= 2 * UNIT && size * ratio <= UNIT / 4) || !(ratio <= 0.5);
+    if (step == 1 || ratio < e->contraction) ratio = fmax(ratio, fmin(e->contraction, 0.5));
+    block->converged[c] = error <= 2 * UNIT && size * ratio <= UNIT / 4;
+    block->done[c] = block->converged[c] || !(ratio <= 0.5);
 }
 
 /* Solves a block with the factors at hand and refines it. */
@@ -509,7 +531,8 @@ static void solve_block(struct blasd_engine *e, struct block *block) {
                 block->error[c] = backward_error(e, x, r, block->norm_b[c]);
                 block->steps[c] = 0;
                 block->last[c] = 1;
-                block->done[c] = block->error[c] == 0 || !isfinite(block->error[c]);
+                block->converged[c] = block->error[c] == 0;
+                block->done[c] = block->converged[c] || !isfinite(block->error[c]);
             } else if (!block->extended && !block->done[c]) {
                 double error = backward_error(e, x, r, block->norm_b[c]);
                 if (error < block->error[c]) {
@@ -525,12 +548,17 @@ static void solve_block(struct blasd_engine *e, struct block *block) {
     }
 }
 
-/* Whether what was reached is what refinement reaches, unless the factors are bad. */
+/* Whether what was reached is what refinement reaches, unless the factors are bad: a small backward
+ * error, and convergence where the condition allows it. */
 static bool good_enough(const struct blasd_engine *e, const struct block *block) {
     double bound = block->extended ? 3 * (double)UNIT : (8 + (double)e->n / 2) * (double)UNIT;
     if (e->shape.refinement == BLASD_REFINE_NONE || e->method == BLASD_SOLVED_QR) return true;
-    for (lapack_int c = 0; c < block->k; c++)
+    for (lapack_int c = 0; c < block->k; c++) {
         if (!(block->error[c] <= bound)) return false;
+        if (block->extended && !block->converged[c] && e->method == BLASD_SOLVED_LU &&
+            e->rcond > 32 * e->n * (double)UNIT)
+            return false;
+    }
     return true;
 }
 
@@ -551,7 +579,7 @@ static void solve_block_qr(struct blasd_engine *e, struct block *block, struct b
     if (first != NULL) memcpy(first, e->x, bytes);
     if (first != NULL && factor_qr(e)) {
         solve_block(e, second);
-        if (worst_of(second) < worst_of(block)) {
+        if (worst_of(second) <= fmax(worst_of(block), 2 * (double)UNIT)) {
             *block = *second;
             estimate_rcond(e);
             free(first);

@@ -24,6 +24,7 @@ struct LANE(lanes) {
     vec *inverse;         /* n: 1 / U(i, i) */
     vec *b, *x, *r, *t;   /* n each */
     int32_t *pivots;      /* n x LANES */
+    vec contraction;      /* by how much refinement shrinks the error, at worst or so */
     vec norm_1, norm_inf; /* of the matrices */
     ivec zero_pivot;      /* 0, or the first zero pivot, from 1 */
 };
@@ -350,6 +351,15 @@ INLINE vec LANE(greatest)(const vec *x, int64_t n) {
     return most;
 }
 
+/* What the condition and the growth of the pivots make of the last digit. */
+static vec LANE(contraction)(const struct LANE(lanes) * w, vec rcond) {
+    vec most = w->norm_inf;
+    for (int64_t i = 0; i < w->n; i++)
+        for (int64_t j = i; j < w->n; j++)
+            most = LANE(larger)(LANE(size)(w->lu[i * w->n + j]), most);
+    return (4 * UNIT) * most / (w->norm_inf * rcond);
+}
+
 /* One right-hand side, in w->b: solves into w->x, refines once. *error and *steps of each lane; a
  * mask of the lanes that need more than this. */
 static ivec LANE(solve_column)(struct LANE(lanes) * w, bool refine, vec *error, ivec *steps) {
@@ -378,8 +388,9 @@ static ivec LANE(solve_column)(struct LANE(lanes) * w, bool refine, vec *error, 
             vec r = LANE(dot)(w->matrix + i * w->row, w->column, w->t, n, w->r[i]);
             size_r = LANE(larger)(LANE(size)(r), size_r);
         }
-        /* the correction's share squared is what a second one would still change */
-        good = (ivec)(size_d * size_d <= size_x * size_x * (UNIT / 4));
+        /* a second correction would shrink as the first did, or a little less: nothing left? */
+        good = (ivec)(size_d * LANE(larger)(size_d, size_x * w->contraction) <=
+                      size_x * size_x * (UNIT / 4));
         size_x = LANE(greatest)(w->x, n);
     }
     below = w->norm_inf * size_x + size_b;
@@ -436,6 +447,7 @@ static void LANE(run)(const struct blasd_systems *shape, struct blasd_system *sy
     left = LANE(measure)(w);
     LANE(factor)(w);
     rcond = LANE(rcond)(w);
+    w->contraction = LANE(contraction)(w, rcond);
     for (int l = 0; l < count; l++)
         LANE(finish)(shape, &systems[l], left[l] ? 0 : (int64_t)w->zero_pivot[l], rcond[l]);
     for (int64_t c = 0; c < shape->columns; c++) {
