@@ -1,8 +1,10 @@
-/* The load generator's parts: what it is told, what it counts, and the engine that drives connections.
+/* The load generator's parts: what it is told, what it counts, and the engine that drives
+ * connections.
  *
- * One thread, one epoll set, HTTP/1.1 with keep-alive, one request a connection at a time. It shares the
- * machine with what it measures, so a request costs it one send and one receive and little else. It knows
- * nothing of blasd: what to send, what to expect and how to poll stand in the specification (load_spec.c).
+ * One thread, one epoll set, HTTP/1.1 with keep-alive, one request a connection at a time. It
+ * shares the machine with what it measures, so a request costs it one send and one receive and
+ * little else. It knows nothing of blasd: what to send, what to expect and how to poll stand in the
+ * specification (load_spec.c).
  *
  * Read next: load_main.c, load_engine.c. */
 #ifndef BLASD_BENCH_LOAD_H
@@ -20,7 +22,8 @@
 #define LOAD_SAMPLE 400
 #define LOAD_SECONDS_MOST 3600
 
-/* --- latencies --------------------------------------------------------------------------------------- */
+/* --- latencies
+ * --------------------------------------------------------------------------------------- */
 
 #define LOAD_SUB_BITS 7 /* 128 steps an octave: an error below 0.8 % */
 #define LOAD_BUCKETS ((64 - LOAD_SUB_BITS + 1) << LOAD_SUB_BITS)
@@ -37,15 +40,16 @@ void load_histogram_merge(struct load_histogram *into, const struct load_histogr
 /* New reference: count, mean, p50, p90, p99, p999, max in milliseconds. */
 json_t *load_histogram_json(const struct load_histogram *histogram);
 
-/* --- what it is told ---------------------------------------------------------------------------------- */
+/* --- what it is told
+ * ---------------------------------------------------------------------------------- */
 
 struct load_request {
-    const char *name;  /* borrowed from the specification */
-    char *head;        /* owned: request line and headers; where the body is small, the body, too */
-    size_t head_len;   /* of all that `head` holds */
-    const char *body;  /* owned mapping, sent after the head; NULL where there is none of its own */
-    size_t body_len;   /* of `body` */
-    int status;        /* the status that is right */
+    const char *name; /* borrowed from the specification */
+    char *head;       /* owned: request line and headers; where the body is small, the body, too */
+    size_t head_len;  /* of all that `head` holds */
+    const char *body; /* owned mapping, sent after the head; NULL where there is none of its own */
+    size_t body_len;  /* of `body` */
+    int status;       /* the status that is right */
     const char *contains; /* borrowed; the text that a right answer has, or NULL */
     size_t contains_len;
     const char *tail; /* owned mapping: what a right answer ends with, or NULL */
@@ -59,10 +63,10 @@ struct load_request {
 struct load_poll {
     bool on;
     int64_t interval_ns, most_interval_ns, timeout_ns;
-    uint64_t window;     /* most jobs that are submitted and not yet seen to have ended */
-    const char *suffix;  /* borrowed; after the location, for instance "?wait=1" */
-    const char *ended;   /* borrowed; text that shows a job has ended well */
-    const char *failed;  /* borrowed; text that shows it has ended badly, or NULL */
+    uint64_t window;    /* most jobs that are submitted and not yet seen to have ended */
+    const char *suffix; /* borrowed; after the location, for instance "?wait=1" */
+    const char *ended;  /* borrowed; text that shows a job has ended well */
+    const char *failed; /* borrowed; text that shows it has ended badly, or NULL */
 };
 
 struct load_spec {
@@ -85,7 +89,8 @@ struct load_spec {
 int load_spec_read(struct load_spec *spec, const char *path);
 void load_spec_release(struct load_spec *spec);
 
-/* --- an answer ------------------------------------------------------------------------------------------ */
+/* --- an answer
+ * ------------------------------------------------------------------------------------------ */
 
 enum load_step { LOAD_MORE, LOAD_DONE, LOAD_BROKEN };
 
@@ -103,17 +108,20 @@ struct load_reply {
 /* Makes it ready for the next answer; keeps its memory. */
 void load_reply_reset(struct load_reply *reply);
 /* Takes `n` bytes; `request` says what to compare with. */
-enum load_step load_reply_feed(struct load_reply *reply, const struct load_request *request, const char *bytes,
-                               size_t n);
+enum load_step load_reply_feed(struct load_reply *reply, const struct load_request *request,
+                               const char *bytes, size_t n);
 /* Whether a finished answer is what the request expects. */
 bool load_reply_right(const struct load_reply *reply, const struct load_request *request);
 void load_reply_release(struct load_reply *reply);
 
-/* --- a run ------------------------------------------------------------------------------------------------ */
+/* --- a run
+ * ------------------------------------------------------------------------------------------------
+ */
 
 struct load_result {
     uint64_t statuses[600];
-    uint64_t sent, answered, in_window; /* in_window: right answers (or ended jobs) inside the measured time */
+    uint64_t sent, answered,
+        in_window; /* in_window: right answers (or ended jobs) inside the measured time */
     uint64_t wrong, errors, timeouts, reopened, unsent, retry_after, late;
     uint64_t submitted, ended, failed, polls, lost;
     uint64_t bytes_out, bytes_in;

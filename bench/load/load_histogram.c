@@ -1,5 +1,5 @@
-/* Latencies in buckets of 0.8 % width, so that the tail is exact enough and adding one costs nothing.
- * Knows nothing of requests. Read next: load.h. */
+/* Latencies in buckets of 0.8 % width, so that the tail is exact enough and adding one costs
+ * nothing. Knows nothing of requests. Read next: load.h. */
 #include "load.h"
 
 static unsigned bucket_of(uint64_t ns) {
@@ -47,8 +47,8 @@ static double quantile_ms(const struct load_histogram *histogram, double q) {
 
 json_t *load_histogram_json(const struct load_histogram *histogram) {
     double mean = histogram->count > 0 ? histogram->sum_ns / (double)histogram->count * 1e-6 : 0;
-    return json_pack("{s:I,s:f,s:f,s:f,s:f,s:f,s:f}", "count", (json_int_t)histogram->count, "mean", mean,
-                     "p50", quantile_ms(histogram, 0.5), "p90", quantile_ms(histogram, 0.9), "p99",
-                     quantile_ms(histogram, 0.99), "p999", quantile_ms(histogram, 0.999), "max",
-                     (double)histogram->most_ns * 1e-6);
+    return json_pack("{s:I,s:f,s:f,s:f,s:f,s:f,s:f}", "count", (json_int_t)histogram->count, "mean",
+                     mean, "p50", quantile_ms(histogram, 0.5), "p90", quantile_ms(histogram, 0.9),
+                     "p99", quantile_ms(histogram, 0.99), "p999", quantile_ms(histogram, 0.999),
+                     "max", (double)histogram->most_ns * 1e-6);
 }

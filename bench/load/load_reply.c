@@ -1,6 +1,6 @@
-/* Reads an HTTP/1.1 answer as it arrives and compares it with what was expected. Most answers come in one
- * piece and are looked at where they lie; only what is split is kept. Knows nothing of sockets.
- * Read next: load_engine.c. */
+/* Reads an HTTP/1.1 answer as it arrives and compares it with what was expected. Most answers come
+ * in one piece and are looked at where they lie; only what is split is kept. Knows nothing of
+ * sockets. Read next: load_engine.c. */
 #include "load.h"
 
 #include <math.h>
@@ -39,7 +39,8 @@ static int keep(struct load_reply *reply, const char *bytes, size_t n) {
 }
 
 /* Whether the line is `name: value`; the value's place. */
-static bool header_is(const char *line, size_t len, const char *name, const char **value, size_t *value_len) {
+static bool header_is(const char *line, size_t len, const char *name, const char **value,
+                      size_t *value_len) {
     size_t n = strlen(name);
     if (len <= n || line[n] != ':' || strncasecmp(line, name, n) != 0) return false;
     for (n++; n < len && line[n] == ' ';) n++;
@@ -67,7 +68,8 @@ static int read_line(struct load_reply *reply, const char *line, size_t len, boo
             *has_length = true;
             return read_length(value, n, &reply->body_len);
         }
-        if (header_is(line, len, "connection", &value, &n) && n == 5 && strncasecmp(value, "close", 5) == 0)
+        if (header_is(line, len, "connection", &value, &n) && n == 5 &&
+            strncasecmp(value, "close", 5) == 0)
             reply->closes = true;
         return 0;
     case 'r':
@@ -124,7 +126,8 @@ static bool near_enough(const void *got, const void *expected, const struct load
 }
 
 /* Compares `n` bytes at `reply->seen` of the body with the tail, as far as they belong to it. */
-static void compare_tail(struct load_reply *reply, const struct load_request *request, const char *bytes, size_t n) {
+static void compare_tail(struct load_reply *reply, const struct load_request *request,
+                         const char *bytes, size_t n) {
     size_t start, skip, at;
     if (reply->body_len < request->tail_len) {
         reply->tail_differs = true;
@@ -138,11 +141,12 @@ static void compare_tail(struct load_reply *reply, const struct load_request *re
 }
 
 static bool text_wanted(const struct load_reply *reply, const struct load_request *request) {
-    return reply->status != request->status || request->contains != NULL || request->tail_float != 0;
+    return reply->status != request->status || request->contains != NULL ||
+           request->tail_float != 0;
 }
 
-static enum load_step feed_body(struct load_reply *reply, const struct load_request *request, const char *bytes,
-                                size_t n) {
+static enum load_step feed_body(struct load_reply *reply, const struct load_request *request,
+                                const char *bytes, size_t n) {
     size_t left = reply->body_len - reply->seen;
     if (n > left) return LOAD_BROKEN; /* more than was announced, and nothing else was asked for */
     if (request->tail != NULL && request->tail_float == 0 && reply->status == request->status)
@@ -157,8 +161,8 @@ static enum load_step feed_body(struct load_reply *reply, const struct load_requ
     return reply->seen == reply->body_len ? LOAD_DONE : LOAD_MORE;
 }
 
-enum load_step load_reply_feed(struct load_reply *reply, const struct load_request *request, const char *bytes,
-                               size_t n) {
+enum load_step load_reply_feed(struct load_reply *reply, const struct load_request *request,
+                               const char *bytes, size_t n) {
     const char *end, *head = bytes;
     size_t head_len, had = reply->text_len;
     reply->begun = true;
@@ -183,10 +187,12 @@ enum load_step load_reply_feed(struct load_reply *reply, const struct load_reque
 bool load_reply_right(const struct load_reply *reply, const struct load_request *request) {
     if (reply->status != request->status || reply->tail_differs) return false;
     if (request->contains != NULL &&
-        (reply->body == NULL || memmem(reply->body, reply->body_len, request->contains, request->contains_len) == NULL))
+        (reply->body == NULL ||
+         memmem(reply->body, reply->body_len, request->contains, request->contains_len) == NULL))
         return false;
     if (request->tail_float != 0)
         return reply->body != NULL && reply->body_len >= request->tail_len &&
-               near_enough(reply->body + reply->body_len - request->tail_len, request->tail, request);
+               near_enough(reply->body + reply->body_len - request->tail_len, request->tail,
+                           request);
     return request->tail == NULL || reply->body_len >= request->tail_len;
 }

@@ -1,127 +1,352 @@
-/* Regression on the CPU: which problem is fitted where, and its outputs.
+/* Regression on the CPU: which problem is fitted where and how.
  *
- * Read next: qr_small.c. */
+ * Many small problems are dealt to the threads; a large one is worked on alone. What is done to a
+ * problem depends on its shape and data, never on the batch.
+ * Read next: qr_small.c, qr_tall.c, factor.c, then penalised.c, descent.c, statistics.c. */
 #include "kernels/regression/regression.h"
 
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/parallel.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Where problem `at` of a task finds its operands. */
-static int problem_data(const struct regression_shape *shape, struct blasd_task *task,
-                        const struct blasd_walk *walk, struct regression_data *data) {
-    data->x = (const double *)task->inputs[IN_X].data + walk->offset[0] * shape->n * shape->p;
-    data->y = (const double *)task->inputs[IN_Y].data + walk->offset[1] * shape->n * shape->t;
-    data->w = NULL;
-    if (!shape->weighted) return 0;
-    data->w = (const double *)task->inputs[IN_WEIGHT].data + walk->offset[2] * shape->n;
-    for (int64_t i = 0; i < shape->n; i++)
-        if (!(data->w[i] >= 0))
-            return blasd_fail(&task->err, BLASD_E_invalid_tensor, "inputs.sample_weight",
-                              "weight %lld is %g: weights must not be negative", (long long)i,
-                              data->w[i]);
-    return 0;
-}
+#define DOUBLED_CONDITION 4e6 /* above, tall problems are done again in double-double */
+#define THREADS_WORK 4e6      /* operations from which another thread is worth starting */
+#define PIECE_WORK 2e7        /* operations in a piece of work, about */
+#define DOUBLE_DOUBLE 15      /* operations for one in double-double, about */
 
-static void put(const struct blasd_tensor *output, int64_t at, double value) {
-    if (output->dtype == BLASD_float32)
-        ((float *)output->data)[at] = (float)value;
-    else
-        ((double *)output->data)[at] = value;
-}
-
-static void put_fit(const struct regression_shape *shape, struct blasd_task *task, int64_t at,
-                    const struct regression_fit *fit) {
-    int64_t first = shape->intercept ? 1 : 0;
-    for (int64_t target = 0; target < shape->t; target++) {
-        const double *coef = fit->coef + target * shape->q;
-        int64_t place = at * shape->t + target;
-        for (int64_t j = 0; j < shape->p; j++)
-            put(&task->outputs[OUT_COEF], place * shape->p + j, coef[first + j]);
-        put(&task->outputs[OUT_INTERCEPT], place, shape->intercept ? coef[0] : 0);
-        put(&task->outputs[OUT_SSR], place, fit->ssr[target]);
-        put(&task->outputs[OUT_R2], place, 1 - fit->ssr[target] / fit->tss[target]);
-    }
-    ((int64_t *)task->outputs[OUT_RANK].data)[at] = fit->rank;
-    ((int64_t *)task->outputs[OUT_DF_MODEL].data)[at] = fit->rank - first;
-    ((int64_t *)task->outputs[OUT_DF_RESID].data)[at] = shape->n - fit->rank;
-}
-
+/* What one thread needs to fit one problem after the other. */
 struct room {
+    const struct regression_shape *shape;
     struct regression_small *small;
+    struct regression_tall *tall;
+    struct regression_factor factor;
     struct regression_fit fit;
+    double *tss, *work;
+    const char *how; /* static text: the method of the last problem */
 };
 
-static int room_init(struct room *room, const struct regression_shape *shape,
-                     struct blasd_err *err) {
-    size_t t = (size_t)shape->t, q = (size_t)shape->q, n = (size_t)shape->n;
-    memset(room, 0, sizeof *room);
-    room->small = blasd_regression_small_new(shape);
-    room->fit.coef = blasd_cpu_alloc(t * q, sizeof(double));
-    room->fit.residual = blasd_cpu_alloc(t * n, sizeof(double));
-    room->fit.ssr = blasd_cpu_alloc(t, sizeof(double));
-    room->fit.tss = blasd_cpu_alloc(t, sizeof(double));
-    if (room->small != NULL && room->fit.coef != NULL && room->fit.residual != NULL &&
-        room->fit.ssr != NULL && room->fit.tss != NULL)
-        return 0;
-    return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the factors");
-}
+struct run {
+    const struct regression_shape *shape;
+    struct blasd_task *tasks;
+    int64_t problems, group; /* in all tasks; in one piece of work */
+    struct room rooms[BLASD_PARALLEL_MAX];
+    pthread_mutex_t lock; /* of tasks and what follows: two threads may meet in one task */
+    int64_t *deficient, *unconverged, *overflowed; /* of each task: problems, or targets of them */
+    struct blasd_err *errors;                      /* of each slot */
+    struct blasd_cpu_progress progress;            /* of the calling thread, where it works alone */
+};
 
 static void room_release(struct room *room) {
     blasd_regression_small_free(room->small);
+    blasd_regression_tall_free(room->tall);
+    free(room->factor.r);
+    free(room->factor.z);
+    free(room->factor.rest);
+    free(room->factor.exponent);
     free(room->fit.coef);
-    free(room->fit.residual);
     free(room->fit.ssr);
-    free(room->fit.tss);
+    free(room->fit.basis);
+    free(room->fit.residual);
+    free(room->fit.singular);
+    free(room->fit.n_iter);
+    free(room->fit.dual_gap);
+    free(room->tss);
+    free(room->work);
 }
 
-static int run_task(const struct regression_shape *shape, struct blasd_task *task,
-                    struct room *room, struct blasd_cpu_progress *progress) {
-    const struct blasd_tensor *in = task->inputs;
-    struct blasd_walk walk;
-    double work = 30.0 * (double)shape->n * (double)shape->q * (double)(shape->q + shape->t);
-    int64_t deficient = 0;
-    snprintf(task->method, sizeof task->method, "qr double-double");
-    blasd_walk_init(&walk, shape->batch_rank, shape->batch_shape);
-    blasd_walk_operand(&walk, 0, in[IN_X].rank - 2, in[IN_X].shape);
-    blasd_walk_operand(&walk, 1, in[IN_X].rank - 2, in[IN_Y].shape);
-    if (shape->weighted) blasd_walk_operand(&walk, 2, in[IN_WEIGHT].rank - 1, in[IN_WEIGHT].shape);
-    for (int64_t at = 0; at < shape->problems; at++, blasd_walk_next(&walk)) {
-        struct regression_data data;
-        if (problem_data(shape, task, &walk, &data) != 0) return 0;
-        if (blasd_regression_small_fit(room->small, &data, &room->fit, &task->err) != 0) return 0;
-        if (room->fit.rank < shape->q) deficient++;
-        put_fit(shape, task, at, &room->fit);
-        if (!blasd_cpu_step(progress, work)) return -1;
+static int room_init(struct room *room, const struct regression_shape *shape,
+                     struct blasd_err *err) {
+    size_t n = (size_t)shape->n, q = (size_t)shape->q, t = (size_t)shape->t;
+    size_t rows = shape->way == WAY_WIDE ? n + 1 : q, spread = n + 1 < q ? n + 1 : q;
+    bool descends = shape->method == METHOD_GD;
+    struct regression_factor *factor = &room->factor;
+    struct regression_fit *fit = &room->fit;
+    room->shape = shape;
+    fit->critical_df = NAN;
+    fit->need_residuals = shape->residuals || shape->cov != COV_NONROBUST;
+    fit->coef = blasd_cpu_alloc(t * q, sizeof(double));
+    fit->ssr = blasd_cpu_alloc(t, sizeof(double));
+    room->tss = blasd_cpu_alloc(t, sizeof(double));
+    fit->n_iter = blasd_cpu_alloc(t, sizeof(int64_t));
+    fit->dual_gap = blasd_cpu_alloc(t, sizeof(double));
+    if (fit->need_residuals) fit->residual = blasd_cpu_alloc(t * n, sizeof(double));
+    if (!descends) {
+        factor->r = blasd_cpu_alloc(rows * q, sizeof(double));
+        factor->z = blasd_cpu_alloc(rows * t, sizeof(double));
+        factor->rest = blasd_cpu_alloc(t, sizeof(double));
+        factor->exponent = blasd_cpu_alloc(q + t, sizeof(int));
+        fit->basis = blasd_cpu_alloc(q * spread, sizeof(double));
+        fit->singular = blasd_cpu_alloc(spread, sizeof(double));
+        if (shape->way == WAY_SMALL) room->small = blasd_regression_small_new(shape);
+        if (shape->way == WAY_TALL) room->tall = blasd_regression_tall_new(shape);
+        if (shape->way == WAY_TALL) room->work = blasd_cpu_alloc(q * q, sizeof(double));
     }
-    if (deficient > 0 && shape->problems == 1)
-        blasd_task_warn(task,
-                        "the design has rank %lld of %lld: this is the solution of least norm",
-                        (long long)room->fit.rank, (long long)shape->q);
-    else if (deficient > 0)
-        blasd_task_warn(task, "%lld of %lld designs are rank-deficient: solutions of least norm",
-                        (long long)deficient, (long long)shape->problems);
+    if (fit->coef == NULL || fit->ssr == NULL || room->tss == NULL || fit->n_iter == NULL ||
+        fit->dual_gap == NULL || (fit->need_residuals && fit->residual == NULL))
+        goto fail;
+    if (descends) return 0;
+    if (factor->r == NULL || factor->z == NULL || factor->rest == NULL ||
+        factor->exponent == NULL || fit->basis == NULL || fit->singular == NULL ||
+        (shape->way == WAY_SMALL && room->small == NULL) ||
+        (shape->way == WAY_TALL && (room->tall == NULL || room->work == NULL)))
+        goto fail;
+    return 0;
+fail:
+    return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the factors");
+}
+
+/* Makes the factor. *doubled: it is in double-double, and room->small can solve with it. */
+static int make_factor(struct room *room, const struct regression_data *data, bool *doubled,
+                       struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    int code = 0;
+    *doubled = shape->way == WAY_SMALL;
+    if (shape->way == WAY_WIDE) {
+        blasd_regression_wide_factor(shape, data, &room->factor);
+        return 0;
+    }
+    if (shape->way == WAY_TALL) {
+        code = blasd_regression_tall_factor(room->tall, data, &room->factor, progress, err);
+        if (code != 0) return code;
+        if (!blasd_regression_doubled(shape) ||
+            blasd_regression_condition(shape, &room->factor, room->work) < DOUBLED_CONDITION)
+            return 0;
+        if (room->small == NULL) room->small = blasd_regression_small_new(shape);
+        if (room->small == NULL)
+            return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for double-double");
+        *doubled = true;
+    }
+    blasd_regression_small_factor(room->small, data, &room->factor);
+    return 0;
+}
+
+/* ols, and ridge without a penalty. */
+static int least_squares(struct room *room, const struct regression_data *data,
+                         struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    struct regression_fit *fit = &room->fit;
+    bool doubled;
+    int code = make_factor(room, data, &doubled, progress, err);
+    if (code == 0) code = blasd_regression_rank(shape, &room->factor, fit, err);
+    if (code == 0) code = blasd_regression_singular(shape, &room->factor, fit, err);
+    if (code != 0) return code;
+    room->how = fit->rank < shape->q ? "complete orthogonal decomposition"
+                : doubled            ? "qr in double-double"
+                                     : "tsqr with refinement";
+    if (fit->rank < shape->q) {
+        blasd_regression_residuals(shape, data, fit, true);
+        return 0;
+    }
+    if (doubled) {
+        blasd_regression_small_solve(room->small, data, fit);
+        return 0;
+    }
+    code = blasd_regression_triangle(shape, &room->factor, fit, err);
+    if (code == 0)
+        code = blasd_regression_tall_refine(room->tall, data, &room->factor, fit, progress, err);
+    if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
+    return code;
+}
+
+/* Fits one problem. */
+static int fit_problem(struct room *room, const struct regression_data *data,
+                       struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    struct regression_fit *fit = &room->fit;
+    bool doubled;
+    int code;
+    fit->rank = shape->q;
+    fit->unconverged = 0;
+    fit->overflowed = false;
+    blasd_regression_tss(shape, data, room->tss);
+    if (shape->method == METHOD_OLS || (shape->method == METHOD_RIDGE && shape->alpha == 0))
+        return least_squares(room, data, progress, err);
+    if (shape->method == METHOD_GD) {
+        room->how = "gradient descent";
+        return blasd_regression_descend(shape, data, fit, progress, err);
+    }
+    code = make_factor(room, data, &doubled, progress, err);
+    if (code != 0) return code;
+    if (shape->method == METHOD_RIDGE) {
+        room->how = "qr with penalty";
+        code = blasd_regression_ridge(shape, &room->factor, fit, err);
+    } else {
+        room->how = "coordinate descent";
+        code = blasd_regression_coordinate(shape, &room->factor, data->total, fit, progress, err);
+    }
+    if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
+    return code;
+}
+
+static int check_weights(const struct regression_shape *shape, struct regression_data *data,
+                         struct blasd_err *err) {
+    data->total = data->w == NULL ? (double)shape->n : 0;
+    for (int64_t i = 0; data->w != NULL && i < shape->n; i++) {
+        if (!(data->w[i] >= 0))
+            return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.sample_weight",
+                              "weight %lld is %g: weights must not be negative", (long long)i,
+                              data->w[i]);
+        data->total += data->w[i];
+    }
+    if (data->total > 0 && data->total < INFINITY) return 0;
+    return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.sample_weight",
+                      "the weights add up to %g: at least one must be positive", data->total);
+}
+
+/* Fits problems [from, to) of the run. Errors of a problem are its task's; a negative return means
+ * stop. */
+static int fit_range(struct run *run, struct room *room, int64_t from, int64_t to,
+                     struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    const struct regression_shape *shape = run->shape;
+    struct blasd_walk walk;
+    for (int64_t number = from; number < to; number++) {
+        int64_t place = number / shape->problems, at = number % shape->problems;
+        struct blasd_task *task = &run->tasks[place];
+        const struct blasd_tensor *in = task->inputs;
+        struct regression_data data;
+        struct blasd_err own = {0};
+        int code;
+        if (number == from || at == 0) {
+            blasd_walk_init(&walk, shape->batch_rank, shape->batch_shape);
+            blasd_walk_operand(&walk, 0, in[IN_X].rank - 2, in[IN_X].shape);
+            blasd_walk_operand(&walk, 1, in[IN_X].rank - 2, in[IN_Y].shape);
+            if (shape->weighted)
+                blasd_walk_operand(&walk, 2, in[IN_WEIGHT].rank - 1, in[IN_WEIGHT].shape);
+            for (int64_t i = 0; i < at; i++) blasd_walk_next(&walk);
+        }
+        data.x = (const double *)in[IN_X].data + walk.offset[0] * shape->n * shape->p;
+        data.y = (const double *)in[IN_Y].data + walk.offset[1] * shape->n * shape->t;
+        data.w =
+            shape->weighted ? (const double *)in[IN_WEIGHT].data + walk.offset[2] * shape->n : NULL;
+        blasd_walk_next(&walk);
+        code = check_weights(shape, &data, &own);
+        if (code == 0) code = fit_problem(room, &data, progress, &own);
+        if (code == 0)
+            code = blasd_regression_outputs(shape, task, at, &data, &room->fit, room->tss, &own);
+        if (code != 0 && own.code == BLASD_E_cancelled) {
+            *err = own;
+            return code;
+        }
+        pthread_mutex_lock(&run->lock);
+        if (code != 0) {
+            task->err = own;
+        } else {
+            snprintf(task->method, sizeof task->method, "%s", room->how);
+            run->deficient[place] += room->fit.rank < shape->q;
+            run->unconverged[place] += room->fit.unconverged;
+            run->overflowed[place] += room->fit.overflowed;
+        }
+        pthread_mutex_unlock(&run->lock);
+    }
+    return 0;
+}
+
+static bool some_problems(void *arg, int64_t piece, int slot) {
+    struct run *run = arg;
+    struct blasd_cpu_progress quiet = {.asked = INFINITY}; /* the loop reports */
+    int64_t from = piece * run->group, to = from + run->group;
+    if (to > run->problems) to = run->problems;
+    return fit_range(run, &run->rooms[slot], from, to, &quiet, &run->errors[slot]) == 0;
+}
+
+/* Operations of one problem, roughly in the time they take. */
+static double problem_work(const struct regression_shape *shape) {
+    double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
+    double work = 2 * n * q * (q + 2 * t) + 80 * n * q * t + 2000;
+    if (shape->way == WAY_SMALL) work *= DOUBLE_DOUBLE;
+    if (shape->method == METHOD_GD)
+        work += (double)shape->iterations * t * 2 * q * (q < 2 * n ? q : 2 * n);
+    if (shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET)
+        work += 400 * t * q * q;
+    return work;
+}
+
+static void warn(const struct run *run) {
+    int64_t problems = run->shape->problems;
+    for (int64_t place = 0; place * problems < run->problems; place++) {
+        struct blasd_task *task = &run->tasks[place];
+        if (run->deficient[place] > 0)
+            blasd_task_warn(task,
+                            "%lld of %lld designs are rank-deficient or wide: their solutions are "
+                            "those of least norm",
+                            (long long)run->deficient[place], (long long)problems);
+        if (run->unconverged[place] > 0)
+            blasd_task_warn(task,
+                            "%lld targets did not reach tol within max_iter: see dual_gap, and "
+                            "raise max_iter or tol",
+                            (long long)run->unconverged[place]);
+        if (run->overflowed[place] > 0)
+            blasd_task_warn(task, "gradient descent diverged: lower learning_rate or scale x");
+    }
+}
+
+/* Runs everything: small problems dealt out, large ones one by one. */
+static int run_all(struct run *run, int devices, struct blasd_watch *watch, struct blasd_err *err) {
+    double work = problem_work(run->shape), all = work * (double)run->problems;
+    bool dealt = run->problems > 1 && work < PIECE_WORK;
+    int threads = 1, code = 0;
+    if (dealt) {
+        threads = all / THREADS_WORK < devices ? (int)(all / THREADS_WORK) : devices;
+        if (threads > BLASD_PARALLEL_MAX) threads = BLASD_PARALLEL_MAX;
+        if (threads < 1) threads = 1;
+    }
+    for (int i = 0; code == 0 && i < threads; i++)
+        code = room_init(&run->rooms[i], run->shape, err);
+    if (code != 0) return code;
+    if (!dealt) {
+        run->progress = (struct blasd_cpu_progress){.watch = watch, .total = all};
+        return fit_range(run, &run->rooms[0], 0, run->problems, &run->progress, err);
+    }
+    run->group =
+        PIECE_WORK / work < (double)run->problems ? (int64_t)(PIECE_WORK / work) : run->problems;
+    if (run->group > run->problems / threads) run->group = run->problems / threads;
+    if (run->group < 1) run->group = 1;
+    if (!blasd_parallel_run(
+            &(struct blasd_parallel){.piece = some_problems,
+                                     .arg = run,
+                                     .count = (run->problems + run->group - 1) / run->group,
+                                     .threads = threads,
+                                     .watch = watch,
+                                     .to = 1}))
+        return blasd_cpu_stopped(err);
     return 0;
 }
 
 static int regression_run(struct blasd_device *device, struct blasd_task *tasks, int count,
                           struct blasd_watch *watch, struct blasd_err *err) {
     struct regression_shape shape;
-    struct blasd_cpu_progress progress = {.watch = watch};
-    struct room room;
+    struct run *run = calloc(1, sizeof *run);
     int code = blasd_regression_read(tasks[0].job, &shape, err);
-    if (code != 0) return code;
-    blasd_cpu_blas_threads(device, 0);
-    progress.total = 30.0 * (double)shape.n * (double)shape.q * (double)(shape.q + shape.t) *
-                     (double)shape.problems * count;
-    code = room_init(&room, &shape, err);
-    for (int i = 0; code == 0 && i < count; i++)
-        if (run_task(&shape, &tasks[i], &room, &progress) != 0) code = blasd_cpu_stopped(err);
-    room_release(&room);
+    if (run == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
+    if (code != 0) goto done;
+    run->shape = &shape;
+    run->tasks = tasks;
+    pthread_mutex_init(&run->lock, NULL);
+    run->problems = shape.problems * count;
+    run->deficient = calloc((size_t)count * 3 + 1, sizeof *run->deficient);
+    run->errors = calloc(BLASD_PARALLEL_MAX, sizeof *run->errors);
+    if (run->deficient == NULL || run->errors == NULL) {
+        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
+        goto done;
+    }
+    run->unconverged = run->deficient + count;
+    run->overflowed = run->unconverged + count;
+    blasd_cpu_blas_threads(device, 0); /* calls are small, or made by threads of our own */
+    for (int i = 0; i < count; i++) snprintf(tasks[i].method, sizeof tasks[i].method, "none");
+    if (run->problems > 0) code = run_all(run, device->threads, watch, err);
+    if (code == 0) warn(run);
+done:
+    for (int i = 0; i < BLASD_PARALLEL_MAX; i++) room_release(&run->rooms[i]);
+    if (run->shape != NULL) pthread_mutex_destroy(&run->lock);
+    free(run->deficient);
+    free(run->errors);
+    free(run);
     return code;
 }
 

@@ -12,6 +12,8 @@
 #define RESULT BLASD_DTYPES_FLOAT
 #define FLOAT64 BLASD_DTYPE_BIT(BLASD_float64)
 #define INT64 BLASD_DTYPE_BIT(BLASD_int64)
+#define MOST_COEFFICIENTS 100000000 /* of a wide problem; what LAPACK's int can index */
+#define MOST_TRIANGLE 40000         /* rows of a square factor */
 
 static const struct blasd_port inputs[] = {
     [IN_X] = {"x", "(..., n, p)", "Observations, one a row, of p features.", NUMBERS, 2,
@@ -24,30 +26,182 @@ static const struct blasd_port inputs[] = {
                    NUMBERS, 1, BLASD_MAX_RANK - 1, true, true},
     {0}};
 
+#define EACH(out, name, doc)                                                                       \
+    [out] = {name, "(..., [t])", doc, FLOAT64, 0, BLASD_MAX_RANK, true, false}
+#define EACH_COEF(out, name, doc)                                                                  \
+    [out] = {name, "(..., [t,] q)", doc, FLOAT64, 1, BLASD_MAX_RANK, true, false}
+#define COUNT(out, name, doc) [out] = {name, "(...)", doc, INT64, 0, BLASD_MAX_RANK, true, false}
+
 static const struct blasd_port outputs[] = {
     [OUT_COEF] = {"coef", "(..., [t,] p)", "Coefficients of the features.", RESULT, 1,
                   BLASD_MAX_RANK, false, false},
     [OUT_INTERCEPT] = {"intercept", "(..., [t])", "The intercept; 0 without fit_intercept.", RESULT,
                        0, BLASD_MAX_RANK, false, false},
-    [OUT_RANK] = {"rank", "(...)", "Rank of the design matrix, the intercept's column included.",
-                  INT64, 0, BLASD_MAX_RANK, false, false},
-    [OUT_SSR] = {"ssr", "(..., [t])", "Sum of squared residuals, weighted.", FLOAT64, 0,
-                 BLASD_MAX_RANK, false, false},
+    EACH_COEF(OUT_STDERR, "stderr",
+              "ols: standard errors; the intercept's first where there is one (q = p + 1), then "
+              "those of coef."),
+    EACH_COEF(OUT_TVALUES, "tvalues", "ols: each coefficient over its standard error."),
+    EACH_COEF(OUT_PVALUES, "pvalues", "ols: two-sided p-values of tvalues."),
+    [OUT_CONF_INT] = {"conf_int", "(..., [t,] q, 2)",
+                      "ols: confidence intervals at `level`, lower and upper.", FLOAT64, 2,
+                      BLASD_MAX_RANK, true, false},
     [OUT_R2] = {"r2", "(..., [t])",
                 "Coefficient of determination; uncentred without fit_intercept.", FLOAT64, 0,
                 BLASD_MAX_RANK, false, false},
-    [OUT_DF_MODEL] = {"df_model", "(...)", "Degrees of freedom of the model: rank less intercept.",
-                      INT64, 0, BLASD_MAX_RANK, false, false},
-    [OUT_DF_RESID] = {"df_resid", "(...)", "Degrees of freedom of the residuals: n - rank.", INT64,
-                      0, BLASD_MAX_RANK, false, false},
+    EACH(OUT_R2_ADJ, "r2_adj", "ols: r2 adjusted for the degrees of freedom."),
+    EACH(OUT_FVALUE, "fvalue",
+         "ols: F statistic of all coefficients but the intercept; a Wald test with robust errors."),
+    EACH(OUT_F_PVALUE, "f_pvalue", "ols: p-value of fvalue."),
+    EACH(OUT_LOGLIK, "loglik", "ols: log-likelihood under normal errors."),
+    EACH(OUT_AIC, "aic", "ols: Akaike's information criterion."),
+    EACH(OUT_BIC, "bic", "ols: Bayesian information criterion."),
+    [OUT_SSR] = {"ssr", "(..., [t])", "Sum of squared residuals, weighted.", FLOAT64, 0,
+                 BLASD_MAX_RANK, false, false},
+    [OUT_TSS] = {"tss", "(..., [t])",
+                 "Sum of squares of y, weighted, less its mean with fit_intercept.", FLOAT64, 0,
+                 BLASD_MAX_RANK, false, false},
+    EACH(OUT_SCALE, "scale", "ols: ssr / df_resid, the variance of the errors."),
+    COUNT(OUT_DF_MODEL, "df_model", "ols: rank less the intercept."),
+    COUNT(OUT_DF_RESID, "df_resid", "ols: n - rank."),
+    COUNT(OUT_RANK, "rank", "ols: rank of the design matrix, the intercept's column included."),
+    [OUT_SINGULAR_VALUES] = {"singular_values", "(..., min(n, q))",
+                             "ols: of the weighted design matrix, the intercept's column included; "
+                             "falling.",
+                             FLOAT64, 1, BLASD_MAX_RANK, true, false},
+    [OUT_COND] = {"cond", "(...)", "ols: the largest singular value over the smallest.", FLOAT64, 0,
+                  BLASD_MAX_RANK, true, false},
+    [OUT_N_ITER] = {"n_iter", "(..., [t])", "lasso, elastic_net: sweeps over the coefficients.",
+                    INT64, 0, BLASD_MAX_RANK, true, false},
+    EACH(OUT_DUAL_GAP, "dual_gap",
+         "lasso, elastic_net: the duality gap reached, in units of n times the objective."),
+    [OUT_RESIDUALS] = {"residuals", "as y", "With `residuals`: y less the fitted values.", RESULT,
+                       1, BLASD_MAX_RANK, true, false},
+    [OUT_FITTED] = {"fitted", "as y", "With `residuals`: intercept + x coef.", RESULT, 1,
+                    BLASD_MAX_RANK, true, false},
+    [OUT_COV_PARAMS] = {"cov_params", "(..., [t,] q, q)",
+                        "ols with `cov_params`: covariance of the coefficients, intercept first.",
+                        FLOAT64, 2, BLASD_MAX_RANK, true, false},
     {0}};
 
+static const char *const method_names[] = {"ols", "ridge", "lasso", "elastic_net", "gd", NULL};
+static const char *const cov_names[] = {"nonrobust", "HC0", "HC1", "HC2", "HC3", NULL};
+
 static const struct blasd_param params[] = {
+    [PARAM_METHOD] = {.name = "method",
+                      .doc = "ols: least squares with its statistics. ridge, lasso, elastic_net: "
+                             "scikit-learn's objectives. gd: gradient descent from 0 on the mean "
+                             "of the squared residuals.",
+                      .kind = BLASD_PARAM_CHOICE,
+                      .preset = {.choice = METHOD_OLS},
+                      .choices = method_names},
     [PARAM_FIT_INTERCEPT] = {.name = "fit_intercept",
                              .doc = "Whether the model has a constant term.",
                              .kind = BLASD_PARAM_BOOL,
                              .preset = {.b = true}},
+    [PARAM_ALPHA] = {.name = "alpha",
+                     .doc = "ridge, lasso, elastic_net: weight of the penalty.",
+                     .kind = BLASD_PARAM_FLOAT,
+                     .preset = {.f = 1},
+                     .has_range = true,
+                     .least = 0,
+                     .most = 1e300},
+    [PARAM_L1_RATIO] = {.name = "l1_ratio",
+                        .doc = "elastic_net: share of the absolute values in the penalty.",
+                        .kind = BLASD_PARAM_FLOAT,
+                        .preset = {.f = 0.5},
+                        .has_range = true,
+                        .least = 0,
+                        .most = 1},
+    [PARAM_TOL] = {.name = "tol",
+                   .doc = "lasso, elastic_net: the duality gap at which to stop, against the "
+                          "squares of y.",
+                   .kind = BLASD_PARAM_FLOAT,
+                   .preset = {.f = 1e-10},
+                   .has_range = true,
+                   .least = 0,
+                   .most = 1},
+    [PARAM_MAX_ITER] = {.name = "max_iter",
+                        .doc = "lasso, elastic_net: most sweeps; a job that needs more ends with "
+                               "a warning.",
+                        .kind = BLASD_PARAM_INT,
+                        .preset = {.i = 100000},
+                        .has_range = true,
+                        .least = 1,
+                        .most = 1e9},
+    [PARAM_LEARNING_RATE] = {.name = "learning_rate",
+                             .doc = "gd: size of a step.",
+                             .kind = BLASD_PARAM_FLOAT,
+                             .preset = {.f = 0.01},
+                             .has_range = true,
+                             .exclusive_least = true,
+                             .least = 0,
+                             .most = 1e300},
+    [PARAM_ITERATIONS] = {.name = "iterations",
+                          .doc = "gd: steps.",
+                          .kind = BLASD_PARAM_INT,
+                          .preset = {.i = 1000},
+                          .has_range = true,
+                          .least = 0,
+                          .most = 1e9},
+    [PARAM_LEVEL] = {.name = "level",
+                     .doc = "ols: level of the confidence intervals.",
+                     .kind = BLASD_PARAM_FLOAT,
+                     .preset = {.f = 0.95},
+                     .has_range = true,
+                     .exclusive_least = true,
+                     .least = 0,
+                     .most = 1 - 1e-15},
+    [PARAM_COV_TYPE] = {.name = "cov_type",
+                        .doc = "ols: standard errors for equal variances, or one of White's "
+                               "heteroscedasticity-consistent forms.",
+                        .kind = BLASD_PARAM_CHOICE,
+                        .preset = {.choice = COV_NONROBUST},
+                        .choices = cov_names},
+    [PARAM_USE_T] = {.name = "use_t",
+                     .doc = "ols: whether pvalues and conf_int follow the t distribution or the "
+                            "normal. As in statsmodels, t where it is not given, normal with "
+                            "robust errors.",
+                     .kind = BLASD_PARAM_BOOL,
+                     .preset = {.b = true}},
+    [PARAM_RESIDUALS] = {.name = "residuals",
+                         .doc = "Also return residuals and fitted values.",
+                         .kind = BLASD_PARAM_BOOL,
+                         .preset = {.b = false}},
+    [PARAM_COV_PARAMS] = {.name = "cov_params",
+                          .doc = "ols: also return the covariance matrix of the coefficients.",
+                          .kind = BLASD_PARAM_BOOL,
+                          .preset = {.b = false}},
     {0}};
+
+/* Which methods each parameter belongs to. */
+#define BIT(method) (1u << (method))
+static const unsigned param_methods[] = {
+    [PARAM_METHOD] = ~0u,
+    [PARAM_FIT_INTERCEPT] = ~0u,
+    [PARAM_ALPHA] = BIT(METHOD_RIDGE) | BIT(METHOD_LASSO) | BIT(METHOD_ELASTIC_NET),
+    [PARAM_L1_RATIO] = BIT(METHOD_ELASTIC_NET),
+    [PARAM_TOL] = BIT(METHOD_LASSO) | BIT(METHOD_ELASTIC_NET),
+    [PARAM_MAX_ITER] = BIT(METHOD_LASSO) | BIT(METHOD_ELASTIC_NET),
+    [PARAM_LEARNING_RATE] = BIT(METHOD_GD),
+    [PARAM_ITERATIONS] = BIT(METHOD_GD),
+    [PARAM_LEVEL] = BIT(METHOD_OLS),
+    [PARAM_COV_TYPE] = BIT(METHOD_OLS),
+    [PARAM_USE_T] = BIT(METHOD_OLS),
+    [PARAM_RESIDUALS] = ~0u,
+    [PARAM_COV_PARAMS] = BIT(METHOD_OLS)};
+
+static int check_params(const struct blasd_job *job, enum regression_method method,
+                        struct blasd_err *err) {
+    for (int i = 0; params[i].name != NULL; i++) {
+        char field[64] = "params.";
+        if (!job->params[i].given || (param_methods[i] & BIT(method)) != 0) continue;
+        strncat(field, params[i].name, sizeof field - 8);
+        return blasd_fail(err, BLASD_E_invalid_parameter, field,
+                          "method %s has no parameter %s: leave it out", method_names[method],
+                          params[i].name);
+    }
+    return 0;
+}
 
 static bool single(const struct blasd_tensor *tensor) {
     return tensor->dtype == BLASD_float32;
@@ -75,14 +229,41 @@ static int check_length(int64_t length, int64_t n, const char *field, struct bla
                       "it has %lld observations where x has %lld", (long long)length, (long long)n);
 }
 
+/* Double-double where it costs little; what is little is a property of the problem alone, so that
+ * a batch changes no result. */
+#define SMALL_WORK 1e6   /* n q (q + t) */
+#define DOUBLED_WORK 4e9 /* the most that is done again so, where the condition asks for it */
+
+static void choose_way(struct regression_shape *shape) {
+    double work = (double)shape->n * (double)shape->q * (double)(shape->q + shape->t);
+    if (work <= SMALL_WORK && shape->q <= 1024)
+        shape->way = WAY_SMALL;
+    else
+        shape->way = shape->n >= shape->q ? WAY_TALL : WAY_WIDE;
+}
+
 int blasd_regression_read(const struct blasd_job *job, struct regression_shape *shape,
                           struct blasd_err *err) {
     const struct blasd_tensor *x = &job->inputs[IN_X].tensor, *y = &job->inputs[IN_Y].tensor;
     const struct blasd_tensor *w = &job->inputs[IN_WEIGHT].tensor;
     char text[64];
+    const struct blasd_value *v = job->params;
     int lead, code;
     memset(shape, 0, sizeof *shape);
-    shape->intercept = job->params[PARAM_FIT_INTERCEPT].b;
+    shape->method = (enum regression_method)v[PARAM_METHOD].choice;
+    shape->cov = (enum regression_cov)v[PARAM_COV_TYPE].choice;
+    shape->intercept = v[PARAM_FIT_INTERCEPT].b;
+    shape->use_t = v[PARAM_USE_T].given ? v[PARAM_USE_T].b : shape->cov == COV_NONROBUST;
+    shape->residuals = v[PARAM_RESIDUALS].b;
+    shape->cov_params = v[PARAM_COV_PARAMS].b;
+    shape->alpha = v[PARAM_ALPHA].f;
+    shape->l1_ratio = v[PARAM_L1_RATIO].f;
+    shape->tol = v[PARAM_TOL].f;
+    shape->learning_rate = v[PARAM_LEARNING_RATE].f;
+    shape->level = v[PARAM_LEVEL].f;
+    shape->iterations = v[shape->method == METHOD_GD ? PARAM_ITERATIONS : PARAM_MAX_ITER].i;
+    code = check_params(job, shape->method, err);
+    if (code != 0) return code;
     shape->weighted = blasd_job_has(job, IN_WEIGHT);
     shape->n = x->shape[x->rank - 2];
     shape->p = x->shape[x->rank - 1];
@@ -110,67 +291,157 @@ int blasd_regression_read(const struct blasd_job *job, struct regression_shape *
         if (__builtin_mul_overflow(shape->problems, shape->batch_shape[i], &shape->problems))
             return blasd_fail(err, BLASD_E_job_too_large, "inputs.x",
                               "the batch has too many members");
+    choose_way(shape);
     shape->storage =
         single(x) && single(y) && (!shape->weighted || single(w)) ? BLASD_float32 : BLASD_float64;
     return 0;
 }
 
-/* An output with the batch's dimensions, those of targets where `each` asks for them, and `more`.
- */
+/* An output with the batch's dimensions, that of targets where `each` asks for it, and `more`. */
 static int add_output(struct blasd_plan *plan, const struct regression_shape *shape, int output,
-                      enum blasd_dtype dtype, bool each, int more, int64_t last,
+                      enum blasd_dtype dtype, bool each, int more, int64_t a, int64_t b,
                       struct blasd_err *err) {
-    int64_t lengths[BLASD_MAX_RANK + 2];
+    int64_t lengths[BLASD_MAX_RANK + 3];
     int rank = shape->batch_rank;
     memcpy(lengths, shape->batch_shape, sizeof shape->batch_shape);
     if (each && shape->many) lengths[rank++] = shape->t;
-    if (more == 1) lengths[rank++] = last;
+    if (more >= 1) lengths[rank++] = a;
+    if (more == 2) lengths[rank++] = b;
     if (rank > BLASD_MAX_RANK)
         return blasd_fail(err, BLASD_E_invalid_shape, "inputs.x", "it has too many dimensions");
     plan->outputs[output] = blasd_tensor_make(dtype, rank, lengths);
     return 0;
 }
 
+bool blasd_regression_doubled(const struct regression_shape *shape) {
+    double work = (double)shape->n * (double)shape->q * (double)(shape->q + shape->t);
+    return work <= DOUBLED_WORK && shape->q <= 1024;
+}
+
+/* What two jobs must share beside shapes; 64-bit patterns. */
+static void add_params(struct blasd_key *key, const struct regression_shape *shape) {
+    const double numbers[] = {shape->alpha, shape->l1_ratio, shape->tol, shape->learning_rate,
+                              shape->level};
+    blasd_key_add_int(key, (int64_t)shape->method << 8 | (int64_t)shape->cov << 4 |
+                               (int64_t)shape->intercept << 3 | (int64_t)shape->use_t << 2 |
+                               (int64_t)shape->residuals << 1 | (int64_t)shape->cov_params);
+    blasd_key_add(key, numbers, sizeof numbers);
+    blasd_key_add_int(key, shape->iterations);
+}
+
+/* Outputs that only ols has. */
+static int plan_statistics(struct blasd_plan *plan, const struct regression_shape *shape,
+                           struct blasd_err *err) {
+    static const int each[] = {OUT_R2_ADJ, OUT_FVALUE, OUT_F_PVALUE, OUT_LOGLIK,
+                               OUT_AIC,    OUT_BIC,    OUT_SCALE};
+    static const int counts[] = {OUT_DF_MODEL, OUT_DF_RESID, OUT_RANK};
+    static const int each_coef[] = {OUT_STDERR, OUT_TVALUES, OUT_PVALUES};
+    int64_t q = shape->q, values = shape->n < q ? shape->n : q;
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < sizeof each / sizeof *each; i++)
+        code = add_output(plan, shape, each[i], BLASD_float64, true, 0, 0, 0, err);
+    for (size_t i = 0; code == 0 && i < sizeof counts / sizeof *counts; i++)
+        code = add_output(plan, shape, counts[i], BLASD_int64, false, 0, 0, 0, err);
+    for (size_t i = 0; code == 0 && i < sizeof each_coef / sizeof *each_coef; i++)
+        code = add_output(plan, shape, each_coef[i], BLASD_float64, true, 1, q, 0, err);
+    if (code == 0) code = add_output(plan, shape, OUT_CONF_INT, BLASD_float64, true, 2, q, 2, err);
+    if (code == 0)
+        code =
+            add_output(plan, shape, OUT_SINGULAR_VALUES, BLASD_float64, false, 1, values, 0, err);
+    if (code == 0) code = add_output(plan, shape, OUT_COND, BLASD_float64, false, 0, 0, 0, err);
+    if (code == 0 && shape->cov_params)
+        code = add_output(plan, shape, OUT_COV_PARAMS, BLASD_float64, true, 2, q, q, err);
+    return code;
+}
+
+static int plan_outputs(struct blasd_plan *plan, const struct regression_shape *shape,
+                        struct blasd_err *err) {
+    static const int each[] = {OUT_R2, OUT_SSR, OUT_TSS};
+    int code = add_output(plan, shape, OUT_COEF, shape->storage, true, 1, shape->p, 0, err);
+    if (code == 0)
+        code = add_output(plan, shape, OUT_INTERCEPT, shape->storage, true, 0, 0, 0, err);
+    for (size_t i = 0; code == 0 && i < sizeof each / sizeof *each; i++)
+        code = add_output(plan, shape, each[i], BLASD_float64, true, 0, 0, 0, err);
+    if (code == 0 && shape->method == METHOD_OLS) code = plan_statistics(plan, shape, err);
+    if (code == 0 && (shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET)) {
+        code = add_output(plan, shape, OUT_N_ITER, BLASD_int64, true, 0, 0, 0, err);
+        if (code == 0)
+            code = add_output(plan, shape, OUT_DUAL_GAP, BLASD_float64, true, 0, 0, 0, err);
+    }
+    for (int i = OUT_RESIDUALS; code == 0 && shape->residuals && i <= OUT_FITTED; i++)
+        code = add_output(plan, shape, i, shape->storage, false, shape->many ? 2 : 1, shape->n,
+                          shape->t, err);
+    return code;
+}
+
+/* Operations of one problem, as usually counted. */
+static double count_flops(const struct regression_shape *shape) {
+    double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
+    double least = n < q ? n : q, flops = 2 * n * q * (least + 2 * t);
+    if (shape->method == METHOD_GD) flops += 2 * q * q * t * (double)shape->iterations;
+    return flops;
+}
+
+/* Bytes beside inputs and outputs. */
+static double count_bytes(const struct regression_shape *shape) {
+    double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
+    double rows = n < q ? n + 1 : q, numbers = (rows + 8) * (4 * q + 3 * t) + 4 * q * q + 4 * n * t;
+    if (shape->method == METHOD_GD) numbers += n * (q + 2 * t);
+    if (shape->way == WAY_SMALL) numbers += 2 * (n + 32) * (q + t) + 8 * q * (q + t);
+    if (shape->way == WAY_TALL) {
+        numbers += 65536 + (q + t) * (2 * q + 256);
+        if (blasd_regression_doubled(shape)) numbers += 2 * (n + 32) * (q + t) + 8 * q * (q + t);
+    }
+    if (shape->way == WAY_WIDE) numbers += 3 * rows * q - 4 * q * q + 4 * rows * rows;
+    return 8 * numbers + 65536;
+}
+
 static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
                            struct blasd_err *err) {
     struct regression_shape shape;
-    double n, q, t, bytes;
+    double bytes;
     int code = blasd_regression_read(job, &shape, err);
+    if (code == 0) code = plan_outputs(plan, &shape, err);
     if (code != 0) return code;
-    if ((code = add_output(plan, &shape, OUT_COEF, shape.storage, true, 1, shape.p, err)) != 0 ||
-        (code = add_output(plan, &shape, OUT_INTERCEPT, shape.storage, true, 0, 0, err)) != 0 ||
-        (code = add_output(plan, &shape, OUT_RANK, BLASD_int64, false, 0, 0, err)) != 0 ||
-        (code = add_output(plan, &shape, OUT_SSR, BLASD_float64, true, 0, 0, err)) != 0 ||
-        (code = add_output(plan, &shape, OUT_R2, BLASD_float64, true, 0, 0, err)) != 0 ||
-        (code = add_output(plan, &shape, OUT_DF_MODEL, BLASD_int64, false, 0, 0, err)) != 0 ||
-        (code = add_output(plan, &shape, OUT_DF_RESID, BLASD_int64, false, 0, 0, err)) != 0)
-        return code;
     for (int i = IN_X; i <= IN_WEIGHT; i++) plan->input_dtype[i] = BLASD_float64;
-    n = (double)shape.n;
-    q = (double)shape.q;
-    t = (double)shape.t;
-    plan->flops = (double)shape.problems * 2 * n * q * (q + 2 * t);
-    bytes = 8 * ((n + 32) * (2 * q + 3 * t + 4) + 8 * (q + t) * (q + t) + 64);
-    if (!(bytes < 0x1p62) || shape.q > 40000)
+    plan->flops = (double)shape.problems * count_flops(&shape);
+    bytes = count_bytes(&shape);
+    if (!(bytes < 0x1p62) || shape.q > MOST_COEFFICIENTS || shape.t > MOST_COEFFICIENTS ||
+        (shape.way == WAY_TALL && shape.q > MOST_TRIANGLE) ||
+        (shape.way == WAY_WIDE && shape.n > MOST_TRIANGLE))
         return blasd_fail(err, BLASD_E_job_too_large, "inputs.x",
-                          "it has more observations or features than one job may have");
+                          "it has more features, observations or targets than one job may have");
     plan->workspace_bytes = (uint64_t)bytes;
     plan->device_bytes = plan->workspace_bytes;
     plan->batchable = true;
     for (int i = IN_X; i <= IN_WEIGHT; i++) {
         blasd_key_add_int(&plan->key, blasd_job_has(job, i));
-        if (blasd_job_has(job, i)) blasd_key_add_tensor(&plan->key, &job->inputs[i].tensor);
+        if (!blasd_job_has(job, i)) continue;
+        blasd_key_add_int(&plan->key, job->inputs[i].tensor.dtype == BLASD_float32);
+        blasd_key_add(&plan->key, job->inputs[i].tensor.shape,
+                      (size_t)job->inputs[i].tensor.rank * sizeof(int64_t));
     }
-    blasd_key_add_int(&plan->key, shape.intercept);
+    add_params(&plan->key, &shape);
     return 0;
 }
 
 const struct blasd_op blasd_op_regression = {
     .name = "regression",
-    .summary = "Linear regression: y = intercept + x coef, by least squares",
-    .doc = "Ordinary and weighted least squares by orthogonal factorisation in extended precision. "
-           "Where the features are not independent, or more than the observations, the solution "
-           "of least norm is given (the intercept is not part of the norm), with a warning.",
+    .summary = "Linear regression: y = intercept + x coef",
+    .doc =
+        "ols solves (weighted) least squares by orthogonal factorisation, in double-double "
+        "arithmetic where the problem is small or ill-conditioned, else in double with refinement "
+        "by double-double residuals; statistics have statsmodels' meanings. Where the features are "
+        "not independent, or more than the observations, the solution of least norm is given (the "
+        "intercept is not part of the norm), with a warning.\n"
+        "ridge minimises |y - Xb|^2 + alpha |b|^2; lasso |y - Xb|^2 / (2n) + alpha |b|_1; "
+        "elastic_net |y - Xb|^2 / (2n) + alpha l1_ratio |b|_1 + alpha (1 - l1_ratio) |b|^2 / 2. "
+        "With sample_weight squares are weighted and n is the weights' sum. The intercept is not "
+        "penalised.\n"
+        "gd takes `iterations` steps b -= learning_rate * 2/n X'(Xb - y) from b = 0, the intercept "
+        "being a column of ones.\n"
+        "float32 and float64 are computed with in float64; coef, intercept, residuals and fitted "
+        "come in the type of the inputs, statistics in float64.",
     .inputs = inputs,
     .outputs = outputs,
     .params = params,

@@ -112,14 +112,13 @@ static int ridge_wide(const struct regression_shape *shape, const struct part *p
 }
 
 int blasd_regression_ridge(const struct regression_shape *shape,
-                           const struct regression_factor *factor, double total,
-                           struct regression_fit *fit, struct blasd_err *err) {
+                           const struct regression_factor *factor, struct regression_fit *fit,
+                           struct blasd_err *err) {
     int64_t p = shape->p, t = shape->t, skip = shape->q - p;
     struct part part, whole;
     double *b = blasd_cpu_alloc((size_t)p * (size_t)t, sizeof *b), *left = NULL;
     bool tall = factor->rows - skip >= p;
     int info = 0, code = part_init(&part, shape, factor, tall ? p : 0, err);
-    (void)total;
     memset(&whole, 0, sizeof whole);
     if (code == 0) code = part_init(&whole, shape, factor, 0, err);
     left = code == 0 ? blasd_cpu_alloc((size_t)whole.rows, sizeof *left) : NULL;
@@ -196,8 +195,9 @@ static double duality_gap(const struct descent *d, bool triangle) {
     return gap > 0 ? gap : 0;
 }
 
-#define SETTLED 1e-11 /* change of a sweep against the coefficients, once the gap is small enough  \
-                       */
+#define SETTLED                                                                                    \
+    1e-11 /* change of a sweep against the coefficients, once the gap is small enough              \
+           */
 
 /* Sweeps until the gap is within tol of |y|^2 and the coefficients have settled. False: stopped. */
 static bool descend(const struct regression_shape *shape, struct descent *d, bool triangle,

@@ -88,6 +88,9 @@ struct regression_shape {
 int blasd_regression_read(const struct blasd_job *job, struct regression_shape *shape,
                           struct blasd_err *err);
 
+/* Whether a tall problem may be done again in double-double where its condition asks for it. */
+bool blasd_regression_doubled(const struct regression_shape *shape);
+
 /* One problem: a batch element of one task. */
 struct regression_data {
     const double *x; /* n x p, row-major */
@@ -118,12 +121,12 @@ struct regression_fit {
     int64_t spread;
     double *residual; /* t x n: y - Xb; filled only where `need_residuals` */
     bool need_residuals;
-    double *singular;    /* min(n, q), falling; ols only */
-    int64_t *n_iter;     /* t: lasso, elastic_net */
-    double *dual_gap;    /* t: lasso, elastic_net */
-    int64_t unconverged; /* targets that did not reach tol */
-    bool overflowed;     /* gd left the range of numbers */
-    const char *how;     /* static text for execution.method */
+    double *singular;             /* min(n, q), falling; ols only */
+    int64_t *n_iter;              /* t: lasso, elastic_net */
+    double *dual_gap;             /* t: lasso, elastic_net */
+    int64_t unconverged;          /* targets that did not reach tol */
+    bool overflowed;              /* gd left the range of numbers */
+    double critical_df, critical; /* the last quantile asked for: often the next one too */
 };
 
 /* Least squares in double-double throughout: the way for problems small enough, and for tall ones
@@ -186,8 +189,8 @@ double blasd_regression_intercept(const struct regression_shape *shape,
 
 /* ridge from a factor. */
 int blasd_regression_ridge(const struct regression_shape *shape,
-                           const struct regression_factor *factor, double total,
-                           struct regression_fit *fit, struct blasd_err *err);
+                           const struct regression_factor *factor, struct regression_fit *fit,
+                           struct blasd_err *err);
 /* lasso and elastic_net from a factor. */
 int blasd_regression_coordinate(const struct regression_shape *shape,
                                 const struct regression_factor *factor, double total,
@@ -209,7 +212,6 @@ void blasd_regression_tss(const struct regression_shape *shape, const struct reg
 /* Writes every output of problem `at` of a task. */
 int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_task *task,
                              int64_t at, const struct regression_data *data,
-                             const struct regression_fit *fit, const double *tss,
-                             struct blasd_err *err);
+                             struct regression_fit *fit, const double *tss, struct blasd_err *err);
 
 #endif

@@ -555,8 +555,8 @@ static bool good_enough(const struct blasd_engine *e, const struct block *block)
     if (e->shape.refinement == BLASD_REFINE_NONE || e->method == BLASD_SOLVED_QR) return true;
     for (lapack_int c = 0; c < block->k; c++) {
         if (!(block->error[c] <= bound)) return false;
-        if (block->extended && !block->converged[c] && e->method == BLASD_SOLVED_LU &&
-            e->rcond > 32 * e->n * (double)UNIT)
+        if (block->extended && e->method == BLASD_SOLVED_LU && block->steps[c] > 0 &&
+            e->rcond > 32 * e->n * (double)UNIT && (!block->converged[c] || e->contraction > 0.1))
             return false;
     }
     return true;

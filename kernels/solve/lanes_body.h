@@ -129,66 +129,70 @@ INLINE void LANE(swap_rows)(struct LANE(lanes) * w, int64_t k) {
  * is above: `depth` terms. */
 INLINE void LANE(update_rows)(struct LANE(lanes) * w, int64_t j, int width, int64_t from,
                               int64_t to, int64_t depth) {
-    int64_t n = w->n, i = from;
-    const vec *above = w->lu + j;
+    const int64_t n = w->n;
+    vec *const lu = w->lu;
+    const vec *const above = lu + j;
+    int64_t i = from;
     for (; i + TALL <= to; i += TALL) {
         vec sum[TALL][4];
         for (int r = 0; r < TALL; r++)
-            for (int c = 0; c < width; c++) sum[r][c] = w->lu[(i + r) * n + j + c];
+            for (int c = 0; c < width; c++) sum[r][c] = lu[(i + r) * n + j + c];
         for (int64_t p = 0; p < depth; p++)
             for (int r = 0; r < TALL; r++) {
-                vec left = -w->lu[(i + r) * n + p];
+                vec left = -lu[(i + r) * n + p];
                 for (int c = 0; c < width; c++) sum[r][c] = FMA(left, above[p * n + c], sum[r][c]);
             }
         for (int r = 0; r < TALL; r++)
-            for (int c = 0; c < width; c++) w->lu[(i + r) * n + j + c] = sum[r][c];
+            for (int c = 0; c < width; c++) lu[(i + r) * n + j + c] = sum[r][c];
     }
     for (; i < to; i++) {
         vec sum[4];
-        for (int c = 0; c < width; c++) sum[c] = w->lu[i * n + j + c];
+        for (int c = 0; c < width; c++) sum[c] = lu[i * n + j + c];
         for (int64_t p = 0; p < depth; p++) {
-            vec left = -w->lu[i * n + p];
+            vec left = -lu[i * n + p];
             for (int c = 0; c < width; c++) sum[c] = FMA(left, above[p * n + c], sum[c]);
         }
-        for (int c = 0; c < width; c++) w->lu[i * n + j + c] = sum[c];
+        for (int c = 0; c < width; c++) lu[i * n + j + c] = sum[c];
     }
 }
 
 /* LU of columns j .. j+width, all to their left being done. */
 INLINE void LANE(factor_panel)(struct LANE(lanes) * w, int64_t j, int width) {
-    int64_t n = w->n;
+    const int64_t n = w->n;
+    vec *const lu = w->lu;
+    vec right[4];
     /* rows of U: what lies above the block of four rows first, then the block's own triangle */
     for (int64_t i = 0; i < j; i += 4) {
         LANE(update_rows)(w, j, width, i, i + 4, i);
         for (int64_t r = i + 1; r < i + 4; r++)
             for (int64_t p = i; p < r; p++)
                 for (int c = 0; c < width; c++)
-                    w->lu[r * n + j + c] =
-                        FMA(-w->lu[r * n + p], w->lu[p * n + j + c], w->lu[r * n + j + c]);
+                    lu[r * n + j + c] = FMA(-lu[r * n + p], lu[p * n + j + c], lu[r * n + j + c]);
     }
     LANE(update_rows)(w, j, width, j, n, j);
     for (int64_t k = j; k < j + width; k++) {
-        vec best = LANE(size)(w->lu[k * n + k]), pivot;
+        vec best = LANE(size)(lu[k * n + k]), pivot;
         ivec at = (ivec){0} + (INT)k, zero;
         for (int64_t i = k + 1; i < n; i++) {
-            vec size = LANE(size)(w->lu[i * n + k]);
+            vec size = LANE(size)(lu[i * n + k]);
             ivec more = (ivec)(size > best);
             best = LANE(select)(more, size, best);
             at = (more & ((ivec){0} + (INT)i)) | (~more & at);
         }
         for (int l = 0; l < LANES; l++) w->pivots[k * LANES + l] = (int32_t)at[l];
         LANE(swap_rows)(w, k);
-        pivot = w->lu[k * n + k];
+        pivot = lu[k * n + k];
         zero = (ivec)(pivot == (vec){0});
         w->zero_pivot |= zero & (ivec)(w->zero_pivot == (ivec){0}) & ((ivec){0} + (INT)(k + 1));
         pivot = LANE(select)(zero, LANE(splat)(1), pivot);
         pivot = 1 / pivot;
         w->inverse[k] = pivot;
+        for (int c = 1; c < width; c++) right[c] = lu[k * n + j + c];
         for (int64_t i = k + 1; i < n; i++) {
-            vec left = w->lu[i * n + k] * pivot;
-            w->lu[i * n + k] = left;
-            for (int64_t c = k + 1; c < j + width; c++)
-                w->lu[i * n + c] = FMA(-left, w->lu[k * n + c], w->lu[i * n + c]);
+            vec left = lu[i * n + k] * pivot;
+            lu[i * n + k] = left;
+            for (int c = 1; c < width; c++)
+                if (j + c > k) lu[i * n + j + c] = FMA(-left, right[c], lu[i * n + j + c]);
         }
     }
 }

@@ -33,10 +33,42 @@ static int read_namespace(char text[NAMESPACE_MAX]) {
     return 0;
 }
 
+/* Copies a file of at most a few bytes; never over one that exists. */
+static int copy_small(const char *from, const char *to) {
+    char bytes[256];
+    ssize_t len;
+    int failed, fd = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return -1;
+    len = read(fd, bytes, sizeof bytes);
+    close(fd);
+    if (len <= 0) return -1;
+    fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return -1;
+    failed = write(fd, bytes, (size_t)len) != len || fsync(fd) != 0;
+    close(fd);
+    if (failed) unlink(to);
+    return failed ? -1 : 0;
+}
+
+void blob_dir_restore(const char *spec, const struct data_dir *dir) {
+    char kept[PATH_MAX + 16], token[BLOB_SPEC_MAX + 16];
+    const char *path = spec + strlen("dir:");
+    snprintf(kept, sizeof kept, "%s/store", dir->path);
+    snprintf(token, sizeof token, "%s/" STORE, path);
+    if (access(kept, R_OK) != 0 || access(token, F_OK) == 0) return;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) return;
+    if (copy_small(kept, token) != 0)
+        blasd_log(BLASD_LOG_WARN, "cannot make %s again: %s", path, strerror(errno));
+}
+
 int blob_dir_mark(const char *spec, const struct data_dir *dir) {
     char path[BLOB_SPEC_MAX + 16], text[PATH_MAX + NAMESPACE_MAX + 4], space[NAMESPACE_MAX];
     int len, fd;
     if (read_namespace(space) != 0) return -1;
+    snprintf(path, sizeof path, "%s/" STORE, spec + strlen("dir:"));
+    snprintf(text, sizeof text, "%s/store", dir->path);
+    unlink(text);
+    copy_small(path, text);
     snprintf(path, sizeof path, "%s/" MARK, spec + strlen("dir:"));
     len = snprintf(text, sizeof text, "%s\n%s\n", space, dir->path);
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

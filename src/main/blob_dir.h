@@ -10,8 +10,11 @@
 
 /* Writes "dir:…" for --blobs. */
 void blob_dir_choose(const struct data_dir *dir, char spec[BLOB_SPEC_MAX]);
-/* Once the store stands: notes in it whose it is. Returns a descriptor to be held, which tells
- * others that it is in use, or -1. */
+/* Before the store is opened: where its directory is gone, as after a reboot, makes it again with
+ * the token it had, so that a Redis which outlived it still takes it for the deployment's store. */
+void blob_dir_restore(const char *spec, const struct data_dir *dir);
+/* Once the store stands: keeps its token for that, and notes in it whose it is. Returns a
+ * descriptor to be held, which tells others that it is in use, or -1. */
 int blob_dir_mark(const char *spec, const struct data_dir *dir);
 /* Removes the blob directories of data directories that are gone, of this user and on this view of
  * the file system, that nobody holds. */

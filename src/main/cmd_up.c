@@ -194,7 +194,10 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     if (own_redis) common->redis = redis.url;
     blob_dir_choose(dir, blobs);
     blob_dir_remove_stale();
-    if (own_blobs) common->blobs = blobs;
+    if (own_blobs) {
+        blob_dir_restore(blobs, dir);
+        common->blobs = blobs;
+    }
     if (common_export(common) != 0) {
         blasd_fail(err, BLASD_E_internal_error, "", "no memory for the environment");
         return status;
@@ -213,7 +216,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     up.api_argv = api_argv;
     status = supervisor_run(&up);
     if (own_redis) private_redis_cleanup(&redis);
-    if (own_redis && own_blobs) blob_dir_remove_empty(blobs);
+    if (own_blobs) blob_dir_remove_empty(blobs);
 done:
     if (mark >= 0) close(mark);
     blasd_store_free(up.store);

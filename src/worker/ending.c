@@ -100,8 +100,8 @@ void blasd_ending_record(const struct blasd_item *item, const struct blasd_task 
     record->priority = known ? job->priority : BLASD_PRIORITY_NORMAL;
     fill_timing(item, task, times, &record->timing);
     fill_execution(item, task, place, &record->execution);
-    /* one clock for the whole document: the one that created_us was read from */
-    record->created_us = known ? job->created_us : item->claim->submitted_us;
+    /* one clock for the whole document, Redis', which also tells how jobs follow each other */
+    record->created_us = item->claim->submitted_us;
     record->started_us =
         record->created_us + record->timing.queue_us + record->timing.batch_wait_us;
     record->finished_us = record->started_us + record->timing.upload_us +

@@ -223,7 +223,8 @@ static bool fits(enum kind kind, const struct sizes *s) {
     if (kind == HILBERT) return s->n <= (s->dtype == BLASD_float32 ? 7 : 12);
     if (kind == VANDERMONDE) return s->n <= (s->dtype == BLASD_float32 ? 8 : 17);
     if (kind == NEARLY_SINGULAR) return s->n > 1;
-    if (kind == TRIANGLE) return s->n <= 64; /* beyond, singular to any precision at hand */
+    if (kind == TRIANGLE)
+        return s->n <= (s->dtype == BLASD_float32 ? 24 : 33); /* singular beyond */
     return kind != PERMUTATION || s->n % 7 != 0;
 }
 

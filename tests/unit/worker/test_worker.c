@@ -49,6 +49,7 @@ static void test_record_says_where_time_went(void **state) {
     assert_int_equal(timing->total_us, timing->receive_us + timing->queue_us +
                                            timing->batch_wait_us + timing->upload_us +
                                            timing->compute_us + timing->download_us);
+    assert_int_equal(record->created_us, 1000000);
     assert_int_equal(record->started_us, record->created_us + 2000 + timing->batch_wait_us);
     assert_true(record->finished_us >= record->started_us);
     assert_string_equal(record->execution.device, "cpu:7");

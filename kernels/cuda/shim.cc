@@ -1,0 +1,366 @@
+/* The fibers behind shim.h: one block at a time, its threads in an order drawn from the seed.
+ *
+ * For tests only. On x86-64 a switch is a dozen instructions of ours, elsewhere ucontext. */
+#include "kernels/cuda/shim.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <sys/mman.h>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SHIM_ASAN
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define SHIM_ASAN
+#endif
+#ifdef SHIM_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+uint64_t blasd_shim_seed;
+
+namespace {
+
+constexpr size_t STACK = 256 << 10, GUARD = 4096;
+constexpr int MOST_THREADS = 1024, WARP = 32;
+constexpr size_t MOST_SHARED = 227 << 10;
+
+enum state { READY, AT_BARRIER, AT_MEETING, OVER };
+
+struct context {
+#if defined(__x86_64__)
+    void *at;
+#else
+    ucontext_t at;
+#endif
+    void *fake; /* the sanitizer's */
+};
+
+struct fiber {
+    struct context context;
+    char *stack;
+    enum state state;
+    uint3 index;
+    /* the meeting it waits at */
+    enum blasd_shim_meeting what;
+    unsigned mask;
+    uint64_t value, result;
+    int source;
+};
+
+struct warp {
+    unsigned alive, waiting;
+};
+
+struct fiber fibers[MOST_THREADS];
+struct warp warps[MOST_THREADS / WARP];
+struct context home; /* of the scheduler */
+const void *home_bottom;
+size_t home_size;
+int threads, alive, at_barrier, true_values, counted, current;
+/* fiber numbers, as a ring */
+int ready[MOST_THREADS], first, ready_count;
+uint64_t random_state;
+unsigned char *dynamic_shared;
+const std::function<void()> *body;
+char failure[256];
+
+#if defined(__x86_64__)
+extern "C" void blasd_shim_switch(void **from, void *to);
+asm(".text\n.p2align 4\n.globl blasd_shim_switch\n.hidden blasd_shim_switch\n"
+    ".type blasd_shim_switch,@function\nblasd_shim_switch:\n"
+    "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+    "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
+    ".size blasd_shim_switch, .-blasd_shim_switch\n");
+#endif
+
+void go(struct context *from, struct context *to, bool last, const void *bottom, size_t size) {
+#ifdef SHIM_ASAN
+    __sanitizer_start_switch_fiber(last ? nullptr : &from->fake, bottom, size);
+#else
+    (void)last, (void)bottom, (void)size;
+#endif
+#if defined(__x86_64__)
+    blasd_shim_switch(&from->at, to->at);
+#else
+    swapcontext(&from->at, &to->at);
+#endif
+#ifdef SHIM_ASAN
+    __sanitizer_finish_switch_fiber(from->fake, nullptr, nullptr);
+#endif
+}
+
+void leave(bool last) {
+    go(&fibers[current].context, &home, last, home_bottom, home_size);
+}
+
+void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void fail(const char *fmt, ...) {
+    va_list args;
+    if (failure[0] != '\0') return;
+    va_start(args, fmt);
+    vsnprintf(failure, sizeof failure, fmt, args);
+    va_end(args);
+}
+
+uint64_t draw() {
+    uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+void make_ready(int i) {
+    fibers[i].state = READY;
+    ready[(first + ready_count++) % MOST_THREADS] = i;
+}
+
+int next_ready() {
+    int last, i, picked;
+    if (blasd_shim_seed == 1) return ready[(first + --ready_count) % MOST_THREADS];
+    if (blasd_shim_seed > 1) {
+        int other = (first + (int)(draw() % (uint64_t)ready_count)) % MOST_THREADS;
+        picked = ready[other];
+        ready[other] = ready[first];
+        ready[first] = picked;
+    }
+    last = first;
+    first = (first + 1) % MOST_THREADS;
+    ready_count--;
+    i = ready[last];
+    return i;
+}
+
+/* Every thread that has not ended waits at the barrier: they all go on. */
+void barrier_check() {
+    if (alive == 0 || at_barrier < alive) return;
+    counted = true_values;
+    at_barrier = true_values = 0;
+    for (int i = 0; i < threads; i++)
+        if (fibers[i].state == AT_BARRIER) make_ready(i);
+}
+
+uint64_t reduce(enum blasd_shim_meeting what, uint64_t a, uint64_t b) {
+    switch (what) {
+    case BLASD_SHIM_ADD: return a + b;
+    case BLASD_SHIM_MIN: return (uint32_t)b < (uint32_t)a ? b : a;
+    case BLASD_SHIM_MAX: return (uint32_t)b > (uint32_t)a ? b : a;
+    case BLASD_SHIM_MINS: return (int32_t)b < (int32_t)a ? b : a;
+    case BLASD_SHIM_MAXS: return (int32_t)b > (int32_t)a ? b : a;
+    case BLASD_SHIM_AND: return a & b;
+    case BLASD_SHIM_XOR: return a ^ b;
+    default: return a | b;
+    }
+}
+
+/* The lanes in `need` have all arrived: works out what each is given, and lets them go on. */
+void meeting_ends(int warp, unsigned need) {
+    struct fiber *lanes = &fibers[warp * WARP];
+    enum blasd_shim_meeting what = lanes[__builtin_ctz(need)].what;
+    uint64_t all = 0;
+    bool begun = false;
+    for (int i = 0; i < WARP; i++) {
+        if ((need >> i & 1) == 0) continue;
+        if (lanes[i].what != what) fail("lanes of a warp met in different functions");
+        if (what == BLASD_SHIM_BALLOT)
+            all |= lanes[i].value << i;
+        else
+            all = begun ? reduce(what, all, lanes[i].value) : lanes[i].value;
+        begun = true;
+    }
+    for (int i = 0; i < WARP; i++) {
+        if ((need >> i & 1) == 0) continue;
+        lanes[i].result = all;
+        if (what == BLASD_SHIM_SHUFFLE) {
+            int source = lanes[i].source;
+            if (source < 0 || source >= WARP || (need >> source & 1) == 0)
+                fail("lane %d shuffles from lane %d, which is not there", i, source);
+            else
+                lanes[i].result = lanes[source].value;
+        }
+    }
+    warps[warp].waiting &= ~need;
+    for (int i = 0; i < WARP; i++)
+        if ((need >> i & 1) != 0) make_ready(warp * WARP + i);
+}
+
+void meeting_check(int warp, unsigned mask) {
+    unsigned need = mask & warps[warp].alive;
+    if (need == 0 || (warps[warp].waiting & need) != need) return;
+    for (int i = 0; i < WARP; i++)
+        if ((need >> i & 1) != 0 && fibers[warp * WARP + i].mask != mask) return;
+    meeting_ends(warp, need);
+}
+
+void thread_over() {
+    struct warp *warp = &warps[current / WARP];
+    fibers[current].state = OVER;
+    alive--;
+    warp->alive &= ~(1u << current % WARP);
+    barrier_check();
+    for (unsigned left = warp->waiting; left != 0; left &= left - 1)
+        meeting_check(current / WARP, fibers[current / WARP * WARP + __builtin_ctz(left)].mask);
+}
+
+extern "C" void blasd_shim_enter(void) {
+#ifdef SHIM_ASAN
+    __sanitizer_finish_switch_fiber(nullptr, &home_bottom, &home_size);
+#endif
+    (*body)();
+    thread_over();
+    leave(true);
+    __builtin_unreachable();
+}
+
+void fiber_start(struct fiber *fiber) {
+#ifdef SHIM_ASAN
+    __asan_unpoison_memory_region(fiber->stack, STACK);
+#endif
+#if defined(__x86_64__)
+    void **top = (void **)(void *)(fiber->stack + STACK) - 8;
+    for (int i = 0; i < 6; i++) top[i] = nullptr;
+    top[6] = (void *)blasd_shim_enter; /* returned to with the stack as after a call */
+    top[7] = nullptr;
+    fiber->context.at = top;
+#else
+    getcontext(&fiber->context.at);
+    fiber->context.at.uc_stack.ss_sp = fiber->stack;
+    fiber->context.at.uc_stack.ss_size = STACK;
+    fiber->context.at.uc_link = nullptr;
+    makecontext(&fiber->context.at, blasd_shim_enter, 0);
+#endif
+    fiber->context.fake = nullptr;
+}
+
+bool have_stacks(int count) {
+    for (int i = 0; i < count; i++) {
+        void *memory;
+        if (fibers[i].stack != nullptr) continue;
+        memory = mmap(nullptr, GUARD + STACK, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+        if (memory == MAP_FAILED || mprotect(memory, GUARD, PROT_NONE) != 0) {
+            fail("no memory for the stacks of %d threads", count);
+            return false;
+        }
+        fibers[i].stack = (char *)memory + GUARD;
+    }
+    return true;
+}
+
+void run_block(size_t shared_bytes) {
+    alive = threads;
+    at_barrier = true_values = first = ready_count = 0;
+    if (shared_bytes > 0) memset(dynamic_shared, 0xff, shared_bytes);
+    for (auto &warp : warps) warp = {};
+    for (int i = 0; i < threads; i++) {
+        unsigned n = (unsigned)i;
+        warps[i / WARP].alive |= 1u << i % WARP;
+        fibers[i].index = {n % blockDim.x, n / blockDim.x % blockDim.y,
+                           n / blockDim.x / blockDim.y};
+        fiber_start(&fibers[i]);
+        make_ready(i);
+    }
+    while (alive > 0 && failure[0] == '\0') {
+        if (ready_count == 0) {
+            fail("%d of %d threads wait at a barrier or for a warp that the others never meet",
+                 alive, threads);
+            break;
+        }
+        current = next_ready();
+        threadIdx = fibers[current].index;
+        go(&home, &fibers[current].context, false, fibers[current].stack, STACK);
+    }
+}
+
+bool fits(dim3 grid, dim3 block, size_t shared_bytes) {
+    if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > 0x7fffffffu || grid.y > 65535 ||
+        grid.z > 65535)
+        fail("no grid may be %u x %u x %u", grid.x, grid.y, grid.z);
+    if (block.x < 1 || block.y < 1 || block.z < 1 || block.x > 1024 || block.y > 1024 ||
+        block.z > 64 || block.x * block.y * block.z > MOST_THREADS)
+        fail("no block may be %u x %u x %u", block.x, block.y, block.z);
+    if (shared_bytes > MOST_SHARED)
+        fail("%zu bytes of shared memory are more than there are", shared_bytes);
+    return failure[0] == '\0';
+}
+
+} // namespace
+
+void *blasd_shim_dynamic_shared(void) {
+    return dynamic_shared;
+}
+
+int blasd_shim_lane(void) {
+    return current % WARP;
+}
+
+void blasd_shim_barrier(bool value, int *count) {
+    if (value) true_values++;
+    at_barrier++;
+    fibers[current].state = AT_BARRIER;
+    barrier_check();
+    leave(false);
+    if (count != nullptr) *count = counted;
+}
+
+uint64_t blasd_shim_meet(enum blasd_shim_meeting what, unsigned mask, uint64_t value, int source) {
+    struct fiber *me = &fibers[current];
+    me->state = AT_MEETING;
+    me->what = what;
+    me->mask = mask;
+    me->value = value;
+    me->source = source;
+    if ((mask >> current % WARP & 1) == 0) fail("a lane calls a warp function without itself");
+    warps[current / WARP].waiting |= 1u << current % WARP;
+    meeting_check(current / WARP, mask);
+    leave(false);
+    return me->result;
+}
+
+bool blasd_shim_run(dim3 grid, dim3 block, size_t shared_bytes,
+                    const std::function<void()> &kernel, char *why, size_t size) {
+    uint64_t blocks, flip;
+    failure[0] = '\0';
+    gridDim = grid;
+    blockDim = block;
+    threads = (int)(block.x * block.y * block.z);
+    random_state = blasd_shim_seed;
+    body = &kernel;
+    if (!fits(grid, block, shared_bytes) || !have_stacks(threads)) goto done;
+    /* of its exact size, so that a sanitizer sees what lies behind it */
+    dynamic_shared = (unsigned char *)aligned_alloc(16, (shared_bytes + 15) / 16 * 16 + 16);
+    if (dynamic_shared == nullptr) fail("no memory for shared memory");
+#ifdef SHIM_ASAN
+    if (dynamic_shared != nullptr)
+        __asan_poison_memory_region(dynamic_shared + (shared_bytes + 7) / 8 * 8, 8);
+#endif
+    blocks = (uint64_t)grid.x * grid.y * grid.z;
+    /* blocks too come in an order that must not matter */
+    flip = blasd_shim_seed > 1 ? draw() % blocks : 0;
+    for (uint64_t i = 0; i < blocks && failure[0] == '\0'; i++) {
+        uint64_t at = blasd_shim_seed == 1 ? blocks - 1 - i : (i + flip) % blocks;
+        blockIdx = {(unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y),
+                    (unsigned)(at / grid.x / grid.y)};
+        run_block(shared_bytes);
+    }
+#ifdef SHIM_ASAN
+    if (dynamic_shared != nullptr)
+        __asan_unpoison_memory_region(dynamic_shared + (shared_bytes + 7) / 8 * 8, 8);
+#endif
+    free(dynamic_shared);
+    dynamic_shared = nullptr;
+done:
+    body = nullptr;
+    snprintf(why, size, "%s", failure);
+    return failure[0] == '\0';
+}

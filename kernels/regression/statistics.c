@@ -1,0 +1,270 @@
+/* The statistics of a fit, as statsmodels gives them, and every output of one problem.
+ *
+ * Standard errors come from the basis B with (X'WX)^+ = B B': their variances are row sums of
+ * squares, so nothing cancels. Read next: distribution.c. */
+#include "kernels/regression/regression.h"
+
+#include "base/err.h"
+#include "core/kernel.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/regression/distribution.h"
+
+#include <cblas.h>
+#include <lapacke.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void put(const struct blasd_task *task, int output, int64_t at, double value) {
+    const struct blasd_tensor *tensor = &task->outputs[output];
+    if (tensor->rank < 0) return;
+    if (tensor->dtype == BLASD_float32)
+        ((float *)tensor->data)[at] = (float)value;
+    else
+        ((double *)tensor->data)[at] = value;
+}
+
+static void put_int(const struct blasd_task *task, int output, int64_t at, int64_t value) {
+    if (task->outputs[output].rank >= 0) ((int64_t *)task->outputs[output].data)[at] = value;
+}
+
+static int no_memory(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the statistics");
+}
+
+/* Row i of [1 X] times the root of its weight, into q numbers. */
+static void weighted_row(const struct regression_shape *shape, const struct regression_data *data,
+                         int64_t i, double *row) {
+    int64_t first = shape->intercept ? 1 : 0;
+    double root = data->w == NULL ? 1 : sqrt(data->w[i]);
+    if (first == 1) row[0] = root;
+    for (int64_t j = 0; j < shape->p; j++) row[first + j] = root * data->x[i * shape->p + j];
+}
+
+/* What multiplies (root weight * row)(...)' of observation i in the middle of the sandwich. */
+static double middle_weight(const struct regression_shape *shape, double residual, double leverage,
+                            double df_resid) {
+    double square = residual * residual;
+    switch (shape->cov) {
+    case COV_HC1: return square * (double)shape->n / df_resid;
+    case COV_HC2: return square / (1 - leverage);
+    case COV_HC3: return square / ((1 - leverage) * (1 - leverage));
+    default: return square;
+    }
+}
+
+/* Robust covariance: B (sum over i of m_i h_i h_i') B', where h_i = B' x_i is row i of the
+ * orthonormal basis of the design. `cov` is q x q. */
+static int robust_covariance(const struct regression_shape *shape,
+                             const struct regression_data *data, const struct regression_fit *fit,
+                             int64_t target, double *cov, struct blasd_err *err) {
+    int64_t q = shape->q, s = fit->spread;
+    double *row = blasd_cpu_alloc((size_t)q, sizeof *row);
+    double *h = blasd_cpu_alloc((size_t)s, sizeof *h);
+    double *middle = blasd_cpu_alloc((size_t)s * (size_t)s, sizeof *middle);
+    double *half = blasd_cpu_alloc((size_t)q * (size_t)s, sizeof *half);
+    double df_resid = (double)(shape->n - fit->rank);
+    int code = 0;
+    if (row == NULL || h == NULL || middle == NULL || half == NULL) {
+        code = no_memory(err);
+        goto done;
+    }
+    memset(middle, 0, (size_t)(s * s) * sizeof *middle);
+    for (int64_t i = 0; i < shape->n && s > 0; i++) {
+        double residual = fit->residual[target * shape->n + i], leverage = 0, m;
+        if (data->w != NULL) residual *= sqrt(data->w[i]);
+        weighted_row(shape, data, i, row);
+        cblas_dgemv(CblasRowMajor, CblasTrans, (int)q, (int)s, 1, fit->basis, (int)s, row, 1, 0, h,
+                    1);
+        for (int64_t c = 0; c < s; c++) leverage += h[c] * h[c];
+        m = middle_weight(shape, residual, leverage, df_resid);
+        cblas_dsyr(CblasRowMajor, CblasUpper, (int)s, m, h, 1, middle, (int)s);
+    }
+    if (q > 0 && s > 0) {
+        cblas_dsymm(CblasRowMajor, CblasRight, CblasUpper, (int)q, (int)s, 1, middle, (int)s,
+                    fit->basis, (int)s, 0, half, (int)s);
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)q, (int)q, (int)s, 1, half,
+                    (int)s, fit->basis, (int)s, 0, cov, (int)q);
+    } else {
+        memset(cov, 0, (size_t)(q * q) * sizeof *cov);
+    }
+done:
+    free(row);
+    free(h);
+    free(middle);
+    free(half);
+    return code;
+}
+
+static void plain_covariance(const struct regression_shape *shape, const struct regression_fit *fit,
+                             double scale, double *cov) {
+    int64_t q = shape->q, s = fit->spread;
+    for (int64_t i = 0; i < q; i++) {
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = 0;
+            for (int64_t c = 0; c < s; c++) sum += fit->basis[i * s + c] * fit->basis[j * s + c];
+            cov[i * q + j] = cov[j * q + i] = sum * scale;
+        }
+    }
+}
+
+/* Variances alone: row sums of squares of the basis. */
+static void plain_variances(const struct regression_shape *shape, const struct regression_fit *fit,
+                            double scale, double *variance) {
+    for (int64_t i = 0; i < shape->q; i++) {
+        const double *row = fit->basis + i * fit->spread;
+        double sum = 0;
+        for (int64_t c = 0; c < fit->spread; c++) sum += row[c] * row[c];
+        variance[i] = sum * scale;
+    }
+}
+
+/* The F test that all coefficients but the intercept are 0, with a robust covariance:
+ * b' cov^-1 b / their number. NaN where the covariance is singular. */
+static double robust_f(const struct regression_shape *shape, const double *coef,
+                       const double *cov) {
+    int64_t q = shape->q, skip = q - shape->p, p = shape->p;
+    double *a = blasd_cpu_alloc((size_t)p * (size_t)p, sizeof *a);
+    double *b = blasd_cpu_alloc((size_t)p, sizeof *b), sum = NAN;
+    if (a != NULL && b != NULL && p > 0) {
+        for (int64_t i = 0; i < p; i++) {
+            double unit = sqrt(cov[(i + skip) * q + i + skip]);
+            b[i] = coef[i + skip] / unit;
+            for (int64_t j = 0; j < p; j++)
+                a[i * p + j] =
+                    cov[(i + skip) * q + j + skip] / (unit * sqrt(cov[(j + skip) * q + j + skip]));
+        }
+        if (LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'L', (int)p, a, (int)p) == 0) {
+            sum = 0;
+            cblas_dtrsv(CblasColMajor, CblasLower, CblasNoTrans, CblasNonUnit, (int)p, a, (int)p, b,
+                        1);
+            for (int64_t i = 0; i < p; i++) sum += b[i] * b[i];
+        }
+    }
+    free(a);
+    free(b);
+    return sum / (double)p;
+}
+
+/* What the target's numbers follow from. */
+struct summary {
+    double ssr, tss, df_model, df_resid, scale;
+};
+
+static void put_quality(const struct regression_shape *shape, const struct blasd_task *task,
+                        int64_t place, const struct regression_data *data,
+                        const struct summary *sum) {
+    double n = (double)shape->n, k = shape->intercept ? 1 : 0, logs = 0, loglik;
+    double r2 = 1 - sum->ssr / sum->tss, parameters = sum->df_model + k;
+    put(task, OUT_R2_ADJ, place, 1 - (n - k) / sum->df_resid * (1 - r2));
+    for (int64_t i = 0; data->w != NULL && i < shape->n; i++) logs += log(data->w[i]);
+    loglik = -n / 2 * (log(sum->ssr) + 1 + log(2 * acos(-1) / n)) + logs / 2;
+    put(task, OUT_LOGLIK, place, loglik);
+    put(task, OUT_AIC, place, -2 * loglik + 2 * parameters);
+    put(task, OUT_BIC, place, -2 * loglik + log(n) * parameters);
+    put(task, OUT_SCALE, place, sum->scale);
+}
+
+/* t, p and intervals of each coefficient from its variance. */
+static void put_coefficients(const struct regression_shape *shape, const struct blasd_task *task,
+                             int64_t place, const double *coef, const double *variance,
+                             int64_t stride, double df_resid, struct regression_fit *fit) {
+    double df = shape->use_t ? df_resid : INFINITY, critical;
+    if (df_resid <= 0) df = NAN;
+    if (!(fit->critical_df == df)) fit->critical = blasd_student_critical(1 - shape->level, df);
+    fit->critical_df = df;
+    critical = fit->critical;
+    for (int64_t j = 0; j < shape->q; j++) {
+        double error = sqrt(variance[j * stride]), t = coef[j] / error;
+        int64_t at = place * shape->q + j;
+        put(task, OUT_STDERR, at, error);
+        put(task, OUT_TVALUES, at, t);
+        put(task, OUT_PVALUES, at, blasd_student_tails(t, df));
+        put(task, OUT_CONF_INT, 2 * at, coef[j] - critical * error);
+        put(task, OUT_CONF_INT, 2 * at + 1, coef[j] + critical * error);
+    }
+}
+
+/* Inference for one target of ols. `cov` is q x q where it is needed, else q numbers. */
+static int put_inference(const struct regression_shape *shape, const struct blasd_task *task,
+                         int64_t at, int64_t target, const struct regression_data *data,
+                         struct regression_fit *fit, const struct summary *sum, double *cov,
+                         struct blasd_err *err) {
+    int64_t q = shape->q, place = at * shape->t + target;
+    const double *coef = fit->coef + target * q;
+    bool whole = shape->cov != COV_NONROBUST || shape->cov_params;
+    double f = (sum->tss - sum->ssr) / sum->df_model / sum->scale;
+    int code = 0;
+    if (shape->cov != COV_NONROBUST)
+        code = robust_covariance(shape, data, fit, target, cov, err);
+    else if (whole)
+        plain_covariance(shape, fit, sum->scale, cov);
+    else
+        plain_variances(shape, fit, sum->scale, cov);
+    if (code != 0) return code;
+    put_coefficients(shape, task, place, coef, cov, whole ? q + 1 : 1, sum->df_resid, fit);
+    if (shape->cov != COV_NONROBUST) f = robust_f(shape, coef, cov);
+    if (sum->df_model < 1) f = NAN;
+    put(task, OUT_FVALUE, place, f);
+    put(task, OUT_F_PVALUE, place, blasd_fisher_tail(f, sum->df_model, sum->df_resid));
+    for (int64_t i = 0; shape->cov_params && i < q * q; i++)
+        put(task, OUT_COV_PARAMS, place * q * q + i, cov[i]);
+    return 0;
+}
+
+static void put_residuals(const struct regression_shape *shape, const struct blasd_task *task,
+                          int64_t at, int64_t target, const struct regression_data *data,
+                          const struct regression_fit *fit) {
+    for (int64_t i = 0; shape->residuals && i < shape->n; i++) {
+        double y = data->y[i * shape->t + target], r = fit->residual[target * shape->n + i];
+        int64_t place = (at * shape->n + i) * shape->t + target;
+        put(task, OUT_RESIDUALS, place, r);
+        put(task, OUT_FITTED, place, y - r);
+    }
+}
+
+int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_task *task,
+                             int64_t at, const struct regression_data *data,
+                             struct regression_fit *fit, const double *tss, struct blasd_err *err) {
+    int64_t q = shape->q, first = q - shape->p, values = shape->n < q ? shape->n : q;
+    bool ols = shape->method == METHOD_OLS;
+    bool whole = shape->cov != COV_NONROBUST || shape->cov_params;
+    double *cov = ols ? blasd_cpu_alloc((size_t)(whole ? q * q : q), sizeof *cov) : NULL;
+    int code = 0;
+    if (ols && cov == NULL) return no_memory(err);
+    for (int64_t target = 0; code == 0 && target < shape->t; target++) {
+        const double *coef = fit->coef + target * q;
+        int64_t place = at * shape->t + target;
+        struct summary sum = {.ssr = fit->ssr[target], .tss = tss[target]};
+        for (int64_t j = 0; j < shape->p; j++)
+            put(task, OUT_COEF, place * shape->p + j, coef[first + j]);
+        put(task, OUT_INTERCEPT, place, shape->intercept ? coef[0] : 0);
+        put(task, OUT_SSR, place, sum.ssr);
+        put(task, OUT_TSS, place, sum.tss);
+        put(task, OUT_R2, place, 1 - sum.ssr / sum.tss);
+        put_residuals(shape, task, at, target, data, fit);
+        if (shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET) {
+            put_int(task, OUT_N_ITER, place, fit->n_iter[target]);
+            put(task, OUT_DUAL_GAP, place, fit->dual_gap[target]);
+        }
+        if (!ols) continue;
+        sum.df_model = (double)(fit->rank - first);
+        sum.df_resid = (double)(shape->n - fit->rank);
+        sum.scale = sum.df_resid > 0 ? sum.ssr / sum.df_resid : NAN;
+        put_quality(shape, task, place, data, &sum);
+        code = put_inference(shape, task, at, target, data, fit, &sum, cov, err);
+    }
+    free(cov);
+    if (!ols) return code;
+    put_int(task, OUT_RANK, at, fit->rank);
+    put_int(task, OUT_DF_MODEL, at, fit->rank - first);
+    put_int(task, OUT_DF_RESID, at, shape->n - fit->rank);
+    for (int64_t j = 0; j < values; j++)
+        put(task, OUT_SINGULAR_VALUES, at * values + j, fit->singular[j]);
+    if (values > 0)
+        put(task, OUT_COND, at,
+            values < q ? INFINITY : fit->singular[0] / fit->singular[values - 1]);
+    else
+        put(task, OUT_COND, at, NAN);
+    return code;
+}
