@@ -155,6 +155,30 @@ fuzz:
 	  $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 build/fuzz/corpus/$$n tests/fuzz/corpus/$$n >build/fuzz/$$n.log 2>&1 \
 	  || { tail -n 40 build/fuzz/$$n.log; exit 1; }; grep number_of_executed build/fuzz/$$n.log; done
 
+# Measurements: bench/README.md. `make bench ARGS="--quick --only json-256"` passes options on.
+.PHONY: bench bench-programs bench-micro
+BENCH_C = $(wildcard bench/*/bench_*.c)
+BENCH = $(BENCH_C:%.c=$(BUILD)/%)
+BENCH_PEERS = $(BUILD)/bench/peer_mhd $(BUILD)/bench/direct_blas
+bench:
+	@deploy/install-packages.sh build bench
+	@$(MAKE) --no-print-directory -j2 -s all bench-programs
+	@bench/peers/make-venv.sh fastapi $(BUILD)/bench-venv || true
+	@bench/peers/make-venv.sh triton $(BUILD)/bench-venv-triton || true
+	@$(PYTHON) bench/run --build $(BUILD) $(ARGS)
+bench-programs: $(BENCH) $(BENCH_PEERS) $(BUILD)/bench/load
+bench-micro: $(BENCH)
+	@for b in $^; do echo "== $$b"; $$b || exit 1; done
+$(BUILD)/bench/load: $(call obj,$(wildcard bench/load/*.c))
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -o $@ $^ -ljansson -lm
+$(BENCH_PEERS): $(BUILD)/bench/%: $(BUILD)/obj/bench/peers/%.c.o
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -pthread -o $@ $^ $(shell pkg-config --libs libmicrohttpd jansson) -lopenblas
+$(BENCH): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.c.o $(ARCHIVES)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -pthread -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
+
 lint:
 	@deploy/install-packages.sh build test lint
 	@$(PYTHON) .ci/lint.py

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian or Ubuntu packages that a part of the project needs, where any is missing.
-#   deploy/install-packages.sh build|demo|test|lint|fuzz|image|runtime …
+#   deploy/install-packages.sh build|demo|test|lint|fuzz|bench|image|runtime …
 # The Dockerfile, `make demo` and `make test` all call this file: package names stand here and nowhere else.
 set -eu
 
@@ -11,6 +11,7 @@ test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-yaml pytho
     python3-pip python3-venv python3-setuptools python3-wheel procps"
 lint="clang clang-format python3 git"
 fuzz="clang llvm"
+bench="python3 python3-numpy python3-venv python3-pip redis-tools git"
 image="buildah debootstrap docker-compose"
 
 say() { printf 'blasd: %s\n' "$*" >&2; }
@@ -18,8 +19,8 @@ say() { printf 'blasd: %s\n' "$*" >&2; }
 wanted=""
 for group in "$@"; do
     case $group in
-        build|demo|test|lint|fuzz|image) eval "wanted=\"\$wanted \$$group\"" ;;
-        *) say "usage: $0 build|demo|test|lint|fuzz|image …"; exit 2 ;;
+        build|demo|test|lint|fuzz|bench|image) eval "wanted=\"\$wanted \$$group\"" ;;
+        *) say "usage: $0 build|demo|test|lint|fuzz|bench|image …"; exit 2 ;;
     esac
 done
 

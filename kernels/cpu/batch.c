@@ -8,7 +8,7 @@
 bool blasd_cpu_step(struct blasd_cpu_progress *progress, double work) {
     double share;
     progress->done += work;
-    if (progress->done - progress->asked < ASK_EACH) return true;
+    if (progress->watch == NULL || progress->done - progress->asked < ASK_EACH) return true;
     progress->asked = progress->done;
     share = progress->total > 0 ? progress->done / progress->total : 1;
     return progress->watch->go_on(progress->watch, share < 1 ? share : 1);

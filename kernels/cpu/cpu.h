@@ -30,7 +30,7 @@ void *blasd_cpu_alloc(size_t count, size_t size) __attribute__((warn_unused_resu
 /* How far a batch has come. A kernel says after each piece of work what it was worth; the worker is
  * asked whether to go on once a few milliseconds' worth has passed. */
 struct blasd_cpu_progress {
-    struct blasd_watch *watch; /* borrowed */
+    struct blasd_watch *watch; /* borrowed; NULL: nobody is asked */
     double total, done, asked; /* operations, or any other measure of work */
 };
 

@@ -3,8 +3,10 @@
  * Read next: README.md for the method, ref_matmul.c for the meaning spelled out. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/numeric/parallel.h"
 
 #include <cblas.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,8 @@
 #define CALL_FLOPS 4e9 /* one BLAS call, about: what a user waits for a cancellation */
 #define LEAST_ROWS 512 /* pieces of fewer rows or columns would lose speed */
 #define LEAST_DEPTH 8192
+#define SHARED_FLOPS 1e8 /* work in a batch of small products from which threads share it */
+#define PIECE_FLOPS 1e6  /* what a thread takes at a time */
 
 /* A matrix as BLAS takes it, row-major. */
 struct matrix {
@@ -161,81 +165,141 @@ static void join_rows(const struct blasd_matmul *mm, struct product *p, int64_t 
     *count = 1;
 }
 
-static bool run_stack(const struct blasd_task *task, const struct blasd_matmul *mm, bool single,
-                      void *out, double alpha, double beta, struct blasd_cpu_progress *progress) {
-    const struct blasd_tensor *a = &task->inputs[BLASD_MATMUL_A],
-                              *b = &task->inputs[BLASD_MATMUL_B];
-    size_t size = single ? sizeof(float) : sizeof(double);
-    struct product p = {.single = single, .m = mm->m, .n = mm->n, .k = mm->k};
-    int64_t count = mm->batch_count;
+/* The products of one job's stack, or a part of them. */
+struct stack {
+    const struct blasd_matmul *mm;
+    struct product product; /* of item 0 */
+    int64_t count, in_piece;
+    struct blasd_cpu_progress *progress;
+};
+
+static bool run_items(void *arg, int64_t piece_at, int slot) {
+    const struct stack *stack = arg;
+    const struct blasd_matmul *mm = stack->mm;
+    struct product p = stack->product;
+    size_t size = p.single ? sizeof(float) : sizeof(double);
+    int64_t first = piece_at * stack->in_piece, end = first + stack->in_piece;
     struct blasd_walk walk;
-    p.alpha = alpha;
-    p.beta = beta;
-    p.a = matrix_of(a, &mm->a);
-    p.b = matrix_of(b, &mm->b);
-    p.c = out;
-    join_rows(mm, &p, &count);
+    (void)slot;
+    if (end > stack->count) end = stack->count;
     blasd_walk_init(&walk, mm->batch_rank, mm->batch);
     blasd_walk_operand(&walk, 0, mm->a.batch_rank, mm->a.batch);
     blasd_walk_operand(&walk, 1, mm->b.batch_rank, mm->b.batch);
-    for (int64_t i = 0; i < count; i++) {
-        p.a.data = (const char *)a->data + (size_t)(walk.offset[0] * mm->m * mm->k) * size;
-        p.b.data = (const char *)b->data + (size_t)(walk.offset[1] * mm->k * mm->n) * size;
-        p.c = (char *)out + (size_t)(i * mm->m * mm->n) * size;
-        if (!run_pieces(&p, progress)) return false;
+    blasd_walk_seek(&walk, first);
+    for (int64_t i = first; i < end; i++) {
+        p.a.data = stack->product.a.data + (size_t)(walk.offset[0] * mm->m * mm->k) * size;
+        p.b.data = stack->product.b.data + (size_t)(walk.offset[1] * mm->k * mm->n) * size;
+        p.c = stack->product.c + (size_t)(i * mm->m * mm->n) * size;
+        if (!run_pieces(&p, stack->progress)) return false;
         blasd_walk_next(&walk);
     }
     return true;
 }
 
+/* Small products of a large stack are shared among `threads`; BLAS then has one for each. */
+static bool run_stack(const struct blasd_task *task, const struct blasd_matmul *mm, bool single,
+                      void *out, double alpha, double beta, int threads,
+                      struct blasd_cpu_progress *progress) {
+    struct stack stack = {.mm = mm, .count = mm->batch_count, .progress = progress};
+    struct product *p = &stack.product;
+    struct blasd_cpu_progress silent = {.total = 1};
+    double flops = 2.0 * (double)mm->m * (double)mm->n * (double)mm->k;
+    *p = (struct product){.single = single, .m = mm->m, .n = mm->n, .k = mm->k, .c = out};
+    p->alpha = alpha;
+    p->beta = beta;
+    p->a = matrix_of(&task->inputs[BLASD_MATMUL_A], &mm->a);
+    p->b = matrix_of(&task->inputs[BLASD_MATMUL_B], &mm->b);
+    join_rows(mm, p, &stack.count);
+    stack.in_piece = stack.count;
+    if (threads > 1 && stack.count > 1 && flops * (double)stack.count > SHARED_FLOPS) {
+        struct blasd_parallel loop = {.piece = run_items, .arg = &stack, .threads = threads};
+        stack.in_piece = (int64_t)(PIECE_FLOPS / (flops + 1000)) + 1;
+        stack.progress = &silent; /* the loop asks instead */
+        loop.count = (stack.count + stack.in_piece - 1) / stack.in_piece;
+        loop.watch = progress->watch;
+        loop.from = fmin(1, progress->done / progress->total);
+        progress->done += flops * (double)stack.count;
+        loop.to = fmin(1, progress->done / progress->total);
+        return blasd_parallel_run(&loop);
+    }
+    return run_items(&stack, 0, 0);
+}
+
 /* Everything for one job, in the dtype it is computed in. False: stopped. */
 static bool run_job(const struct blasd_task *task, const struct blasd_matmul *mm, bool single,
-                    void *out, struct blasd_cpu_progress *progress) {
+                    void *out, int threads, struct blasd_cpu_progress *progress) {
     const struct blasd_tensor *shape = &task->outputs[0], *c = &task->inputs[BLASD_MATMUL_C];
     int64_t elements = blasd_tensor_elements(shape);
     if (elements == 0) return true;
     if (mm->k == 0 || mm->alpha == 0) {
         /* BLAS would skip the product where alpha is 0, and lose the NaNs in it */
         memset(out, 0, (size_t)elements * (single ? sizeof(float) : sizeof(double)));
-        if (mm->k > 0 && !run_stack(task, mm, single, out, 1, 0, progress)) return false;
+        if (mm->k > 0 && !run_stack(task, mm, single, out, 1, 0, threads, progress)) return false;
         scale(single, out, elements, mm->alpha);
         if (mm->add_c) spread(c, shape, single, out, mm->beta, true);
         return true;
     }
     if (mm->add_c) spread(c, shape, single, out, 1, false);
-    return run_stack(task, mm, single, out, mm->alpha, mm->add_c ? mm->beta : 0, progress);
+    return run_stack(task, mm, single, out, mm->alpha, mm->add_c ? mm->beta : 0, threads, progress);
+}
+
+/* One job of the batch, with its conversion where the result is shorter than float32. */
+static bool run_task(struct blasd_task *task, int threads, struct blasd_cpu_progress *progress) {
+    struct blasd_tensor *out = &task->outputs[0], wide = *out;
+    bool single = task->plan->input_dtype[0] == BLASD_float32, going;
+    bool half = blasd_dtype_size(out->dtype) == 2;
+    struct blasd_matmul mm;
+    if (blasd_matmul_read(task->job, &mm, &task->err) != 0) return true;
+    if (half) {
+        wide.dtype = BLASD_float32;
+        wide.data = blasd_cpu_alloc((size_t)blasd_tensor_elements(out), sizeof(float));
+        if (wide.data == NULL) {
+            blasd_fail(&task->err, BLASD_E_out_of_memory, "", "no memory for the product");
+            return true;
+        }
+    }
+    going = run_job(task, &mm, single, wide.data, threads, progress);
+    if (half) {
+        blasd_tensor_convert(&wide, out);
+        free(wide.data);
+    }
+    snprintf(task->method, sizeof task->method, "%s%s%s", single ? "s" : "d",
+             mm.m == 1 || mm.n == 1 ? "gemv" : "gemm", half ? " in float32, rounded once" : "");
+    return going;
+}
+
+static bool run_tasks(void *arg, int64_t task, int slot) {
+    struct blasd_cpu_progress silent = {.total = 1};
+    (void)slot;
+    return run_task((struct blasd_task *)arg + task, 1, &silent);
 }
 
 static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
                struct blasd_watch *watch, struct blasd_err *err) {
     struct blasd_cpu_progress progress = {.watch = watch};
+    struct blasd_matmul mm;
+    double flops;
+    bool going = true;
+    int code = blasd_matmul_read(tasks[0].job, &mm, err);
+    if (code != 0) return code;
+    /* all jobs of a batch have the same shapes: large products use BLAS's threads, small ones ours
+     */
+    flops = 2.0 * (double)mm.m * (double)mm.n * (double)mm.k;
+    blasd_cpu_blas_threads(device, flops);
     for (int t = 0; t < count; t++) progress.total += tasks[t].plan->flops;
-    for (int t = 0; t < count; t++) {
-        struct blasd_task *task = &tasks[t];
-        struct blasd_tensor *out = &task->outputs[0], wide = *out;
-        struct blasd_matmul mm;
-        bool single = task->plan->input_dtype[0] == BLASD_float32, going;
-        bool half = blasd_dtype_size(out->dtype) == 2;
-        if (blasd_matmul_read(task->job, &mm, &task->err) != 0) continue;
-        if (half) {
-            wide.dtype = BLASD_float32;
-            wide.data = blasd_cpu_alloc((size_t)blasd_tensor_elements(out), sizeof(float));
-            if (wide.data == NULL) {
-                blasd_fail(&task->err, BLASD_E_out_of_memory, "", "no memory for the product");
-                continue;
-            }
-        }
-        blasd_cpu_blas_threads(device, 2.0 * (double)mm.m * (double)mm.n * (double)mm.k);
-        going = run_job(task, &mm, single, wide.data, &progress);
-        if (half) {
-            blasd_tensor_convert(&wide, out);
-            free(wide.data);
-        }
-        if (!going) return blasd_cpu_stopped(err);
-        snprintf(task->method, sizeof task->method, "%s%s%s", single ? "s" : "d",
-                 mm.m == 1 || mm.n == 1 ? "gemv" : "gemm", half ? ", float32 rounded once" : "");
+    if (count > 1 && flops < BLASD_CPU_THREADS_FLOPS && progress.total > SHARED_FLOPS) {
+        struct blasd_parallel loop = {.piece = run_tasks,
+                                      .arg = tasks,
+                                      .count = count,
+                                      .threads = device->threads,
+                                      .watch = watch,
+                                      .to = 1};
+        going = blasd_parallel_run(&loop);
+    } else {
+        int threads = flops < BLASD_CPU_THREADS_FLOPS ? device->threads : 1;
+        for (int t = 0; going && t < count; t++) going = run_task(&tasks[t], threads, &progress);
     }
-    return 0;
+    return going ? 0 : blasd_cpu_stopped(err);
 }
 
 const struct blasd_kernel blasd_cpu_matmul = {.op = "matmul", .run = run};

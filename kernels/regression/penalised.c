@@ -155,14 +155,15 @@ static int64_t column_rows(const struct part *part, bool triangle, int64_t j) {
     return triangle && j + 1 < part->rows ? j + 1 : part->rows;
 }
 
-/* One sweep over the coordinates; returns the largest change, against the largest coefficient. */
-static double sweep(struct descent *d, bool triangle) {
+/* One sweep over the coordinates, or over those that are not 0; returns the largest change, against
+ * the largest coefficient. */
+static double sweep(struct descent *d, bool triangle, bool active) {
     double change = 0, size = 0;
     for (int64_t j = 0; j < d->part->p; j++) {
         const double *column = d->part->m + j * d->part->rows;
         int rows = (int)column_rows(d->part, triangle, j);
         double old = d->b[j], along, now = 0;
-        if (d->squares[j] == 0) continue;
+        if (d->squares[j] == 0 || (active && old == 0)) continue;
         along = cblas_ddot(rows, column, 1, d->left, 1) + d->squares[j] * old;
         if (fabs(along) > d->l1)
             now = (along > 0 ? along - d->l1 : along + d->l1) / (d->squares[j] + d->l2);
@@ -195,30 +196,84 @@ static double duality_gap(const struct descent *d, bool triangle) {
     return gap > 0 ? gap : 0;
 }
 
-#define SETTLED                                                                                    \
-    1e-11 /* change of a sweep against the coefficients, once the gap is small enough              \
-           */
+#define ACTIVE_MOST 64     /* sweeps over the coefficients in use between two over all */
+#define ACTIVE_CHANGE 1e-5 /* change of a sweep at which those in use are solved for directly */
+#define SETTLED 1e-10      /* change of a sweep over all at which nothing moves any more */
+#define POLISH_MOST 2000   /* coefficients in use that are solved for directly */
 
-/* Sweeps until the gap is within tol of |y|^2 and the coefficients have settled. False: stopped. */
+/* A Newton step on the coefficients in use, whose signs are known: (M'M + l2) step = M'left - l2 b
+ * - l1 sign. Taken where no sign changes; the sweeps go on from there. False: no memory. */
+static bool polish(struct descent *d) {
+    int64_t rows = d->part->rows, used = 0, p = d->part->p, at = 0;
+    double *m, *gram, *step;
+    bool keep = true, got;
+    for (int64_t j = 0; j < p; j++) used += d->b[j] != 0;
+    if (used == 0 || used > POLISH_MOST || (used > rows && d->l2 == 0)) return true;
+    m = blasd_cpu_alloc((size_t)rows * (size_t)used, sizeof *m);
+    gram = blasd_cpu_alloc((size_t)used * (size_t)used, sizeof *gram);
+    step = blasd_cpu_alloc((size_t)used, sizeof *step);
+    got = m != NULL && gram != NULL && step != NULL;
+    if (!got) goto done;
+    for (int64_t j = 0; j < p; j++) {
+        if (d->b[j] == 0) continue;
+        memcpy(m + at * rows, d->part->m + j * rows, (size_t)rows * sizeof *m);
+        step[at] = cblas_ddot((int)rows, m + at * rows, 1, d->left, 1) - d->l2 * d->b[j] -
+                   (d->b[j] > 0 ? d->l1 : -d->l1);
+        at++;
+    }
+    cblas_dsyrk(CblasColMajor, CblasUpper, CblasTrans, (int)used, (int)rows, 1, m, (int)rows, 0,
+                gram, (int)used);
+    for (int64_t j = 0; j < used; j++) gram[j * used + j] += d->l2;
+    if (LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', (int)used, gram, (int)used) != 0) goto done;
+    LAPACKE_dpotrs_work(LAPACK_COL_MAJOR, 'U', (int)used, 1, gram, (int)used, step, (int)used);
+    at = 0;
+    for (int64_t j = 0; j < p; j++) {
+        if (d->b[j] == 0) continue;
+        if (!(d->b[j] * (d->b[j] + step[at]) > 0)) keep = false;
+        at++;
+    }
+    at = 0;
+    for (int64_t j = 0; keep && j < p; j++) {
+        if (d->b[j] == 0) continue;
+        d->b[j] += step[at];
+        cblas_daxpy((int)rows, -step[at], m + at * rows, 1, d->left, 1);
+        at++;
+    }
+done:
+    free(m);
+    free(gram);
+    free(step);
+    return got;
+}
+
+/* Sweeps until the gap is within tol of |y|^2 and the coefficients have settled: over all
+ * coordinates, then over those in use until they change little and can be solved for, and so on.
+ * False: stopped. */
 static bool descend(const struct regression_shape *shape, struct descent *d, bool triangle,
                     double size, struct regression_fit *fit, int64_t target,
                     struct blasd_cpu_progress *progress) {
-    double work = 4.0 * (double)d->part->rows * (double)d->part->p + 100, spent = 0;
+    double work = 4.0 * (double)d->part->rows * (double)d->part->p + 100, spent = 0, gap = INFINITY;
     double share = progress->total / (double)(shape->t > 0 ? shape->t : 1) / 4;
-    int64_t sweeps = 0;
-    double gap = INFINITY;
+    int64_t sweeps = 0, active = ACTIVE_MOST;
     while (sweeps < shape->iterations) {
-        double change = sweep(d, triangle);
+        bool full = active >= ACTIVE_MOST;
+        double change = sweep(d, triangle, !full);
         sweeps++;
-        if (change <= SETTLED || sweeps == shape->iterations || sweeps % 16 == 0) {
+        active = full ? 0 : active + 1;
+        if (!full && (change <= ACTIVE_CHANGE || active == ACTIVE_MOST)) {
+            active = ACTIVE_MOST;
+            if (!polish(d)) break;
+        }
+        if (full && (change <= SETTLED || sweeps % 4 == 0)) {
             gap = duality_gap(d, triangle);
             if ((gap <= shape->tol * size && change <= SETTLED) || change <= 1e-16) break;
         }
         /* how many sweeps there will be is not known: progress slows down, and never ends early */
-        work = work < share - spent ? work : (share - spent) / 16;
+        if (work > (share - spent) / 16) work = (share - spent) / 16;
         spent += work;
         if (!blasd_cpu_step(progress, work)) return false;
     }
+    gap = duality_gap(d, triangle);
     fit->n_iter[target] = sweeps;
     fit->dual_gap[target] = gap;
     if (!(gap <= shape->tol * size) && !(gap <= 1e-13 * size)) fit->unconverged++;

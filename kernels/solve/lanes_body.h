@@ -3,8 +3,9 @@
  * estimate and the refinement run at full width without a branch.
  *
  * Included once for each precision and instruction set, with REAL, INT, UINT, VBYTES, UNIT, SAFE,
- * LANE(name), TALL (rows of a tile), FMA(a, b, c) (fused where the machine can), for float64
- * FUSED(a, b, c) (fused always), and ZIP_LOW and ZIP_HIGH (the halves of two vectors interleaved).
+ * LANE(name), TALL (rows of a tile), FNMA(a, b, c) (c - a b, fused where the machine can), for
+ * float64 FUSED(a, b, c) (fused always), and ZIP_LOW and ZIP_HIGH (the halves of two vectors
+ * interleaved) and PICK(base, indices) (a vector of base[index]).
  *
  * A lane gives up (leave_to_all) where it would need what only the engine does: scaling, more than
  * one step of refinement, QR. README.md has the method. */
@@ -18,15 +19,16 @@ typedef INT LANE(ivec) __attribute__((vector_size(VBYTES), may_alias));
 
 struct LANE(lanes) {
     int64_t n;
-    vec *matrix;          /* as it lies in memory: element (i, j) at [i * row + j * column] */
-    int64_t row, column;  /* one of them is 1, the other n */
-    vec *lu;              /* row-major */
-    vec *inverse;         /* n: 1 / U(i, i) */
-    vec *b, *x, *r, *t;   /* n each */
-    int32_t *pivots;      /* n x LANES */
-    vec contraction;      /* by how much refinement shrinks the error, at worst or so */
-    vec norm_1, norm_inf; /* of the matrices */
-    ivec zero_pivot;      /* 0, or the first zero pivot, from 1 */
+    vec *matrix;            /* as it lies in memory: element (i, j) at [i * row + j * column] */
+    int64_t row, column;    /* one of them is 1, the other n */
+    vec *lu;                /* row-major */
+    vec *inverse;           /* n: 1 / U(i, i) */
+    vec *b, *x, *r, *t, *y; /* n each */
+    int32_t *pivots;        /* n x LANES: the swaps */
+    ivec *order, *back;     /* n each: the swaps as indices */
+    vec contraction;        /* by how much refinement shrinks the error, at worst or so */
+    vec norm_1, norm_inf;   /* of the matrices */
+    ivec zero_pivot;        /* 0, or the first zero pivot, from 1 */
 };
 
 INLINE vec LANE(splat)(REAL value) {
@@ -47,12 +49,12 @@ INLINE vec LANE(dot)(const vec *a, int64_t step, const vec *x, int64_t m, vec st
     vec s0 = start, s1 = {0}, s2 = {0}, s3 = {0};
     int64_t p = 0;
     for (; p + 4 <= m; p += 4) {
-        s0 = FMA(-a[p * step], x[p], s0);
-        s1 = FMA(-a[(p + 1) * step], x[p + 1], s1);
-        s2 = FMA(-a[(p + 2) * step], x[p + 2], s2);
-        s3 = FMA(-a[(p + 3) * step], x[p + 3], s3);
+        s0 = FNMA(a[p * step], x[p], s0);
+        s1 = FNMA(a[(p + 1) * step], x[p + 1], s1);
+        s2 = FNMA(a[(p + 2) * step], x[p + 2], s2);
+        s3 = FNMA(a[(p + 3) * step], x[p + 3], s3);
     }
-    for (; p < m; p++) s0 = FMA(-a[p * step], x[p], s0);
+    for (; p < m; p++) s0 = FNMA(a[p * step], x[p], s0);
     return (s0 + s1) + (s2 + s3);
 }
 
@@ -139,8 +141,8 @@ INLINE void LANE(update_rows)(struct LANE(lanes) * w, int64_t j, int width, int6
             for (int c = 0; c < width; c++) sum[r][c] = lu[(i + r) * n + j + c];
         for (int64_t p = 0; p < depth; p++)
             for (int r = 0; r < TALL; r++) {
-                vec left = -lu[(i + r) * n + p];
-                for (int c = 0; c < width; c++) sum[r][c] = FMA(left, above[p * n + c], sum[r][c]);
+                vec left = lu[(i + r) * n + p];
+                for (int c = 0; c < width; c++) sum[r][c] = FNMA(left, above[p * n + c], sum[r][c]);
             }
         for (int r = 0; r < TALL; r++)
             for (int c = 0; c < width; c++) lu[(i + r) * n + j + c] = sum[r][c];
@@ -149,8 +151,8 @@ INLINE void LANE(update_rows)(struct LANE(lanes) * w, int64_t j, int width, int6
         vec sum[4];
         for (int c = 0; c < width; c++) sum[c] = lu[i * n + j + c];
         for (int64_t p = 0; p < depth; p++) {
-            vec left = -lu[i * n + p];
-            for (int c = 0; c < width; c++) sum[c] = FMA(left, above[p * n + c], sum[c]);
+            vec left = lu[i * n + p];
+            for (int c = 0; c < width; c++) sum[c] = FNMA(left, above[p * n + c], sum[c]);
         }
         for (int c = 0; c < width; c++) lu[i * n + j + c] = sum[c];
     }
@@ -167,7 +169,7 @@ INLINE void LANE(factor_panel)(struct LANE(lanes) * w, int64_t j, int width) {
         for (int64_t r = i + 1; r < i + 4; r++)
             for (int64_t p = i; p < r; p++)
                 for (int c = 0; c < width; c++)
-                    lu[r * n + j + c] = FMA(-lu[r * n + p], lu[p * n + j + c], lu[r * n + j + c]);
+                    lu[r * n + j + c] = FNMA(lu[r * n + p], lu[p * n + j + c], lu[r * n + j + c]);
     }
     LANE(update_rows)(w, j, width, j, n, j);
     for (int64_t k = j; k < j + width; k++) {
@@ -192,7 +194,7 @@ INLINE void LANE(factor_panel)(struct LANE(lanes) * w, int64_t j, int width) {
             vec left = lu[i * n + k] * pivot;
             lu[i * n + k] = left;
             for (int c = 1; c < width; c++)
-                if (j + c > k) lu[i * n + j + c] = FMA(-left, right[c], lu[i * n + j + c]);
+                if (j + c > k) lu[i * n + j + c] = FNMA(left, right[c], lu[i * n + j + c]);
         }
     }
 }
@@ -209,32 +211,65 @@ static void LANE(factor)(struct LANE(lanes) * w) {
     }
 }
 
-INLINE void LANE(swap)(struct LANE(lanes) * w, vec *x, int64_t k) {
-    REAL *v = (REAL *)x;
-    for (int l = 0; l < LANES; l++) {
-        int64_t other = w->pivots[k * LANES + l];
-        REAL keep = v[k * LANES + l];
-        v[k * LANES + l] = v[other * LANES + l];
-        v[other * LANES + l] = keep;
-    }
+/* From the swaps to where each element comes from, going in and coming back, as indices of REALs.
+ */
+static void LANE(take_order)(struct LANE(lanes) * w) {
+    INT *order = (INT *)w->order, *back = (INT *)w->back;
+    for (int64_t i = 0; i < w->n; i++)
+        for (int l = 0; l < LANES; l++) order[i * LANES + l] = (INT)(i * LANES + l);
+    for (int64_t k = 0; k < w->n; k++)
+        for (int l = 0; l < LANES; l++) {
+            int64_t other = w->pivots[k * LANES + l] * LANES + l;
+            INT keep = order[k * LANES + l];
+            order[k * LANES + l] = order[other];
+            order[other] = keep;
+        }
+    for (int64_t i = 0; i < w->n; i++)
+        for (int l = 0; l < LANES; l++) back[order[i * LANES + l]] = (INT)(i * LANES + l);
 }
+
+/* Substitution goes row by row, and each row needs the one before: that one's term is kept out of
+ * the sum, whose other terms are ready long before. */
 
 /* x := A^-1 x */
 static void LANE(solve)(struct LANE(lanes) * w, vec *x) {
-    int64_t n = w->n;
-    for (int64_t k = 0; k < n; k++) LANE(swap)(w, x, k);
-    for (int64_t i = 1; i < n; i++) x[i] = LANE(dot)(w->lu + i * n, 1, x, i, x[i]);
-    for (int64_t i = n - 1; i >= 0; i--)
-        x[i] = LANE(dot)(w->lu + i * n + i + 1, 1, x + i + 1, n - 1 - i, x[i]) * w->inverse[i];
+    const int64_t n = w->n;
+    const vec *const lu = w->lu;
+    vec *const y = w->y;
+    vec last;
+    for (int64_t i = 0; i < n; i++) y[i] = x[i];
+    for (int64_t i = 0; i < n; i++) x[i] = PICK((const REAL *)y, w->order[i]);
+    last = x[0];
+    for (int64_t i = 1; i < n; i++) {
+        vec sum = LANE(dot)(lu + i * n, 1, x, i - 1, x[i]);
+        x[i] = last = FNMA(lu[i * n + i - 1], last, sum);
+    }
+    x[n - 1] = last = last * w->inverse[n - 1];
+    for (int64_t i = n - 2; i >= 0; i--) {
+        const vec *row = lu + i * n + i + 1;
+        vec sum = LANE(dot)(row + 1, 1, x + i + 2, n - 2 - i, x[i]);
+        x[i] = last = FNMA(row[0], last, sum) * w->inverse[i];
+    }
 }
 
 /* x := A^-T x */
 static void LANE(solve_transposed)(struct LANE(lanes) * w, vec *x) {
-    int64_t n = w->n;
-    for (int64_t i = 0; i < n; i++) x[i] = LANE(dot)(w->lu + i, n, x, i, x[i]) * w->inverse[i];
-    for (int64_t i = n - 2; i >= 0; i--)
-        x[i] = LANE(dot)(w->lu + (i + 1) * n + i, n, x + i + 1, n - 1 - i, x[i]);
-    for (int64_t k = n - 1; k >= 0; k--) LANE(swap)(w, x, k);
+    const int64_t n = w->n;
+    const vec *const lu = w->lu;
+    vec *const y = w->y;
+    vec last = x[0] * w->inverse[0];
+    x[0] = last;
+    for (int64_t i = 1; i < n; i++) {
+        vec sum = LANE(dot)(lu + i, n, x, i - 1, x[i]);
+        x[i] = last = FNMA(lu[(i - 1) * n + i], last, sum) * w->inverse[i];
+    }
+    for (int64_t i = n - 2; i >= 0; i--) {
+        const vec *column = lu + (i + 1) * n + i;
+        vec sum = LANE(dot)(column + n, n, x + i + 2, n - 2 - i, x[i]);
+        x[i] = last = FNMA(column[0], last, sum);
+    }
+    for (int64_t i = 0; i < n; i++) y[i] = x[i];
+    for (int64_t i = 0; i < n; i++) x[i] = PICK((const REAL *)y, w->back[i]);
 }
 
 INLINE vec LANE(sum_sizes)(const vec *x, int64_t n) {
@@ -418,7 +453,10 @@ static void LANE(set_up)(struct LANE(lanes) * w, const struct blasd_systems *sha
     w->x = w->b + n;
     w->r = w->x + n;
     w->t = w->r + n;
-    w->pivots = (int32_t *)(void *)(w->t + n);
+    w->y = w->t + n;
+    w->order = (ivec *)(w->y + n);
+    w->back = w->order + n;
+    w->pivots = (int32_t *)(void *)(w->back + n);
 }
 
 static void LANE(finish)(const struct blasd_systems *shape, struct blasd_system *system,
@@ -450,6 +488,7 @@ static void LANE(run)(const struct blasd_systems *shape, struct blasd_system *sy
         for (int64_t j = 0; j < n; j++) w->lu[i * n + j] = w->matrix[i * w->row + j * w->column];
     left = LANE(measure)(w);
     LANE(factor)(w);
+    LANE(take_order)(w);
     rcond = LANE(rcond)(w);
     w->contraction = LANE(contraction)(w, rcond);
     for (int l = 0; l < count; l++)

@@ -13,8 +13,9 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define FMA(a, b, c) ((vec)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#define FNMA(a, b, c) ((vec)_mm512_fnmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define VBYTES 64
+#define PICK(base, index) ((vec)_mm512_i32gather_ps((__m512i)(index), base, 4))
 #define ZIP_LOW(a, b)                                                                              \
     __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define ZIP_HIGH(a, b)                                                                             \
@@ -26,15 +27,17 @@
 #include "kernels/solve/lanes_body.h"
 
 #include "kernels/solve/target_end.h"
-#undef FMA
+#undef FNMA
 #undef VBYTES
+#undef PICK
 #undef ZIP_LOW
 #undef ZIP_HIGH
 #undef TALL
 #undef LANE
 
-#define FMA(a, b, c) ((vec)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#define FNMA(a, b, c) ((vec)_mm256_fnmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define VBYTES 32
+#define PICK(base, index) ((vec)_mm256_i32gather_ps(base, (__m256i)(index), 4))
 #define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #define TALL 2
@@ -44,16 +47,19 @@
 #include "kernels/solve/lanes_body.h"
 
 #include "kernels/solve/target_end.h"
-#undef FMA
+#undef FNMA
 #undef VBYTES
+#undef PICK
 #undef ZIP_LOW
 #undef ZIP_HIGH
 #undef TALL
 #undef LANE
 #endif
 
-#define FMA(a, b, c) ((a) * (b) + (c))
+#define FNMA(a, b, c) ((c) - (a) * (b))
 #define VBYTES 16
+#define PICK(base, index)                                                                          \
+    ((vec){(base)[(index)[0]], (base)[(index)[1]], (base)[(index)[2]], (base)[(index)[3]]})
 #define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #define TALL 2

@@ -247,6 +247,7 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
         return rc;
     }
     queue->idle = queue->may_wait = *count == 0;
+    if (*count == 0) queue->turn = 0; /* an empty queue starves nobody */
     return 0;
 }
 

@@ -1,0 +1,73 @@
+"""`make bench`: drives the service and its peers with one load generator and reports what it cost.
+
+    python3 bench/run [--only LOAD]… [--quick] [--rounds N] [--seconds S] [--build DIR] [--out DIR] [--list]
+
+Read next: loads.py (what is sent), subjects.py (to whom), measure.py (how a turn is measured), report.py.
+"""
+import argparse
+import datetime
+import pathlib
+import sys
+import time
+
+import loads
+import processes
+import report
+from measure import Bench, load_average, say
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def options():
+    parser = argparse.ArgumentParser(prog="bench/run", description="Measures the service against its peers.")
+    parser.add_argument("--only", action="append", metavar="LOAD", help="one load; may be repeated (see --list)")
+    parser.add_argument("--quick", action="store_true", help="short turns: shows that it works, not how fast it is")
+    parser.add_argument("--rounds", type=int, help="turns of each subject")
+    parser.add_argument("--seconds", type=float, help="length of a turn")
+    parser.add_argument("--build", default="build", help="where blasd and the benchmark's programs are")
+    parser.add_argument("--out", help="where results go; bench/results, or BUILD/bench/results with --quick")
+    parser.add_argument("--list", action="store_true", help="names the loads")
+    chosen = parser.parse_args()
+    for name in chosen.only or []:
+        if name not in loads.LOADS:
+            parser.error(f"there is no load '{name}'; there are {', '.join(loads.LOADS)}")
+    return chosen
+
+
+def main():
+    chosen = options()
+    if chosen.list:
+        print("\n".join(loads.LOADS))
+        return 0
+    build = pathlib.Path(chosen.build).resolve()
+    out = pathlib.Path(chosen.out) if chosen.out else build / "bench" / "results" if chosen.quick else ROOT / "bench" / "results"
+    scratch = pathlib.Path(processes.scratch())
+    bench = Bench(build, scratch, chosen.quick, chosen.rounds, chosen.seconds)
+    results = {"when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"), "host": report.host(build),
+               "rounds": bench.rounds, "seconds": bench.seconds, "quick": chosen.quick, "loads": {}, "unavailable": {}}
+    failed = False
+    try:
+        for name, measure in loads.LOADS.items():
+            if chosen.only and name not in chosen.only:
+                continue
+            started = time.monotonic()
+            say(f"{name} (load average {load_average():.2f})")
+            try:
+                results["loads"][name] = dict(measure(bench), seconds=round(time.monotonic() - started, 1))
+            except processes.Failed as problem:
+                say(f"  {name} failed: {problem}")
+                failed = True
+            for path in scratch.glob("*"):
+                path.unlink()
+    finally:
+        processes.forget(scratch)
+    results["unavailable"] = bench.unavailable
+    venv = build / "bench-venv" / "bin" / "python"
+    drawn, why = report.write(results, out, str(venv) if venv.exists() else sys.executable)
+    print(report.text(results))
+    say(f"written: {out}/results.json, results.txt" + (", results.png" if drawn else f"; no plot: {why}"))
+    return 1 if failed or not results["loads"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

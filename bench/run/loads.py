@@ -1,0 +1,314 @@
+"""The loads, one function each: what is sent to whom, and what is read off. `LOADS` names them in order.
+
+A function returns {"title", "trials", "values"}: the turns, and the figures that goals are held against.
+"""
+import re
+import subprocess
+
+import numpy as np
+import payloads
+import processes
+import subjects as s
+from measure import of, say, spread
+
+GIB, MIB = 1 << 30, 1 << 20
+
+
+def median(trials, subject, what=lambda t: t["rate"]):
+    value = spread(of(trials, subject, what))
+    return value and value["median"]
+
+
+def latency(which):
+    return lambda trial: trial["result"]["latency_ms"][which]
+
+
+def closed(bench, connections, requests, **more):
+    return dict({"connections": connections, "seconds": bench.seconds, "warmup": min(1, bench.seconds / 4),
+                 "requests": requests}, **more)
+
+
+def spec_for(bench, connections, jobs, **more):
+    """A closed loop of payloads, each in the subject's own words."""
+    def spec(subject):
+        requests = [r for r in (subject.request(p) for p in jobs) if r is not None]
+        if not requests:
+            return None
+        if isinstance(subject, s.Celery):
+            return submit_spec(bench, subject, connections, requests, 200 if bench.quick else 2000)
+        return closed(bench, connections, requests, **more)
+    return spec
+
+
+def submit_spec(bench, subject, connections, requests, count, window=None, **poll):
+    return {"connections": connections, "count": count, "requests": requests, "timeout": 120,
+            "poll": dict(subject.poll, window=window or connections, **dict({"interval_ms": 5, "most_interval_ms": 100}, **poll))}
+
+
+# --- 1: small JSON jobs -----------------------------------------------------------------------------------------------
+
+
+def small_json(bench, connections):
+    job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
+    who = [s.Blasd(bench.build), s.FastApi(bench.build), s.FastApi(bench.build, 2)]
+    if connections == 256:
+        who.append(s.FastApi(bench.build, json="stdlib"))
+    who += [s.Celery(bench.build), s.Triton(bench.build), s.PlainC(bench.build)]
+    trials = bench.turns(who, spec_for(bench, connections, [job]))
+    values = {"rate": median(trials, "blasd"), "p50": median(trials, "blasd", latency("p50")),
+              "p99": median(trials, "blasd", latency("p99")),
+              "reads_per_job": median(trials, "blasd", lambda t: t["redis"]["reads_per_job"])}
+    return {"title": f"JSON 4 x 4, synchronous, {connections} connections", "trials": trials, "values": values}
+
+
+# --- 2, 3: binary ---------------------------------------------------------------------------------------------------
+
+
+def binary_64(bench):
+    job = payloads.product(bench.scratch, "binary64", 64)
+    who = [s.Blasd(bench.build), s.FastApi(bench.build), s.FastApi(bench.build, 2), s.Triton(bench.build),
+           s.PlainC(bench.build)]
+    trials = bench.turns(who, spec_for(bench, 256, [job]))
+    return {"title": "binary 64 x 64 float32, 256 connections", "trials": trials,
+            "values": {"rate": median(trials, "blasd"), "p99": median(trials, "blasd", latency("p99"))}}
+
+
+def large(bench, n, connections, count, others):
+    job = payloads.product(bench.scratch, f"binary{n}", n, wait=120)
+    direct, trials = s.Direct(bench.build, n), []
+    who = [s.Blasd(bench.build), *others]
+    running = bench.start(who)
+    try:
+        for number in range(-1, bench.rounds):
+            for subject in running:
+                spec = {"connections": connections, "count": count if number >= 0 else connections, "timeout": 300,
+                        "requests": [subject.request(job)]}
+                if number < 0:
+                    bench.load(dict(spec, port=subject.port))
+                    continue
+                record = bench.turn(subject, spec)
+                trials.append(dict(record, round=number))
+                say(f"  {subject.name}: {record['rate']:.4g}/s")
+            if number >= 0:
+                answer = bench.direct(direct, bench.seconds)
+                say(f"  direct: {answer['rate']:.4g}/s ({answer['gflops']} GFLOP/s)")
+                trials.append({"subject": "direct", "round": number, "rate": answer["rate"], "result": None})
+    finally:
+        for subject in running:
+            subject.stop()
+    return {"title": f"binary {n} x {n} float32, {connections} connections", "trials": trials,
+            "values": {"rate": median(trials, "blasd")}}
+
+
+def binary_1024(bench):
+    return large(bench, 1024, 4, 60 if bench.quick else 400,
+                 [s.PlainC(bench.build), s.FastApi(bench.build, 1, blas_threads=2), s.FastApi(bench.build, 2),
+                  s.Triton(bench.build, blas_threads=2)])
+
+
+def binary_4096(bench):
+    return large(bench, 4096, 2, 4 if bench.quick else 12,
+                 [s.PlainC(bench.build, 1, 2), s.FastApi(bench.build, 1, blas_threads=2)])
+
+
+# --- 4: asynchronous --------------------------------------------------------------------------------------------------
+
+
+def submit_and_poll(bench):
+    job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
+    counts = {"blasd": 10000 if bench.quick else 100000, "celery": 300 if bench.quick else 3000}
+
+    def spec(subject):
+        request = job.for_blasd_submit() if isinstance(subject, s.Blasd) else subject.request(job)
+        return submit_spec(bench, subject, 256, [request], counts[subject.name], window=counts[subject.name],
+                           interval_ms=50, most_interval_ms=500)
+    trials = bench.turns([s.Blasd(bench.build), s.Celery(bench.build)], spec)
+    lost = sum(t["result"]["jobs"]["lost"] + t["result"]["jobs"]["failed"] for t in trials if t["subject"] == "blasd")
+    return {"title": f"submit and poll, {counts['blasd']} jobs (Celery: {counts['celery']}), 256 connections",
+            "trials": trials, "values": {"rate": median(trials, "blasd"), "lost": lost}}
+
+
+# --- 5: mixed ---------------------------------------------------------------------------------------------------------
+
+
+def mixed(bench):
+    jobs = payloads.mixed(bench.scratch)
+    trials = bench.turns([s.Blasd(bench.build), s.FastApi(bench.build), s.FastApi(bench.build, 2)],
+                         spec_for(bench, 64, jobs))
+    wrong = sum(t["result"]["wrong"] for t in trials)
+    return {"title": "mixed shapes and four operations, JSON and binary, 64 connections", "trials": trials,
+            "values": {"rate": median(trials, "blasd"), "p99": median(trials, "blasd", latency("p99")), "wrong": wrong}}
+
+
+# --- 6: a large job beside small ones -----------------------------------------------------------------------------------
+
+
+def thin(bench):
+    """512 MiB of operands and next to no arithmetic."""
+    rng = np.random.default_rng(8)
+    a, b = payloads.small_whole(rng, 16384, 8192, dtype="float32"), payloads.small_whole(rng, 8192, 1, dtype="float32")
+    return payloads.Payload(bench.scratch, "big-thin", "matmul", {"a": a, "b": b}, "c", (a.astype(np.float64) @ b).astype("float32"),
+                            kind="binary", exact=True, wait=120)
+
+
+def thick(bench):
+    """512 MiB of operands, 1.1e12 operations."""
+    rng = np.random.default_rng(9)
+    a, b = (payloads.small_whole(rng, 8192, 8192, dtype="float32") for _ in "ab")
+    return payloads.Payload(bench.scratch, "big-thick", "matmul", {"a": a, "b": b}, "c", a @ b, kind="binary", wait=300)
+
+
+def beside(bench, make, label):
+    small, big = payloads.product(bench.scratch, "json4", 4, "float64", "json"), make(bench)
+    blasd, trials = s.Blasd(bench.build), []
+    seconds = max(bench.seconds, 4 if make is thin else 20)
+    for subject in bench.start([blasd]):
+        try:
+            for number in range(bench.rounds):
+                other = bench.start_load({"port": subject.port, "connections": 1, "seconds": seconds + 2, "timeout": 300,
+                                          "requests": [subject.request(big)]})
+                record = bench.turn(subject, {"connections": 128, "seconds": seconds, "warmup": 1, "rate": 2000,
+                                              "requests": [subject.request(small)]})
+                beside_it = bench.finish_load(other)
+                bench.check(subject, beside_it)
+                record.update(round=number, big={k: beside_it[k] for k in ("right", "wrong", "errors", "latency_ms")})
+                trials.append(record)
+                say(f"  small p99 {record['result']['latency_ms']['p99']:.4g} ms beside {beside_it['right']} large ones "
+                    f"of {beside_it['latency_ms']['p50']:.4g} ms")
+        finally:
+            subject.stop()
+    return {"title": f"2,000 small jobs a second beside 512 MiB jobs, one after the other ({label})", "trials": trials,
+            "values": {"p99": median(trials, "blasd", latency("p99")), "p50": median(trials, "blasd", latency("p50")),
+                       "unsent": sum(t["result"]["unsent"] for t in trials)}}
+
+
+# --- 7: open loop -------------------------------------------------------------------------------------------------------
+
+
+def open_loop(bench):
+    """Half and twice what a closed loop of 256 connections reached a moment before. The queue takes 1,024 jobs, so
+    that there is something to refuse; arrivals have 4,096 connections."""
+    job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
+    trials, values = [], {}
+    for subject in bench.start([s.Blasd(bench.build, "--limit", "queue_jobs=1024")]):
+        try:
+            request = [subject.request(job)]
+            bench.turn(subject, closed(bench, 256, request))
+            for number in range(bench.rounds):
+                best = bench.turn(subject, closed(bench, 256, request))
+                half = bench.turn(subject, closed(bench, 256, request, rate=best["rate"] / 2))
+                with processes.MemoryWatch(subject.pids(), subject.blobs) as memory:
+                    twice = bench.turn(subject, closed(bench, 4096, request, rate=best["rate"] * 2, timeout=20))
+                for record, which in ((best, "capacity"), (half, "half"), (twice, "twice")):
+                    trials.append(dict(record, round=number, subject=which))
+                r = twice["result"]
+                trials[-1].update(share_of_best=twice["rate"] / best["rate"], memory_start=memory.start_bytes,
+                                  memory_peak=memory.peak, refused=r["statuses"].get("429", 0))
+                say(f"  best {best['rate']:.0f}/s; half: p99 {half['result']['latency_ms']['p99']:.3g} ms; twice: "
+                    f"{twice['rate']:.0f}/s and {r['statuses']} in all, unsent {r['unsent']}, p99 of right ones "
+                    f"{r['latency_ms']['p99']:.4g} ms, memory {memory.start_bytes / MIB:.0f} -> {memory.peak / MIB:.0f} MiB")
+        finally:
+            subject.stop()
+        last = [t for t in trials if t["subject"] == "twice"]
+        values = {"half_p50": median(trials, "half", latency("p50")), "half_p99": median(trials, "half", latency("p99")),
+                  "twice_share": spread([t["share_of_best"] for t in last])["median"],
+                  "refused": sum(t["refused"] for t in last),
+                  "retry_after": sum(t["result"]["retry_after"] for t in last),
+                  "errors": sum(t["result"]["errors"] + t["result"]["timeouts"] for t in last),
+                  "memory_growth_mib": max(t["memory_peak"] - t["memory_start"] for t in last) / MIB}
+    return {"title": "open loop at half and twice the capacity", "trials": trials, "values": values}
+
+
+# --- 8: all at once -----------------------------------------------------------------------------------------------------
+
+
+def burst(bench):
+    job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
+
+    def spec(subject):
+        return {"connections": 1024, "count": 1024, "requests": [subject.request(job)]}
+    trials = bench.turns([s.Blasd(bench.build), s.FastApi(bench.build, 2), s.PlainC(bench.build)], spec)
+    mine = [t["result"] for t in trials if t["subject"] == "blasd"]
+    return {"title": "1,024 connections arriving at once, one job each", "trials": trials,
+            "values": {"served": min(r["right"] for r in mine), "errors": sum(r["errors"] + r["timeouts"] for r in mine),
+                       "slowest_ms": max(r["latency_ms"]["max"] for r in mine)}}
+
+
+# --- bodies, memory, numbers ----------------------------------------------------------------------------------------------
+
+
+def receive(bench):
+    """64 MiB bodies: submitted to the service, and thrown away by the sink."""
+    rng = np.random.default_rng(3)
+    a, b = payloads.small_whole(rng, 4096, 4096, dtype="float32"), payloads.small_whole(rng, 4096, 1, dtype="float32")
+    job = payloads.Payload(bench.scratch, "receive", "matmul", {"a": a, "b": b}, "c", a @ b, kind="binary")
+
+    def spec(subject):
+        if isinstance(subject, s.Blasd):
+            request = job.for_blasd_submit()
+        else:
+            request = {"name": "sink", "path": "/sink", "body": job.for_blasd_submit()["body"], "contains": "none"}
+        return {"connections": 1, "count": 20 if bench.quick else 100, "requests": [request], "timeout": 60}
+    trials = bench.turns([s.Blasd(bench.build), s.PlainC(bench.build, 1)], spec)
+    for trial in trials:
+        trial["bytes_per_s"] = trial["rate"] * trial["result"]["bytes_out"] / trial["result"]["sent"]
+    return {"title": "64 MiB bodies into the blob store, one connection; plain-c: into nothing", "trials": trials,
+            "values": {"gb_per_s": median(trials, "blasd", lambda t: t["bytes_per_s"] / 1e9),
+                       "sink_gb_per_s": median(trials, "plain-c", lambda t: t["bytes_per_s"] / 1e9)}}
+
+
+def memory(bench):
+    """Peak of all processes' memory and tmpfs above what they had idle, for one 512 MiB job on a fresh service."""
+    values, trials = {}, []
+    for label, make in (("thin", thin), ("thick", thick)):
+        if bench.quick and label == "thick":
+            continue
+        job, shares = make(bench), []
+        for number in range(min(bench.rounds, 3)):
+            for subject in bench.start([s.Blasd(bench.build)]):
+                try:
+                    with processes.MemoryWatch(subject.pids(), subject.blobs) as watch:
+                        record = bench.turn(subject, {"connections": 1, "count": 1, "requests": [subject.request(job)],
+                                                      "timeout": 300})
+                finally:
+                    subject.stop()
+                share = (watch.peak - watch.start_bytes) / job.bytes
+                shares.append(watch.peak / job.bytes)
+                trials.append(dict(record, round=number, subject=label, peak=watch.peak, idle=watch.start_bytes,
+                                   job_bytes=job.bytes, parts=watch.peak_parts))
+                say(f"  {label}: peak {watch.peak / MIB:.0f} MiB (idle {watch.start_bytes / MIB:.0f}) for "
+                    f"{job.bytes / MIB:.0f} MiB: {watch.peak / job.bytes:.3f}, growth {share:.3f} "
+                    f"{ {k: round(v / MIB) for k, v in watch.peak_parts.items()} } in {watch.samples} looks")
+        values[f"share_{label}"] = spread(shares)["median"]
+    return {"title": "peak memory for one 512 MiB job, over its inputs and outputs", "trials": trials, "values": values}
+
+
+def json_numbers(bench):
+    """bench/wire's programs, which set the ways in and out against jansson in one process."""
+    values, texts = {}, {}
+    for key, name in (("in", "bench_json_numbers"), ("out", "bench_json_write")):
+        program = bench.build / "bench" / "wire" / name
+        if not program.exists():
+            say(f"  {program} is not built")
+            continue
+        answer = subprocess.run([str(program)], capture_output=True, text=True, timeout=600)
+        texts[key] = answer.stdout
+        for line in answer.stdout.split("\n"):
+            say("  " + line)
+    pairs = re.findall(r"^(.*bytes)\n\s+blasd .*?median\s+([\d.]+).*\n\s+jansson .*?median\s+([\d.]+)", texts.get("in", ""), re.M)
+    for title, mine, theirs in pairs:
+        if title.startswith("1024 x 1024, all"):
+            values["in_ratio"] = float(mine) / float(theirs)
+    out = re.search(r"float64.*?([\d.]+) times", texts.get("out", ""))
+    if out:
+        values["out_ratio"] = float(out.group(1))
+    return {"title": "JSON numbers against jansson", "trials": [], "values": values, "texts": texts}
+
+
+LOADS = {
+    "json-1": lambda b: small_json(b, 1), "json-32": lambda b: small_json(b, 32), "json-256": lambda b: small_json(b, 256),
+    "binary-64": binary_64, "binary-1024": binary_1024, "binary-4096": binary_4096, "async": submit_and_poll,
+    "mixed": mixed, "beside-thin": lambda b: beside(b, thin, "matrix by vector"),
+    "beside-thick": lambda b: beside(b, thick, "8192 x 8192 product"), "open": open_loop, "burst": burst,
+    "receive": receive, "memory": memory, "json-numbers": json_numbers,
+}

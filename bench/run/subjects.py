@@ -1,0 +1,202 @@
+"""What is measured: the service and its peers. Each starts real processes, and words a payload as its own request.
+
+A subject's `request(payload)` gives one entry of the load generator's `requests`, or None where it cannot serve it.
+"""
+import os
+import pathlib
+import time
+
+import processes
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PEERS = ROOT / "bench" / "peers"
+
+
+class Subject:
+    name = ""
+    server = None
+
+    def __init__(self, build):
+        self.build = pathlib.Path(build)
+
+    def start(self):
+        raise NotImplementedError
+
+    def stop(self):
+        if self.server:
+            self.server.stop()
+            self.server = None
+
+    @property
+    def port(self):
+        return self.server.port
+
+    def pids(self):
+        """[(layer, pid)] of everything that works for it."""
+        return [(self.name, pid) for pid in self.server.pids()]
+
+    def cpu(self):
+        total = {}
+        for layer, pid in self.pids():
+            user, system = processes.cpu_seconds(pid)
+            old = total.get(layer, (0.0, 0.0))
+            total[layer] = (old[0] + user, old[1] + system)
+        return total
+
+    def redis(self):
+        return {}
+
+    poll = None  # how submitted jobs are asked for, where it has jobs
+
+
+class Blasd(Subject):
+    name = "blasd"
+    poll = {"ended": '"state":"succeeded"', "failed": '"state":"failed"'}
+
+    def __init__(self, build, *options):
+        super().__init__(build)
+        self.options = options
+
+    def start(self):
+        self.data = processes.scratch()
+        self.server = processes.Server([self.build / "blasd", "up", "--listen", "127.0.0.1:0", "--data", self.data,
+                                        "--log-level", "warn", *self.options])
+        self.roles = []
+        for pid in self.server.pids():
+            command = processes.command_of(pid)
+            role = next((r for r in ("redis-server", "blasd api", "blasd worker") if r in command), "blasd up")
+            self.roles.append((role, pid))
+        for role, pid in self.roles:  # the private Redis' socket and the blob store, from what the parts were told
+            if role == "blasd api":
+                env = dict(part.split("=", 1) for part in
+                           pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0") if "=" in part)
+                self.socket = env.get("BLASD_REDIS", "").replace("unix://", "").replace("unix:", "")
+                self.blobs = env.get("BLASD_BLOBS", "").replace("dir:", "")
+
+    def stop(self):
+        super().stop()
+        processes.forget(self.data)
+
+    def pids(self):
+        return self.roles
+
+    def redis(self):
+        return processes.redis_info(self.socket)
+
+    def request(self, payload):
+        return payload.for_blasd()
+
+
+class PlainC(Subject):
+    """libmicrohttpd with the computation in the handler, no queue."""
+    name = "plain-c"
+
+    def __init__(self, build, loops=2, blas_threads=1):
+        super().__init__(build)
+        self.loops, self.blas_threads = loops, blas_threads
+
+    def start(self):
+        self.server = processes.Server([self.build / "bench" / "peer_mhd", "--loops", self.loops,
+                                        "--blas-threads", self.blas_threads])
+
+    def request(self, payload):
+        return payload.for_plain_c()
+
+
+class FastApi(Subject):
+    def __init__(self, build, processes_=1, json="orjson", blas_threads=1):
+        super().__init__(build)
+        self.count, self.json, self.blas_threads = processes_, json, blas_threads
+        self.name = "fastapi" + ("-2" if processes_ == 2 else "") + ("-stdlib" if json == "stdlib" else "")
+
+    def start(self):
+        python = self.build / "bench-venv" / "bin" / "python"
+        if not python.exists():
+            raise processes.Failed("its virtual environment could not be made")
+        self.server = processes.Server([python, PEERS / "peer_fastapi.py", "--processes", self.count, "--json", self.json],
+                                       env={"OPENBLAS_NUM_THREADS": str(self.blas_threads)})
+
+    def request(self, payload):
+        return payload.for_fastapi()
+
+
+class Celery(Subject):
+    """FastAPI, Redis and a Celery worker (solo pool): submit and poll."""
+    name = "celery"
+    poll = {"ended": '"state":"succeeded"', "failed": '"state":"failed"'}
+
+    def start(self):
+        bin_dir = self.build / "bench-venv" / "bin"
+        if not bin_dir.exists():
+            raise processes.Failed("its virtual environment could not be made")
+        self.data = processes.scratch()
+        self.redis_server, self.socket = processes.start_redis(self.data)
+        self.worker = None
+        env = {"BENCH_BROKER": f"redis+socket://{self.socket}", "BENCH_BACKEND": f"redis+socket://{self.socket}?virtual_host=1",
+               "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(PEERS)}
+        try:
+            self.worker = processes.subprocess.Popen(
+                [str(bin_dir / "celery"), "-A", "peer_celery_tasks", "worker", "--pool", "solo", "--without-gossip",
+                 "--without-mingle", "--without-heartbeat", "--loglevel", "ERROR"],
+                env=dict(os.environ, **env), cwd=self.data, stdout=processes.subprocess.DEVNULL,
+                stderr=processes.subprocess.DEVNULL, start_new_session=True)
+            self.server = processes.Server([bin_dir / "python", PEERS / "peer_celery_api.py"], env=env)
+        except BaseException:
+            self.stop()
+            raise
+        time.sleep(2)  # the worker says nothing when it is ready; the first run is a warm-up in any case
+
+    def stop(self):
+        super().stop()
+        for process in (self.worker, self.redis_server):
+            if process:
+                process.terminate()
+                try:
+                    process.wait(10)
+                except processes.subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        processes.forget(self.data)
+
+    def pids(self):
+        return [("fastapi", self.server.process.pid), ("celery worker", self.worker.pid),
+                ("redis-server", self.redis_server.pid)]
+
+    def redis(self):
+        return processes.redis_info(self.socket)
+
+    def request(self, payload):
+        return payload.for_celery()
+
+
+class Triton(Subject):
+    name = "triton"
+
+    def __init__(self, build, blas_threads=1):
+        super().__init__(build)
+        self.blas_threads = blas_threads
+
+    def start(self):
+        python = self.build / "bench-venv-triton" / "bin" / "python"
+        if not python.exists():
+            raise processes.Failed("nvidia-pytriton could not be installed")
+        self.server = processes.Server([python, PEERS / "peer_triton.py"], seconds=90,
+                                       env={"OPENBLAS_NUM_THREADS": str(self.blas_threads)})
+
+    def request(self, payload):
+        return payload.for_triton()
+
+
+class Direct:
+    """The library's function in a process of its own: no server, one number."""
+    name = "direct"
+
+    def __init__(self, build, n, threads=2, dtype="float32"):
+        self.command = [str(pathlib.Path(build) / "bench" / "direct_blas"), str(n)]
+        self.threads, self.dtype = threads, dtype
+
+    def start(self):
+        pass
+
+    def stop(self):
+        pass

@@ -1,0 +1,338 @@
+/* The CUDA runtime behind library.h, the handles, and the table. Read next: library_cublas.cu. */
+#include "kernels/cuda/library_cuda.h"
+
+#include <new>
+#include <stdio.h>
+#include <string.h>
+
+/* What NVIDIA recommends for Hopper; given by us so that cuBLAS allocates nothing by itself. */
+static const size_t blas_room_bytes = (size_t)32 << 20;
+
+struct blasd_gpu_event {
+    cudaEvent_t raw;
+};
+
+/* These end the context: nothing in this process can use the device any more. */
+static bool sticks(cudaError_t status) {
+    switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorLaunchFailure:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorDeviceUninitialized:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorUnknown: return true;
+    default: return false;
+    }
+}
+
+int blasd_gpu_cuda_status(int code, const char *what, struct blasd_err *err) {
+    cudaError_t status = (cudaError_t)code, later;
+    if (status == cudaSuccess) return 0;
+    later = cudaGetLastError(); /* forgets what does not stick */
+    if (sticks(status) || sticks(later))
+        return blasd_fail(err, BLASD_E_device_error, "", "%s: %s", what,
+                          cudaGetErrorString(sticks(status) ? status : later));
+    if (status == cudaErrorMemoryAllocation)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory (%s)", what);
+    return blasd_fail(err, BLASD_E_internal_error, "", "%s: %s", what, cudaGetErrorString(status));
+}
+
+/* A library that failed may have met an error that sticks. */
+static int after_library(const char *what, const char *says, bool memory, struct blasd_err *err) {
+    cudaError_t status = cudaGetLastError();
+    if (status == cudaSuccess) status = cudaPeekAtLastError();
+    if (sticks(status)) return blasd_gpu_cuda_status((int)status, what, err);
+    if (memory || status == cudaErrorMemoryAllocation)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory (%s)", what);
+    return blasd_fail(err, BLASD_E_internal_error, "", "%s: %s", what, says);
+}
+
+int blasd_gpu_blas_status(cublasStatus_t status, const char *what, struct blasd_err *err) {
+    if (status == CUBLAS_STATUS_SUCCESS) return 0;
+    return after_library(what, cublasGetStatusString(status), status == CUBLAS_STATUS_ALLOC_FAILED,
+                         err);
+}
+
+int blasd_gpu_solver_status(cusolverStatus_t status, const char *what, struct blasd_err *err) {
+    char says[48];
+    if (status == CUSOLVER_STATUS_SUCCESS) return 0;
+    snprintf(says, sizeof says, "cuSOLVER status %d", (int)status);
+    return after_library(what, says, status == CUSOLVER_STATUS_ALLOC_FAILED, err);
+}
+
+cudaDataType_t blasd_gpu_type(enum blasd_dtype dtype) {
+    switch (dtype) {
+    case BLASD_float32: return CUDA_R_32F;
+    case BLASD_float16: return CUDA_R_16F;
+    case BLASD_bfloat16: return CUDA_R_16BF;
+    default: return CUDA_R_64F;
+    }
+}
+
+static int device_count(void) {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+    (void)cudaGetLastError();
+    return 0;
+}
+
+#define CUDA(call, what)                                                                           \
+    do {                                                                                           \
+        cudaError_t status_ = (call);                                                              \
+        if (status_ != cudaSuccess) return blasd_gpu_cuda_status((int)status_, what, err);         \
+    } while (0)
+
+static int gpu_open(int ordinal, struct blasd_gpu **ret, struct blasd_err *err) {
+    struct blasd_gpu *gpu;
+    CUDA(cudaSetDevice(ordinal), "opening the device");
+    /* waiting threads sleep or spin as the runtime finds best; the context is made here */
+    CUDA(cudaFree(nullptr), "making the device's context");
+    gpu = new (std::nothrow) blasd_gpu{ordinal};
+    if (gpu == nullptr)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the device");
+    *ret = gpu;
+    return 0;
+}
+
+static void gpu_close(struct blasd_gpu *gpu) {
+    delete gpu;
+}
+
+static int facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blasd_err *err) {
+    cudaDeviceProp properties;
+    size_t available = 0, total = 0;
+    memset(ret, 0, sizeof *ret);
+    CUDA(cudaGetDeviceProperties(&properties, gpu->ordinal), "asking for the device's properties");
+    CUDA(cudaMemGetInfo(&available, &total), "asking for the device's memory");
+    snprintf(ret->name, sizeof ret->name, "%.63s", properties.name);
+    CUDA(cudaDeviceGetPCIBusId(ret->bus_id, (int)sizeof ret->bus_id, gpu->ordinal),
+         "asking for the device's address");
+    ret->units = properties.multiProcessorCount;
+    ret->major = properties.major;
+    ret->minor = properties.minor;
+    ret->memory_bytes = total;
+    ret->memory_free_bytes = available;
+    ret->shared_bytes = properties.sharedMemPerBlockOptin;
+    return 0;
+}
+
+static int device_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
+    CUDA(cudaMalloc(ret, bytes), "device memory");
+    return 0;
+}
+
+static void device_free(struct blasd_gpu *, void *memory) {
+    (void)cudaFree(memory);
+}
+
+static int host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
+    cudaError_t status = cudaHostAlloc(ret, bytes, cudaHostAllocDefault);
+    if (status == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return blasd_fail(err, BLASD_E_out_of_memory, "",
+                          "no %zu bytes of host memory can be pinned", bytes);
+    }
+    CUDA(status, "pinned memory");
+    return 0;
+}
+
+static void host_free(struct blasd_gpu *, void *memory) {
+    (void)cudaFreeHost(memory);
+}
+
+static int stream_open(struct blasd_gpu *gpu, struct blasd_gpu_stream **ret,
+                       struct blasd_err *err) {
+    struct blasd_gpu_stream *stream = new (std::nothrow) blasd_gpu_stream{};
+    cudaError_t status;
+    if (stream == nullptr)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a stream");
+    stream->gpu = gpu;
+    status = cudaStreamCreateWithFlags(&stream->raw, cudaStreamNonBlocking);
+    if (status != cudaSuccess) {
+        delete stream;
+        return blasd_gpu_cuda_status((int)status, "making a stream", err);
+    }
+    *ret = stream;
+    return 0;
+}
+
+static void stream_close(struct blasd_gpu_stream *stream) {
+    if (stream == nullptr) return;
+    (void)cudaStreamSynchronize(stream->raw);
+    if (stream->solver_params != nullptr) (void)cusolverDnDestroyParams(stream->solver_params);
+    if (stream->solver != nullptr) (void)cusolverDnDestroy(stream->solver);
+    if (stream->blas != nullptr) (void)cublasDestroy(stream->blas);
+    if (stream->blas_room != nullptr) (void)cudaFree(stream->blas_room);
+    (void)cudaStreamDestroy(stream->raw);
+    delete stream;
+}
+
+void *blasd_gpu_stream_raw(struct blasd_gpu_stream *stream) {
+    return stream == nullptr ? nullptr : stream->raw;
+}
+
+static int stream_wait(struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    CUDA(cudaStreamSynchronize(stream->raw), "running on the device");
+    return 0;
+}
+
+static int event_open(struct blasd_gpu *, struct blasd_gpu_event **ret, struct blasd_err *err) {
+    struct blasd_gpu_event *event = new (std::nothrow) blasd_gpu_event{};
+    cudaError_t status;
+    if (event == nullptr)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for an event");
+    status = cudaEventCreateWithFlags(&event->raw, cudaEventDefault);
+    if (status != cudaSuccess) {
+        delete event;
+        return blasd_gpu_cuda_status((int)status, "making an event", err);
+    }
+    *ret = event;
+    return 0;
+}
+
+static void event_close(struct blasd_gpu_event *event) {
+    if (event == nullptr) return;
+    (void)cudaEventDestroy(event->raw);
+    delete event;
+}
+
+static int event_record(struct blasd_gpu_event *event, struct blasd_gpu_stream *stream,
+                        struct blasd_err *err) {
+    CUDA(cudaEventRecord(event->raw, stream->raw), "recording an event");
+    return 0;
+}
+
+static int stream_after(struct blasd_gpu_stream *stream, struct blasd_gpu_event *event,
+                        struct blasd_err *err) {
+    CUDA(cudaStreamWaitEvent(stream->raw, event->raw, 0), "ordering streams");
+    return 0;
+}
+
+static int event_wait(struct blasd_gpu_event *event, struct blasd_err *err) {
+    CUDA(cudaEventSynchronize(event->raw), "running on the device");
+    return 0;
+}
+
+static int event_done(struct blasd_gpu_event *event, bool *ret, struct blasd_err *err) {
+    cudaError_t status = cudaEventQuery(event->raw);
+    *ret = status == cudaSuccess;
+    if (status == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    CUDA(status, "running on the device");
+    return 0;
+}
+
+static int event_us(struct blasd_gpu_event *from, struct blasd_gpu_event *to, double *ret,
+                    struct blasd_err *err) {
+    float ms = 0;
+    CUDA(cudaEventElapsedTime(&ms, from->raw, to->raw), "reading events");
+    *ret = (double)ms * 1000;
+    return 0;
+}
+
+static int copy(struct blasd_gpu_stream *stream, void *to, const void *from, size_t bytes,
+                cudaMemcpyKind kind, const char *what, struct blasd_err *err) {
+    if (bytes == 0) return 0;
+    CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream->raw), what);
+    return 0;
+}
+
+static int copy_up(struct blasd_gpu_stream *stream, void *device, const void *host, size_t bytes,
+                   struct blasd_err *err) {
+    return copy(stream, device, host, bytes, cudaMemcpyHostToDevice, "upload", err);
+}
+static int copy_down(struct blasd_gpu_stream *stream, void *host, const void *device, size_t bytes,
+                     struct blasd_err *err) {
+    return copy(stream, host, device, bytes, cudaMemcpyDeviceToHost, "download", err);
+}
+static int copy_within(struct blasd_gpu_stream *stream, void *to, const void *from, size_t bytes,
+                       struct blasd_err *err) {
+    return copy(stream, to, from, bytes, cudaMemcpyDeviceToDevice, "copy on the device", err);
+}
+
+static int fill(struct blasd_gpu_stream *stream, void *device, int byte, size_t bytes,
+                struct blasd_err *err) {
+    if (bytes == 0) return 0;
+    CUDA(cudaMemsetAsync(device, byte, bytes, stream->raw), "filling memory");
+    return 0;
+}
+
+int blasd_gpu_blas(struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    cublasHandle_t handle;
+    int code;
+    if (stream->blas != nullptr) return 0;
+    code = blasd_gpu_blas_status(cublasCreate(&handle), "starting cuBLAS", err);
+    if (code != 0) return code;
+    stream->blas = handle;
+    code = blasd_gpu_blas_status(cublasSetStream(handle, stream->raw), "cuBLAS", err);
+    /* float32 stays float32, sums of halves stay float32, unless a job says otherwise */
+    if (code == 0)
+        code = blasd_gpu_blas_status(
+            cublasSetMathMode(handle,
+                              (cublasMath_t)(CUBLAS_DEFAULT_MATH |
+                                             CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+            "cuBLAS", err);
+    if (code == 0 && cudaMalloc(&stream->blas_room, blas_room_bytes) == cudaSuccess)
+        code = blasd_gpu_blas_status(
+            cublasSetWorkspace(handle, stream->blas_room, blas_room_bytes), "cuBLAS", err);
+    (void)cudaGetLastError(); /* without room of ours cuBLAS makes its own */
+    return code;
+}
+
+int blasd_gpu_solver(struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    int code = 0;
+    if (stream->solver == nullptr) {
+        code = blasd_gpu_solver_status(cusolverDnCreate(&stream->solver), "starting cuSOLVER", err);
+        if (code != 0) {
+            stream->solver = nullptr;
+            return code;
+        }
+    }
+    if (stream->solver_params != nullptr) return 0;
+    code = blasd_gpu_solver_status(cusolverDnSetStream(stream->solver, stream->raw), "cuSOLVER",
+                                   err);
+    if (code != 0) return code;
+    code = blasd_gpu_solver_status(cusolverDnCreateParams(&stream->solver_params), "cuSOLVER", err);
+    if (code != 0) stream->solver_params = nullptr;
+    return code;
+}
+
+extern "C" const struct blasd_gpu_library blasd_gpu_calls = {
+    .name = "cuda",
+    .device_count = device_count,
+    .open = gpu_open,
+    .close = gpu_close,
+    .facts = facts,
+    .device_alloc = device_alloc,
+    .device_free = device_free,
+    .host_alloc = host_alloc,
+    .host_free = host_free,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_wait = stream_wait,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .stream_after = stream_after,
+    .event_wait = event_wait,
+    .event_done = event_done,
+    .event_us = event_us,
+    .copy_up = copy_up,
+    .copy_down = copy_down,
+    .copy_within = copy_within,
+    .fill = fill,
+#define X(name) .name = blasd_gpu_##name,
+    BLASD_GPU_PARTS(X)
+#undef X
+};
