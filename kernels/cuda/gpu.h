@@ -55,8 +55,7 @@ int blasd_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_byte
     if (shared_bytes > 48u << 10) {
         cudaError_t status = cudaFuncSetAttribute(
             (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
-        if (status != cudaSuccess)
-            return blasd_gpu_cuda_status((int)status, "shared memory", err);
+        if (status != cudaSuccess) return blasd_gpu_cuda_status((int)status, "shared memory", err);
     }
     kernel<<<grid, block, shared_bytes, (cudaStream_t)blasd_gpu_stream_raw(stream)>>>(
         static_cast<P>(args)...);

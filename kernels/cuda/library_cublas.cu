@@ -38,11 +38,10 @@ int blasd_gpu_gemm(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm 
                                     alpha, g->b, type, g->ldb, g->a, type, g->lda, beta, g->c, out,
                                     g->ldc, compute, algorithm(g->tune)),
                     "gemm");
-    return BLAS(cublasGemmStridedBatchedEx_64(stream->blas, op(g->trans_b), op(g->trans_a), g->n,
-                                              g->m, g->k, alpha, g->b, type, g->ldb, g->stride_b,
-                                              g->a, type, g->lda, g->stride_a, beta, g->c, out,
-                                              g->ldc, g->stride_c, g->count, compute,
-                                              algorithm(g->tune)),
+    return BLAS(cublasGemmStridedBatchedEx_64(
+                    stream->blas, op(g->trans_b), op(g->trans_a), g->n, g->m, g->k, alpha, g->b,
+                    type, g->ldb, g->stride_b, g->a, type, g->lda, g->stride_a, beta, g->c, out,
+                    g->ldc, g->stride_c, g->count, compute, algorithm(g->tune)),
                 "batched gemm");
 }
 
@@ -177,9 +176,9 @@ int blasd_gpu_getrf_pointers(struct blasd_gpu_stream *stream, enum blasd_dtype d
     int code = blasd_gpu_blas(stream, err);
     if (code != 0) return code;
     if (dtype == BLASD_float64)
-        return BLAS(cublasDgetrfBatched(stream->blas, n, (double *const *)a, lda, pivots, info,
-                                        count),
-                    "batched getrf");
+        return BLAS(
+            cublasDgetrfBatched(stream->blas, n, (double *const *)a, lda, pivots, info, count),
+            "batched getrf");
     return BLAS(cublasSgetrfBatched(stream->blas, n, (float *const *)a, lda, pivots, info, count),
                 "batched getrf");
 }
@@ -190,15 +189,15 @@ int blasd_gpu_getrs_pointers(struct blasd_gpu_stream *stream, enum blasd_dtype d
     int info = 0, code = blasd_gpu_blas(stream, err);
     if (code != 0) return code;
     if (dtype == BLASD_float64)
-        code = BLAS(cublasDgetrsBatched(stream->blas, op(trans), n, columns,
-                                        (const double *const *)a, lda, pivots, (double *const *)b,
-                                        ldb, &info, count),
-                    "batched getrs");
+        code =
+            BLAS(cublasDgetrsBatched(stream->blas, op(trans), n, columns, (const double *const *)a,
+                                     lda, pivots, (double *const *)b, ldb, &info, count),
+                 "batched getrs");
     else
-        code = BLAS(cublasSgetrsBatched(stream->blas, op(trans), n, columns,
-                                        (const float *const *)a, lda, pivots, (float *const *)b,
-                                        ldb, &info, count),
-                    "batched getrs");
+        code =
+            BLAS(cublasSgetrsBatched(stream->blas, op(trans), n, columns, (const float *const *)a,
+                                     lda, pivots, (float *const *)b, ldb, &info, count),
+                 "batched getrs");
     if (code == 0 && info != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "batched getrs: argument %d", -info);
     return code;

@@ -284,8 +284,8 @@ int blasd_gpu_blas(struct blasd_gpu_stream *stream, struct blasd_err *err) {
                                              CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
             "cuBLAS", err);
     if (code == 0 && cudaMalloc(&stream->blas_room, blas_room_bytes) == cudaSuccess)
-        code = blasd_gpu_blas_status(
-            cublasSetWorkspace(handle, stream->blas_room, blas_room_bytes), "cuBLAS", err);
+        code = blasd_gpu_blas_status(cublasSetWorkspace(handle, stream->blas_room, blas_room_bytes),
+                                     "cuBLAS", err);
     (void)cudaGetLastError(); /* without room of ours cuBLAS makes its own */
     return code;
 }
@@ -300,39 +300,38 @@ int blasd_gpu_solver(struct blasd_gpu_stream *stream, struct blasd_err *err) {
         }
     }
     if (stream->solver_params != nullptr) return 0;
-    code = blasd_gpu_solver_status(cusolverDnSetStream(stream->solver, stream->raw), "cuSOLVER",
-                                   err);
+    code =
+        blasd_gpu_solver_status(cusolverDnSetStream(stream->solver, stream->raw), "cuSOLVER", err);
     if (code != 0) return code;
     code = blasd_gpu_solver_status(cusolverDnCreateParams(&stream->solver_params), "cuSOLVER", err);
     if (code != 0) stream->solver_params = nullptr;
     return code;
 }
 
-extern "C" const struct blasd_gpu_library blasd_gpu_calls = {
-    .name = "cuda",
-    .device_count = device_count,
-    .open = gpu_open,
-    .close = gpu_close,
-    .facts = facts,
-    .device_alloc = device_alloc,
-    .device_free = device_free,
-    .host_alloc = host_alloc,
-    .host_free = host_free,
-    .stream_open = stream_open,
-    .stream_close = stream_close,
-    .stream_wait = stream_wait,
-    .event_open = event_open,
-    .event_close = event_close,
-    .event_record = event_record,
-    .stream_after = stream_after,
-    .event_wait = event_wait,
-    .event_done = event_done,
-    .event_us = event_us,
-    .copy_up = copy_up,
-    .copy_down = copy_down,
-    .copy_within = copy_within,
-    .fill = fill,
+extern "C" const struct blasd_gpu_library blasd_gpu_calls = {.name = "cuda",
+                                                             .device_count = device_count,
+                                                             .open = gpu_open,
+                                                             .close = gpu_close,
+                                                             .facts = facts,
+                                                             .device_alloc = device_alloc,
+                                                             .device_free = device_free,
+                                                             .host_alloc = host_alloc,
+                                                             .host_free = host_free,
+                                                             .stream_open = stream_open,
+                                                             .stream_close = stream_close,
+                                                             .stream_wait = stream_wait,
+                                                             .event_open = event_open,
+                                                             .event_close = event_close,
+                                                             .event_record = event_record,
+                                                             .stream_after = stream_after,
+                                                             .event_wait = event_wait,
+                                                             .event_done = event_done,
+                                                             .event_us = event_us,
+                                                             .copy_up = copy_up,
+                                                             .copy_down = copy_down,
+                                                             .copy_within = copy_within,
+                                                             .fill = fill,
 #define X(name) .name = blasd_gpu_##name,
-    BLASD_GPU_PARTS(X)
+                                                             BLASD_GPU_PARTS(X)
 #undef X
 };

@@ -83,9 +83,9 @@ int blasd_gpu_potrf_pointers(struct blasd_gpu_stream *stream, enum blasd_dtype d
         return SOLVER(cusolverDnDpotrfBatched(stream->solver, triangle(upper), n, (double **)a, lda,
                                               info, count),
                       "batched potrf");
-    return SOLVER(cusolverDnSpotrfBatched(stream->solver, triangle(upper), n, (float **)a, lda,
-                                          info, count),
-                  "batched potrf");
+    return SOLVER(
+        cusolverDnSpotrfBatched(stream->solver, triangle(upper), n, (float **)a, lda, info, count),
+        "batched potrf");
 }
 
 int blasd_gpu_gesv_mixed_size(struct blasd_gpu_stream *stream, int n, int columns, size_t *work,
@@ -131,15 +131,15 @@ int blasd_gpu_ormqr_size(struct blasd_gpu_stream *stream, enum blasd_dtype dtype
     int elements = 0;
     READY();
     if (dtype == BLASD_float64)
-        code = SOLVER(cusolverDnDormqr_bufferSize(stream->solver, CUBLAS_SIDE_LEFT, op(trans), m, n,
-                                                  k, nullptr, lda, nullptr, nullptr, ldc,
-                                                  &elements),
-                      "ormqr");
+        code =
+            SOLVER(cusolverDnDormqr_bufferSize(stream->solver, CUBLAS_SIDE_LEFT, op(trans), m, n, k,
+                                               nullptr, lda, nullptr, nullptr, ldc, &elements),
+                   "ormqr");
     else
-        code = SOLVER(cusolverDnSormqr_bufferSize(stream->solver, CUBLAS_SIDE_LEFT, op(trans), m, n,
-                                                  k, nullptr, lda, nullptr, nullptr, ldc,
-                                                  &elements),
-                      "ormqr");
+        code =
+            SOLVER(cusolverDnSormqr_bufferSize(stream->solver, CUBLAS_SIDE_LEFT, op(trans), m, n, k,
+                                               nullptr, lda, nullptr, nullptr, ldc, &elements),
+                   "ormqr");
     *work = (size_t)elements * blasd_dtype_size(dtype);
     return code;
 }

@@ -327,8 +327,8 @@ uint64_t blasd_shim_meet(enum blasd_shim_meeting what, unsigned mask, uint64_t v
     return me->result;
 }
 
-bool blasd_shim_run(dim3 grid, dim3 block, size_t shared_bytes,
-                    const std::function<void()> &kernel, char *why, size_t size) {
+bool blasd_shim_run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel,
+                    char *why, size_t size) {
     uint64_t blocks, flip;
     failure[0] = '\0';
     gridDim = grid;

@@ -30,7 +30,8 @@ struct uint3 {
 };
 struct dim3 {
     unsigned x, y, z;
-    constexpr dim3(unsigned ix = 1, unsigned iy = 1, unsigned iz = 1) : x(ix), y(iy), z(iz) {}
+    constexpr dim3(unsigned ix = 1, unsigned iy = 1, unsigned iz = 1) : x(ix), y(iy), z(iz) {
+    }
 };
 #define BLASD_SHIM_VECTORS(T, name, bytes)                                                         \
     struct alignas(2 * bytes) name##2 {                                                            \
@@ -62,8 +63,8 @@ extern uint64_t blasd_shim_seed;
 /* Runs all threads of a grid; false where the kernel did what CUDA does not define, with `why` (of
  * `size` bytes) filled in. Dynamic shared memory is full of 0xff at the start of each block, and
  * ends where it was said to end. */
-bool blasd_shim_run(dim3 grid, dim3 block, size_t shared_bytes,
-                    const std::function<void()> &kernel, char *why, size_t size);
+bool blasd_shim_run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel,
+                    char *why, size_t size);
 
 /* ---- what the macros and functions below stand on ---- */
 
@@ -159,9 +160,12 @@ BLASD_SHIM_REDUCE(__reduce_max_sync, int, BLASD_SHIM_MAXS)
 
 /* ---- memory: fibers switch nowhere in here, so plain reads and writes are atomic ---- */
 
-static inline void __threadfence(void) {}
-static inline void __threadfence_block(void) {}
-static inline void __threadfence_system(void) {}
+static inline void __threadfence(void) {
+}
+static inline void __threadfence_block(void) {
+}
+static inline void __threadfence_system(void) {
+}
 template <class T> static inline T __ldg(const T *at) {
     return *at;
 }

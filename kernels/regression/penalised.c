@@ -199,14 +199,19 @@ static double duality_gap(const struct descent *d, bool triangle) {
 #define ACTIVE_MOST 64     /* sweeps over the coefficients in use between two over all */
 #define ACTIVE_CHANGE 1e-5 /* change of a sweep at which those in use are solved for directly */
 #define SETTLED 1e-10      /* change of a sweep over all at which nothing moves any more */
+#define NEWTON_MOST 40     /* coefficients that leave in one go */
 #define POLISH_MOST 2000   /* coefficients in use that are solved for directly */
 
-/* A Newton step on the coefficients in use, whose signs are known: (M'M + l2) step = M'left - l2 b
- * - l1 sign. Taken where no sign changes; the sweeps go on from there. False: no memory. */
-static bool polish(struct descent *d) {
+/* A Newton step on the coefficients in use, whose signs are known:
+ * (M'M + l2) step = M'left - l2 b - l1 sign. It goes as far as no sign changes, which lowers the
+ * objective all the way; a coefficient that would change its sign becomes 0, and *again is set.
+ * False: no memory. */
+static bool newton(struct descent *d, bool *again) {
     int64_t rows = d->part->rows, used = 0, p = d->part->p, at = 0;
     double *m, *gram, *step;
-    bool keep = true, got;
+    double far = 1;
+    bool got;
+    *again = false;
     for (int64_t j = 0; j < p; j++) used += d->b[j] != 0;
     if (used == 0 || used > POLISH_MOST || (used > rows && d->l2 == 0)) return true;
     m = blasd_cpu_alloc((size_t)rows * (size_t)used, sizeof *m);
@@ -229,14 +234,19 @@ static bool polish(struct descent *d) {
     at = 0;
     for (int64_t j = 0; j < p; j++) {
         if (d->b[j] == 0) continue;
-        if (!(d->b[j] * (d->b[j] + step[at]) > 0)) keep = false;
+        if (!isfinite(step[at])) goto done;
+        if (d->b[j] * (d->b[j] + step[at]) <= 0 && -d->b[j] / step[at] < far)
+            far = -d->b[j] / step[at];
         at++;
     }
+    *again = far < 1;
     at = 0;
-    for (int64_t j = 0; keep && j < p; j++) {
+    for (int64_t j = 0; j < p; j++) {
+        double now = d->b[j] + far * step[at < used ? at : 0];
         if (d->b[j] == 0) continue;
-        d->b[j] += step[at];
-        cblas_daxpy((int)rows, -step[at], m + at * rows, 1, d->left, 1);
+        if (far < 1 && -d->b[j] / step[at] <= far && d->b[j] * step[at] < 0) now = 0;
+        cblas_daxpy((int)rows, d->b[j] - now, m + at * rows, 1, d->left, 1);
+        d->b[j] = now;
         at++;
     }
 done:
@@ -244,6 +254,13 @@ done:
     free(gram);
     free(step);
     return got;
+}
+
+static bool polish(struct descent *d) {
+    bool again = true;
+    for (int steps = 0; again && steps < NEWTON_MOST; steps++)
+        if (!newton(d, &again)) return false;
+    return true;
 }
 
 /* Sweeps until the gap is within tol of |y|^2 and the coefficients have settled: over all

@@ -36,6 +36,6 @@ int blasd_lanes_width(bool single) {
 }
 
 size_t blasd_lanes_bytes(int64_t n) {
-    /* vectors of 64 bytes: two matrices, eight columns, and the pivots */
-    return 64 * (size_t)(2 * n * n + 9 * n) + (size_t)n * BLASD_LANES_MAX * sizeof(int32_t);
+    /* vectors of 64 bytes: two matrices, nine columns and an odd one, and the pivots */
+    return 64 * (size_t)(2 * n * n + 10 * n) + (size_t)n * BLASD_LANES_MAX * sizeof(int32_t);
 }

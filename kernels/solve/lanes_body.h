@@ -21,7 +21,8 @@ struct LANE(lanes) {
     int64_t n;
     vec *matrix;            /* as it lies in memory: element (i, j) at [i * row + j * column] */
     int64_t row, column;    /* one of them is 1, the other n */
-    vec *lu;                /* row-major */
+    vec *lu;                /* row-major, rows `ld` apart */
+    int64_t ld;             /* odd, or a column would lie in few sets of the cache */
     vec *inverse;           /* n: 1 / U(i, i) */
     vec *b, *x, *r, *t, *y; /* n each */
     int32_t *pivots;        /* n x LANES: the swaps */
@@ -58,9 +59,9 @@ INLINE vec LANE(dot)(const vec *a, int64_t step, const vec *x, int64_t m, vec st
     return (s0 + s1) + (s2 + s3);
 }
 
-/* Brings `count` dense elements of each system side by side, into `to` and `copy`: blocks of LANES
+/* Brings `count` dense elements of each system side by side: blocks of LANES
  * by LANES are turned by interleaving their halves as often as it takes. */
-static void LANE(gather)(const REAL *const *from, int64_t count, vec *to, vec *copy) {
+static void LANE(gather)(const REAL *const *from, int64_t count, vec *to) {
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         vec a[LANES], b[LANES];
@@ -72,12 +73,10 @@ static void LANE(gather)(const REAL *const *from, int64_t count, vec *to, vec *c
             }
             for (int l = 0; l < LANES; l++) a[l] = b[l];
         }
-        for (int l = 0; l < LANES; l++) copy[i + l] = to[i + l] = a[l];
+        for (int l = 0; l < LANES; l++) to[i + l] = a[l];
     }
-    for (; i < count; i++) {
+    for (; i < count; i++)
         for (int l = 0; l < LANES; l++) ((REAL *)(to + i))[l] = from[l][i];
-        copy[i] = to[i];
-    }
 }
 
 /* Row sums and column sums decide both norms and whether the matrix needs scaling; a mask of the
@@ -91,7 +90,7 @@ static ivec LANE(measure)(struct LANE(lanes) * w) {
     for (int64_t i = 0; i < n; i++) {
         vec row = {0};
         for (int64_t j = 0; j < n; j++) {
-            vec size = LANE(size)(w->lu[i * n + j]);
+            vec size = LANE(size)(w->lu[i * w->ld + j]);
             row += size;
             w->t[j] += size;
         }
@@ -116,8 +115,8 @@ INLINE void LANE(swap_rows)(struct LANE(lanes) * w, int64_t k) {
     int64_t n = w->n;
     REAL *base = (REAL *)w->lu;
     for (int l = 0; l < LANES; l++) {
-        REAL *up = base + k * n * LANES + l;
-        REAL *down = base + w->pivots[k * LANES + l] * n * LANES + l;
+        REAL *up = base + k * w->ld * LANES + l;
+        REAL *down = base + w->pivots[k * LANES + l] * w->ld * LANES + l;
         if (up == down) continue;
         for (int64_t j = 0; j < n; j++) {
             REAL keep = up[j * LANES];
@@ -131,36 +130,37 @@ INLINE void LANE(swap_rows)(struct LANE(lanes) * w, int64_t k) {
  * is above: `depth` terms. */
 INLINE void LANE(update_rows)(struct LANE(lanes) * w, int64_t j, int width, int64_t from,
                               int64_t to, int64_t depth) {
-    const int64_t n = w->n;
+    const int64_t ld = w->ld;
     vec *const lu = w->lu;
     const vec *const above = lu + j;
     int64_t i = from;
     for (; i + TALL <= to; i += TALL) {
         vec sum[TALL][4];
         for (int r = 0; r < TALL; r++)
-            for (int c = 0; c < width; c++) sum[r][c] = lu[(i + r) * n + j + c];
+            for (int c = 0; c < width; c++) sum[r][c] = lu[(i + r) * ld + j + c];
         for (int64_t p = 0; p < depth; p++)
             for (int r = 0; r < TALL; r++) {
-                vec left = lu[(i + r) * n + p];
-                for (int c = 0; c < width; c++) sum[r][c] = FNMA(left, above[p * n + c], sum[r][c]);
+                vec left = lu[(i + r) * ld + p];
+                for (int c = 0; c < width; c++)
+                    sum[r][c] = FNMA(left, above[p * ld + c], sum[r][c]);
             }
         for (int r = 0; r < TALL; r++)
-            for (int c = 0; c < width; c++) lu[(i + r) * n + j + c] = sum[r][c];
+            for (int c = 0; c < width; c++) lu[(i + r) * ld + j + c] = sum[r][c];
     }
     for (; i < to; i++) {
         vec sum[4];
-        for (int c = 0; c < width; c++) sum[c] = lu[i * n + j + c];
+        for (int c = 0; c < width; c++) sum[c] = lu[i * ld + j + c];
         for (int64_t p = 0; p < depth; p++) {
-            vec left = lu[i * n + p];
-            for (int c = 0; c < width; c++) sum[c] = FNMA(left, above[p * n + c], sum[c]);
+            vec left = lu[i * ld + p];
+            for (int c = 0; c < width; c++) sum[c] = FNMA(left, above[p * ld + c], sum[c]);
         }
-        for (int c = 0; c < width; c++) lu[i * n + j + c] = sum[c];
+        for (int c = 0; c < width; c++) lu[i * ld + j + c] = sum[c];
     }
 }
 
 /* LU of columns j .. j+width, all to their left being done. */
 INLINE void LANE(factor_panel)(struct LANE(lanes) * w, int64_t j, int width) {
-    const int64_t n = w->n;
+    const int64_t n = w->n, ld = w->ld;
     vec *const lu = w->lu;
     vec right[4];
     /* rows of U: what lies above the block of four rows first, then the block's own triangle */
@@ -169,32 +169,33 @@ INLINE void LANE(factor_panel)(struct LANE(lanes) * w, int64_t j, int width) {
         for (int64_t r = i + 1; r < i + 4; r++)
             for (int64_t p = i; p < r; p++)
                 for (int c = 0; c < width; c++)
-                    lu[r * n + j + c] = FNMA(lu[r * n + p], lu[p * n + j + c], lu[r * n + j + c]);
+                    lu[r * ld + j + c] =
+                        FNMA(lu[r * ld + p], lu[p * ld + j + c], lu[r * ld + j + c]);
     }
     LANE(update_rows)(w, j, width, j, n, j);
     for (int64_t k = j; k < j + width; k++) {
-        vec best = LANE(size)(lu[k * n + k]), pivot;
+        vec best = LANE(size)(lu[k * ld + k]), pivot;
         ivec at = (ivec){0} + (INT)k, zero;
         for (int64_t i = k + 1; i < n; i++) {
-            vec size = LANE(size)(lu[i * n + k]);
+            vec size = LANE(size)(lu[i * ld + k]);
             ivec more = (ivec)(size > best);
             best = LANE(select)(more, size, best);
             at = (more & ((ivec){0} + (INT)i)) | (~more & at);
         }
         for (int l = 0; l < LANES; l++) w->pivots[k * LANES + l] = (int32_t)at[l];
         LANE(swap_rows)(w, k);
-        pivot = lu[k * n + k];
+        pivot = lu[k * ld + k];
         zero = (ivec)(pivot == (vec){0});
         w->zero_pivot |= zero & (ivec)(w->zero_pivot == (ivec){0}) & ((ivec){0} + (INT)(k + 1));
         pivot = LANE(select)(zero, LANE(splat)(1), pivot);
         pivot = 1 / pivot;
         w->inverse[k] = pivot;
-        for (int c = 1; c < width; c++) right[c] = lu[k * n + j + c];
+        for (int c = 1; c < width; c++) right[c] = lu[k * ld + j + c];
         for (int64_t i = k + 1; i < n; i++) {
-            vec left = lu[i * n + k] * pivot;
-            lu[i * n + k] = left;
+            vec left = lu[i * ld + k] * pivot;
+            lu[i * ld + k] = left;
             for (int c = 1; c < width; c++)
-                if (j + c > k) lu[i * n + j + c] = FNMA(left, right[c], lu[i * n + j + c]);
+                if (j + c > k) lu[i * ld + j + c] = FNMA(left, right[c], lu[i * ld + j + c]);
         }
     }
 }
@@ -233,7 +234,7 @@ static void LANE(take_order)(struct LANE(lanes) * w) {
 
 /* x := A^-1 x */
 static void LANE(solve)(struct LANE(lanes) * w, vec *x) {
-    const int64_t n = w->n;
+    const int64_t n = w->n, ld = w->ld;
     const vec *const lu = w->lu;
     vec *const y = w->y;
     vec last;
@@ -241,12 +242,12 @@ static void LANE(solve)(struct LANE(lanes) * w, vec *x) {
     for (int64_t i = 0; i < n; i++) x[i] = PICK((const REAL *)y, w->order[i]);
     last = x[0];
     for (int64_t i = 1; i < n; i++) {
-        vec sum = LANE(dot)(lu + i * n, 1, x, i - 1, x[i]);
-        x[i] = last = FNMA(lu[i * n + i - 1], last, sum);
+        vec sum = LANE(dot)(lu + i * ld, 1, x, i - 1, x[i]);
+        x[i] = last = FNMA(lu[i * ld + i - 1], last, sum);
     }
     x[n - 1] = last = last * w->inverse[n - 1];
     for (int64_t i = n - 2; i >= 0; i--) {
-        const vec *row = lu + i * n + i + 1;
+        const vec *row = lu + i * ld + i + 1;
         vec sum = LANE(dot)(row + 1, 1, x + i + 2, n - 2 - i, x[i]);
         x[i] = last = FNMA(row[0], last, sum) * w->inverse[i];
     }
@@ -254,18 +255,18 @@ static void LANE(solve)(struct LANE(lanes) * w, vec *x) {
 
 /* x := A^-T x */
 static void LANE(solve_transposed)(struct LANE(lanes) * w, vec *x) {
-    const int64_t n = w->n;
+    const int64_t n = w->n, ld = w->ld;
     const vec *const lu = w->lu;
     vec *const y = w->y;
     vec last = x[0] * w->inverse[0];
     x[0] = last;
     for (int64_t i = 1; i < n; i++) {
-        vec sum = LANE(dot)(lu + i, n, x, i - 1, x[i]);
-        x[i] = last = FNMA(lu[(i - 1) * n + i], last, sum) * w->inverse[i];
+        vec sum = LANE(dot)(lu + i, ld, x, i - 1, x[i]);
+        x[i] = last = FNMA(lu[(i - 1) * ld + i], last, sum) * w->inverse[i];
     }
     for (int64_t i = n - 2; i >= 0; i--) {
-        const vec *column = lu + (i + 1) * n + i;
-        vec sum = LANE(dot)(column + n, n, x + i + 2, n - 2 - i, x[i]);
+        const vec *column = lu + (i + 1) * ld + i;
+        vec sum = LANE(dot)(column + ld, ld, x + i + 2, n - 2 - i, x[i]);
         x[i] = last = FNMA(column[0], last, sum);
     }
     for (int64_t i = 0; i < n; i++) y[i] = x[i];
@@ -395,7 +396,7 @@ static vec LANE(contraction)(const struct LANE(lanes) * w, vec rcond) {
     vec most = w->norm_inf;
     for (int64_t i = 0; i < w->n; i++)
         for (int64_t j = i; j < w->n; j++)
-            most = LANE(larger)(LANE(size)(w->lu[i * w->n + j]), most);
+            most = LANE(larger)(LANE(size)(w->lu[i * w->ld + j]), most);
     return (4 * UNIT) * most / (w->norm_inf * rcond);
 }
 
@@ -448,7 +449,8 @@ static void LANE(set_up)(struct LANE(lanes) * w, const struct blasd_systems *sha
     w->column = shape->a_column;
     w->matrix = work;
     w->lu = w->matrix + n * n;
-    w->inverse = w->lu + n * n;
+    w->ld = n | 1;
+    w->inverse = w->lu + n * w->ld;
     w->b = w->inverse + n;
     w->x = w->b + n;
     w->r = w->x + n;
@@ -483,9 +485,10 @@ static void LANE(run)(const struct blasd_systems *shape, struct blasd_system *sy
     /* lanes that are not needed repeat the first system */
     for (int l = 0; l < LANES; l++) a[l] = systems[l < count ? l : 0].a;
     for (int l = 0; l < LANES; l++) b[l] = systems[l < count ? l : 0].b;
-    LANE(gather)(a, n * n, w->matrix, w->lu);
-    for (int64_t i = 0; w->column != 1 && i < n; i++)
-        for (int64_t j = 0; j < n; j++) w->lu[i * n + j] = w->matrix[i * w->row + j * w->column];
+    LANE(gather)(a, n * n, w->matrix);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++)
+            w->lu[i * w->ld + j] = w->matrix[i * w->row + j * w->column];
     left = LANE(measure)(w);
     LANE(factor)(w);
     LANE(take_order)(w);

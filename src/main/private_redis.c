@@ -84,6 +84,11 @@ static int write_config(const struct private_redis *redis, struct blasd_err *err
             "unixsocketperm 700\nport 0\ndaemonize no\nsave \"\"\nappendonly yes\n"
             "appendfsync %s\nmaxmemory-policy noeviction\nmaxmemory %llu\n",
             redis->durable ? "always" : "no", (unsigned long long)memory_share());
+    /* At the default of 64 MB a busy queue would rewrite its file every other second, and compress
+     * it. A front end that falls behind on its channel is not cut off: it is on this machine. */
+    fputs("auto-aof-rewrite-min-size 1gb\nrdbcompression no\n"
+          "client-output-buffer-limit pubsub 0 0 0\n",
+          file);
     failed |= ferror(file);
     if (fclose(file) == 0 && failed == 0) return 0;
     return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s", redis->config);

@@ -1,0 +1,399 @@
+/* The stand-in for the CUDA runtime, for tests on machines without a GPU: memory, streams, events.
+ *
+ * Nothing that is put on a stream happens before the host waits for something. Then streams go on
+ * one operation at a time, in an order drawn from a seed that only events constrain: an upload
+ * whose event nobody waits for comes too late under some seed. Device memory cannot be touched
+ * outside of these operations: host code that tries ends with SIGSEGV, as it should.
+ * Read next: library_lapack.cc. */
+#include "kernels/cuda/library_standin.h"
+
+#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/library_parts.h"
+#include "kernels/cuda/standin_stream.h"
+
+extern "C" {
+#include "base/clock.h"
+}
+
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <new>
+#include <sys/mman.h>
+#include <vector>
+
+struct blasd_standin blasd_standin = {
+    0, (uint64_t)1 << 30, 1, false, 0, BLASD_OK, 0, 0, 0, 0, 0, 0, 0, 0, 0, false};
+
+struct blasd_gpu {
+    int ordinal;
+};
+
+struct blasd_gpu_event {
+    long recorded, passed; /* how often it was put on a stream, and how often come to pass */
+    int64_t at_ns;
+};
+
+namespace {
+
+struct operation {
+    enum { RUN, RECORD, AFTER } kind;
+    std::function<void()> run;
+    struct blasd_gpu_event *event;
+    long number; /* of the event's recording */
+};
+
+struct block {
+    char *memory;
+    size_t bytes;
+};
+
+std::vector<struct block> device_memory, host_memory;
+std::vector<struct blasd_gpu_stream *> streams;
+char broken_why[200];
+uint64_t random_state;
+
+uint64_t draw() {
+    uint64_t z = (random_state += 0x9e3779b97f4a7c15u) + blasd_standin.seed;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+void break_device(const char *why) {
+    if (blasd_standin.broken) return;
+    blasd_standin.broken = true;
+    snprintf(broken_why, sizeof broken_why, "%s", why);
+}
+
+bool within(const std::vector<struct block> &list, const void *from, size_t bytes) {
+    for (const auto &block : list)
+        if ((const char *)from >= block.memory &&
+            (const char *)from + bytes <= block.memory + block.bytes)
+            return true;
+    return false;
+}
+
+void allow(int protection) {
+    for (const auto &block : device_memory) mprotect(block.memory, block.bytes, protection);
+}
+
+} // namespace
+
+struct blasd_gpu_stream {
+    std::deque<struct operation> queue;
+};
+
+namespace {
+
+bool can_go_on(const struct blasd_gpu_stream *stream) {
+    const struct operation *head;
+    if (stream->queue.empty()) return false;
+    head = &stream->queue.front();
+    return head->kind != operation::AFTER || head->event->passed >= head->number;
+}
+
+/* One operation of some stream; false where there is none. */
+bool step() {
+    size_t count = streams.size(), first;
+    static size_t turn;
+    if (count == 0) return false;
+    first = blasd_standin.seed == 0 ? turn++ : (size_t)draw();
+    for (size_t i = 0; i < count; i++) {
+        struct blasd_gpu_stream *stream = streams[(first + i) % count];
+        struct operation next;
+        if (!can_go_on(stream)) continue;
+        next = std::move(stream->queue.front());
+        stream->queue.pop_front();
+        if (next.kind == operation::RUN && !blasd_standin.broken) next.run();
+        if (next.kind == operation::RECORD) {
+            next.event->passed = next.number;
+            next.event->at_ns = blasd_clock_ns();
+        }
+        return true;
+    }
+    return false;
+}
+
+template <class Until> void go_on(Until until) {
+    if (until()) return;
+    allow(PROT_READ | PROT_WRITE);
+    while (!until())
+        if (!step()) break;
+    allow(PROT_NONE);
+}
+
+void go_on_to_the_end() {
+    go_on([] {
+        for (const auto *stream : streams)
+            if (!stream->queue.empty()) return false;
+        return true;
+    });
+}
+
+} // namespace
+
+int blasd_standin_fault(struct blasd_err *err) {
+    blasd_standin.calls++;
+    if (blasd_standin.fail_at > 0 && --blasd_standin.fail_at == 0) {
+        if (blasd_standin.fail_code != BLASD_E_device_error)
+            return blasd_fail(err, blasd_standin.fail_code, "", "a fault that a test asked for");
+        break_device("a fault that a test asked for");
+    }
+    if (blasd_standin.broken) return blasd_fail(err, BLASD_E_device_error, "", "%s", broken_why);
+    return 0;
+}
+
+#define FAULT()                                                                                    \
+    if (int fault_ = blasd_standin_fault(err); fault_ != 0) return fault_
+
+void blasd_standin_put(struct blasd_gpu_stream *stream, std::function<void()> run) {
+    stream->queue.push_back({operation::RUN, std::move(run), nullptr, 0});
+}
+
+void blasd_standin_mend(void) {
+    blasd_standin.broken = false;
+    blasd_standin.fail_at = 0;
+}
+
+int blasd_shim_launch(dim3 grid, dim3 block, size_t shared_bytes, struct blasd_gpu_stream *stream,
+                      std::function<void()> kernel, struct blasd_err *err) {
+    char why[200];
+    if (stream == nullptr) {
+        if (blasd_shim_run(grid, block, shared_bytes, kernel, why, sizeof why)) return 0;
+        return blasd_fail(err, BLASD_E_device_error, "", "%s", why);
+    }
+    FAULT();
+    blasd_standin.launches++;
+    blasd_standin_put(stream, [=] {
+        char text[200];
+        if (!blasd_shim_run(grid, block, shared_bytes, kernel, text, sizeof text))
+            break_device(text);
+    });
+    return 0;
+}
+
+static int device_count(void) {
+    return blasd_standin.device_count;
+}
+
+static int gpu_open(int ordinal, struct blasd_gpu **ret, struct blasd_err *err) {
+    FAULT();
+    *ret = new (std::nothrow) blasd_gpu{ordinal};
+    if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
+    return 0;
+}
+
+static void gpu_close(struct blasd_gpu *gpu) {
+    delete gpu;
+}
+
+static int facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blasd_err *err) {
+    FAULT();
+    *ret = blasd_gpu_facts{};
+    snprintf(ret->name, sizeof ret->name, "stand-in for a GPU (%d)", gpu->ordinal);
+    snprintf(ret->bus_id, sizeof ret->bus_id, "none");
+    ret->units = 1;
+    ret->major = 9;
+    ret->memory_bytes = blasd_standin.memory_bytes;
+    ret->memory_free_bytes = blasd_standin.memory_bytes - blasd_standin.device_bytes;
+    ret->shared_bytes = 227 << 10;
+    return 0;
+}
+
+static int device_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
+    size_t pages = (bytes + 4095) / 4096 * 4096;
+    void *memory;
+    FAULT();
+    if (pages > blasd_standin.memory_bytes - blasd_standin.device_bytes)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory");
+    memory = mmap(nullptr, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "the machine is out of memory");
+    device_memory.push_back({(char *)memory, pages});
+    blasd_standin.device_bytes += pages;
+    blasd_standin.device_blocks++;
+    blasd_standin.device_allocs++;
+    *ret = memory;
+    return 0;
+}
+
+static void device_free(struct blasd_gpu *, void *memory) {
+    go_on_to_the_end();
+    for (size_t i = 0; i < device_memory.size(); i++) {
+        if (device_memory[i].memory != memory) continue;
+        munmap(memory, device_memory[i].bytes);
+        blasd_standin.device_bytes -= device_memory[i].bytes;
+        blasd_standin.device_blocks--;
+        device_memory.erase(device_memory.begin() + (long)i);
+        return;
+    }
+    break_device("memory was freed that had not been allocated");
+}
+
+static int host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
+    size_t pages = (bytes + 4095) / 4096 * 4096;
+    FAULT();
+    *ret = aligned_alloc(4096, pages);
+    if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
+    host_memory.push_back({(char *)*ret, pages});
+    blasd_standin.host_blocks++;
+    return 0;
+}
+
+static void host_free(struct blasd_gpu *, void *memory) {
+    go_on_to_the_end();
+    for (size_t i = 0; i < host_memory.size(); i++) {
+        if (host_memory[i].memory != memory) continue;
+        host_memory.erase(host_memory.begin() + (long)i);
+        blasd_standin.host_blocks--;
+        free(memory);
+        return;
+    }
+    break_device("host memory was freed that had not been allocated");
+}
+
+static int stream_open(struct blasd_gpu *, struct blasd_gpu_stream **ret, struct blasd_err *err) {
+    FAULT();
+    *ret = new (std::nothrow) blasd_gpu_stream;
+    if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
+    streams.push_back(*ret);
+    blasd_standin.streams++;
+    return 0;
+}
+
+static void stream_close(struct blasd_gpu_stream *stream) {
+    if (stream == nullptr) return;
+    go_on([=] { return stream->queue.empty(); });
+    for (size_t i = 0; i < streams.size(); i++) {
+        if (streams[i] != stream) continue;
+        streams.erase(streams.begin() + (long)i);
+        blasd_standin.streams--;
+        break;
+    }
+    delete stream;
+}
+
+static int stream_wait(struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    go_on([=] { return stream->queue.empty(); });
+    FAULT();
+    return 0;
+}
+
+static int event_open(struct blasd_gpu *, struct blasd_gpu_event **ret, struct blasd_err *err) {
+    FAULT();
+    *ret = new (std::nothrow) blasd_gpu_event{};
+    if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
+    blasd_standin.events++;
+    return 0;
+}
+
+static void event_close(struct blasd_gpu_event *event) {
+    if (event == nullptr) return;
+    go_on_to_the_end(); /* operations may still name it */
+    blasd_standin.events--;
+    delete event;
+}
+
+static int event_record(struct blasd_gpu_event *event, struct blasd_gpu_stream *stream,
+                        struct blasd_err *err) {
+    FAULT();
+    stream->queue.push_back({operation::RECORD, nullptr, event, ++event->recorded});
+    return 0;
+}
+
+static int stream_after(struct blasd_gpu_stream *stream, struct blasd_gpu_event *event,
+                        struct blasd_err *err) {
+    FAULT();
+    stream->queue.push_back({operation::AFTER, nullptr, event, event->recorded});
+    return 0;
+}
+
+static int event_wait(struct blasd_gpu_event *event, struct blasd_err *err) {
+    go_on([=] { return event->passed >= event->recorded; });
+    FAULT();
+    return 0;
+}
+
+/* A device goes on by itself, so that one who asks again and again gets his answer. */
+static int event_done(struct blasd_gpu_event *event, bool *ret, struct blasd_err *err) {
+    int steps = 1;
+    FAULT();
+    go_on([&] { return steps-- == 0; });
+    *ret = event->passed >= event->recorded;
+    return 0;
+}
+
+static int event_us(struct blasd_gpu_event *from, struct blasd_gpu_event *to, double *ret,
+                    struct blasd_err *err) {
+    FAULT();
+    if (from->passed < from->recorded || to->passed < to->recorded || to->recorded == 0)
+        return blasd_fail(err, BLASD_E_internal_error, "", "an event has not come to pass");
+    *ret = (double)(to->at_ns - from->at_ns) / 1e3;
+    return 0;
+}
+
+static int copy(struct blasd_gpu_stream *stream, void *to, const void *from, size_t bytes,
+                bool bounds, struct blasd_err *err) {
+    FAULT();
+    if (bytes == 0) return 0;
+    if (!bounds)
+        return blasd_fail(err, BLASD_E_internal_error, "",
+                          "a copy leaves its memory, or the host's side is not pinned");
+    blasd_standin_put(stream, [=] { memmove(to, from, bytes); });
+    return 0;
+}
+
+static int copy_up(struct blasd_gpu_stream *stream, void *device, const void *host, size_t bytes,
+                   struct blasd_err *err) {
+    return copy(stream, device, host, bytes,
+                within(device_memory, device, bytes) && within(host_memory, host, bytes), err);
+}
+static int copy_down(struct blasd_gpu_stream *stream, void *host, const void *device, size_t bytes,
+                     struct blasd_err *err) {
+    return copy(stream, host, device, bytes,
+                within(device_memory, device, bytes) && within(host_memory, host, bytes), err);
+}
+static int copy_within(struct blasd_gpu_stream *stream, void *to, const void *from, size_t bytes,
+                       struct blasd_err *err) {
+    return copy(stream, to, from, bytes,
+                within(device_memory, to, bytes) && within(device_memory, from, bytes), err);
+}
+
+static int fill(struct blasd_gpu_stream *stream, void *device, int byte, size_t bytes,
+                struct blasd_err *err) {
+    FAULT();
+    if (bytes == 0) return 0;
+    if (!within(device_memory, device, bytes))
+        return blasd_fail(err, BLASD_E_internal_error, "", "a fill leaves its memory");
+    blasd_standin_put(stream, [=] { memset(device, byte, bytes); });
+    return 0;
+}
+
+extern "C" const struct blasd_gpu_library blasd_gpu_calls = {.name = "stand-in",
+                                                             .device_count = device_count,
+                                                             .open = gpu_open,
+                                                             .close = gpu_close,
+                                                             .facts = facts,
+                                                             .device_alloc = device_alloc,
+                                                             .device_free = device_free,
+                                                             .host_alloc = host_alloc,
+                                                             .host_free = host_free,
+                                                             .stream_open = stream_open,
+                                                             .stream_close = stream_close,
+                                                             .stream_wait = stream_wait,
+                                                             .event_open = event_open,
+                                                             .event_close = event_close,
+                                                             .event_record = event_record,
+                                                             .stream_after = stream_after,
+                                                             .event_wait = event_wait,
+                                                             .event_done = event_done,
+                                                             .event_us = event_us,
+                                                             .copy_up = copy_up,
+                                                             .copy_down = copy_down,
+                                                             .copy_within = copy_within,
+                                                             .fill = fill,
+#define X(name) .name = blasd_gpu_##name,
+                                                             BLASD_GPU_PARTS(X)
+#undef X
+};

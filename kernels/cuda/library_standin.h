@@ -1,0 +1,31 @@
+/* What tests may ask of the stand-in library: a device size, an order of streams, faults, and what
+ * is still held. Read next: library_standin.cc. */
+#ifndef BLASD_KERNELS_CUDA_LIBRARY_STANDIN_H
+#define BLASD_KERNELS_CUDA_LIBRARY_STANDIN_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+struct blasd_standin {
+    /* to set */
+    uint64_t seed;         /* of the order in which streams go on; 0: round and round */
+    uint64_t memory_bytes; /* of the device */
+    int device_count;
+    bool no_grouped; /* as a device that has no grouped product */
+    int fail_at;     /* the call with this number from now on fails (1: the next); 0: none */
+    enum blasd_code fail_code; /* how; device_error sticks: all later calls fail too */
+    /* to read */
+    long calls;                          /* that can fail, so far */
+    long device_blocks, host_blocks;     /* allocations that are held */
+    long streams, events;                /* that are open */
+    long device_allocs, gemms, launches; /* ever */
+    uint64_t device_bytes;               /* held */
+    bool broken;                         /* an error that sticks has come */
+};
+extern struct blasd_standin blasd_standin;
+
+/* Forgets faults and an error that stuck, as a new process would. */
+void blasd_standin_mend(void);
+
+#endif
