@@ -16,7 +16,10 @@ export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 buildah="buildah --root $store/root --runroot $store/run"
 container="" service=""
 stop() {
-    [ -n "$service" ] && kill -TERM "$service" 2>/dev/null && wait "$service" 2>/dev/null
+    if [ -n "$service" ]; then
+        kill -TERM "$service" 2>/dev/null || true
+        wait "$service" 2>/dev/null || true
+    fi
     $buildah rm --all >/dev/null 2>&1 || true
     rm -rf "$store"
 }

@@ -199,6 +199,7 @@ static double duality_gap(const struct descent *d, bool triangle) {
 #define ACTIVE_MOST 64     /* sweeps over the coefficients in use between two over all */
 #define ACTIVE_CHANGE 1e-5 /* change of a sweep at which those in use are solved for directly */
 #define SETTLED 1e-10      /* change of a sweep over all at which nothing moves any more */
+#define DAMPING 1e-9       /* of such a direction, against the longest column's square */
 #define NEWTON_MOST 40     /* coefficients that leave in one go */
 #define POLISH_MOST 2000   /* coefficients in use that are solved for directly */
 
@@ -209,11 +210,11 @@ static double duality_gap(const struct descent *d, bool triangle) {
 static bool newton(struct descent *d, bool *again) {
     int64_t rows = d->part->rows, used = 0, p = d->part->p, at = 0;
     double *m, *gram, *step;
-    double far = 1;
+    double far = 1, largest = 0;
     bool got;
     *again = false;
     for (int64_t j = 0; j < p; j++) used += d->b[j] != 0;
-    if (used == 0 || used > POLISH_MOST || (used > rows && d->l2 == 0)) return true;
+    if (used == 0 || used > POLISH_MOST) return true;
     m = blasd_cpu_alloc((size_t)rows * (size_t)used, sizeof *m);
     gram = blasd_cpu_alloc((size_t)used * (size_t)used, sizeof *gram);
     step = blasd_cpu_alloc((size_t)used, sizeof *step);
@@ -228,7 +229,9 @@ static bool newton(struct descent *d, bool *again) {
     }
     cblas_dsyrk(CblasColMajor, CblasUpper, CblasTrans, (int)used, (int)rows, 1, m, (int)rows, 0,
                 gram, (int)used);
-    for (int64_t j = 0; j < used; j++) gram[j * used + j] += d->l2;
+    for (int64_t j = 0; j < used; j++) largest = fmax(largest, gram[j * used + j]);
+    for (int64_t j = 0; j < used; j++) /* more than there are rows: the step is only a direction */
+        gram[j * used + j] += d->l2 + (used > rows ? DAMPING * largest : 0);
     if (LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', (int)used, gram, (int)used) != 0) goto done;
     LAPACKE_dpotrs_work(LAPACK_COL_MAJOR, 'U', (int)used, 1, gram, (int)used, step, (int)used);
     at = 0;
