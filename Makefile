@@ -23,7 +23,7 @@ LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -
 
 # The floors, lowest first: an archive links with those before it.
 FLOORS = base core wire queue http worker
-KERNEL_C = $(wildcard kernels/*/*.c)
+KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
 CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))
 
@@ -66,6 +66,49 @@ $(BUILD)/obj/gen/%.c.o: $(BUILD)/gen/%.c
 $(BUILD)/obj/kernels/%.c.o: OPT = -O3 -g
 $(BUILD)/obj/kernels/%.c.o: FLAGS += -fno-math-errno -fno-trapping-math -ffp-contract=off
 
+# ---- CUDA: kernels/cuda and kernels/NAME/cuda_NAME.cu. With nvcc they become blasd_cuda.so; without a
+# GPU the same files, over a shim and a stand-in library, are what tests/unit/cuda links with.
+NVCC ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
+CUDA_HOME ?= $(abspath $(dir $(NVCC))..)
+CUDA_C = $(wildcard kernels/cuda/*.c)
+CUDA_OWN = $(filter-out kernels/cuda/library_%,$(wildcard kernels/*/*.cu))
+CUDA_OPS = $(sort $(patsubst cuda_%.cu,%,$(notdir $(wildcard kernels/*/cuda_*.cu))))
+CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+CUDA_LIBS = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcusolver -lcudart_static -lrt -ldl -lm
+CUDA_SO = $(call obj,$(CUDA_C) $(CUDA_OWN) $(wildcard kernels/cuda/library_*.cu)) $(BUILD)/obj/gen/cuda_ops.c.o
+# -Wshadow takes C's struct NAME beside function NAME for a mistake
+SHIM = $(CXX) -std=c++20 -x c++ $(FLAGS) -Wno-shadow -fno-exceptions -fno-rtti
+$(BUILD)/obj/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++20 -O3 -lineinfo $(CUDA_ARCH) -Isrc -I. -D_GNU_SOURCE -MMD -MP -Xcompiler -fPIC,-Wall,-Wextra -c $< -o $@
+$(BUILD)/obj/shim/%.o: %
+	@mkdir -p $(@D)
+	$(SHIM) -c $< -o $@
+$(BUILD)/obj/shim/kernels/%.o: OPT = -O2 -g -fno-math-errno -fno-trapping-math -ffp-contract=off
+$(BUILD)/lib/standin.a: $(call obj,$(CUDA_C)) $(BUILD)/obj/gen/cuda_ops.c.o \
+    $(patsubst %,$(BUILD)/obj/shim/%.o,$(CUDA_OWN) $(wildcard kernels/cuda/*.cc))
+$(BUILD)/blasd_cuda.so: $(CUDA_SO) $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+	@echo '{ global: blasd_backend; local: *; };' > $(BUILD)/gen/blasd_cuda.map
+	$(CXX) -shared -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
+	    -Wl,--version-script=$(BUILD)/gen/blasd_cuda.map -Wl,-z,defs -Wl,--as-needed -llapacke -lopenblas $(CUDA_LIBS)
+ifneq ($(NVCC),)
+ifeq ($(SANITIZE),)
+all: $(BUILD)/blasd_cuda.so
+endif
+else
+all: no-nvcc
+endif
+.PHONY: no-nvcc
+no-nvcc:
+	@echo 'blasd: no nvcc found (looked in /usr/local/cuda/bin and PATH): built without the CUDA backend'
+$(BUILD)/gen/cuda_ops.c: $(wildcard kernels/*/cuda_*.cu) Makefile
+	@mkdir -p $(@D)
+	@{ echo '#include "kernels/cuda/cuda_op.h"'; for o in $(CUDA_OPS); do echo "extern const struct blasd_cuda_op blasd_cuda_$$o;"; done; \
+	  echo 'const struct blasd_cuda_op *const blasd_cuda_ops[] = {'; for o in $(CUDA_OPS); do echo "    &blasd_cuda_$$o,"; done; \
+	  echo '    NULL,'; echo '};'; echo 'extern const struct blasd_kernel *const blasd_cuda_kernels[];'; \
+	  echo 'const struct blasd_kernel *const blasd_cuda_kernels[] = {'; for o in $(CUDA_OPS); do echo "    &blasd_cuda_$$o.kernel,"; done; \
+	  echo '    NULL,'; echo '};'; } > $@
+
 # A folder kernels/NAME with op_NAME.c is an operation; one with cpu_NAME.c runs on the CPU.
 $(BUILD)/gen/ops.c: $(wildcard kernels/*/op_*.c) Makefile
 	@mkdir -p $(@D)
@@ -86,7 +129,12 @@ $(BUILD)/gen/openapi_json.h: api/openapi.json
 
 # Unit tests: tests/unit/FOLDER/test_*.c, each a program, linked with everything it may know.
 UNIT_C = $(wildcard tests/unit/*/test_*.c)
-UNIT = $(UNIT_C:%.c=$(BUILD)/%)
+UNIT_CC = $(wildcard tests/unit/*/test_*.cc)
+UNIT = $(UNIT_C:%.c=$(BUILD)/%) $(UNIT_CC:%.cc=$(BUILD)/%)
+$(UNIT_CC:%.cc=$(BUILD)/%): $(BUILD)/tests/unit/%: $(BUILD)/obj/shim/tests/unit/%.cc.o
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
+$(filter $(BUILD)/tests/unit/cuda/%,$(UNIT)): $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.c.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)

@@ -137,6 +137,7 @@ static int cpu_device_info(struct blasd_device *device, bool measure,
     if (info->name[0] == '\0') snprintf(info->name, sizeof info->name, "CPU");
     info->device_class = BLASD_DEVICE_CPU;
     info->units = device->threads;
+    info->busy_percent = -1;
     info->memory_bytes = memory_value("MemTotal");
     info->memory_free_bytes = memory_value("MemAvailable");
     if (measure) {

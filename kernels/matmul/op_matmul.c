@@ -132,13 +132,13 @@ int blasd_matmul_read(const struct blasd_job *job, struct blasd_matmul *ret,
         code = read_operand(b, false, job->params[BLASD_MATMUL_TRANSPOSE_B].b, &ret->b, "inputs.b",
                             err);
     if (code != 0) return code;
-    blasd_tensor_shape_text(a, shape_a, sizeof shape_a);
-    blasd_tensor_shape_text(b, shape_b, sizeof shape_b);
     if (ret->a.columns != ret->b.rows)
         return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.b",
-                          "a %s%s has rows of %lld, b %s%s has columns of %lld", shape_a,
+                          "a %s%s has rows of %lld, b %s%s has columns of %lld",
+                          blasd_tensor_shape_text(a, shape_a, sizeof shape_a),
                           ret->a.transposed ? " transposed" : "", (long long)ret->a.columns,
-                          shape_b, ret->b.transposed ? " transposed" : "", (long long)ret->b.rows);
+                          blasd_tensor_shape_text(b, shape_b, sizeof shape_b),
+                          ret->b.transposed ? " transposed" : "", (long long)ret->b.rows);
     ret->m = ret->a.rows;
     ret->k = ret->a.columns;
     ret->n = ret->b.columns;
@@ -146,8 +146,9 @@ int blasd_matmul_read(const struct blasd_job *job, struct blasd_matmul *ret,
                                             ret->b.batch_rank, ret->batch);
     if (ret->batch_rank < 0)
         return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.b",
-                          "the batch dimensions of a %s and b %s do not broadcast", shape_a,
-                          shape_b);
+                          "the batch dimensions of a %s and b %s do not broadcast",
+                          blasd_tensor_shape_text(a, shape_a, sizeof shape_a),
+                          blasd_tensor_shape_text(b, shape_b, sizeof shape_b));
     out = result_shape(job, ret);
     code = blasd_tensor_check(&out, "inputs", err); /* so that no product of lengths overflows */
     if (code != 0) return code;

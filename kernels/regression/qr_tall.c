@@ -224,6 +224,26 @@ static struct dd column_product(const double *restrict a, const double *restrict
     return sum;
 }
 
+/* Sum of w r^2; r becomes w r. */
+DD_CLONES
+static struct dd weigh(const double *restrict w, double *restrict hi, double *restrict lo,
+                       int64_t n) {
+    double sum_hi[LANES] = {0}, sum_lo[LANES] = {0};
+    struct dd sum = {0, 0};
+    for (int64_t i = 0; i < n; i += LANES) {
+        for (int l = 0; l < LANES; l++) {
+            struct dd r = {hi[i + l], lo[i + l]}, weighted = dd_scale(r, w[i + l]);
+            struct dd next = dd_add((struct dd){sum_hi[l], sum_lo[l]}, dd_multiply(r, weighted));
+            hi[i + l] = weighted.hi;
+            lo[i + l] = weighted.lo;
+            sum_hi[l] = next.hi;
+            sum_lo[l] = next.lo;
+        }
+    }
+    for (int l = 0; l < LANES; l++) sum = dd_add(sum, (struct dd){sum_hi[l], sum_lo[l]});
+    return sum;
+}
+
 /* The gradient at b of one target, and the sum of squared residuals. False: stopped. */
 static bool gradient(struct regression_tall *tall, const struct regression_data *data,
                      const int *exponent, int64_t target, struct dd *squares,
@@ -243,13 +263,9 @@ static bool gradient(struct regression_tall *tall, const struct regression_data 
         }
         for (int64_t j = 0; j < q; j++)
             subtract_column(tall->columns + j * stride, tall->b[j], tall->hi, tall->lo, count);
-        for (int64_t i = 0; i < count; i++) {
-            struct dd r = {tall->hi[i], tall->lo[i]};
-            struct dd weighted = data->w == NULL ? r : dd_scale(r, data->w[i0 + i]);
-            *squares = dd_add(*squares, dd_multiply(r, weighted));
-            tall->hi[i] = weighted.hi;
-            tall->lo[i] = weighted.lo;
-        }
+        for (int64_t i = 0; i < padded; i++)
+            tall->root[i] = i >= count || data->w == NULL ? 1 : data->w[i0 + i];
+        *squares = dd_add(*squares, weigh(tall->root, tall->hi, tall->lo, padded));
         for (int64_t j = 0; j < q; j++) {
             double *column = tall->columns + j * stride;
             for (int64_t i = count; i < padded; i++) column[i] = 0;

@@ -29,6 +29,7 @@ struct batch {
     bool single, use_lanes;
     int64_t total, in_piece, pieces;
     struct blasd_watch *watch; /* borrowed; NULL where more than one thread runs */
+    int64_t *unsymmetric;      /* owned: of each task, systems whose triangles differ */
     struct bench benches[BLASD_PARALLEL_MAX];
 };
 
@@ -95,9 +96,8 @@ static void publish(const struct batch *batch, const struct blasd_system *system
             blasd_fail(&task->err, BLASD_E_not_positive_definite, "inputs.a",
                        "the leading minor of order %lld is not positive", (long long)system->info);
     }
-    /* one system is handled by one thread, but the task may be shared: only ever the same text */
-    if (system->unsymmetric && task->warning_count == 0 && batch->solve.batch_rank == 0)
-        blasd_task_warn(task, "a is not symmetric: its upper triangle was used");
+    if (system->unsymmetric) /* another thread may be at other systems of the same job */
+        __atomic_fetch_add(&batch->unsymmetric[at / batch->solve.batch_count], 1, __ATOMIC_RELAXED);
 }
 
 static bool run_engine(struct batch *batch, struct bench *bench, struct blasd_system *system,
@@ -153,7 +153,8 @@ static bool run_piece(void *arg, int64_t piece, int slot) {
 }
 
 /* What the user should know of a job's systems, and how they were solved, in words. */
-static void sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single) {
+static void sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single,
+                   int64_t unsymmetric) {
     const int64_t *info = task->outputs[BLASD_SOLVE_INFO].data;
     const int64_t *method = task->outputs[BLASD_SOLVE_METHOD].data;
     const int64_t *steps = task->outputs[BLASD_SOLVE_STEPS].data;
@@ -184,6 +185,9 @@ static void sum_up(struct blasd_task *task, const struct blasd_solve *s, bool si
         snprintf(task->method, sizeof task->method, "%s+refine, qr for %lld",
                  blasd_solve_method_name((enum blasd_solve_method)main_method),
                  (long long)counts[BLASD_SOLVED_QR]);
+    if (unsymmetric > 0)
+        blasd_task_warn(task, "%s not symmetric: the upper triangle was used",
+                        s->batch_rank == 0 ? "a is" : "some of the matrices are");
     if (ill > 0 && s->batch_rank == 0)
         blasd_task_warn(task, "a is nearly singular (rcond %.2g): x may have no correct digit",
                         worst);
@@ -246,6 +250,11 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
     int code = 0;
     if (batch == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to solve in");
     batch->tasks = tasks;
+    batch->unsymmetric = calloc((size_t)count, sizeof *batch->unsymmetric);
+    if (batch->unsymmetric == NULL) {
+        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to solve in");
+        goto done;
+    }
     batch->single = tasks[0].plan->input_dtype[0] == BLASD_float32;
     code = blasd_solve_read(tasks[0].job, &batch->solve, err);
     if (code != 0) goto done;
@@ -265,12 +274,14 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
         goto done;
     }
     for (int t = 0; t < count; t++)
-        if (tasks[t].err.code == BLASD_OK) sum_up(&tasks[t], &batch->solve, batch->single);
+        if (tasks[t].err.code == BLASD_OK)
+            sum_up(&tasks[t], &batch->solve, batch->single, batch->unsymmetric[t]);
 done:
     for (int t = 0; t < BLASD_PARALLEL_MAX; t++) {
         blasd_engine_free(batch->benches[t].engine);
         free(batch->benches[t].lanes);
     }
+    free(batch->unsymmetric);
     free(batch);
     return code;
 }

@@ -5,12 +5,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define BLOCK_COLUMNS 256 /* as in struct block */
-#define WORK_COLUMNS 64   /* LAPACK's own block size is at most this */
+#define WORK_COLUMNS 64 /* LAPACK's own block size is at most this */
 #define ESTIMATE_ROUNDS 5
 
 static lapack_int block_of(int64_t columns) {
-    return columns < 1 ? 1 : columns < BLOCK_COLUMNS ? (lapack_int)columns : BLOCK_COLUMNS;
+    return columns < 1                      ? 1
+           : columns < BLASD_ENGINE_COLUMNS ? (lapack_int)columns
+                                            : BLASD_ENGINE_COLUMNS;
 }
 
 uint64_t blasd_engine_bytes(int64_t n, int64_t columns, bool single) {
@@ -40,9 +41,10 @@ struct blasd_engine *blasd_engine_new(const struct blasd_systems *shape, bool si
     e->sum = blasd_cpu_alloc(2 * n, sizeof(double));
     e->pivots = blasd_cpu_alloc(n, sizeof *e->pivots);
     e->row_scale = blasd_cpu_alloc(2 * n, sizeof(int));
-    if (e->matrix == NULL || e->factors == NULL || e->tau == NULL || e->x == NULL || e->b == NULL ||
-        e->r == NULL || e->d == NULL || e->work == NULL || e->v == NULL || e->sum == NULL ||
-        e->pivots == NULL || e->row_scale == NULL) {
+    e->blocks = blasd_cpu_alloc(2, sizeof *e->blocks);
+    if (e->blocks == NULL || e->matrix == NULL || e->factors == NULL || e->tau == NULL ||
+        e->x == NULL || e->b == NULL || e->r == NULL || e->d == NULL || e->work == NULL ||
+        e->v == NULL || e->sum == NULL || e->pivots == NULL || e->row_scale == NULL) {
         blasd_engine_free(e);
         return NULL;
     }
@@ -66,6 +68,7 @@ void blasd_engine_free(struct blasd_engine *e) {
     free(e->sum);
     free(e->pivots);
     free(e->row_scale);
+    free(e->blocks);
     free(e);
 }
 

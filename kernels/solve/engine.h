@@ -6,6 +6,24 @@
 
 #include <lapacke.h>
 
+#define BLASD_ENGINE_COLUMNS 256 /* right-hand sides worked on together, at most */
+
+/* One block of right-hand sides while it is worked on. */
+struct blasd_block {
+    const struct blasd_system *system;
+    int64_t first; /* its first column in the job's b */
+    lapack_int k;  /* columns */
+    bool extended; /* residuals in twice the precision */
+    int exponent[BLASD_ENGINE_COLUMNS];
+    long double norm_b[BLASD_ENGINE_COLUMNS]; /* of R^-1 b', in the units of b' */
+    double error[BLASD_ENGINE_COLUMNS],
+        last[BLASD_ENGINE_COLUMNS] /* size of the last correction against x, or of the first guess
+                                    */
+        ;
+    int steps[BLASD_ENGINE_COLUMNS];
+    bool done[BLASD_ENGINE_COLUMNS], converged[BLASD_ENGINE_COLUMNS];
+};
+
 /* Arrays are of the engine's precision unless they say double. Matrices are column-major, n x n or
  * n x block. The system that is solved is the scaled one, (R A C) x' = R b 2^-e, where R and C are
  * powers of two whose exponents are row_scale and column_scale, so that scaling rounds nothing. */
@@ -32,7 +50,8 @@ struct blasd_engine {
     double rcond;
     double contraction; /* by how much a step of refinement shrinks the error, at worst or so */
     enum blasd_solve_method method;
-    struct blasd_watch *watch; /* borrowed while a system runs; may be NULL */
+    struct blasd_block *blocks; /* owned: two, the second for what QR makes of the first */
+    struct blasd_watch *watch;  /* borrowed while a system runs; may be NULL */
     double from, to;
 };
 

@@ -380,20 +380,7 @@ static bool prepare(struct blasd_engine *e, const REAL *a) {
 
 /* ---- right-hand sides ---- */
 
-/* One block of right-hand sides while it is worked on. */
-struct block {
-    const struct blasd_system *system;
-    int64_t first; /* its first column in the job's b */
-    lapack_int k;  /* columns */
-    bool extended; /* residuals in twice the precision */
-    int exponent[256];
-    long double norm_b[256]; /* of R^-1 b', in the units of b' */
-    double error[256], last[256] /* size of the last correction against x, or of the first guess */;
-    int steps[256];
-    bool done[256], converged[256];
-};
-
-static void load_block(struct blasd_engine *e, struct block *block) {
+static void load_block(struct blasd_engine *e, struct blasd_block *block) {
     const struct blasd_systems *shape = &e->shape;
     for (lapack_int c = 0; c < block->k; c++) {
         const REAL *from = (const REAL *)block->system->b + (block->first + c) * shape->b_column;
@@ -423,7 +410,7 @@ static void load_block(struct blasd_engine *e, struct block *block) {
     }
 }
 
-static void store_block(const struct blasd_engine *e, const struct block *block) {
+static void store_block(const struct blasd_engine *e, const struct blasd_block *block) {
     REAL *x = block->system->x;
     int64_t columns = e->shape.columns;
     for (lapack_int c = 0; c < block->k; c++) {
@@ -462,8 +449,8 @@ static double backward_error(const struct blasd_engine *e, const REAL *x, const 
 }
 
 /* r := b - A x for all columns, by one product in working precision. */
-static void residual_block(const struct blasd_engine *e, const struct block *block, const REAL *x,
-                           REAL *r) {
+static void residual_block(const struct blasd_engine *e, const struct blasd_block *block,
+                           const REAL *x, REAL *r) {
     memcpy(r, e->b, (size_t)e->n * (size_t)block->k * sizeof(REAL));
     CBLAS(gemm)
     (CblasColMajor, CblasNoTrans, CblasNoTrans, e->n, block->k, e->n, -1, e->matrix, e->n, x, e->n,
@@ -480,7 +467,7 @@ static double size_of(const REAL *v, lapack_int n) {
 }
 
 /* Tries x + d in place of x for column c; keeps the better. Decides whether it is done. */
-static void try_step(struct blasd_engine *e, struct block *block, lapack_int c, int step) {
+static void try_step(struct blasd_engine *e, struct blasd_block *block, lapack_int c, int step) {
     lapack_int n = e->n;
     REAL *x = at(e->x, n, 0, c), *d = at(e->d, n, 0, c), *r = at(e->r, n, 0, c);
     double size = size_of(d, n) / size_of(x, n), ratio = size / block->last[c], error;
@@ -510,7 +497,7 @@ static void try_step(struct blasd_engine *e, struct block *block, lapack_int c, 
 }
 
 /* Solves a block with the factors at hand and refines it. */
-static void solve_block(struct blasd_engine *e, struct block *block) {
+static void solve_block(struct blasd_engine *e, struct blasd_block *block) {
     lapack_int n = e->n;
     int most = e->shape.refinement == BLASD_REFINE_NONE ? 0 : block->extended ? MOST_STEPS : 1;
     memcpy(e->x, e->b, (size_t)n * (size_t)block->k * sizeof(REAL));
@@ -550,7 +537,7 @@ static void solve_block(struct blasd_engine *e, struct block *block) {
 
 /* Whether what was reached is what refinement reaches, unless the factors are bad: a small backward
  * error, and convergence where the condition allows it. */
-static bool good_enough(const struct blasd_engine *e, const struct block *block) {
+static bool good_enough(const struct blasd_engine *e, const struct blasd_block *block) {
     double bound = block->extended ? 3 * (double)UNIT : (8 + (double)e->n / 2) * (double)UNIT;
     if (e->shape.refinement == BLASD_REFINE_NONE || e->method == BLASD_SOLVED_QR) return true;
     for (lapack_int c = 0; c < block->k; c++) {
@@ -562,7 +549,7 @@ static bool good_enough(const struct blasd_engine *e, const struct block *block)
     return true;
 }
 
-static double worst_of(const struct block *block) {
+static double worst_of(const struct blasd_block *block) {
     double worst = 0;
     for (lapack_int c = 0; c < block->k; c++)
         if (!(block->error[c] <= worst)) worst = block->error[c];
@@ -570,7 +557,8 @@ static double worst_of(const struct block *block) {
 }
 
 /* Tries again with QR; keeps whichever is better, for this block and those that follow. */
-static void solve_block_qr(struct blasd_engine *e, struct block *block, struct block *second) {
+static void solve_block_qr(struct blasd_engine *e, struct blasd_block *block,
+                           struct blasd_block *second) {
     enum blasd_solve_method before = e->method;
     size_t bytes = (size_t)e->n * (size_t)block->k * sizeof(REAL);
     REAL *first = malloc(bytes == 0 ? 1 : bytes);
@@ -604,7 +592,7 @@ static bool refactor(struct blasd_engine *e, const REAL *a) {
 }
 
 bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system) {
-    struct block *block = NULL;
+    struct blasd_block *block = e->blocks;
     int64_t columns = e->shape.columns;
     bool going = true;
     system->steps = 0;
@@ -621,8 +609,6 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
         system->error = NAN;
         return true;
     }
-    block = malloc(2 * sizeof *block); /* the second for QR */
-    if (block == NULL) return false;
     for (int64_t c = 0; going && c < columns; c += e->block) {
         memset(block, 0, sizeof *block);
         block->system = system;
@@ -645,6 +631,5 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
     }
     /* the next system with this matrix begins as this one did, not with QR */
     if (e->method == BLASD_SOLVED_QR) e->factored = NULL;
-    free(block);
     return going;
 }

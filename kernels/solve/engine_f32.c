@@ -18,8 +18,8 @@
 #define SAFE 0x1p40f
 
 BLASD_CLONES
-static void subtract_column(double *restrict sum, const float *restrict column, double x,
-                            int64_t n) {
+static void subtract_column_f32(double *restrict sum, const float *restrict column, double x,
+                                int64_t n) {
     for (int64_t i = 0; i < n; i++) sum[i] -= (double)column[i] * x;
 }
 
@@ -31,7 +31,7 @@ static void residual(const struct blasd_engine *e, const float *x, const float *
         int64_t rows = e->n - i < strip ? e->n - i : strip;
         for (int64_t k = 0; k < rows; k++) e->sum[k] = (double)b[i + k];
         for (int64_t j = 0; j < e->n; j++)
-            subtract_column(e->sum, matrix + j * e->n + i, (double)x[j], rows);
+            subtract_column_f32(e->sum, matrix + j * e->n + i, (double)x[j], rows);
         for (int64_t k = 0; k < rows; k++) r[i + k] = (float)e->sum[k];
     }
 }

@@ -25,8 +25,8 @@
 /* (sum, rest) -= column x, each product and each addition without error but in the last digit of
  * `rest`. */
 WITH_FMA
-static void subtract_column(double *restrict sum, double *restrict rest,
-                            const double *restrict column, double x, int64_t n) {
+static void subtract_column_f64(double *restrict sum, double *restrict rest,
+                                const double *restrict column, double x, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         double p = -column[i] * x, e = __builtin_fma(-column[i], x, -p);
         double s = sum[i] + p, back = s - sum[i];
@@ -44,7 +44,7 @@ static void residual(const struct blasd_engine *e, const double *x, const double
         memcpy(e->sum, b + i, (size_t)rows * sizeof *r);
         memset(e->rest, 0, (size_t)rows * sizeof *r);
         for (int64_t j = 0; j < e->n; j++)
-            subtract_column(e->sum, e->rest, matrix + j * e->n + i, x[j], rows);
+            subtract_column_f64(e->sum, e->rest, matrix + j * e->n + i, x[j], rows);
         for (int64_t k = 0; k < rows; k++) r[i + k] = e->sum[k] + e->rest[k];
     }
 }

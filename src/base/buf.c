@@ -47,16 +47,20 @@ int blasd_buf_puts(struct blasd_buf *buf, const char *text) {
 }
 
 int blasd_buf_printf(struct blasd_buf *buf, const char *fmt, ...) {
+    size_t room = buf->cap - buf->len;
     va_list args;
     int len;
     va_start(args, fmt);
-    len = vsnprintf(NULL, 0, fmt, args);
+    len = vsnprintf(room > 0 ? buf->data + buf->len : NULL, room, fmt, args);
     va_end(args);
-    /* one byte more, for vsnprintf always ends with a zero */
-    if (len < 0 || blasd_buf_reserve(buf, (size_t)len + 1) != 0) return -1;
-    va_start(args, fmt);
-    vsnprintf(buf->data + buf->len, (size_t)len + 1, fmt, args);
-    va_end(args);
+    if (len < 0) return -1;
+    if ((size_t)len >= room) {
+        /* one byte more, for vsnprintf always ends with a zero */
+        if (blasd_buf_reserve(buf, (size_t)len + 1) != 0) return -1;
+        va_start(args, fmt);
+        vsnprintf(buf->data + buf->len, (size_t)len + 1, fmt, args);
+        va_end(args);
+    }
     buf->len += (size_t)len;
     return 0;
 }

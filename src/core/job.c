@@ -2,6 +2,7 @@
 #include "core/job.h"
 
 #include "base/err.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +67,7 @@ static int check_input(const struct blasd_port *port, const struct blasd_input *
                        struct blasd_err *err) {
     const struct blasd_tensor *tensor = &input->tensor;
     char field[64], text[160];
-    snprintf(field, sizeof field, "inputs.%s", port->name);
+    blasd_text_join(field, sizeof field, "inputs.", port->name, NULL);
     if (input->source.kind == BLASD_SOURCE_NONE) {
         if (port->optional) return 0;
         return blasd_fail(err, BLASD_E_missing_input, field,

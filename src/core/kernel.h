@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 1
+#define BLASD_BACKEND_ABI 2
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -49,6 +49,10 @@ struct blasd_device_info {
     uint64_t memory_bytes, memory_free_bytes;
     double gflops_float64, gflops_float32; /* measured on a matrix product; 0: not measured */
     double copy_gbytes_s;                  /* measured: host to device, or memory to memory */
+    /* as the device's own counters say; busy: -1, the others 0, where it has none */
+    int busy_percent;     /* of the last moments in which anything ran on it; not how full it was */
+    double power_watts;   /* now */
+    double energy_joules; /* since it was started */
 };
 
 /* Runs `count` tasks of one operation with equal keys as one call. Returns 0, also where single
@@ -57,9 +61,19 @@ struct blasd_device_info {
 typedef int (*blasd_kernel_run)(struct blasd_device *device, struct blasd_task *tasks, int count,
                                 struct blasd_watch *watch, struct blasd_err *err);
 
+struct blasd_flight; /* a batch that has begun; a backend's own */
+
 struct blasd_kernel {
     const char *op;
     blasd_kernel_run run;
+    /* Optional, both or neither, for a device that works while the host goes on: begin puts a batch
+     * in hand and returns, end waits for it, fills its tasks as run does, and frees `*ret`. Tasks,
+     * tensors and watch stay as they are in between. Batches end in the order in which they began,
+     * at most two at a time; begin may wait for the one before. Where begin fails there is nothing
+     * to end. */
+    int (*begin)(struct blasd_device *device, struct blasd_task *tasks, int count,
+                 struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err);
+    int (*end)(struct blasd_flight *flight, struct blasd_err *err);
 };
 
 struct blasd_backend {

@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+
+/* Turns in which a client that has left mid-body may bring nothing before it is cut off. */
+#define CUT_TURNS 64
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
                                           struct MHD_Connection *connection) {
@@ -99,11 +103,20 @@ void http_exchange_abandon(struct http_exchange *exchange) {
 }
 
 /* A piece of a body and the client's leaving can come as one event, of which libmicrohttpd sees the
- * first part alone: it believes that it has read all there is. Resuming makes it read again. */
+ * first part alone: it believes that it has read all there is. Resuming makes it read again. Where
+ * it cannot go on, as in a chunk extension longer than its memory, it never reads to the end: then
+ * closing the descriptor's own direction too tells it that the connection is dead. */
 static void upload_cut(struct blasd_watcher *watcher, uint32_t events) {
     struct http_exchange *exchange =
         (struct http_exchange *)(void *)((char *)watcher - offsetof(struct http_exchange, client));
     (void)events;
+    exchange->cut_turns = exchange->body == exchange->cut_at ? exchange->cut_turns + 1 : 0;
+    exchange->cut_at = exchange->body;
+    if (exchange->cut_turns > CUT_TURNS) {
+        blasd_loop_unwatch(exchange->home->loop, watcher); /* stays `watched`: it is not wanted */
+        (void)shutdown(watcher->fd, SHUT_RDWR);
+        return;
+    }
     MHD_suspend_connection(exchange->connection);
     MHD_resume_connection(exchange->connection);
     exchange->home->resumed = true;

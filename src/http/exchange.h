@@ -98,6 +98,8 @@ struct http_exchange {
     int64_t began_ns;
     struct blasd_watcher client; /* of the connection's descriptor, while `watched` */
     bool watched;
+    uint64_t cut_at; /* body bytes seen when the client was found gone in mid-body */
+    int cut_turns;   /* and turns since then that brought no more of it */
 
     /* waiting for a job: waits.c */
     char id[BLASD_ID_LEN + 1];

@@ -2,6 +2,8 @@
  */
 #include "http/reply.h"
 
+#include "base/text.h"
+
 #include "http/jobs.h"
 
 #include <stdarg.h>
@@ -27,7 +29,8 @@ static void method_names(unsigned methods, char *text, size_t size) {
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type) {
     if (type != NULL) add(response, "Content-Type", type);
-    if (exchange->home->draining) add(response, "Connection", "close");
+    if (exchange->home->draining || exchange->request.ambiguous)
+        add(response, "Connection", "close");
     if (!exchange->foreign) return;
     add(response, "Access-Control-Allow-Origin", exchange->request.origin);
     add(response, "Access-Control-Expose-Headers", "Location, Retry-After, Preference-Applied");
@@ -40,7 +43,7 @@ void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response 
     char text[64];
     double wait = http_request_wait(&exchange->request, exchange->home->server->limits, &preferred);
     if (id != NULL) {
-        snprintf(text, sizeof text, "/jobs/%s", id);
+        blasd_text_join(text, sizeof text, "/jobs/", id, NULL);
         add(response, "Location", text);
     }
     if (preferred) {

@@ -104,11 +104,41 @@ static int once(const char **slot, const char *name, const char *value, struct b
     return 0;
 }
 
+/* Two readers that disagree about where a body ends can be made to see different requests. */
+static int ambiguous(struct http_request *request, const char *name, const char *why,
+                     struct blasd_err *err) {
+    request->ambiguous = true;
+    return blasd_fail(err, BLASD_E_malformed_query, name, "%s", why);
+}
+
+static int read_length(struct http_request *request, const char *value, struct blasd_err *err) {
+    if (request->has_length)
+        return ambiguous(request, "Content-Length", "the header is there twice", err);
+    request->has_length = true;
+    if (!read_count(value, &request->content_length))
+        return ambiguous(request, "Content-Length", "the header is not a whole number", err);
+    if (!request->chunked) return 0;
+    return ambiguous(request, "Content-Length", "a chunked body has no Content-Length", err);
+}
+
+static int read_transfer(struct http_request *request, const char *value, struct blasd_err *err) {
+    bool again = request->chunked;
+    request->chunked = true; /* of unknown length, whatever it is */
+    if (again) return ambiguous(request, "Transfer-Encoding", "the header is there twice", err);
+    if (strcasecmp(value, "chunked") != 0)
+        return ambiguous(request, "Transfer-Encoding", "only 'chunked' is taken", err);
+    if (!request->has_length) return 0;
+    return ambiguous(request, "Content-Length", "a chunked body has no Content-Length", err);
+}
+
 int http_request_header(struct http_request *request, const char *name, const char *value,
                         size_t len, struct blasd_err *err) {
+    size_t name_len = strlen(name);
     if (value == NULL || memchr(value, '\0', len) != NULL)
         return blasd_fail(err, BLASD_E_malformed_query, name, "the header holds a zero byte");
-    switch (strlen(name)) { /* most headers are none of ours: one switch and they are past */
+    if (name_len > 0 && (name[name_len - 1] == ' ' || name[name_len - 1] == '\t'))
+        return ambiguous(request, "", "a space stands between a header's name and its colon", err);
+    switch (name_len) { /* most headers are none of ours: one switch and they are past */
     case 4:
         if (strcasecmp(name, "Host") == 0) return once(&request->host, "Host", value, err);
         break;
@@ -124,9 +154,7 @@ int http_request_header(struct http_request *request, const char *name, const ch
             return once(&request->content_type, "Content-Type", value, err);
         break;
     case 14:
-        if (strcasecmp(name, "Content-Length") == 0 && !read_count(value, &request->content_length))
-            return blasd_fail(err, BLASD_E_malformed_query, "Content-Length",
-                              "the header is not a whole number");
+        if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
         break;
     case 15:
         if (strcasecmp(name, "Idempotency-Key") == 0) {
@@ -134,8 +162,13 @@ int http_request_header(struct http_request *request, const char *name, const ch
             return read_key(request, value, len, err);
         }
         break;
+    case 16:
+        if (strcasecmp(name, "Content-Encoding") == 0 && strcasecmp(value, "identity") != 0)
+            return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Encoding",
+                              "bodies are taken as they are, not compressed");
+        break;
     case 17:
-        if (strcasecmp(name, "Transfer-Encoding") == 0) request->chunked = true;
+        if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
         break;
     default: break;
     }
@@ -223,8 +256,11 @@ double http_request_wait(const struct http_request *request, const struct blasd_
 }
 
 bool http_request_is_json(const struct http_request *request) {
-    static const char json[] = "application/json";
+    static const char *const json[] = {"application/json", "application/x-www-form-urlencoded"};
     const char *type = request->content_type;
-    if (type == NULL) return true;
-    return strncasecmp(type, json, strlen(json)) == 0 && strchr("; \t", type[strlen(json)]) != NULL;
+    for (size_t i = 0; type != NULL && i < sizeof json / sizeof *json; i++) {
+        size_t len = strlen(json[i]);
+        if (strncasecmp(type, json[i], len) == 0 && strchr("; \t", type[len]) != NULL) return true;
+    }
+    return type == NULL;
 }

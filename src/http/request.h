@@ -41,7 +41,10 @@ struct http_request {
     bool prefers_wait;    /* Prefer: wait=… */
     double prefer_wait_s; /* not yet capped */
     bool expects_continue, chunked;
+    bool has_length;
     uint64_t content_length; /* 0 where none was sent */
+    bool
+        ambiguous; /* where the body ends depends on who reads the headers: close after answering */
 
     unsigned given; /* query parameters that were there, HTTP_PARAM_ bits */
     const char *op, *params, *priority, *deadline_ms, *device;
@@ -63,7 +66,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
  * from the Prefer header, which is capped by the limit and not refused. */
 double http_request_wait(const struct http_request *request, const struct blasd_limits *limits,
                          bool *preferred);
-/* Whether the body claims to be JSON, or nothing. */
+/* Whether the body is read as JSON: it claims to be, or claims nothing, or what `curl -d` claims.
+ */
 bool http_request_is_json(const struct http_request *request);
 
 #endif

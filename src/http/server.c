@@ -132,6 +132,15 @@ static void count_connection(void *cls, struct MHD_Connection *connection, void 
         http_uncount(&loop->metrics->connections);
 }
 
+/* A zero byte would end the path early for us and not for whoever wrote it. */
+static size_t unescape(void *cls, struct MHD_Connection *connection, char *text) {
+    size_t len = MHD_http_unescape(text);
+    (void)cls, (void)connection;
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == '\0') text[i] = '\x7f'; /* which no path and no parameter has */
+    return len;
+}
+
 __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char *fmt,
                                                            va_list args) {
     char line[512];
@@ -153,7 +162,8 @@ static struct MHD_Daemon *start_daemon(struct http_loop *loop, int listen_fd) {
                             (size_t)limits->connection_bytes, MHD_OPTION_CONNECTION_TIMEOUT,
                             (unsigned)limits->connection_idle_s, MHD_OPTION_NOTIFY_COMPLETED,
                             http_exchange_completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
-                            count_connection, loop, MHD_OPTION_END);
+                            count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+                            MHD_OPTION_END);
 }
 
 static int loop_start(struct http_loop *loop, struct http_server *server, int number,

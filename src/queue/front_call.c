@@ -7,6 +7,7 @@
 #include "queue/front.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -58,10 +59,15 @@ void *front_call_new(struct blasd_front_queue *queue, size_t size, front_reply_f
 void front_call_arg2(struct front_call *call, const void *bytes, size_t len, const void *more,
                      size_t more_len) {
     struct blasd_buf *out = &call->command;
+    char size[BLASD_TEXT_NUMBER + 3];
+    size_t digits;
     call->args++;
     if (call->broken) return;
+    size[0] = '$';
+    digits = blasd_text_number(size + 1, len + more_len);
+    memcpy(size + 1 + digits, "\r\n", 2);
     call->broken = blasd_buf_reserve(out, len + more_len + 32) != 0 ||
-                   blasd_buf_printf(out, "$%zu\r\n", len + more_len) != 0 ||
+                   blasd_buf_add(out, size, digits + 3) != 0 ||
                    blasd_buf_add(out, bytes, len) != 0 || blasd_buf_add(out, more, more_len) != 0 ||
                    blasd_buf_add(out, "\r\n", 2) != 0;
 }
@@ -75,9 +81,8 @@ void front_call_text(struct front_call *call, const char *text) {
 }
 
 void front_call_number(struct front_call *call, uint64_t number) {
-    char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, number);
-    front_call_text(call, text);
+    char text[BLASD_TEXT_NUMBER];
+    front_call_arg(call, text, blasd_text_number(text, number));
 }
 
 void front_call_function(struct front_call *call, const char *name) {

@@ -6,6 +6,8 @@
  * front_read.c. */
 #include "queue/front.h"
 
+#include "base/text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -197,8 +199,9 @@ static void add_job(struct front_submit *submit, struct item *item,
     struct front_call *call = &submit->call;
     struct blasd_front_queue *queue = call->queue;
     char note[FRONT_CHANNEL_MAX + BLASD_NAME_MAX + sizeof principal->tenant];
-    int len = snprintf(note, sizeof note, "%s\t%s\t%s", s->watch ? queue->channel : "",
-                       s->job->op->name, principal->tenant);
+    size_t len =
+        blasd_text_join(note, sizeof note, s->watch ? queue->channel : "", "\t", s->job->op->name);
+    len += blasd_text_join(note + len, sizeof note - len, "\t", principal->tenant, NULL);
     memcpy(item->id, s->job->id, sizeof item->id);
     item->deadline_ms = s->job->deadline_ms;
     item->watch = s->watch;

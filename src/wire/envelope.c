@@ -215,12 +215,12 @@ static void list_ops(char *text, size_t size) {
 static int find_op(const struct blasd_envelope *envelope, const struct blasd_op **ret,
                    struct blasd_err *err) {
     char known[160];
+    *ret = envelope->op_in == BLASD_IN_NOWHERE ? NULL : blasd_op_find(envelope->op);
+    if (*ret != NULL) return 0;
     list_ops(known, sizeof known);
     if (envelope->op_in == BLASD_IN_NOWHERE)
         return blasd_fail(err, BLASD_E_invalid_field, "op",
                           "op is missing: say which operation to run, one of %s", known);
-    *ret = blasd_op_find(envelope->op);
-    if (*ret != NULL) return 0;
     return blasd_fail(err, BLASD_E_unknown_operation, "op", "'%s' is not among %s", envelope->op,
                       known);
 }

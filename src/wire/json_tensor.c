@@ -2,6 +2,8 @@
  * before its dtype is stepped over and read at the end. */
 #include "wire/json_tensor.h"
 
+#include "base/text.h"
+
 #include "wire/base64.h"
 #include "wire/echo.h"
 #include "wire/json_list.h"
@@ -229,7 +231,7 @@ int blasd_json_tensor(const struct blasd_json_text *text, const char *p, struct 
                       struct blasd_arrival *to, const char **next, struct blasd_err *err) {
     struct spec spec = {.text = text, .sink = sink, .to = to};
     int rc;
-    snprintf(spec.field, sizeof spec.field, "inputs.%s", to->name);
+    blasd_text_join(spec.field, sizeof spec.field, "inputs.", to->name, NULL);
     to->input.tensor.dtype = BLASD_float64;
     if (*p != '{')
         rc = blasd_json_list(text, p, true, sink, to, &spec.found, next, err);

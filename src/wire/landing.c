@@ -1,6 +1,8 @@
 /* Tensor bytes on their way to the sink. */
 #include "wire/landing.h"
 
+#include "base/text.h"
+
 #include "wire/echo.h"
 
 #include <stdio.h>
@@ -32,7 +34,7 @@ int blasd_arrivals_add(struct blasd_arrivals *arrivals, const char *name, size_t
     struct blasd_arrival *item;
     char shown[BLASD_ECHO_MAX], field[64];
     bool plain = len > 0 && len < BLASD_NAME_MAX;
-    snprintf(field, sizeof field, "inputs.%s", blasd_echo(shown, name, len));
+    blasd_text_join(field, sizeof field, "inputs.", blasd_echo(shown, name, len), NULL);
     for (size_t i = 0; plain && i < len; i++) plain = name[i] > ' ' && name[i] < 0x7f;
     if (!plain)
         return blasd_fail(err, BLASD_E_unknown_input, field,

@@ -14,7 +14,6 @@
 #define BLASD_TESTS_KERNEL_SUPPORT_H
 
 #include "core/kernel.h"
-#include "kernels/cpu/cpu.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -27,6 +26,9 @@
 #include <cmocka.h>
 
 #define TRIAL_UNUSED __attribute__((unused))
+#ifndef TRIAL_BACKEND /* tests/unit/cuda and tests/gpu run the same trials on theirs */
+#define TRIAL_BACKEND blasd_backend_cpu
+#endif
 #define TRIAL_GUARD 64 /* bytes behind every output that must stay as they were */
 
 struct trial {
@@ -92,14 +94,14 @@ static struct trial_watch trial_watch = {.base = {.go_on = trial_go_on}};
 static TRIAL_UNUSED struct blasd_device *trial_device(void) {
     static struct blasd_device *device;
     struct blasd_err err;
-    if (device == NULL) assert_int_equal(blasd_backend_cpu.device_open(0, &device, &err), 0);
+    if (device == NULL) assert_int_equal(TRIAL_BACKEND.device_open(0, &device, &err), 0);
     return device;
 }
 
 /* ---- trials ---- */
 
 static TRIAL_UNUSED void *trial_alloc(size_t bytes) {
-    void *memory = blasd_cpu_alloc(bytes, 1);
+    void *memory = aligned_alloc(64, bytes == 0 ? 64 : (bytes + 63) / 64 * 64);
     assert_non_null(memory);
     return memory;
 }
@@ -221,7 +223,7 @@ static TRIAL_UNUSED void trial_bind(struct trial *trial) {
  * code by which the whole batch failed; single tasks may have failed: see trial->task.err. */
 static TRIAL_UNUSED enum blasd_code trial_run_batch(struct trial *const *trials, int count) {
     struct blasd_task *tasks = calloc((size_t)count, sizeof *tasks);
-    const struct blasd_kernel *kernel = blasd_backend_kernel(&blasd_backend_cpu, trials[0]->job.op);
+    const struct blasd_kernel *kernel = blasd_backend_kernel(&TRIAL_BACKEND, trials[0]->job.op);
     struct blasd_err err = {0};
     int code;
     assert_non_null(tasks);

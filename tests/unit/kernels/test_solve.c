@@ -612,6 +612,21 @@ static void a_known_system_and_its_report(void **state) {
     trial_free(t);
 }
 
+static void integers_are_taken_as_float64(void **state) {
+    struct trial *t = trial_new("solve");
+    int16_t *a = trial_input(t, "a", BLASD_int16, BLASD_COLUMN_MAJOR, 2, (int64_t[]){2, 2});
+    float *b = trial_input(t, "b", BLASD_float32, BLASD_ROW_MAJOR, 2, (int64_t[]){2, 1});
+    (void)state;
+    memcpy(a, (int16_t[]){1, 3, 2, 4}, 4 * sizeof *a); /* [[1, 2], [3, 4]] */
+    memcpy(b, (float[]){5, 11}, 2 * sizeof *b);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    assert_int_equal(trial_output(t, "x")->dtype, BLASD_float64);
+    assert_int_equal(trial_output(t, "x")->rank, 2);
+    ASSERT_CLOSE(trial_value(trial_output(t, "x"), 0), 1, 0);
+    ASSERT_CLOSE(trial_value(trial_output(t, "x"), 1), 2, 0);
+    trial_free(t);
+}
+
 static void refused(void **state) {
     static const struct {
         int ra, rb;
@@ -645,6 +660,7 @@ static void refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_known_system_and_its_report),
+        cmocka_unit_test(integers_are_taken_as_float64),
         cmocka_unit_test(refused),
         cmocka_unit_test(general_systems_of_every_kind),
         cmocka_unit_test(structured_systems),

@@ -1,0 +1,156 @@
+/* The backend's own: the device, its two slots, and how bytes travel. For the files of this folder;
+ * operations include cuda_op.h.
+ *
+ * A slot is what one batch occupies from its upload to its last downloaded byte. Uploads of all
+ * slots share one stream and one ring of pinned chunks, downloads share a stream, and each slot
+ * computes on a stream of its own. Read next: transfer.c, memory.c, flight.c, cuda_backend.c. */
+#ifndef BLASD_KERNELS_CUDA_DEVICE_H
+#define BLASD_KERNELS_CUDA_DEVICE_H
+
+#include "kernels/cuda/cuda_op.h"
+
+#define BLASD_CUDA_SLOTS 2
+#define BLASD_CUDA_CHUNKS 8   /* pinned chunks of a ring */
+#define BLASD_CUDA_TICKETS 16 /* sends that can be told apart */
+
+/* How large things are; tests make them small. */
+struct blasd_cuda_sizes {
+    size_t chunk_bytes; /* of a pinned chunk */
+    size_t part_bytes;  /* inputs and outputs of a part of a batch, about */
+    size_t block_bytes; /* least device allocation */
+};
+extern struct blasd_cuda_sizes blasd_cuda_sizes;
+
+/* ---- transfer.c ---- */
+
+/* Bytes that lie here on the device and there on the host. */
+struct blasd_cuda_piece {
+    char *device, *host;
+    size_t bytes;
+};
+
+/* Pieces in the order in which they travel. */
+struct blasd_cuda_list {
+    struct blasd_cuda_piece *pieces; /* owned */
+    int count, room;
+};
+int blasd_cuda_list_add(struct blasd_cuda_list *list, const void *device, const void *host,
+                        size_t bytes, struct blasd_err *err);
+
+/* A place in a list. */
+struct blasd_cuda_cursor {
+    int piece;
+    size_t offset;
+};
+
+struct blasd_cuda_chunk {
+    char *memory; /* owned, pinned; NULL until needed */
+    struct blasd_gpu_event *done;
+    bool busy; /* a copy was put on its stream, and nobody has waited for it */
+    struct blasd_cuda_cursor from, to; /* downloads: what it holds, of the slot's list */
+};
+
+struct blasd_cuda_ring {
+    struct blasd_cuda_chunk chunks[BLASD_CUDA_CHUNKS];
+    int next, busy; /* the chunk to use next; downloads: how many hold something */
+};
+
+struct blasd_device;
+/* Puts the whole list on the upload stream; waits for the host's side only. */
+int blasd_cuda_upload(struct blasd_device *device, const struct blasd_cuda_list *list,
+                      struct blasd_err *err);
+/* Puts as much of the list, from *sent on, on the download stream as the slot's ring has room for;
+ * with `all`, everything, storing what comes. */
+int blasd_cuda_download(struct blasd_cuda_slot *slot, bool all, struct blasd_err *err);
+/* Waits for what was put on the stream and stores it. */
+int blasd_cuda_store(struct blasd_cuda_slot *slot, struct blasd_err *err);
+/* Forgets what is in the ring; nothing may be under way. */
+void blasd_cuda_ring_reset(struct blasd_cuda_ring *ring);
+void blasd_cuda_ring_release(struct blasd_device *device, struct blasd_cuda_ring *ring);
+
+/* ---- memory.c ---- */
+
+struct blasd_cuda_block {
+    char *memory;
+    size_t bytes, used;
+};
+#define BLASD_CUDA_BLOCKS 32
+/* Device memory of a slot: taken piece by piece, given back all at once, kept for the next batch as
+ * one block, so that a worker in its stride never asks the runtime for memory. */
+struct blasd_cuda_arena {
+    struct blasd_cuda_block blocks[BLASD_CUDA_BLOCKS];
+    int count;
+    size_t want; /* bytes that the last batch took in all */
+};
+int blasd_cuda_arena_take(struct blasd_device *device, struct blasd_cuda_arena *arena, size_t bytes,
+                          size_t align, void **ret, struct blasd_err *err);
+void blasd_cuda_arena_reset(struct blasd_device *device, struct blasd_cuda_arena *arena);
+void blasd_cuda_arena_release(struct blasd_device *device, struct blasd_cuda_arena *arena);
+
+struct blasd_cuda_scrap; /* a piece of host memory, in a list */
+/* Zeroed; NULL where memory has run out. */
+void *blasd_cuda_scrap_take(struct blasd_cuda_scrap **list, size_t bytes);
+void blasd_cuda_scrap_release(struct blasd_cuda_scrap **list);
+
+/* ---- flight.c ---- */
+
+enum blasd_cuda_slot_state { BLASD_SLOT_IDLE, BLASD_SLOT_BUSY };
+
+struct blasd_cuda_slot {
+    struct blasd_device *device; /* borrowed */
+    enum blasd_cuda_slot_state state;
+    const struct blasd_cuda_op *op;
+    struct blasd_cuda_job job;
+    struct blasd_flight *flight; /* whose part it runs */
+    struct blasd_gpu_stream *run;
+    struct blasd_gpu_event *up_from, *up_to, *run_to, *down_from, *down_to;
+    struct blasd_gpu_event *tickets[BLASD_CUDA_TICKETS];
+    int sends;
+    struct blasd_cuda_arena arena;
+    struct blasd_cuda_scrap *scraps;
+    struct blasd_cuda_list up, down;
+    struct blasd_cuda_cursor sent; /* in `down`: from here on nothing is on its way */
+    struct blasd_cuda_ring ring;   /* of downloads */
+    char **inputs, **outputs; /* [count][BLASD_MAX_INPUTS], [count][outputs of op], in scraps */
+    int output_count;
+    int64_t in_step[BLASD_MAX_INPUTS], out_step[BLASD_MAX_OUTPUTS];
+    bool fetched;                /* by hand */
+    int64_t began_ns, queued_ns; /* the part; its last byte was put on the upload stream */
+    int64_t host_us;             /* of packing before the first copy */
+};
+
+struct blasd_flight {
+    struct blasd_device *device;
+    struct blasd_task *tasks;
+    int count;
+    int begun, ended; /* tasks that went into a slot, that came out */
+    int most;         /* tasks of a part; falls where memory is short */
+    struct blasd_watch *watch;
+    int code; /* why the whole batch failed */
+    struct blasd_err err;
+    struct blasd_flight *next;
+};
+
+struct blasd_device {
+    const struct blasd_gpu_library *calls;
+    struct blasd_gpu *gpu;
+    struct blasd_gpu_facts facts;
+    int ordinal, copy_threads;
+    struct blasd_gpu_stream *up, *down;
+    struct blasd_cuda_ring ring; /* of uploads */
+    struct blasd_cuda_slot slots[BLASD_CUDA_SLOTS];
+    int oldest, busy;             /* slots in use, a ring too: the oldest is ended first */
+    struct blasd_flight *flights; /* owned; open ones in the order they came */
+    struct blasd_nvml *nvml;      /* owned; NULL where there is none */
+};
+
+/* ---- nvml.c ---- */
+
+struct blasd_nvml;
+/* Finds the device in NVML; NULL where libnvidia-ml is not there or does not know it. */
+struct blasd_nvml *blasd_nvml_open(const char *bus_id);
+void blasd_nvml_close(struct blasd_nvml *nvml);
+/* Fills what the card offers; what it does not stays as it is. */
+void blasd_nvml_read(struct blasd_nvml *nvml, struct blasd_device_info *info);
+
+#endif

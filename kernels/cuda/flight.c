@@ -1,0 +1,417 @@
+/* Batches on their way: cut into parts, each part through a slot, at most two parts at a time.
+ *
+ * A part begins (packed, its copies and kernels put on streams) and ends (its bytes back, its tasks
+ * told). Parts end in the order in which they began. begin of a batch puts its first parts in
+ * flight, end sees the rest through; while one batch is being seen through, the next may begin.
+ * Read next: job.c, what operations call. */
+#include "kernels/cuda/device.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t task_bytes(const struct blasd_task *task) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++)
+        if (task->inputs[i].data != NULL) bytes += blasd_tensor_bytes(&task->inputs[i]);
+    for (int o = 0; task->job->op->outputs[o].name != NULL; o++)
+        if (task->outputs[o].rank >= 0) bytes += blasd_tensor_bytes(&task->outputs[o]);
+    return bytes;
+}
+
+static const struct blasd_cuda_op *find_op(const struct blasd_op *op) {
+    for (int i = 0; blasd_cuda_ops[i] != NULL; i++)
+        if (strcmp(blasd_cuda_ops[i]->kernel.op, op->name) == 0) return blasd_cuda_ops[i];
+    return NULL;
+}
+
+/* ---- the layout of a part ---- */
+
+static uint64_t align_up(uint64_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+struct place {
+    char **table;        /* [count][columns] of addresses */
+    int columns, column; /* which one this is */
+    const struct blasd_tensor *(*tensor)(const struct blasd_task *task, int column);
+};
+
+static const struct blasd_tensor *input_of(const struct blasd_task *task, int i) {
+    return task->inputs[i].data != NULL ? &task->inputs[i] : NULL;
+}
+static const struct blasd_tensor *output_of(const struct blasd_task *task, int o) {
+    return task->outputs[o].rank >= 0 ? &task->outputs[o] : NULL;
+}
+
+/* Gives the column's tensors their offsets (from 1 on, so that 0 means none) and finds their step.
+ */
+static uint64_t place_column(struct blasd_cuda_slot *slot, const struct place *place, uint64_t at,
+                             int64_t *step) {
+    struct blasd_cuda_job *job = &slot->job;
+    uint64_t last = 0;
+    bool even = job->count > 1;
+    *step = 0;
+    for (int t = 0; t < job->count; t++) {
+        char **entry = &place->table[(size_t)t * (size_t)place->columns + (size_t)place->column];
+        const struct blasd_tensor *tensor = place->tensor(&job->tasks[t], place->column);
+        if (*entry == NULL || tensor == NULL) { /* not wished for, or not there */
+            *entry = NULL;
+            even = false;
+            continue;
+        }
+        if (t == 1) *step = (int64_t)(at - last);
+        if (t > 0 && (int64_t)(at - last) != *step) even = false;
+        last = at;
+        *entry = (char *)(uintptr_t)(at + 1);
+        at += align_up(blasd_tensor_bytes(tensor));
+    }
+    if (!even) *step = 0;
+    return at;
+}
+
+/* Offsets become addresses, and what lies there becomes pieces to copy. */
+static int settle_column(struct blasd_cuda_slot *slot, const struct place *place, char *base,
+                         struct blasd_cuda_list *list, struct blasd_err *err) {
+    for (int t = 0; t < slot->job.count; t++) {
+        char **entry = &place->table[(size_t)t * (size_t)place->columns + (size_t)place->column];
+        const struct blasd_tensor *tensor = place->tensor(&slot->job.tasks[t], place->column);
+        int code;
+        if (*entry == NULL) continue;
+        *entry = base + ((uintptr_t)*entry - 1);
+        code = blasd_cuda_list_add(list, *entry, tensor->data, blasd_tensor_bytes(tensor), err);
+        if (code != 0) return code;
+    }
+    return 0;
+}
+
+/* Marks in the tables what is to be moved. */
+static int wishes(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    struct blasd_cuda_job *job = &slot->job;
+    size_t inputs = (size_t)job->count * BLASD_MAX_INPUTS;
+    size_t outputs = (size_t)job->count * (size_t)slot->output_count;
+    slot->inputs = blasd_cuda_scrap_take(&slot->scraps, inputs * sizeof *slot->inputs);
+    slot->outputs = blasd_cuda_scrap_take(&slot->scraps, outputs * sizeof *slot->outputs);
+    if (slot->inputs == NULL || slot->outputs == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %d tasks", job->count);
+    for (int t = 0; t < job->count; t++) {
+        struct blasd_cuda_wish wish = {UINT64_MAX, UINT64_MAX};
+        if (slot->op->choose != NULL) slot->op->choose(&job->tasks[t], job->facts, &wish);
+        for (int i = 0; i < BLASD_MAX_INPUTS; i++)
+            if ((wish.inputs >> i & 1) != 0)
+                slot->inputs[(size_t)t * BLASD_MAX_INPUTS + (size_t)i] = (char *)slot;
+        for (int o = 0; o < slot->output_count; o++)
+            if ((wish.outputs >> o & 1) != 0)
+                slot->outputs[(size_t)t * (size_t)slot->output_count + (size_t)o] = (char *)slot;
+    }
+    return 0;
+}
+
+/* All tasks' input 0, then all tasks' input 1, …: so equal tasks lie at equal steps. */
+static int lay_out(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    struct place in = {slot->inputs, BLASD_MAX_INPUTS, 0, input_of};
+    struct place out = {slot->outputs, slot->output_count, 0, output_of};
+    uint64_t in_bytes = 0, out_bytes = 0;
+    void *in_base, *out_base;
+    int code;
+    for (out.column = 0; out.column < out.columns; out.column++)
+        out_bytes = place_column(slot, &out, out_bytes, &slot->out_step[out.column]);
+    for (in.column = 0; in.column < in.columns; in.column++)
+        in_bytes = place_column(slot, &in, in_bytes, &slot->in_step[in.column]);
+    /* the inputs come last, so that tables taken next lie behind them */
+    code = blasd_cuda_arena_take(slot->device, &slot->arena, out_bytes, 256, &out_base, err);
+    if (code == 0)
+        code = blasd_cuda_arena_take(slot->device, &slot->arena, in_bytes, 256, &in_base, err);
+    for (out.column = 0; code == 0 && out.column < out.columns; out.column++)
+        code = settle_column(slot, &out, out_base, &slot->down, err);
+    for (in.column = 0; code == 0 && in.column < in.columns; in.column++)
+        code = settle_column(slot, &in, in_base, &slot->up, err);
+    return code;
+}
+
+/* ---- a part through a slot ---- */
+
+static int slot_events(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    struct blasd_device *device = slot->device;
+    struct blasd_gpu_event **events[] = {&slot->up_from, &slot->up_to, &slot->run_to,
+                                         &slot->down_from, &slot->down_to};
+    int code = 0;
+    if (slot->run == NULL) code = device->calls->stream_open(device->gpu, &slot->run, err);
+    for (size_t i = 0; code == 0 && i < sizeof events / sizeof *events; i++)
+        if (*events[i] == NULL) code = device->calls->event_open(device->gpu, events[i], err);
+    return code;
+}
+
+static void slot_clear(struct blasd_cuda_slot *slot) {
+    blasd_cuda_arena_reset(slot->device, &slot->arena);
+    blasd_cuda_scrap_release(&slot->scraps);
+    blasd_cuda_ring_reset(&slot->ring);
+    slot->up.count = slot->down.count = 0;
+    slot->sent = (struct blasd_cuda_cursor){0, 0};
+    slot->sends = 0;
+    slot->fetched = false;
+    slot->state = BLASD_SLOT_IDLE;
+}
+
+/* After a failure: nothing of this part may still run when its memory is given to others. */
+static void slot_abandon(struct blasd_cuda_slot *slot) {
+    struct blasd_device *device = slot->device;
+    struct blasd_err ignored;
+    (void)device->calls->stream_wait(device->up, &ignored);
+    if (slot->run != NULL) (void)device->calls->stream_wait(slot->run, &ignored);
+    (void)device->calls->stream_wait(device->down, &ignored);
+    slot_clear(slot);
+}
+
+static int part_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    int code = slot_events(slot, err);
+    if (code == 0) code = wishes(slot, err);
+    if (code == 0) code = lay_out(slot, err);
+    if (code == 0 && slot->op->prepare != NULL) code = slot->op->prepare(&slot->job, err);
+    return code;
+}
+
+static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    const struct blasd_gpu_library *calls = slot->device->calls;
+    struct blasd_gpu_stream *up = slot->device->up;
+    int code = calls->event_record(slot->up_from, up, err);
+    slot->queued_ns = blasd_clock_ns();
+    if (code == 0) code = blasd_cuda_upload(slot->device, &slot->up, err);
+    if (code == 0) code = calls->event_record(slot->up_to, up, err);
+    if (code == 0) code = calls->stream_after(slot->run, slot->up_to, err);
+    return code;
+}
+
+static int part_compute(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    const struct blasd_gpu_library *calls = slot->device->calls;
+    int code = slot->op->compute(&slot->job, err);
+    if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
+    if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
+    if (code == 0) code = calls->event_record(slot->down_from, slot->device->down, err);
+    if (code == 0) code = blasd_cuda_download(slot, false, err);
+    return code;
+}
+
+static int part_begin(struct blasd_cuda_slot *slot, const struct blasd_cuda_op *op,
+                      struct blasd_task *tasks, int count, struct blasd_watch *watch,
+                      struct blasd_err *err) {
+    struct blasd_device *device = slot->device;
+    int code;
+    slot->op = op;
+    slot->job = (struct blasd_cuda_job){.calls = device->calls,
+                                        .gpu = device->gpu,
+                                        .tasks = tasks,
+                                        .count = count,
+                                        .watch = watch,
+                                        .facts = &device->facts,
+                                        .slot = slot};
+    slot->began_ns = blasd_clock_ns();
+    slot->output_count = 0;
+    while (tasks[0].job->op->outputs[slot->output_count].name != NULL) slot->output_count++;
+    code = slot_events(slot, err);
+    slot->job.stream = slot->run;
+    if (code == 0) code = part_prepare(slot, err);
+    if (code == 0) code = part_upload(slot, err);
+    if (code == 0) code = part_compute(slot, err);
+    if (code != 0)
+        slot_abandon(slot);
+    else
+        slot->state = BLASD_SLOT_BUSY;
+    return code;
+}
+
+static int64_t between(struct blasd_cuda_slot *slot, struct blasd_gpu_event *from,
+                       struct blasd_gpu_event *to) {
+    struct blasd_err ignored;
+    double us = 0;
+    if (slot->device->calls->event_us(from, to, &us, &ignored) != 0 || !(us > 0)) return 0;
+    return us < 1e15 ? (int64_t)us : 0;
+}
+
+static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    struct blasd_device *device = slot->device;
+    const struct blasd_gpu_library *calls = device->calls;
+    int64_t came_ns = 0, upload_us, download_us;
+    int code = blasd_cuda_download(slot, true, err);
+    if (code == 0) code = calls->event_record(slot->down_to, device->down, err);
+    if (code == 0) code = calls->event_wait(slot->down_to, err);
+    came_ns = blasd_clock_ns();
+    if (code == 0) code = blasd_cuda_store(slot, err);
+    if (code == 0 && slot->op->finish != NULL) code = slot->op->finish(&slot->job, err);
+    if (code != 0) {
+        slot_abandon(slot);
+        return code;
+    }
+    upload_us =
+        (slot->queued_ns - slot->began_ns) / 1000 + between(slot, slot->up_from, slot->up_to);
+    download_us =
+        between(slot, slot->down_from, slot->down_to) + (blasd_clock_ns() - came_ns) / 1000;
+    for (int t = 0; t < slot->job.count; t++) {
+        slot->job.tasks[t].upload_us = upload_us;
+        slot->job.tasks[t].download_us = download_us;
+    }
+    slot_clear(slot);
+    return 0;
+}
+
+/* ---- flights ---- */
+
+/* A batch that failed as a whole ends nothing more. */
+static void flight_fail(struct blasd_flight *flight, int code, const struct blasd_err *err) {
+    if (flight->code == 0) {
+        flight->code = code;
+        flight->err = *err;
+    }
+}
+
+static void end_oldest(struct blasd_device *device) {
+    struct blasd_cuda_slot *slot = &device->slots[device->oldest];
+    struct blasd_flight *flight = slot->flight;
+    struct blasd_err err = {0};
+    int count = slot->job.count, code = part_end(slot, &err);
+    if (code != 0) flight_fail(flight, code, &err);
+    flight->ended += count;
+    device->oldest = (device->oldest + 1) % BLASD_CUDA_SLOTS;
+    device->busy--;
+}
+
+/* Memory that slots hold for their next batch, but that nobody uses now. */
+static void give_up_memory(struct blasd_device *device) {
+    for (int s = 0; s < BLASD_CUDA_SLOTS; s++)
+        if (device->slots[s].state == BLASD_SLOT_IDLE)
+            blasd_cuda_arena_release(device, &device->slots[s].arena);
+    for (int s = 0; s < BLASD_CUDA_SLOTS; s++) device->slots[s].arena.want = 0;
+}
+
+/* How many of the tasks to begin next go into one part. */
+static int part_count(const struct blasd_flight *flight) {
+    uint64_t bytes = 0;
+    int count = 0, left = flight->count - flight->begun;
+    if (left > flight->most) left = flight->most;
+    while (count < left) {
+        bytes += task_bytes(&flight->tasks[flight->begun + count]);
+        if (count > 0 && bytes > blasd_cuda_sizes.part_bytes) break;
+        count++;
+    }
+    return count;
+}
+
+/* What a part that did not fit the device leads to. */
+static void short_of_memory(struct blasd_device *device, struct blasd_flight *flight, int count,
+                            bool tried, const struct blasd_err *err) {
+    if (device->busy > 0) {
+        end_oldest(device); /* and what it held can be given up */
+    } else if (!tried) {
+        give_up_memory(device);
+    } else if (count > 1) {
+        flight->most = count / 2;
+    } else {
+        flight->tasks[flight->begun].err = *err;
+        flight->begun++;
+        flight->ended++;
+    }
+}
+
+/* Begins a part of the flight in the free slot, or makes room for it. */
+static void begin_part(struct blasd_device *device, struct blasd_flight *flight) {
+    struct blasd_task *tasks = flight->tasks + flight->begun;
+    const struct blasd_cuda_op *op = find_op(tasks->job->op);
+    bool tried = false;
+    for (;;) {
+        struct blasd_cuda_slot *slot =
+            &device->slots[(device->oldest + device->busy) % BLASD_CUDA_SLOTS];
+        int count = part_count(flight), before = device->busy, code;
+        struct blasd_err err = {0};
+        code = part_begin(slot, op, tasks, count, flight->watch, &err);
+        if (code == 0) {
+            slot->flight = flight;
+            flight->begun += count;
+            device->busy++;
+            return;
+        }
+        if (code != -(int)BLASD_E_out_of_memory) {
+            flight_fail(flight, code, &err);
+            return;
+        }
+        short_of_memory(device, flight, count, tried, &err);
+        if (flight->code != 0 || flight->tasks + flight->begun != tasks) return;
+        tried = before == 0;
+    }
+}
+
+static bool all_begun(const struct blasd_flight *flight) {
+    return flight->code != 0 || flight->begun == flight->count;
+}
+
+/* Whether anything of it is in a slot. */
+static bool in_slots(const struct blasd_flight *flight) {
+    return flight->ended < flight->begun;
+}
+
+/* The first open flight with tasks that have not begun. */
+static struct blasd_flight *waiting_flight(struct blasd_device *device) {
+    struct blasd_flight *flight = device->flights;
+    while (flight != NULL && all_begun(flight)) flight = flight->next;
+    return flight;
+}
+
+/* One step for everybody: fills a free slot, or else empties the oldest. */
+static void go_on(struct blasd_device *device) {
+    struct blasd_flight *flight = waiting_flight(device);
+    if (flight != NULL && device->busy < BLASD_CUDA_SLOTS)
+        begin_part(device, flight);
+    else if (device->busy > 0)
+        end_oldest(device);
+}
+
+static void fill_slots(struct blasd_device *device) {
+    while (device->busy < BLASD_CUDA_SLOTS) {
+        struct blasd_flight *flight = waiting_flight(device);
+        if (flight == NULL) return;
+        begin_part(device, flight);
+    }
+}
+
+int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int count,
+                     struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err) {
+    struct blasd_flight *flight = calloc(1, sizeof *flight), **link = &device->flights;
+    if (flight == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
+    *flight = (struct blasd_flight){
+        .device = device, .tasks = tasks, .count = count, .most = count, .watch = watch};
+    while (*link != NULL) link = &(*link)->next;
+    *link = flight;
+    fill_slots(device);
+    /* batches that came first go first; this one has its turn before the caller goes on */
+    while (flight->begun == 0 && flight->code == 0) go_on(device);
+    *ret = flight;
+    return 0;
+}
+
+int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err) {
+    struct blasd_device *device = flight->device;
+    struct blasd_flight **link = &device->flights;
+    int code;
+    while (!all_begun(flight) || in_slots(flight)) {
+        double done = (double)flight->ended / (double)flight->count;
+        if (flight->code == 0 && flight->begun < flight->count && flight->watch != NULL &&
+            !flight->watch->go_on(flight->watch, done)) {
+            struct blasd_err stopped;
+            flight_fail(flight, blasd_cuda_stopped(&stopped), &stopped);
+        }
+        go_on(device);
+    }
+    while (*link != flight) link = &(*link)->next;
+    *link = flight->next;
+    code = flight->code;
+    if (code != 0) *err = flight->err;
+    free(flight);
+    return code;
+}
+
+int blasd_cuda_run(struct blasd_device *device, struct blasd_task *tasks, int count,
+                   struct blasd_watch *watch, struct blasd_err *err) {
+    struct blasd_flight *flight;
+    int code = blasd_cuda_begin(device, tasks, count, watch, &flight, err);
+    return code != 0 ? code : blasd_cuda_end(flight, err);
+}

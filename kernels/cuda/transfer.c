@@ -1,0 +1,223 @@
+/* Bytes between host and device, through rings of pinned chunks.
+ *
+ * A list of pieces is cut into chunks; inside a chunk, pieces that lie side by side on the device
+ * are one copy. Thousands of small tensors so become one copy, and a large one becomes a row of
+ * chunks that are packed while the last one is under way. Both directions cut in the same way: a
+ * downloaded chunk is unpacked by walking its pieces again. Read next: flight.c. */
+#include "kernels/cuda/device.h"
+#include "kernels/numeric/parallel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_GAP 256              /* between pieces on the device, that one copy may bridge */
+#define SHARE (UINT64_C(1) << 19) /* bytes that are worth a thread of their own */
+
+int blasd_cuda_list_add(struct blasd_cuda_list *list, const void *device, const void *host,
+                        size_t bytes, struct blasd_err *err) {
+    if (bytes == 0) return 0;
+    if (list->count == list->room) {
+        int room = list->room < 64 ? 64 : list->room * 2;
+        struct blasd_cuda_piece *pieces =
+            realloc(list->pieces, (size_t)room * sizeof *list->pieces);
+        if (pieces == NULL)
+            return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a list of copies");
+        list->pieces = pieces;
+        list->room = room;
+    }
+    list->pieces[list->count++] =
+        (struct blasd_cuda_piece){(char *)(uintptr_t)device, (char *)(uintptr_t)host, bytes};
+    return 0;
+}
+
+/* The walk over the pieces of one chunk. */
+struct walk {
+    const struct blasd_cuda_list *list;
+    struct blasd_cuda_cursor at;
+    size_t used;          /* of the chunk */
+    const char *run_ends; /* on the device: a piece that begins there or a little later joins */
+};
+
+struct step {
+    struct blasd_cuda_piece part; /* of a piece */
+    size_t offset;                /* in the chunk */
+    bool joins;                   /* the copy of the step before */
+};
+
+/* The next part of the chunk; false where it is full or the list has ended. */
+static bool walk_next(struct walk *walk, struct step *step) {
+    const struct blasd_cuda_piece *piece;
+    size_t room, gap, most;
+    if (walk->at.piece == walk->list->count) return false;
+    piece = &walk->list->pieces[walk->at.piece];
+    step->part.device = piece->device + walk->at.offset;
+    step->part.host = piece->host + walk->at.offset;
+    gap = (size_t)((uintptr_t)step->part.device - (uintptr_t)walk->run_ends);
+    step->joins = walk->run_ends != NULL && gap <= MOST_GAP;
+    if (!step->joins) gap = (64 - walk->used % 64) % 64;
+    if (walk->used + gap >= blasd_cuda_sizes.chunk_bytes) return false;
+    step->offset = walk->used + gap;
+    room = blasd_cuda_sizes.chunk_bytes - step->offset;
+    most = piece->bytes - walk->at.offset;
+    step->part.bytes = most < room ? most : room;
+    walk->used = step->offset + step->part.bytes;
+    walk->run_ends = step->part.device + step->part.bytes;
+    walk->at.offset += step->part.bytes;
+    if (walk->at.offset == piece->bytes)
+        walk->at = (struct blasd_cuda_cursor){walk->at.piece + 1, 0};
+    return true;
+}
+
+struct share {
+    char *to;
+    const char *from;
+    size_t bytes;
+};
+
+static bool copy_share(void *arg, int64_t i, int slot) {
+    const struct share *share = arg;
+    size_t from = (size_t)i * SHARE;
+    size_t bytes = share->bytes - from < SHARE ? share->bytes - from : SHARE;
+    (void)slot;
+    memcpy(share->to + from, share->from + from, bytes);
+    return true;
+}
+
+/* One core copies at a fraction of what the bus takes. */
+static void copy_bytes(const struct blasd_device *device, char *to, const char *from,
+                       size_t bytes) {
+    struct share share = {to, from, bytes};
+    struct blasd_parallel loop = {.piece = copy_share,
+                                  .arg = &share,
+                                  .count = (int64_t)((bytes + SHARE - 1) / SHARE),
+                                  .threads = device->copy_threads};
+    if (bytes < 2 * SHARE || device->copy_threads < 2)
+        memcpy(to, from, bytes);
+    else
+        blasd_parallel_run(&loop);
+}
+
+/* The next chunk of a ring, free and with memory. */
+static int chunk_ready(struct blasd_device *device, struct blasd_cuda_chunk *chunk,
+                       struct blasd_err *err) {
+    const struct blasd_gpu_library *calls = device->calls;
+    void *memory = NULL;
+    int code = 0;
+    if (chunk->memory == NULL) {
+        code = calls->host_alloc(device->gpu, blasd_cuda_sizes.chunk_bytes, &memory, err);
+        if (code != 0) return code;
+        chunk->memory = memory;
+    }
+    if (chunk->done == NULL) code = calls->event_open(device->gpu, &chunk->done, err);
+    if (code == 0 && chunk->busy) code = calls->event_wait(chunk->done, err);
+    if (code == 0) chunk->busy = false;
+    return code;
+}
+
+/* One copy between the device and the chunk for each row of pieces that join. */
+static int copy_runs(struct blasd_device *device, struct walk *walk, char *chunk, bool up,
+                     struct blasd_err *err) {
+    const struct blasd_gpu_library *calls = device->calls;
+    char *run = NULL, *run_device = NULL;
+    size_t bytes = 0;
+    struct step step = {0};
+    int code = 0;
+    for (bool more = true; more && code == 0;) {
+        more = walk_next(walk, &step);
+        if (more && up) copy_bytes(device, chunk + step.offset, step.part.host, step.part.bytes);
+        if (more && step.joins) {
+            bytes = step.offset + step.part.bytes - (size_t)(run - chunk);
+            continue;
+        }
+        if (run != NULL)
+            code = up ? calls->copy_up(device->up, run_device, run, bytes, err)
+                      : calls->copy_down(device->down, run, run_device, bytes, err);
+        run = chunk + step.offset;
+        run_device = step.part.device;
+        bytes = step.part.bytes;
+    }
+    return code;
+}
+
+int blasd_cuda_upload(struct blasd_device *device, const struct blasd_cuda_list *list,
+                      struct blasd_err *err) {
+    struct blasd_cuda_ring *ring = &device->ring;
+    struct blasd_cuda_cursor at = {0, 0};
+    while (at.piece < list->count) {
+        struct blasd_cuda_chunk *chunk = &ring->chunks[ring->next];
+        struct walk walk = {.list = list, .at = at};
+        int code = chunk_ready(device, chunk, err);
+        if (code == 0) code = copy_runs(device, &walk, chunk->memory, true, err);
+        if (code == 0) code = device->calls->event_record(chunk->done, device->up, err);
+        if (code != 0) return code;
+        chunk->busy = true;
+        ring->next = (ring->next + 1) % BLASD_CUDA_CHUNKS;
+        at = walk.at;
+    }
+    return 0;
+}
+
+/* Waits for the oldest chunk of the slot's ring and unpacks it. */
+static int store_oldest(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    struct blasd_cuda_ring *ring = &slot->ring;
+    int oldest = (ring->next + BLASD_CUDA_CHUNKS - ring->busy) % BLASD_CUDA_CHUNKS;
+    struct blasd_cuda_chunk *chunk = &ring->chunks[oldest];
+    struct walk walk = {.list = &slot->down, .at = chunk->from};
+    struct step step;
+    int code = slot->device->calls->event_wait(chunk->done, err);
+    if (code != 0) return code;
+    /* the list may have grown since: the chunk ends where it ended */
+    while ((walk.at.piece != chunk->to.piece || walk.at.offset != chunk->to.offset) &&
+           walk_next(&walk, &step))
+        copy_bytes(slot->device, step.part.host, chunk->memory + step.offset, step.part.bytes);
+    chunk->busy = false;
+    ring->busy--;
+    return 0;
+}
+
+int blasd_cuda_download(struct blasd_cuda_slot *slot, bool all, struct blasd_err *err) {
+    struct blasd_device *device = slot->device;
+    struct blasd_cuda_ring *ring = &slot->ring;
+    while (slot->sent.piece < slot->down.count) {
+        struct blasd_cuda_chunk *chunk = &ring->chunks[ring->next];
+        struct walk walk = {.list = &slot->down, .at = slot->sent};
+        int code = 0;
+        if (ring->busy == BLASD_CUDA_CHUNKS) {
+            if (!all) return 0;
+            code = store_oldest(slot, err);
+        }
+        if (code == 0) code = chunk_ready(device, chunk, err);
+        if (code == 0) code = copy_runs(device, &walk, chunk->memory, false, err);
+        if (code == 0) code = device->calls->event_record(chunk->done, device->down, err);
+        if (code != 0) return code;
+        chunk->from = slot->sent;
+        chunk->to = walk.at;
+        chunk->busy = true;
+        slot->sent = walk.at;
+        ring->next = (ring->next + 1) % BLASD_CUDA_CHUNKS;
+        ring->busy++;
+    }
+    return 0;
+}
+
+int blasd_cuda_store(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+    while (slot->ring.busy > 0) {
+        int code = store_oldest(slot, err);
+        if (code != 0) return code;
+    }
+    return 0;
+}
+
+void blasd_cuda_ring_reset(struct blasd_cuda_ring *ring) {
+    for (int i = 0; i < BLASD_CUDA_CHUNKS; i++) ring->chunks[i].busy = false;
+    ring->busy = 0;
+}
+
+void blasd_cuda_ring_release(struct blasd_device *device, struct blasd_cuda_ring *ring) {
+    for (int i = 0; i < BLASD_CUDA_CHUNKS; i++) {
+        struct blasd_cuda_chunk *chunk = &ring->chunks[i];
+        if (chunk->memory != NULL) device->calls->host_free(device->gpu, chunk->memory);
+        device->calls->event_close(chunk->done);
+        *chunk = (struct blasd_cuda_chunk){0};
+    }
+}

@@ -1,0 +1,566 @@
+/* matmul on CUDA: cuBLAS for products of any size, single, in a batch or grouped by shape; our own
+ * kernel for those too small for it.
+ *
+ * Tasks of equal key form a group and run as one call. Row-major throughout: library.h swaps the
+ * operands. Read next: tiny.cuh, then README.md for the method and cpu_matmul.c for the same
+ * without a GPU. */
+extern "C" {
+#include "kernels/cuda/cuda_op.h"
+#include "kernels/matmul/matmul.h"
+}
+
+#include "kernels/matmul/tiny.cuh"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Products beyond this many operations fill the device by themselves: they join no grouped call. */
+#define GROUPED_FLOPS 2e8
+
+enum way { WAY_NOTHING, WAY_TINY, WAY_STRIDED, WAY_POINTERS, WAY_GROUPED };
+
+/* What a group's tasks have in common, and what is done with them. */
+struct group {
+    const struct blasd_key *key; /* of its first task */
+    struct blasd_matmul mm;
+    enum way way;
+    enum blasd_dtype dtype, out; /* of factors and sums; of the result */
+    bool trans_a, trans_b;       /* as stored */
+    int64_t m, n, items;         /* of one task, after joining rows */
+    int64_t elements;            /* of one task's result */
+    double alpha, beta;          /* of the products themselves */
+    struct item_walk walk;
+    int64_t c_row, c_column;
+    int first, count; /* of the order */
+    struct across_tasks a, b, c, out_at, target;
+    const void **products;      /* a of all products, then b, then c: in device memory */
+    void *wide;                 /* float32 results that are yet to be rounded to half */
+    struct blasd_gpu_gemm gemm; /* WAY_STRIDED */
+};
+
+struct plan {
+    struct group *groups;
+    int group_count, *order, *group_of; /* tasks, group by group; of each task */
+    enum blasd_gpu_rounding rounding;
+    bool grouped; /* the groups WAY_GROUPED are one call */
+    const void *const *grouped_a, *const *grouped_b;
+    void *const *grouped_c;
+    const char *called;
+};
+
+static int take_host(struct blasd_cuda_job *job, size_t count, size_t size, void **ret,
+                     struct blasd_err *err) {
+    return blasd_cuda_host(job, count * size, ret, err);
+}
+
+/* The matrix as it is stored is dense and row-major, perhaps transposed. */
+static bool stored_transposed(const struct blasd_tensor *tensor,
+                              const struct blasd_matmul_operand *operand) {
+    bool column_major = tensor->rank == 2 && tensor->order == BLASD_COLUMN_MAJOR;
+    return operand->transposed != column_major;
+}
+
+/* Steps of an operand whose leading lengths broadcast to the batch's. */
+static void walk_steps(int64_t *steps, int rank, int own_rank, const int64_t *own, int64_t step) {
+    for (int d = 0; d < rank; d++) steps[d] = 0;
+    for (int d = own_rank - 1; d >= 0; d--) {
+        steps[d + rank - own_rank] = own[d] == 1 ? 0 : step;
+        step *= own[d];
+    }
+}
+
+/* c is right-aligned against the result: its last lengths are those of rows and columns, where the
+ * result has these. */
+static void read_c(struct group *group, const struct blasd_task *task) {
+    const struct blasd_tensor *c = &task->inputs[BLASD_MATMUL_C];
+    bool rows = task->inputs[BLASD_MATMUL_A].rank > 1;
+    bool columns = task->inputs[BLASD_MATMUL_B].rank > 1;
+    int rank = c->rank;
+    int64_t step = 1;
+    if (!group->mm.add_c) return;
+    if (columns && rank > 0) {
+        rank--;
+        group->c_column = c->shape[rank] == 1 ? 0 : step;
+        step *= c->shape[rank];
+    }
+    if (rows && rank > 0) {
+        rank--;
+        group->c_row = c->shape[rank] == 1 ? 0 : step;
+        step *= c->shape[rank];
+    }
+    walk_steps(group->walk.c, group->mm.batch_rank, rank, c->shape, step);
+}
+
+/* Where b is one matrix for all items and a a full stack, they are one tall product. */
+static void join_rows(struct group *group) {
+    int64_t a = 1, b = 1;
+    for (int d = 0; d < group->mm.a.batch_rank; d++) a *= group->mm.a.batch[d];
+    for (int d = 0; d < group->mm.b.batch_rank; d++) b *= group->mm.b.batch[d];
+    group->m = group->mm.m;
+    group->n = group->mm.n;
+    group->items = group->mm.batch_count;
+    if (group->items < 2 || group->trans_a || b != 1 || a != group->items) return;
+    if (group->m < 1 || group->items > INT32_MAX / group->m) return;
+    group->m *= group->items;
+    group->items = 1;
+}
+
+static int read_group(struct group *group, const struct blasd_task *task, struct blasd_err *err) {
+    const struct blasd_tensor *a = &task->inputs[BLASD_MATMUL_A];
+    const struct blasd_tensor *b = &task->inputs[BLASD_MATMUL_B];
+    struct blasd_matmul *mm = &group->mm;
+    int code = blasd_matmul_read(task->job, mm, err);
+    if (code != 0) return code;
+    group->key = &task->plan->key;
+    group->dtype = a->dtype;
+    group->out = task->outputs[0].dtype;
+    group->trans_a = stored_transposed(a, &mm->a);
+    group->trans_b = stored_transposed(b, &mm->b);
+    group->elements = blasd_tensor_elements(&task->outputs[0]);
+    group->walk.rank = mm->batch_rank;
+    for (int d = 0; d < mm->batch_rank; d++) group->walk.shape[d] = mm->batch[d];
+    walk_steps(group->walk.a, mm->batch_rank, mm->a.batch_rank, mm->a.batch, 1);
+    walk_steps(group->walk.b, mm->batch_rank, mm->b.batch_rank, mm->b.batch, 1);
+    read_c(group, task);
+    join_rows(group);
+    /* a library may skip the product where alpha is 0, and lose the NaNs in it */
+    group->alpha = mm->alpha == 0 ? 1 : mm->alpha;
+    group->beta = mm->add_c && mm->alpha != 0 ? mm->beta : 0;
+    if (group->elements == 0)
+        group->way = WAY_NOTHING;
+    else if (mm->m <= TINY_MOST && mm->n <= TINY_MOST && mm->k <= TINY_MOST)
+        group->way = WAY_TINY;
+    else
+        group->way = WAY_POINTERS; /* or better, once addresses are known */
+    return 0;
+}
+
+/* Finds the groups: tasks of one batch mostly have one key. */
+static int find_groups(struct blasd_cuda_job *job, struct plan *plan, struct blasd_err *err) {
+    size_t count = (size_t)job->count;
+    int code = take_host(job, count, sizeof *plan->order, (void **)&plan->order, err), at = 0;
+    int room = 1;
+    if (code == 0)
+        code = take_host(job, count, sizeof *plan->group_of, (void **)&plan->group_of, err);
+    /* count them first: a batch of one key needs one group */
+    for (int t = 1; t < job->count; t++)
+        if (!blasd_key_equal(&job->tasks[t].plan->key, &job->tasks[t - 1].plan->key)) room++;
+    if (code == 0)
+        code = take_host(job, (size_t)room, sizeof *plan->groups, (void **)&plan->groups, err);
+    for (int t = 0; code == 0 && t < job->count; t++) {
+        const struct blasd_key *key = &job->tasks[t].plan->key;
+        int g = t > 0 ? plan->group_of[t - 1] : 0;
+        if (t == 0 || !blasd_key_equal(key, plan->groups[g].key))
+            for (g = 0; g < plan->group_count; g++)
+                if (blasd_key_equal(key, plan->groups[g].key)) break;
+        if (g == plan->group_count)
+            code = read_group(&plan->groups[plan->group_count++], &job->tasks[t], err);
+        plan->group_of[t] = g;
+        plan->groups[g].count++;
+    }
+    for (int g = 0; code == 0 && g < plan->group_count; g++) {
+        plan->groups[g].first = at;
+        at += plan->groups[g].count;
+        plan->groups[g].count = 0;
+    }
+    for (int t = 0; code == 0 && t < job->count; t++) {
+        struct group *group = &plan->groups[plan->group_of[t]];
+        plan->order[group->first + group->count++] = t;
+    }
+    return code;
+}
+
+/* The addresses of one tensor of the group's tasks: even steps where the group is the whole batch
+ * and has them, else a table. */
+static int locate(struct blasd_cuda_job *job, const struct plan *plan, const struct group *group,
+                  bool output, int i, struct across_tasks *ret, struct blasd_err *err) {
+    int first = plan->order[group->first], code;
+    int64_t step = output ? blasd_cuda_out_step(job, i) : blasd_cuda_in_step(job, i);
+    void *host, *device;
+    *ret = {};
+    ret->base = (char *)(output ? blasd_cuda_out(job, first, i) : blasd_cuda_in(job, first, i));
+    ret->step = step;
+    if (group->count == 1 || (step != 0 && plan->group_count == 1)) return 0;
+    code = blasd_cuda_table(job, (size_t)group->count * sizeof(void *), &host, &device, err);
+    if (code != 0) return code;
+    for (int t = 0; t < group->count; t++) {
+        int task = plan->order[group->first + t];
+        ((void **)host)[t] = output ? blasd_cuda_out(job, task, i) : blasd_cuda_in(job, task, i);
+    }
+    ret->table = (void *const *)device;
+    return 0;
+}
+
+static int locate_all(struct blasd_cuda_job *job, const struct plan *plan, struct group *group,
+                      struct blasd_err *err) {
+    int code = locate(job, plan, group, false, BLASD_MATMUL_A, &group->a, err);
+    if (code == 0) code = locate(job, plan, group, false, BLASD_MATMUL_B, &group->b, err);
+    if (code == 0 && group->mm.add_c)
+        code = locate(job, plan, group, false, BLASD_MATMUL_C, &group->c, err);
+    if (code == 0) code = locate(job, plan, group, true, 0, &group->out_at, err);
+    group->target = group->out_at;
+    if (code != 0 || group->way == WAY_TINY || group->out == group->dtype) return code;
+    group->target = {};
+    group->target.step = (group->elements * (int64_t)blasd_dtype_size(group->dtype) + 63) / 64 * 64;
+    code =
+        blasd_cuda_take(job, (size_t)group->target.step * (size_t)group->count, &group->wide, err);
+    group->target.base = (char *)group->wide;
+    return code;
+}
+
+/* The step, in elements, from product to product of all tasks, where there is one for all; -1
+ * where there is not. */
+static int64_t product_step(const struct group *group, const struct across_tasks *x,
+                            const int64_t *steps, int64_t matrix) {
+    int64_t size = (int64_t)blasd_dtype_size(group->dtype), step = 0, within = 1;
+    if (group->items > 1) { /* a dense walk, or one matrix for all */
+        bool dense = true, fixed = true;
+        for (int d = group->walk.rank - 1; d >= 0; d--) {
+            if (group->walk.shape[d] == 1) continue;
+            if (steps[d] != within) dense = false;
+            if (steps[d] != 0) fixed = false;
+            within *= group->walk.shape[d];
+        }
+        if (!dense && !fixed) return -1;
+        step = dense ? matrix : 0;
+        if (group->count > 1 && (x->table != nullptr || x->step != step * group->items * size))
+            return -1;
+        return step;
+    }
+    if (group->count == 1) return 0;
+    if (x->table != nullptr || x->step % size != 0) return -1;
+    return x->step / size;
+}
+
+static void fill_gemm(struct group *group, enum blasd_gpu_rounding rounding) {
+    struct blasd_gpu_gemm *g = &group->gemm;
+    int64_t mk = group->m * group->mm.k, kn = group->mm.k * group->n, mn = group->m * group->n;
+    static const int64_t dense[WALK_MOST] = {};
+    struct item_walk out = group->walk;
+    int64_t within = 1;
+    (void)dense;
+    for (int d = out.rank - 1; d >= 0; d--) {
+        out.a[d] = within;
+        within *= out.shape[d];
+    }
+    *g = {};
+    g->dtype = g->out = group->dtype;
+    g->rounding = rounding;
+    g->trans_a = group->trans_a;
+    g->trans_b = group->trans_b;
+    g->m = group->m;
+    g->n = group->n;
+    g->k = group->mm.k;
+    g->alpha = group->alpha;
+    g->beta = group->beta;
+    g->a = group->a.base;
+    g->b = group->b.base;
+    g->c = group->target.base;
+    g->lda = group->trans_a ? group->m : group->mm.k;
+    g->ldb = group->trans_b ? group->mm.k : group->n;
+    g->ldc = group->n;
+    g->stride_a = product_step(group, &group->a, group->walk.a, mk);
+    g->stride_b = product_step(group, &group->b, group->walk.b, kn);
+    g->stride_c = product_step(group, &group->target, out.a, mn);
+    g->count = group->items * group->count;
+    if (g->stride_a >= 0 && g->stride_b >= 0 && g->stride_c >= 0) group->way = WAY_STRIDED;
+}
+
+static int64_t item_of(const struct item_walk *walk, const int64_t *steps, int64_t at) {
+    int64_t sum = 0;
+    for (int d = walk->rank - 1; d >= 0; d--) {
+        sum += at % walk->shape[d] * steps[d];
+        at /= walk->shape[d];
+    }
+    return sum;
+}
+
+static char *task_address(const struct plan *plan, const struct blasd_cuda_job *job,
+                          const struct group *group, int t, int which) {
+    int task = plan->order[group->first + t];
+    if (which < 2) return (char *)blasd_cuda_in(job, task, which);
+    if (group->wide != nullptr) return group->target.base + t * group->target.step;
+    return (char *)blasd_cuda_out(job, task, 0);
+}
+
+/* Writes the addresses of one operand (0: a, 1: b, 2: the target) of all products of a group. */
+static void fill_pointers(const struct plan *plan, const struct blasd_cuda_job *job,
+                          const struct group *group, int which, void **to) {
+    int64_t size = (int64_t)blasd_dtype_size(group->dtype);
+    int64_t matrix = which == 0   ? group->m * group->mm.k
+                     : which == 1 ? group->mm.k * group->n
+                                  : group->m * group->n;
+    const int64_t *steps = which == 0 ? group->walk.a : group->walk.b;
+    for (int t = 0; t < group->count; t++) {
+        char *base = task_address(plan, job, group, t, which);
+        for (int64_t i = 0; i < group->items; i++) {
+            int64_t item = group->items == 1 ? 0 : which == 2 ? i : item_of(&group->walk, steps, i);
+            *to++ = base + item * matrix * size;
+        }
+    }
+}
+
+/* Tables of pointers for the groups of one way, operand by operand. */
+static int make_pointers(struct blasd_cuda_job *job, struct plan *plan, enum way way, int from,
+                         int to, void *ret[3], struct blasd_err *err) {
+    size_t products = 0;
+    for (int g = from; g < to; g++)
+        if (plan->groups[g].way == way)
+            products += (size_t)(plan->groups[g].items * plan->groups[g].count);
+    for (int which = 0; which < 3; which++) {
+        void *host;
+        int code = blasd_cuda_table(job, products * sizeof(void *), &host, &ret[which], err);
+        if (code != 0) return code;
+        for (int g = from; g < to; g++) {
+            const struct group *group = &plan->groups[g];
+            if (group->way != way) continue;
+            fill_pointers(plan, job, group, which, (void **)host);
+            host = (void **)host + group->items * group->count;
+        }
+    }
+    return 0;
+}
+
+/* Products of different shapes that are small go into one call. */
+static int plan_grouped(struct blasd_cuda_job *job, struct plan *plan, struct blasd_err *err) {
+    enum blasd_dtype dtype = plan->groups[0].dtype;
+    void *tables[3];
+    int many = 0, code;
+    for (int g = 0; g < plan->group_count; g++) {
+        struct group *group = &plan->groups[g];
+        double flops = 2.0 * (double)group->m * (double)group->n * (double)group->mm.k;
+        if (group->way < WAY_STRIDED || flops > GROUPED_FLOPS || group->mm.k == 0) continue;
+        if (group->dtype == dtype) many++;
+    }
+    if (many < 2) return 0;
+    for (int g = 0; g < plan->group_count; g++) {
+        struct group *group = &plan->groups[g];
+        double flops = 2.0 * (double)group->m * (double)group->n * (double)group->mm.k;
+        if (group->way < WAY_STRIDED || flops > GROUPED_FLOPS || group->mm.k == 0) continue;
+        if (group->dtype == dtype) group->way = WAY_GROUPED;
+    }
+    code = make_pointers(job, plan, WAY_GROUPED, 0, plan->group_count, tables, err);
+    plan->grouped = true;
+    plan->grouped_a = (const void *const *)tables[0];
+    plan->grouped_b = (const void *const *)tables[1];
+    plan->grouped_c = (void *const *)tables[2];
+    return code;
+}
+
+static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
+    struct plan *plan;
+    int code = take_host(job, 1, sizeof *plan, &job->state, err);
+    int precision = job->tasks[0].job->params[BLASD_MATMUL_PRECISION].choice;
+    if (code != 0) return code;
+    plan = (struct plan *)job->state;
+    plan->rounding = precision == BLASD_MATMUL_TF32   ? BLASD_GPU_TF32
+                     : precision == BLASD_MATMUL_BF16 ? BLASD_GPU_BF16
+                                                      : BLASD_GPU_NATIVE;
+    code = find_groups(job, plan, err);
+    for (int g = 0; code == 0 && g < plan->group_count; g++) {
+        struct group *group = &plan->groups[g];
+        if (group->way == WAY_NOTHING) continue;
+        code = locate_all(job, plan, group, err);
+        if (group->way != WAY_TINY) fill_gemm(group, plan->rounding);
+    }
+    if (code == 0) code = plan_grouped(job, plan, err);
+    for (int g = 0; code == 0 && g < plan->group_count; g++) {
+        void *tables[3];
+        if (plan->groups[g].way != WAY_POINTERS) continue;
+        code = make_pointers(job, plan, WAY_POINTERS, g, g + 1, tables, err);
+        plan->groups[g].gemm.a = tables[0];
+        plan->groups[g].gemm.b = tables[1];
+        plan->groups[g].gemm.c = tables[2];
+    }
+    return code;
+}
+
+/* ---- the work ---- */
+
+static dim3 blocks_for(int64_t elements, const struct blasd_gpu_facts *facts) {
+    int64_t blocks = (elements + 255) / 256, most = (int64_t)facts->units * 64;
+    return dim3((unsigned)(blocks < most ? blocks : most));
+}
+
+template <class T, class Out>
+static int launch_tiny(struct blasd_cuda_job *job, const struct group *group,
+                       struct blasd_err *err) {
+    const struct blasd_matmul *mm = &group->mm;
+    struct tiny_batch batch = {};
+    int64_t mn = mm->m * mm->n, bytes = (mm->m + mm->n) * mm->k * (int64_t)sizeof(T), blocks;
+    batch.a = group->a;
+    batch.b = group->b;
+    batch.c = group->c;
+    batch.out = group->out_at;
+    batch.m = (int)mm->m;
+    batch.n = (int)mm->n;
+    batch.k = (int)mm->k;
+    batch.trans_a = group->trans_a;
+    batch.trans_b = group->trans_b;
+    batch.add_c = mm->add_c;
+    batch.each = (int)(TINY_THREADS / mn > 1 ? TINY_THREADS / mn : 1);
+    if (bytes > 0 && batch.each > TINY_SHARED / bytes) batch.each = (int)(TINY_SHARED / bytes);
+    batch.items = mm->batch_count;
+    batch.products = mm->batch_count * group->count;
+    batch.c_row = group->c_row;
+    batch.c_column = group->c_column;
+    batch.alpha = mm->alpha;
+    batch.beta = mm->beta;
+    batch.walk = group->walk;
+    blocks = (batch.products + batch.each - 1) / batch.each;
+    return blasd_launch(tiny_products<T, Out>, dim3((unsigned)blocks), dim3(TINY_THREADS),
+                        (size_t)(bytes * batch.each), job->stream, err, batch);
+}
+
+static int run_tiny(struct blasd_cuda_job *job, const struct group *group, struct blasd_err *err) {
+    if (group->dtype == BLASD_float64) return launch_tiny<double, double>(job, group, err);
+    if (group->out == BLASD_float16) return launch_tiny<float, float16_out>(job, group, err);
+    if (group->out == BLASD_bfloat16) return launch_tiny<float, bfloat16_out>(job, group, err);
+    return launch_tiny<float, float>(job, group, err);
+}
+
+static int run_blend(struct blasd_cuda_job *job, const struct group *group, bool keep,
+                     double factor, bool add_c, double beta, struct blasd_err *err) {
+    struct blend blend = {};
+    dim3 blocks;
+    blend.target = group->target;
+    blend.c = group->c;
+    blend.keep = keep;
+    blend.add_c = add_c;
+    blend.factor = factor;
+    blend.beta = beta;
+    blend.m = group->mm.m;
+    blend.n = group->mm.n;
+    blend.items = group->mm.batch_count;
+    blend.c_row = group->c_row;
+    blend.c_column = group->c_column;
+    blend.elements = group->elements * group->count;
+    blend.walk = group->walk;
+    blocks = blocks_for(blend.elements, job->facts);
+    if (group->dtype == BLASD_float64)
+        return blasd_launch(blend_elements<double>, blocks, dim3(256), 0, job->stream, err, blend);
+    return blasd_launch(blend_elements<float>, blocks, dim3(256), 0, job->stream, err, blend);
+}
+
+/* What the product finds in its target: c, spread; or zeros, where there will be no product. */
+static int before_product(struct blasd_cuda_job *job, const struct group *group,
+                          struct blasd_err *err) {
+    const struct blasd_matmul *mm = &group->mm;
+    if (mm->k == 0) return run_blend(job, group, false, 0, mm->add_c, mm->beta, err);
+    if (group->beta != 0) return run_blend(job, group, false, 0, true, 1, err);
+    return 0;
+}
+
+static int after_product(struct blasd_cuda_job *job, const struct group *group,
+                         struct blasd_err *err) {
+    const struct blasd_matmul *mm = &group->mm;
+    int64_t elements = group->elements * group->count;
+    int code = 0;
+    if (mm->k > 0 && mm->alpha == 0)
+        code = run_blend(job, group, true, 0, mm->add_c, mm->beta, err);
+    if (code != 0 || group->wide == nullptr) return code;
+    if (group->out == BLASD_float16)
+        return blasd_launch(round_elements<float16_out>, blocks_for(elements, job->facts),
+                            dim3(256), 0, job->stream, err, group->target, group->out_at,
+                            group->elements, elements);
+    return blasd_launch(round_elements<bfloat16_out>, blocks_for(elements, job->facts), dim3(256),
+                        0, job->stream, err, group->target, group->out_at, group->elements,
+                        elements);
+}
+
+/* All products WAY_GROUPED in one call; where the device has no such call for this dtype, shape by
+ * shape. */
+static int run_grouped(struct blasd_cuda_job *job, struct plan *plan, struct blasd_err *err) {
+    struct blasd_gpu_group *groups;
+    int count = 0,
+        code = take_host(job, (size_t)plan->group_count, sizeof *groups, (void **)&groups, err);
+    int64_t before = 0;
+    if (code != 0) return code;
+    for (int g = 0; g < plan->group_count; g++) {
+        const struct blasd_gpu_gemm *gemm = &plan->groups[g].gemm;
+        if (plan->groups[g].way != WAY_GROUPED) continue;
+        groups[count++] = {gemm->trans_a, gemm->trans_b, gemm->m,    gemm->n,
+                           gemm->k,       gemm->alpha,   gemm->beta, gemm->lda,
+                           gemm->ldb,     gemm->ldc,     gemm->count};
+    }
+    code = job->calls->gemm_grouped(job->stream, plan->groups[0].dtype, plan->rounding, groups,
+                                    count, plan->grouped_a, plan->grouped_b, plan->grouped_c, err);
+    if (code != -(int)BLASD_E_internal_error) return code;
+    code = 0;
+    for (int g = 0; code == 0 && g < plan->group_count; g++) {
+        struct blasd_gpu_gemm gemm = plan->groups[g].gemm;
+        if (plan->groups[g].way != WAY_GROUPED) continue;
+        gemm.a = plan->grouped_a + before;
+        gemm.b = plan->grouped_b + before;
+        gemm.c = (void *)(plan->grouped_c + before);
+        before += gemm.count;
+        code = job->calls->gemm_pointers(job->stream, &gemm, err);
+    }
+    return code;
+}
+
+static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
+    struct plan *plan = (struct plan *)job->state;
+    int code = 0;
+    for (int g = 0; code == 0 && g < plan->group_count; g++) {
+        struct group *group = &plan->groups[g];
+        if (group->way == WAY_NOTHING) continue;
+        if (group->way == WAY_TINY) {
+            code = run_tiny(job, group, err);
+            continue;
+        }
+        code = before_product(job, group, err);
+        if (code != 0 || group->mm.k == 0) continue;
+        if (group->way == WAY_STRIDED) code = job->calls->gemm(job->stream, &group->gemm, err);
+        if (group->way == WAY_POINTERS)
+            code = job->calls->gemm_pointers(job->stream, &group->gemm, err);
+    }
+    if (code == 0 && plan->grouped) code = run_grouped(job, plan, err);
+    for (int g = 0; code == 0 && g < plan->group_count; g++)
+        if (plan->groups[g].way >= WAY_STRIDED) code = after_product(job, &plan->groups[g], err);
+    return code;
+}
+
+static const char *way_name(const struct group *group) {
+    switch (group->way) {
+    case WAY_STRIDED: return group->gemm.count > 1 ? " batched" : "";
+    case WAY_POINTERS: return " batched";
+    case WAY_GROUPED: return " grouped";
+    default: return "";
+    }
+}
+
+static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
+    const struct plan *plan = (const struct plan *)job->state;
+    (void)err;
+    for (int t = 0; t < job->count; t++) {
+        const struct group *group = &plan->groups[plan->group_of[t]];
+        struct blasd_task *task = &job->tasks[t];
+        bool wide = group->dtype == BLASD_float64;
+        const char *rounding = wide || group->way <= WAY_TINY     ? ""
+                               : plan->rounding == BLASD_GPU_TF32 ? ", tf32"
+                               : plan->rounding == BLASD_GPU_BF16 ? ", bf16"
+                                                                  : "";
+        snprintf(task->method, sizeof task->method, "%s%s%s%s",
+                 group->way == WAY_TINY ? "tiny"
+                 : wide                 ? "cublas dgemm"
+                                        : "cublas sgemm",
+                 way_name(group), rounding, group->out != group->dtype ? ", rounded once" : "");
+    }
+    return 0;
+}
+
+static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+                   struct blasd_cuda_wish *wish) {
+    const struct blasd_value *beta = &task->job->params[BLASD_MATMUL_BETA];
+    (void)facts;
+    if (beta->f == 0) wish->inputs &= ~(UINT64_C(1) << BLASD_MATMUL_C); /* is not read */
+}
+
+extern "C" const struct blasd_cuda_op blasd_cuda_matmul = {
+    .kernel = BLASD_CUDA_KERNEL("matmul"),
+    .choose = choose,
+    .prepare = prepare,
+    .compute = compute,
+    .finish = finish,
+};

@@ -1,0 +1,150 @@
+/* matmul's own device code: products too small for cuBLAS, and what surrounds a product: c spread
+ * over the result, the factors, the rounding to half. Read next: cuda_matmul.cu. */
+#ifndef BLASD_KERNELS_MATMUL_TINY_CUH
+#define BLASD_KERNELS_MATMUL_TINY_CUH
+
+#include "kernels/cuda/gpu.h"
+
+#define TINY_MOST 16 /* rows, columns and depth */
+#define TINY_THREADS 256
+#define TINY_SHARED (32 << 10) /* bytes of a block, at most */
+#define WALK_MOST 8            /* dimensions */
+
+/* One tensor of each task: at even steps, or wherever a table in device memory says. */
+struct across_tasks {
+    char *base;
+    int64_t step; /* bytes */
+    void *const *table;
+};
+
+/* How the items of a result are numbered, and which item of an operand each of them takes. */
+struct item_walk {
+    int rank;
+    int64_t shape[WALK_MOST], a[WALK_MOST], b[WALK_MOST], c[WALK_MOST]; /* steps; c: in elements */
+};
+
+struct tiny_batch {
+    struct across_tasks a, b, c, out;
+    int m, n, k, trans_a, trans_b, add_c;
+    int each;                       /* products of one block */
+    int64_t items, c_row, c_column; /* of one task; steps of c in elements */
+    int64_t products;               /* items of all tasks */
+    double alpha, beta;
+    struct item_walk walk;
+};
+
+/* Half results, told apart by type. */
+struct float16_out {
+    uint16_t bits;
+};
+struct bfloat16_out {
+    uint16_t bits;
+};
+static __device__ inline void store(double *to, double v) {
+    *to = v;
+}
+static __device__ inline void store(float *to, float v) {
+    *to = v;
+}
+static __device__ inline void store(float16_out *to, float v) {
+    to->bits = blasd_gpu_float16_write(v);
+}
+static __device__ inline void store(bfloat16_out *to, float v) {
+    to->bits = blasd_gpu_bfloat16_write(v);
+}
+
+static __device__ inline char *of_task(const struct across_tasks &x, int64_t t) {
+    return x.table != nullptr ? static_cast<char *>(x.table[t]) : x.base + t * x.step;
+}
+
+/* The item of an operand that item `at` of the result takes. */
+static __device__ inline int64_t walk_to(const struct item_walk &walk, const int64_t *steps,
+                                         int64_t at) {
+    int64_t sum = 0;
+    for (int d = walk.rank - 1; d >= 0; d--) {
+        sum += at % walk.shape[d] * steps[d];
+        at /= walk.shape[d];
+    }
+    return sum;
+}
+
+/* `each` products a block: their factors side by side in shared memory, then a thread an element.
+ * Sums run over k in order, so a product gives the same bits in any batch. */
+template <class T, class Out>
+__global__ void __launch_bounds__(TINY_THREADS) tiny_products(struct tiny_batch batch) {
+    BLASD_DYNAMIC_SHARED(T, shared);
+    int mk = batch.m * batch.k, kn = batch.k * batch.n, mn = batch.m * batch.n;
+    int64_t first = (int64_t)blockIdx.x * batch.each, left = batch.products - first;
+    int count = left < batch.each ? (int)left : batch.each;
+    T *a = shared, *b = shared + (int64_t)batch.each * mk;
+    for (int i = (int)threadIdx.x; i < count * mk; i += TINY_THREADS) {
+        int64_t product = first + i / mk;
+        const T *from = reinterpret_cast<const T *>(of_task(batch.a, product / batch.items));
+        a[i] = from[walk_to(batch.walk, batch.walk.a, product % batch.items) * mk + i % mk];
+    }
+    for (int i = (int)threadIdx.x; i < count * kn; i += TINY_THREADS) {
+        int64_t product = first + i / kn;
+        const T *from = reinterpret_cast<const T *>(of_task(batch.b, product / batch.items));
+        b[i] = from[walk_to(batch.walk, batch.walk.b, product % batch.items) * kn + i % kn];
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < count * mn; i += TINY_THREADS) {
+        int64_t product = first + i / mn, task = product / batch.items;
+        int64_t item = product % batch.items;
+        int row = i % mn / batch.n, column = i % batch.n;
+        const T *x = a + i / mn * mk + row * (batch.trans_a ? 1 : batch.k);
+        const T *y = b + i / mn * kn + column * (batch.trans_b ? batch.k : 1);
+        int step_x = batch.trans_a ? batch.m : 1, step_y = batch.trans_b ? 1 : batch.n;
+        T sum = 0;
+        for (int l = 0; l < batch.k; l++) sum += x[l * step_x] * y[l * step_y];
+        sum *= (T)batch.alpha;
+        if (batch.add_c) {
+            const T *c = reinterpret_cast<const T *>(of_task(batch.c, task));
+            sum += (T)batch.beta * c[walk_to(batch.walk, batch.walk.c, item) + row * batch.c_row +
+                                     column * batch.c_column];
+        }
+        store(reinterpret_cast<Out *>(of_task(batch.out, task)) + item * mn + i % mn, sum);
+    }
+}
+
+/* What surrounds a product of any size. */
+struct blend {
+    struct across_tasks target, c;
+    int keep, add_c; /* read the target; read c */
+    double factor, beta;
+    int64_t m, n, items, c_row, c_column, elements; /* elements: of all tasks */
+    struct item_walk walk;
+};
+
+/* target = factor * target (where kept) + beta * c (where added), c spread over the result. */
+template <class T> __global__ void __launch_bounds__(256) blend_elements(struct blend blend) {
+    int64_t each = blend.m * blend.n * blend.items;
+    for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < blend.elements;
+         at += (int64_t)gridDim.x * 256) {
+        int64_t task = at / each, i = at % each;
+        int64_t item = i / (blend.m * blend.n), place = i % (blend.m * blend.n);
+        T *target = reinterpret_cast<T *>(of_task(blend.target, task)) + i;
+        T value = blend.keep ? (T)blend.factor * *target : (T)0;
+        if (blend.add_c) {
+            const T *c = reinterpret_cast<const T *>(of_task(blend.c, task)) +
+                         walk_to(blend.walk, blend.walk.c, item) + place / blend.n * blend.c_row +
+                         place % blend.n * blend.c_column;
+            value = blend.keep ? value + (T)blend.beta * *c : (T)blend.beta * *c;
+        }
+        *target = value;
+    }
+}
+
+/* Rounds float32 results to half. */
+template <class Out>
+__global__ void __launch_bounds__(256)
+    round_elements(struct across_tasks from, struct across_tasks to, int64_t each,
+                   int64_t elements) {
+    for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < elements;
+         at += (int64_t)gridDim.x * 256) {
+        const float *x = reinterpret_cast<const float *>(of_task(from, at / each)) + at % each;
+        store(reinterpret_cast<Out *>(of_task(to, at / each)) + at % each, *x);
+    }
+}
+
+#endif

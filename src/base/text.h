@@ -1,0 +1,17 @@
+/* Small texts put together without printf, whose price (more than a hundred nanoseconds, a multiple
+ * of it where a library has registered conversions of its own) shows on paths that every job takes. */
+#ifndef BLASD_BASE_TEXT_H
+#define BLASD_BASE_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BLASD_TEXT_NUMBER 21 /* digits of any uint64_t and a zero */
+
+/* Writes the texts one after the other into `out` of `size` bytes, cut to fit and ended by a zero;
+ * `c` may be NULL. Returns the length written. */
+size_t blasd_text_join(char *out, size_t size, const char *a, const char *b, const char *c);
+/* Writes `number` in decimal digits; returns their count. */
+size_t blasd_text_number(char out[BLASD_TEXT_NUMBER], uint64_t number);
+
+#endif
