@@ -2,7 +2,8 @@
 
     POST /jobs -> 202, Location: /jobs/ID        GET /jobs/ID -> {"state":"queued"} or {"state":"succeeded","result":…}
 
-The body goes to the task as it came, without being parsed twice. Prints `ready http://127.0.0.1:PORT`.
+The body goes to the task as it came, without being parsed twice. Takes peer_fastapi.py's
+`--processes` and prints `ready http://127.0.0.1:PORT`.
 """
 import peer_fastapi
 from fastapi import FastAPI, Request, Response
@@ -29,7 +30,4 @@ async def job_state(job_id: str):
 
 if __name__ == "__main__":
     peer_fastapi.app = app
-    listener = peer_fastapi.listen(0)
-    listener.listen(2048)
-    print(f"ready http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-    peer_fastapi.serve(listener)
+    peer_fastapi.main()

@@ -7,6 +7,7 @@ Read next: loads.py (what is sent), subjects.py (to whom), measure.py (how a tur
 import argparse
 import datetime
 import pathlib
+import signal
 import sys
 import time
 
@@ -39,6 +40,7 @@ def main():
     if chosen.list:
         print("\n".join(loads.LOADS))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     build = pathlib.Path(chosen.build).resolve()
     out = pathlib.Path(chosen.out) if chosen.out else build / "bench" / "results" if chosen.quick else ROOT / "bench" / "results"
     scratch = pathlib.Path(processes.scratch())

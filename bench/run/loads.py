@@ -299,9 +299,9 @@ def json_numbers(bench):
     for title, mine, theirs in pairs:
         if title.startswith("1024 x 1024, all"):
             values["in_ratio"] = float(mine) / float(theirs)
-    out = re.search(r"float64.*?([\d.]+) times", texts.get("out", ""))
-    if out:
-        values["out_ratio"] = float(out.group(1))
+    speeds = dict(re.findall(r"^(jansson|blasd float64) +[\d.]+ MB +([\d.]+) MB/s", texts.get("out", ""), re.M))
+    if len(speeds) == 2:
+        values["out_ratio"] = float(speeds["blasd float64"]) / float(speeds["jansson"])
     return {"title": "JSON numbers against jansson", "trials": [], "values": values, "texts": texts}
 
 

@@ -81,7 +81,7 @@ def rates_table(reports):
                        for q in ("p50", "p99", "p999")]
             lines.append(f"  {subject:16} {spread_text(spread(of(trials, subject))):>32} {columns[0]:>9} {columns[1]:>9} "
                          f"{columns[2]:>9}   {spread_text(against[subject]) if subject in against else ''}")
-        lines.append("")
+        lines += ["  " + ", ".join(f"{k} {number(v)}" for k, v in report["values"].items()), ""]
     return lines
 
 

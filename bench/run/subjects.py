@@ -125,6 +125,10 @@ class Celery(Subject):
     name = "celery"
     poll = {"ended": '"state":"succeeded"', "failed": '"state":"failed"'}
 
+    def __init__(self, build, processes_=1):
+        super().__init__(build)
+        self.count = processes_
+
     def start(self):
         bin_dir = self.build / "bench-venv" / "bin"
         if not bin_dir.exists():
@@ -140,7 +144,7 @@ class Celery(Subject):
                  "--without-mingle", "--without-heartbeat", "--loglevel", "ERROR"],
                 env=dict(os.environ, **env), cwd=self.data, stdout=processes.subprocess.DEVNULL,
                 stderr=processes.subprocess.DEVNULL, start_new_session=True)
-            self.server = processes.Server([bin_dir / "python", PEERS / "peer_celery_api.py"], env=env)
+            self.server = processes.Server([bin_dir / "python", PEERS / "peer_celery_api.py", "--processes", self.count], env=env)
         except BaseException:
             self.stop()
             raise
@@ -159,8 +163,8 @@ class Celery(Subject):
         processes.forget(self.data)
 
     def pids(self):
-        return [("fastapi", self.server.process.pid), ("celery worker", self.worker.pid),
-                ("redis-server", self.redis_server.pid)]
+        return [("fastapi", pid) for pid in self.server.pids()] + [("celery worker", self.worker.pid),
+                                                                   ("redis-server", self.redis_server.pid)]
 
     def redis(self):
         return processes.redis_info(self.socket)

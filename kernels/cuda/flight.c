@@ -394,7 +394,7 @@ int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err) {
     int code;
     while (!all_begun(flight) || in_slots(flight)) {
         double done = (double)flight->ended / (double)flight->count;
-        if (flight->code == 0 && flight->begun < flight->count && flight->watch != NULL &&
+        if (flight->code == 0 && flight->watch != NULL &&
             !flight->watch->go_on(flight->watch, done)) {
             struct blasd_err stopped;
             flight_fail(flight, blasd_cuda_stopped(&stopped), &stopped);

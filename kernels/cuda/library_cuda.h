@@ -22,6 +22,7 @@ struct blasd_gpu_stream {
 };
 
 /* 0, or the negative code that a status means. */
+extern "C" void *blasd_gpu_stream_raw(struct blasd_gpu_stream *stream);
 extern "C" int blasd_gpu_cuda_status(int status, const char *what, struct blasd_err *err);
 int blasd_gpu_blas_status(cublasStatus_t status, const char *what, struct blasd_err *err);
 int blasd_gpu_solver_status(cusolverStatus_t status, const char *what, struct blasd_err *err);

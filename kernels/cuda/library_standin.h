@@ -3,6 +3,10 @@
 #ifndef BLASD_KERNELS_CUDA_LIBRARY_STANDIN_H
 #define BLASD_KERNELS_CUDA_LIBRARY_STANDIN_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #include "base/err.h"
 
 #include <stdint.h>
@@ -16,16 +20,20 @@ struct blasd_standin {
     int fail_at;     /* the call with this number from now on fails (1: the next); 0: none */
     enum blasd_code fail_code; /* how; device_error sticks: all later calls fail too */
     /* to read */
-    long calls;                          /* that can fail, so far */
-    long device_blocks, host_blocks;     /* allocations that are held */
-    long streams, events;                /* that are open */
-    long device_allocs, gemms, launches; /* ever */
-    uint64_t device_bytes;               /* held */
-    bool broken;                         /* an error that sticks has come */
+    long calls;                                                  /* that can fail, so far */
+    long device_blocks, host_blocks;                             /* allocations that are held */
+    long streams, events;                                        /* that are open */
+    long device_allocs, gemms, launches, copies_up, copies_down; /* ever */
+    uint64_t device_bytes;                                       /* held */
+    bool broken;                                                 /* an error that sticks has come */
 };
 extern struct blasd_standin blasd_standin;
 
 /* Forgets faults and an error that stuck, as a new process would. */
 void blasd_standin_mend(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -207,7 +207,7 @@ PLAIN_LOOP(
     loop_jaccard,
     {
         S += x != y ? wd : 0;
-        U += (x != 0) | (y != 0) ? wd : 0;
+        U += ((x != 0) | (y != 0)) ? wd : 0;
     },
     S = U == 0 ? 0 : S / U;)
 

@@ -543,8 +543,8 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
                                                                   : "";
         snprintf(task->method, sizeof task->method, "%s%s%s%s",
                  group->way == WAY_TINY ? "tiny"
-                 : wide                 ? "cublas dgemm"
-                                        : "cublas sgemm",
+                 : wide                 ? "dgemm"
+                                        : "sgemm",
                  way_name(group), rounding, group->out != group->dtype ? ", rounded once" : "");
     }
     return 0;

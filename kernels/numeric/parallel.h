@@ -8,7 +8,7 @@
 
 /* Functions that follow are compiled for several instruction sets; the loader picks one. The same
  * operations run in the same order in each, so the results are the same to the last bit. */
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* it would trip over the resolvers */
 #define BLASD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define BLASD_CLONES

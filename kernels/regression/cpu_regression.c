@@ -122,8 +122,7 @@ static int make_factor(struct room *room, const struct regression_data *data, bo
             return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for double-double");
         *doubled = true;
     }
-    blasd_regression_small_factor(room->small, data, &room->factor);
-    return 0;
+    return blasd_regression_small_factor(room->small, data, &room->factor, progress, err);
 }
 
 /* ols, and ridge without a penalty. */

@@ -236,7 +236,7 @@ static int check_length(int64_t length, int64_t n, const char *field, struct bla
 
 static void choose_way(struct regression_shape *shape) {
     double work = (double)shape->n * (double)shape->q * (double)(shape->q + shape->t);
-    if (work <= SMALL_WORK && shape->q <= 1024)
+    if (work <= SMALL_WORK && shape->q <= 2 * shape->n + 16)
         shape->way = WAY_SMALL;
     else
         shape->way = shape->n >= shape->q ? WAY_TALL : WAY_WIDE;

@@ -20,6 +20,9 @@ enum { LANES = 16 }; /* rows come in blocks, the last one filled up with zeros *
 /* A column orthogonal to this part of its own length depends on those before it. */
 #define DEPENDENT 0x1p-90
 
+/* Operations that a product and a subtraction of two columns count for, an element. */
+#define STEP_WORK 30.0
+
 struct regression_small {
     const struct regression_shape *shape; /* borrowed */
     int64_t stride;                       /* n rounded up to whole blocks */
@@ -153,9 +156,10 @@ static double target_squares(const struct regression_small *small, int64_t j) {
                  2 * small->exponent[small->shape->q + j]);
 }
 
-/* [1 X] = V U, y = V c + residual; the columns become V and the residuals. */
-static void orthogonalise(struct regression_small *small) {
+/* [1 X] = V U, y = V c + residual; the columns become V and the residuals. False: stopped. */
+static bool orthogonalise(struct regression_small *small, struct blasd_cpu_progress *progress) {
     int64_t q = small->shape->q, t = small->shape->t;
+    double pair = STEP_WORK * (double)small->stride;
     for (int64_t j = 0; j < q; j++) /* squared lengths before anything is taken away */
         small->b[j] = squares(small, j);
     for (int64_t j = 0; j < q; j++) {
@@ -179,15 +183,18 @@ static void orthogonalise(struct regression_small *small) {
             else
                 small->c[j * t + l - q] = part;
         }
+        if (!blasd_cpu_step(progress, pair * (double)(q + t - j))) return false;
     }
+    return true;
 }
 
-void blasd_regression_small_factor(struct regression_small *small,
-                                   const struct regression_data *data,
-                                   struct regression_factor *factor) {
+int blasd_regression_small_factor(struct regression_small *small,
+                                  const struct regression_data *data,
+                                  struct regression_factor *factor,
+                                  struct blasd_cpu_progress *progress, struct blasd_err *err) {
     int64_t q = small->shape->q, t = small->shape->t;
     load(small, data);
-    orthogonalise(small);
+    if (!orthogonalise(small, progress)) return blasd_cpu_stopped(err);
     factor->rows = q;
     factor->triangle = true;
     factor->noise = DBL_EPSILON;
@@ -200,6 +207,7 @@ void blasd_regression_small_factor(struct regression_small *small,
     }
     for (int64_t j = 0; j < t; j++) factor->rest[j] = target_squares(small, j);
     memcpy(factor->exponent, small->exponent, (size_t)(q + t) * sizeof *factor->exponent);
+    return 0;
 }
 
 /* Coefficients by back substitution: U b = c, then out of the scaling. */

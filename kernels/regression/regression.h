@@ -135,10 +135,11 @@ struct regression_fit {
 struct regression_small;
 struct regression_small *blasd_regression_small_new(const struct regression_shape *shape);
 void blasd_regression_small_free(struct regression_small *small); /* takes NULL */
-/* Makes the factor. */
-void blasd_regression_small_factor(struct regression_small *small,
-                                   const struct regression_data *data,
-                                   struct regression_factor *factor);
+/* Makes the factor. cancelled where the progress says so. */
+int blasd_regression_small_factor(struct regression_small *small,
+                                  const struct regression_data *data,
+                                  struct regression_factor *factor,
+                                  struct blasd_cpu_progress *progress, struct blasd_err *err);
 /* After it, where the rank is full: coefficients, ssr, basis and residuals to the last digit. */
 void blasd_regression_small_solve(struct regression_small *small,
                                   const struct regression_data *data, struct regression_fit *fit);

@@ -202,6 +202,7 @@ static int put_inference(const struct regression_shape *shape, const struct blas
     else
         plain_variances(shape, fit, sum->scale, cov);
     if (code != 0) return code;
+    for (int64_t i = 0; sum->df_resid <= 0 && i < (whole ? q * q : q); i++) cov[i] = NAN;
     put_coefficients(shape, task, place, coef, cov, whole ? q + 1 : 1, sum->df_resid, fit);
     if (shape->cov != COV_NONROBUST) f = robust_f(shape, coef, cov);
     if (sum->df_model < 1) f = NAN;

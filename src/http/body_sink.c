@@ -27,6 +27,7 @@ static int move_to_blob(struct http_body_sink *sink, struct blasd_err *err) {
 
 static int in_memory(struct http_body_sink *sink, uint64_t total, struct blasd_err *err) {
     size_t more = (size_t)(total - sink->memory.len);
+    if (more == 0) return 0; /* an empty tensor first of all: there is no memory yet */
     if (blasd_buf_reserve(&sink->memory, more) != 0)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     memset(sink->memory.data + sink->memory.len, 0, more); /* the gaps are stored too */

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
-/* Turns in which a client that has left mid-body may bring nothing before it is cut off. */
-#define CUT_TURNS 64
+#define STUCK_CHECKS 4 /* a second or so */
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
                                           struct MHD_Connection *connection) {
@@ -103,28 +103,51 @@ void http_exchange_abandon(struct http_exchange *exchange) {
 }
 
 /* A piece of a body and the client's leaving can come as one event, of which libmicrohttpd sees the
- * first part alone: it believes that it has read all there is. Resuming makes it read again. Where
- * it cannot go on, as in a chunk extension longer than its memory, it never reads to the end: then
- * closing the descriptor's own direction too tells it that the connection is dead. */
+ * first part alone: it believes that it has read all there is. Resuming makes it read again. */
 static void upload_cut(struct blasd_watcher *watcher, uint32_t events) {
     struct http_exchange *exchange =
         (struct http_exchange *)(void *)((char *)watcher - offsetof(struct http_exchange, client));
     (void)events;
-    exchange->cut_turns = exchange->body == exchange->cut_at ? exchange->cut_turns + 1 : 0;
-    exchange->cut_at = exchange->body;
-    if (exchange->cut_turns > CUT_TURNS) {
-        blasd_loop_unwatch(exchange->home->loop, watcher); /* stays `watched`: it is not wanted */
-        (void)shutdown(watcher->fd, SHUT_RDWR);
-        return;
-    }
     MHD_suspend_connection(exchange->connection);
     MHD_resume_connection(exchange->connection);
     exchange->home->resumed = true;
 }
 
+/* What libmicrohttpd can neither parse nor hold, such as a chunk extension longer than its memory,
+ * it leaves unread, and then it spins. Bytes that nobody reads for STUCK_CHECKS are that. */
+static bool is_stuck(struct http_exchange *exchange) {
+    int unread = 0;
+    bool moved = exchange->body != exchange->checked_at;
+    exchange->checked_at = exchange->body;
+    if (moved || ioctl(connection_fd(exchange->connection), FIONREAD, &unread) != 0 || unread == 0)
+        exchange->stuck_checks = 0;
+    else
+        exchange->stuck_checks++;
+    return exchange->stuck_checks >= STUCK_CHECKS;
+}
+
+/* Closes a connection that libmicrohttpd does not look at. With its memory full it does not even
+ * notice that the connection is dead: what is left is to have its time run out. */
+static void cut_off(struct http_exchange *exchange) {
+    struct blasd_err problem = {0};
+    int fd = connection_fd(exchange->connection);
+    unwatch_client(exchange);
+    blasd_fail(&problem, BLASD_E_headers_too_large, "Transfer-Encoding",
+               "a chunk's own header is longer than the memory of a connection (limit "
+               "connection_bytes)");
+    http_linger_problem(fd, &problem);
+    (void)shutdown(fd, SHUT_RDWR);
+    (void)MHD_set_connection_option(exchange->connection, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+    exchange->closing = true;
+}
+
 void http_exchange_check(struct http_exchange *exchange) {
-    if (exchange->connection == NULL || exchange->watched) return;
-    if (exchange->suspended)
+    if (exchange->connection == NULL || exchange->closing) return;
+    if (!exchange->complete && is_stuck(exchange))
+        cut_off(exchange);
+    else if (exchange->watched)
+        return;
+    else if (exchange->suspended)
         watch_client(exchange, client_gone);
     else if (!exchange->running)
         watch_client(exchange, upload_cut);
@@ -241,6 +264,7 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
 }
 
 static enum MHD_Result finish(struct http_exchange *exchange) {
+    exchange->complete = true;
     unwatch_client(exchange);
     if (exchange->gone) return MHD_NO;
     if (!exchange->answered && !exchange->running) {
@@ -269,7 +293,7 @@ enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connectio
         if (!exchange->request.chunked && !exchange->request.expects_continue &&
             exchange->request.content_length <= HTTP_DRAIN_BYTES)
             return MHD_YES;
-        exchange->linger = true;
+        exchange->linger = exchange->complete = true;
         return send_answer(exchange);
     }
     if (*upload_size > 0) {

@@ -88,6 +88,7 @@ struct http_exchange {
     unsigned status;
     struct blasd_err problem; /* where the answer is a problem */
     bool answered;            /* an answer was made, or its making is under way */
+    bool complete;            /* the body has come, or is not wanted */
     bool running;             /* `run` was called */
     bool suspended;
     bool gone;     /* the client left while the connection was suspended */
@@ -98,8 +99,9 @@ struct http_exchange {
     int64_t began_ns;
     struct blasd_watcher client; /* of the connection's descriptor, while `watched` */
     bool watched;
-    uint64_t cut_at; /* body bytes seen when the client was found gone in mid-body */
-    int cut_turns;   /* and turns since then that brought no more of it */
+    bool closing;        /* given up in mid-body */
+    uint64_t checked_at; /* body bytes seen at the last check */
+    int stuck_checks;    /* checks since then at which bytes lay there unread */
 
     /* waiting for a job: waits.c */
     char id[BLASD_ID_LEN + 1];
