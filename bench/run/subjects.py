@@ -55,7 +55,7 @@ class Blasd(Subject):
 
     def __init__(self, build, *options):
         super().__init__(build)
-        self.options = options
+        self.options, self.blobs = options, ""
 
     def start(self):
         self.data = processes.scratch()
@@ -76,6 +76,9 @@ class Blasd(Subject):
     def stop(self):
         super().stop()
         processes.forget(self.data)
+        if self.blobs:  # it outlives the service on purpose; this one's data directory is gone
+            processes.forget(self.blobs)
+        self.blobs = ""
 
     def pids(self):
         return self.roles
