@@ -1,0 +1,174 @@
+/* matmul on CUDA where it differs from the CPU's: batches of mixed shapes in one call, the library
+ * calls that are chosen, precision as asked and not otherwise, and what it is called. */
+extern const struct blasd_backend blasd_backend;
+#define TRIAL_BACKEND blasd_backend
+int test_matmul_main(void);
+#define main test_matmul_main
+#include "../kernels/test_matmul.c"
+#undef main
+
+#include "kernels/cuda/library_standin.h"
+
+#define MOST 80
+
+/* Runs trials of any shapes as one call, as a worker does where the kernel takes mixed company. */
+static void run_mixed(struct trial **trials, int count) {
+    static struct blasd_task tasks[MOST];
+    const struct blasd_kernel *kernel =
+        blasd_backend_kernel(&blasd_backend, blasd_op_find("matmul"));
+    struct blasd_err err = {0};
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(trial_plan(trials[i]), BLASD_OK);
+        trial_bind(trials[i]);
+        tasks[i] = trials[i]->task;
+    }
+    if (kernel->run(trial_device(), tasks, count, NULL, &err) != 0) fail_msg("%s", err.detail);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(tasks[i].err.code, BLASD_OK);
+        trials[i]->task = tasks[i];
+    }
+}
+
+static struct trial *product(enum blasd_dtype dtype, int64_t m, int64_t k, int64_t n,
+                             enum filling filling) {
+    struct trial *t = trial_new("matmul");
+    give(t, "a", dtype, trial_between(0, 1) ? BLASD_ROW_MAJOR : BLASD_COLUMN_MAJOR, 2,
+         (int64_t[]){m, k}, filling);
+    give(t, "b", dtype, trial_between(0, 1) ? BLASD_ROW_MAJOR : BLASD_COLUMN_MAJOR, 2,
+         (int64_t[]){k, n}, filling);
+    return t;
+}
+
+static void mixed(enum blasd_dtype dtype, int least, int most, bool grouped) {
+    struct trial *trials[MOST];
+    long gemms = blasd_standin.gemms;
+    blasd_standin.no_grouped = !grouped;
+    for (int i = 0; i < MOST; i++)
+        trials[i] = product(dtype, trial_between(least, most), trial_between(least, most),
+                            trial_between(least, most), FILL_NORMAL);
+    run_mixed(trials, MOST);
+    for (int i = 0; i < MOST; i++) {
+        check(trials[i], false);
+        trial_free(trials[i]);
+    }
+    /* the stand-in counts one for each group: far fewer than products where shapes repeat */
+    if (most - least < 2) assert_true(blasd_standin.gemms - gemms <= 32);
+    blasd_standin.no_grouped = false;
+}
+
+static void mixed_shapes_run_as_one_call(void **state) {
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        mixed(floats[d], 17, 18, true);
+        mixed(floats[d], 17, 18, false);
+        mixed(floats[d], 1, 60, true);
+        mixed(floats[d], 1, 60, false);
+        mixed(floats[d], 1, 3, true);
+    }
+}
+
+/* Anything at all in one batch, as long as it is computed in one dtype. */
+static void mixed_jobs_of_every_kind(void **state) {
+    (void)state;
+    for (int round = 0; round < 12; round++) {
+        struct trial *trials[MOST];
+        enum blasd_dtype compute = round % 2 ? BLASD_float32 : BLASD_float64;
+        for (int i = 0; i < MOST;) {
+            trials[i] = random_job(FILL_NORMAL);
+            assert_int_equal(trial_plan(trials[i]), BLASD_OK);
+            if (trials[i]->plan.input_dtype[0] == compute)
+                i++;
+            else
+                trial_free(trials[i]);
+        }
+        run_mixed(trials, MOST);
+        for (int i = 0; i < MOST; i++) {
+            check(trials[i], false);
+            trial_free(trials[i]);
+        }
+    }
+}
+
+static const char *method_of(struct trial *t) {
+    assert_int_equal(trial_run(t), BLASD_OK);
+    return t->task.method;
+}
+
+/* Stacks whose walk is even are one strided call; others go by pointers; b that serves all items
+ * makes one tall product. */
+static void the_call_fits_the_shape(void **state) {
+    const struct {
+        int ra, rb;
+        int64_t a[4], b[4];
+        const char *method;
+        long gemms;
+    } cases[] = {
+        {2, 2, {20, 30}, {30, 40}, "dgemm", 1},
+        {3, 3, {5, 20, 30}, {5, 30, 40}, "dgemm batched", 1},
+        {3, 3, {1, 20, 30}, {5, 30, 40}, "dgemm batched", 1},
+        {3, 2, {5, 20, 30}, {30, 40}, "dgemm", 1},
+        {4, 3, {2, 3, 20, 30}, {3, 30, 40}, "dgemm batched", 1},
+        {4, 4, {2, 1, 20, 30}, {1, 3, 30, 40}, "dgemm batched", 1},
+        {3, 3, {5, 3, 4}, {5, 4, 2}, "tiny", 0},
+        {2, 1, {20, 30}, {30}, "dgemm", 1},
+        {1, 1, {30}, {30}, "dgemm", 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct trial *t = trial_new("matmul");
+        long gemms = blasd_standin.gemms;
+        give(t, "a", BLASD_float64, BLASD_ROW_MAJOR, cases[i].ra, cases[i].a, FILL_INTEGER);
+        give(t, "b", BLASD_float64, BLASD_ROW_MAJOR, cases[i].rb, cases[i].b, FILL_INTEGER);
+        assert_string_equal(method_of(t), cases[i].method);
+        assert_int_equal(blasd_standin.gemms - gemms, cases[i].gemms);
+        check(t, true);
+        trial_free(t);
+    }
+}
+
+/* The largest error of a product of factors in [1, 2), against its size. */
+static double error_of(enum blasd_dtype dtype, const char *precision, const char *method) {
+    struct trial *t = product(dtype, 40, 50, 30, FILL_NORMAL);
+    const struct blasd_tensor *c;
+    struct blasd_tensor sent[3] = {0};
+    double worst = 0;
+    trial_set_choice(t, "precision", precision);
+    assert_string_equal(method_of(t), method);
+    c = trial_output(t, "c");
+    for (int i = 0; i < 2; i++) {
+        sent[i] = t->job.inputs[i].tensor;
+        sent[i].data = t->given[i];
+    }
+    for (int64_t i = 0; i < 40 * 30; i++) {
+        long double value, size;
+        int64_t at[2] = {i / 30, i % 30};
+        double error;
+        blasd_ref_matmul(&t->job, sent, at, 2, &value, &size);
+        error = fabs(trial_value(c, i) - (double)value) / (double)size;
+        if (!(error <= worst)) worst = error;
+    }
+    trial_free(t);
+    return worst;
+}
+
+static void precision_only_as_asked(void **state) {
+    double native, tf32, bf16;
+    (void)state;
+    native = error_of(BLASD_float32, "native", "sgemm");
+    tf32 = error_of(BLASD_float32, "tf32", "sgemm, tf32");
+    bf16 = error_of(BLASD_float32, "bf16", "sgemm, bf16");
+    assert_true(native < 0x1p-22);
+    assert_true(tf32 > 4 * native && tf32 < 0x1p-10);
+    assert_true(bf16 > 2 * tf32 && bf16 < 0x1p-7);
+    assert_true(error_of(BLASD_float64, "tf32", "dgemm") < 0x1p-50);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mixed_shapes_run_as_one_call),
+        cmocka_unit_test(mixed_jobs_of_every_kind),
+        cmocka_unit_test(the_call_fits_the_shape),
+        cmocka_unit_test(precision_only_as_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
