@@ -1,0 +1,364 @@
+/* What the tests of the front end's queue share: a Redis of their own, the loop, a worker, and what
+ * the callbacks saw. Included once, by test_front_queue.c. */
+#ifndef BLASD_TEST_FRONT_FIXTURE_H
+#define BLASD_TEST_FRONT_FIXTURE_H
+
+#include "base/clock.h"
+#include "queue/front.h"
+#include "queue/worker_queue.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SECOND INT64_C(1000000000)
+
+/* What the callbacks saw of one job. */
+struct seen {
+    char id[BLASD_ID_LEN + 1];
+    int answered, ended, order; /* order: of the answer's coming */
+    bool repeated;
+    enum blasd_code code;
+    char record[256];
+    int ended_order;
+    int64_t ended_ns;
+};
+
+struct env {
+    char dir[64], url[128], sock[108];
+    char port[8]; /* "": listens on no TCP port */
+    pid_t redis;
+    struct blasd_limits limits;
+    struct blasd_store *store;
+    struct blasd_loop *loop;
+    struct blasd_queue_options options;
+    struct blasd_front_queue *queue;
+    struct seen *seen;
+    int seen_count, order, answered, ended;
+    redisContext *client; /* for looking behind the scenes */
+    struct blasd_worker_queue *worker;
+};
+
+static struct env *current; /* the test's, for callbacks */
+static const struct blasd_op echo = {.name = "echo"};
+
+/* Redis, ours alone. */
+
+static redisContext *redis_client(const struct env *env) {
+    for (int64_t end = blasd_clock_ns() + 10 * SECOND; blasd_clock_ns() < end; usleep(5000)) {
+        redisContext *c = redisConnectUnix(env->sock);
+        redisReply *r = NULL;
+        if (c != NULL && c->err == 0 && env->port[0] != 0)
+            freeReplyObject(redisCommand(c, "AUTH secret"));
+        if (c != NULL && c->err == 0) r = redisCommand(c, "PING");
+        bool up = r != NULL && r->type == REDIS_REPLY_STATUS;
+        if (r != NULL) freeReplyObject(r);
+        if (up) return c;
+        if (c != NULL) redisFree(c);
+    }
+    return NULL;
+}
+
+static void redis_start(struct env *env) {
+    env->redis = fork();
+    assert_true(env->redis >= 0);
+    if (env->redis == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execlp("redis-server", "redis-server", "--port", env->port[0] != 0 ? env->port : "0",
+               "--bind", "127.0.0.1", "--unixsocket", env->sock, "--dir", env->dir, "--appendonly",
+               "yes", "--appendfsync", "no", "--save", "", "--requirepass",
+               env->port[0] != 0 ? "secret" : "", "--logfile", "redis.log", "--daemonize", "no",
+               (char *)NULL);
+        _exit(127);
+    }
+}
+
+static void redis_kill(struct env *env) {
+    int status;
+    if (env->redis <= 0) return;
+    kill(env->redis, SIGKILL);
+    waitpid(env->redis, &status, 0);
+    env->redis = 0;
+}
+
+/* The loop. */
+
+static void on_ended(void *arg, const char *id, const void *record, size_t len) {
+    struct env *env = arg;
+    for (int i = 0; i < env->seen_count; i++) {
+        struct seen *s = &env->seen[i];
+        if (strcmp(s->id, id) != 0) continue;
+        s->ended++;
+        s->ended_order = ++env->order;
+        s->ended_ns = blasd_clock_ns();
+        snprintf(s->record, sizeof s->record, "%.*s", (int)len,
+                 record == NULL ? "" : (const char *)record);
+    }
+    env->ended++;
+}
+
+static void turn(struct env *env, int ms) {
+    blasd_front_queue_flush(env->queue);
+    blasd_loop_step(env->loop, ms);
+}
+
+/* Turns the loop until the condition holds; fails after ten seconds. */
+#define UNTIL(env, condition)                                                                      \
+    do {                                                                                           \
+        int64_t until_ = blasd_clock_ns() + 10 * SECOND;                                           \
+        while (!(condition)) {                                                                     \
+            if (blasd_clock_ns() > until_) fail_msg("never came: %s", #condition);                 \
+            turn(env, 2);                                                                          \
+        }                                                                                          \
+    } while (0)
+
+static void linger(struct env *env, int ms) {
+    for (int64_t end = blasd_clock_ns() + ms * MS; blasd_clock_ns() < end;) turn(env, 5);
+}
+
+static int queue_open(struct env *env) {
+    const struct blasd_front_queue_hooks hooks = {.on_ended = on_ended, .arg = env};
+    struct blasd_err err;
+    return blasd_front_queue_open(&env->options, env->loop, &hooks, &env->queue, &err);
+}
+
+static struct env *env_new(const char *store) {
+    struct env *env = calloc(1, sizeof *env);
+    struct blasd_err err;
+    char spec[96];
+    current = env;
+    snprintf(env->dir, sizeof env->dir, "/tmp/blasd-front-XXXXXX");
+    assert_non_null(mkdtemp(env->dir));
+    snprintf(env->sock, sizeof env->sock, "%s/redis.sock", env->dir);
+    snprintf(env->url, sizeof env->url, "unix:%s", env->sock);
+    snprintf(spec, sizeof spec, "dir:%s/blobs", env->dir);
+    blasd_limits_init(&env->limits);
+    assert_int_equal(blasd_store_open(store != NULL ? store : spec, &env->store, &err), 0);
+    env->loop = blasd_loop_new();
+    assert_non_null(env->loop);
+    env->seen = calloc(20000, sizeof *env->seen);
+    env->options = (struct blasd_queue_options){
+        .url = env->url, .name = "test", .limits = &env->limits, .store = env->store};
+    return env;
+}
+
+static void env_open(struct env *env) {
+    redis_start(env);
+    env->client = redis_client(env);
+    assert_non_null(env->client);
+    assert_int_equal(queue_open(env), 0);
+    UNTIL(env, env->queue->view.available && env->queue->subscribed);
+}
+
+static void env_free(struct env *env) {
+    char command[128];
+    blasd_front_queue_free(env->queue);
+    blasd_worker_queue_free(env->worker);
+    if (env->client != NULL) redisFree(env->client);
+    redis_kill(env);
+    blasd_loop_free(env->loop);
+    blasd_store_free(env->store);
+    snprintf(command, sizeof command, "rm -rf '%s'", env->dir);
+    assert_int_equal(system(command), 0);
+    free(env->seen);
+    free(env);
+}
+
+static int setup(void **state) {
+    struct env *env = env_new(NULL);
+    env_open(env);
+    *state = env;
+    return 0;
+}
+
+static int teardown(void **state) {
+    env_free(*state);
+    return 0;
+}
+
+/* A worker. */
+
+static redisReply *ask(redisContext *c, const char *fmt, ...) {
+    va_list args;
+    redisReply *r;
+    va_start(args, fmt);
+    r = redisvCommand(c, fmt, args);
+    va_end(args);
+    return r;
+}
+
+static long long ask_number(struct env *env, const char *fmt, const char *arg) {
+    redisReply *r = ask(env->client, fmt, arg);
+    long long n;
+    assert_non_null(r);
+    assert_int_equal(r->type, REDIS_REPLY_INTEGER);
+    n = r->integer;
+    freeReplyObject(r);
+    return n;
+}
+
+static struct blasd_worker_queue *worker_new(struct env *env) {
+    struct blasd_worker_queue *worker = NULL;
+    struct blasd_err err;
+    if (blasd_worker_queue_open(&env->options, &worker, &err) != 0) fail_msg("%s", err.detail);
+    return worker;
+}
+
+static void worker_register(struct env *env) {
+    struct blasd_err err;
+    int64_t epoch;
+    env->worker = worker_new(env);
+    if (blasd_worker_queue_register(env->worker, "w1", BLASD_DEVICE_CPU, "{}", &epoch, &err) != 0)
+        fail_msg("%s", err.detail);
+}
+
+/* Claims jobs and ends them with the record "done ID"; how many, or negative where Redis is away.
+ */
+static int work(struct blasd_worker_queue *worker) {
+    struct blasd_claim claims[256];
+    struct blasd_ending endings[256];
+    char records[256][64];
+    struct blasd_err err;
+    bool lost = false;
+    int count = 0;
+    int result = blasd_worker_queue_claim(worker, 256, BLASD_GIB, claims, &count, &lost, &err);
+    if (result != 0 || lost) return -1;
+    for (int i = 0; i < count; i++) {
+        int len = snprintf(records[i], sizeof records[i], "done %.41s", claims[i].id);
+        endings[i] = (struct blasd_ending){
+            .id = claims[i].id, .record = records[i], .record_len = (size_t)len};
+    }
+    if (count > 0) result = blasd_worker_queue_finish(worker, endings, count, &lost, &err);
+    return result != 0 || lost ? -1 : count;
+}
+
+static int work_once(struct env *env) {
+    return work(env->worker);
+}
+
+/* Submitting. */
+
+static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
+    struct seen *s = arg;
+    s->answered++;
+    s->code = err == NULL ? BLASD_OK : err->code;
+    s->repeated = repeated;
+    s->order = ++current->order;
+    snprintf(s->id, sizeof s->id, "%s", id);
+    current->answered++;
+}
+
+struct want {
+    bool watch;
+    const char *key;
+    uint64_t fingerprint, cost;
+    enum blasd_device_class device;
+    int64_t deadline_ms;
+    struct blasd_blob *blob;
+};
+
+static struct seen *submit(struct env *env, struct want want) {
+    struct seen *s = &env->seen[env->seen_count++];
+    struct blasd_principal who = {"anonymous"};
+    struct blasd_job job = {.op = &echo, .priority = BLASD_PRIORITY_NORMAL};
+    char frame[] = "a frame";
+    struct blasd_submission submission = {.job = &job,
+                                          .frame = frame,
+                                          .frame_len = sizeof frame,
+                                          .cost_bytes = want.cost == 0 ? 100 : want.cost,
+                                          .idempotency_key = want.key,
+                                          .fingerprint = want.fingerprint,
+                                          .watch = want.watch,
+                                          .blob = want.blob};
+    job.device = want.device;
+    job.deadline_ms = want.deadline_ms;
+    job.payload_in_blob = want.blob != NULL;
+    if (want.blob != NULL)
+        memcpy(job.id, want.blob->name, BLASD_ID_LEN);
+    else
+        blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), job.id);
+    memcpy(s->id, job.id, sizeof job.id);
+    blasd_front_queue_submit(env->queue, &who, &submission, on_submitted, s);
+    memset(frame, 'x', sizeof frame); /* was only borrowed */
+    assert_int_equal(s->answered, 0); /* never from inside the call */
+    return s;
+}
+
+struct got {
+    int answered;
+    enum blasd_code code;
+    char record[4096];
+    int count;
+    struct blasd_blob blob;
+    int order;
+};
+
+static void on_record(void *arg, const struct blasd_err *err, const void *record, size_t len) {
+    struct got *got = arg;
+    got->answered++;
+    got->code = err == NULL ? BLASD_OK : err->code;
+    got->order = ++current->order;
+    snprintf(got->record, sizeof got->record, "%.*s", (int)len, (const char *)record);
+}
+
+static void on_text(void *arg, const struct blasd_err *err, const char *text, size_t len) {
+    on_record(arg, err, text, len);
+}
+
+static void on_list(void *arg, const struct blasd_err *err, const void *const *records,
+                    const size_t *lens, int count) {
+    struct got *got = arg;
+    on_record(arg, err, count > 0 ? records[0] : "", count > 0 ? lens[0] : 0);
+    got->count = count;
+}
+
+static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
+    struct got *got = arg;
+    got->answered++;
+    got->code = err == NULL ? BLASD_OK : err->code;
+    if (blob != NULL) got->blob = *blob;
+}
+
+static struct got get(struct env *env, const char *id) {
+    struct got got = {0};
+    blasd_front_queue_get(env->queue, &(struct blasd_principal){"anonymous"}, id, on_record, &got);
+    assert_int_equal(got.answered, 0);
+    UNTIL(env, got.answered == 1);
+    return got;
+}
+
+static struct got cancel(struct env *env, const char *id) {
+    struct got got = {0};
+    blasd_front_queue_cancel(env->queue, &(struct blasd_principal){"anonymous"}, id, on_record,
+                             &got);
+    UNTIL(env, got.answered == 1);
+    return got;
+}
+
+static void expect_done(const struct seen *s) {
+    char record[64];
+    snprintf(record, sizeof record, "done %s", s->id);
+    assert_int_equal(s->answered, 1);
+    assert_int_equal(s->code, BLASD_OK);
+    assert_int_equal(s->ended, 1);
+    assert_string_equal(s->record, record);
+    assert_true(s->order < s->ended_order);
+}
+
+#endif
