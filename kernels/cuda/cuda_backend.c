@@ -34,6 +34,7 @@ static void cuda_device_close(struct blasd_device *device) {
         calls->stream_close(slot->run);
         calls->event_close(slot->up_from);
         calls->event_close(slot->up_to);
+        calls->event_close(slot->run_from);
         calls->event_close(slot->run_to);
         calls->event_close(slot->down_from);
         calls->event_close(slot->down_to);

@@ -103,7 +103,7 @@ struct blasd_cuda_slot {
     struct blasd_cuda_job job;
     struct blasd_flight *flight; /* whose part it runs */
     struct blasd_gpu_stream *run;
-    struct blasd_gpu_event *up_from, *up_to, *run_to, *down_from, *down_to;
+    struct blasd_gpu_event *up_from, *up_to, *run_from, *run_to, *down_from, *down_to;
     struct blasd_gpu_event *tickets[BLASD_CUDA_TICKETS];
     int sends;
     struct blasd_cuda_arena arena;
@@ -142,6 +142,8 @@ struct blasd_device {
     int oldest, busy;             /* slots in use, a ring too: the oldest is ended first */
     struct blasd_flight *flights; /* owned; open ones in the order they came */
     struct blasd_nvml *nvml;      /* owned; NULL where there is none */
+    /* of the parts that ended, by the device's clock; measurements set it to 0 and read it */
+    double compute_us;
 };
 
 /* ---- nvml.c ---- */

@@ -134,8 +134,8 @@ static int lay_out(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 
 static int slot_events(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_device *device = slot->device;
-    struct blasd_gpu_event **events[] = {&slot->up_from, &slot->up_to, &slot->run_to,
-                                         &slot->down_from, &slot->down_to};
+    struct blasd_gpu_event **events[] = {&slot->up_from, &slot->up_to,     &slot->run_from,
+                                         &slot->run_to,  &slot->down_from, &slot->down_to};
     int code = 0;
     if (slot->run == NULL) code = device->calls->stream_open(device->gpu, &slot->run, err);
     for (size_t i = 0; code == 0 && i < sizeof events / sizeof *events; i++)
@@ -185,7 +185,8 @@ static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 
 static int part_compute(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     const struct blasd_gpu_library *calls = slot->device->calls;
-    int code = slot->op->compute(&slot->job, err);
+    int code = calls->event_record(slot->run_from, slot->run, err);
+    if (code == 0) code = slot->op->compute(&slot->job, err);
     if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
     if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
     if (code == 0) code = calls->event_record(slot->down_from, slot->device->down, err);
@@ -221,12 +222,17 @@ static int part_begin(struct blasd_cuda_slot *slot, const struct blasd_cuda_op *
     return code;
 }
 
-static int64_t between(struct blasd_cuda_slot *slot, struct blasd_gpu_event *from,
-                       struct blasd_gpu_event *to) {
+static double exact_between(struct blasd_cuda_slot *slot, struct blasd_gpu_event *from,
+                            struct blasd_gpu_event *to) {
     struct blasd_err ignored;
     double us = 0;
-    if (slot->device->calls->event_us(from, to, &us, &ignored) != 0 || !(us > 0)) return 0;
-    return us < 1e15 ? (int64_t)us : 0;
+    if (slot->device->calls->event_us(from, to, &us, &ignored) != 0) return 0;
+    return us > 0 && us < 1e15 ? us : 0;
+}
+
+static int64_t between(struct blasd_cuda_slot *slot, struct blasd_gpu_event *from,
+                       struct blasd_gpu_event *to) {
+    return (int64_t)exact_between(slot, from, to);
 }
 
 static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
@@ -247,6 +253,7 @@ static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
         (slot->queued_ns - slot->began_ns) / 1000 + between(slot, slot->up_from, slot->up_to);
     download_us =
         between(slot, slot->down_from, slot->down_to) + (blasd_clock_ns() - came_ns) / 1000;
+    device->compute_us += exact_between(slot, slot->run_from, slot->run_to);
     for (int t = 0; t < slot->job.count; t++) {
         slot->job.tasks[t].upload_us = upload_us;
         slot->job.tasks[t].download_us = download_us;

@@ -18,7 +18,7 @@ struct blasd_err;
 /* X(name, default, least, most, unit, meaning). A default of 0 bytes means "from the machine". */
 #define BLASD_LIMITS(X)                                                                            \
     X(body_bytes, 4 * BLASD_GIB, BLASD_KIB, BLASD_TIB, "bytes", "largest request body")            \
-    X(json_bytes, 64 * BLASD_MIB, BLASD_KIB, 4 * BLASD_GIB, "bytes",                              \
+    X(json_bytes, 64 * BLASD_MIB, BLASD_KIB, 4 * BLASD_GIB, "bytes",                               \
       "largest JSON request body; larger tensors travel as safetensors or .npy")                   \
     X(envelope_bytes, 256 * BLASD_KIB, BLASD_KIB, 16 * BLASD_MIB, "bytes",                         \
       "largest JSON request once its numbers are taken out, and largest safetensors header")       \

@@ -1,5 +1,6 @@
 /* Small texts put together without printf, whose price (more than a hundred nanoseconds, a multiple
- * of it where a library has registered conversions of its own) shows on paths that every job takes. */
+ * of it where a library has registered conversions of its own) shows on paths that every job takes.
+ */
 #ifndef BLASD_BASE_TEXT_H
 #define BLASD_BASE_TEXT_H
 

@@ -25,47 +25,20 @@
 
 #define FROM_EACH(TO, STORE)                                                                       \
     switch (from_dtype) {                                                                          \
-    case BLASD_float64:                                                                            \
-        RUN(double, LOAD_PLAIN, TO, STORE);                                                        \
-        break;                                                                                     \
-    case BLASD_float32:                                                                            \
-        RUN(float, LOAD_PLAIN, TO, STORE);                                                         \
-        break;                                                                                     \
-    case BLASD_float16:                                                                            \
-        RUN(uint16_t, LOAD_float16, TO, STORE);                                                    \
-        break;                                                                                     \
-    case BLASD_bfloat16:                                                                           \
-        RUN(uint16_t, LOAD_bfloat16, TO, STORE);                                                   \
-        break;                                                                                     \
-    case BLASD_int64:                                                                              \
-        RUN(int64_t, LOAD_PLAIN, TO, STORE);                                                       \
-        break;                                                                                     \
-    case BLASD_int32:                                                                              \
-        RUN(int32_t, LOAD_PLAIN, TO, STORE);                                                       \
-        break;                                                                                     \
-    case BLASD_int16:                                                                              \
-        RUN(int16_t, LOAD_PLAIN, TO, STORE);                                                       \
-        break;                                                                                     \
-    case BLASD_int8:                                                                               \
-        RUN(int8_t, LOAD_PLAIN, TO, STORE);                                                        \
-        break;                                                                                     \
-    case BLASD_uint64:                                                                             \
-        RUN(uint64_t, LOAD_PLAIN, TO, STORE);                                                      \
-        break;                                                                                     \
-    case BLASD_uint32:                                                                             \
-        RUN(uint32_t, LOAD_PLAIN, TO, STORE);                                                      \
-        break;                                                                                     \
-    case BLASD_uint16:                                                                             \
-        RUN(uint16_t, LOAD_PLAIN, TO, STORE);                                                      \
-        break;                                                                                     \
-    case BLASD_uint8:                                                                              \
-        RUN(uint8_t, LOAD_PLAIN, TO, STORE);                                                       \
-        break;                                                                                     \
-    case BLASD_bool:                                                                               \
-        RUN(uint8_t, LOAD_bool, TO, STORE);                                                        \
-        break;                                                                                     \
-    case BLASD_DTYPE_COUNT:                                                                        \
-        break;                                                                                     \
+    case BLASD_float64: RUN(double, LOAD_PLAIN, TO, STORE); break;                                 \
+    case BLASD_float32: RUN(float, LOAD_PLAIN, TO, STORE); break;                                  \
+    case BLASD_float16: RUN(uint16_t, LOAD_float16, TO, STORE); break;                             \
+    case BLASD_bfloat16: RUN(uint16_t, LOAD_bfloat16, TO, STORE); break;                           \
+    case BLASD_int64: RUN(int64_t, LOAD_PLAIN, TO, STORE); break;                                  \
+    case BLASD_int32: RUN(int32_t, LOAD_PLAIN, TO, STORE); break;                                  \
+    case BLASD_int16: RUN(int16_t, LOAD_PLAIN, TO, STORE); break;                                  \
+    case BLASD_int8: RUN(int8_t, LOAD_PLAIN, TO, STORE); break;                                    \
+    case BLASD_uint64: RUN(uint64_t, LOAD_PLAIN, TO, STORE); break;                                \
+    case BLASD_uint32: RUN(uint32_t, LOAD_PLAIN, TO, STORE); break;                                \
+    case BLASD_uint16: RUN(uint16_t, LOAD_PLAIN, TO, STORE); break;                                \
+    case BLASD_uint8: RUN(uint8_t, LOAD_PLAIN, TO, STORE); break;                                  \
+    case BLASD_bool: RUN(uint8_t, LOAD_bool, TO, STORE); break;                                    \
+    case BLASD_DTYPE_COUNT: break;                                                                 \
     }
 
 static void run(enum blasd_dtype from_dtype, const void *from, int64_t step,
@@ -75,20 +48,11 @@ static void run(enum blasd_dtype from_dtype, const void *from, int64_t step,
         return;
     }
     switch (to_dtype) {
-    case BLASD_float64:
-        FROM_EACH(double, STORE_float64);
-        break;
-    case BLASD_float32:
-        FROM_EACH(float, STORE_float32);
-        break;
-    case BLASD_float16:
-        FROM_EACH(uint16_t, STORE_float16);
-        break;
-    case BLASD_bfloat16:
-        FROM_EACH(uint16_t, STORE_bfloat16);
-        break;
-    default:
-        break; /* the header allows floating targets only */
+    case BLASD_float64: FROM_EACH(double, STORE_float64); break;
+    case BLASD_float32: FROM_EACH(float, STORE_float32); break;
+    case BLASD_float16: FROM_EACH(uint16_t, STORE_float16); break;
+    case BLASD_bfloat16: FROM_EACH(uint16_t, STORE_bfloat16); break;
+    default: break; /* the header allows floating targets only */
     }
 }
 
@@ -137,20 +101,11 @@ void blasd_tensor_convert(const struct blasd_tensor *from, struct blasd_tensor *
 
 int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, int64_t n) {
     switch (dtype) {
-    case BLASD_float64:
-        SEARCH(uint64_t, UINT64_C(0x7ff0000000000000));
-        break;
-    case BLASD_float32:
-        SEARCH(uint32_t, UINT32_C(0x7f800000));
-        break;
-    case BLASD_float16:
-        SEARCH(uint16_t, 0x7c00u);
-        break;
-    case BLASD_bfloat16:
-        SEARCH(uint16_t, 0x7f80u);
-        break;
-    default:
-        break;
+    case BLASD_float64: SEARCH(uint64_t, UINT64_C(0x7ff0000000000000)); break;
+    case BLASD_float32: SEARCH(uint32_t, UINT32_C(0x7f800000)); break;
+    case BLASD_float16: SEARCH(uint16_t, 0x7c00u); break;
+    case BLASD_bfloat16: SEARCH(uint16_t, 0x7f80u); break;
+    default: break;
     }
     return -1;
 }

@@ -4,6 +4,7 @@
  * belongs to one thread at a time. Read next: store_dir.c, and front_blob.c for the kind redis. */
 #include "queue/store.h"
 
+#include "base/text.h"
 #include "queue/store_dir.h"
 
 #include <errno.h>
@@ -48,7 +49,7 @@ int blasd_store_open(const char *spec, struct blasd_store **ret, struct blasd_er
             return result;
         }
     }
-    snprintf(store->identity, sizeof store->identity, "%s%s", dir ? "dir:" : "redis", token);
+    blasd_text_join(store->identity, sizeof store->identity, dir ? "dir:" : "redis", token, NULL);
     *ret = store;
     return 0;
 }

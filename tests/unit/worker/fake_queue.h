@@ -333,7 +333,7 @@ static int fake_run(struct blasd_device *device, struct blasd_task *tasks, int c
     return 0;
 }
 
-static const struct blasd_kernel fake_kernel = {"matmul", fake_run};
+static const struct blasd_kernel fake_kernel = {.op = "matmul", .run = fake_run};
 static const struct blasd_kernel *const fake_kernels[] = {&fake_kernel, NULL};
 static const struct blasd_backend fake_backend = {.abi = BLASD_BACKEND_ABI,
                                                   .name = "cpu",
