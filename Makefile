@@ -134,6 +134,7 @@ UNIT = $(UNIT_C:%.c=$(BUILD)/%) $(UNIT_CC:%.cc=$(BUILD)/%)
 $(UNIT_CC:%.cc=$(BUILD)/%): $(BUILD)/tests/unit/%: $(BUILD)/obj/shim/tests/unit/%.cc.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
+$(BUILD)/tests/unit/cuda/test_cuda_worker: $(filter-out %/client.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/cuda/%,$(UNIT)): $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.c.o
 	@mkdir -p $(@D)
@@ -227,6 +228,11 @@ $(BENCH): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.c.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 
+# On a machine with a GPU: conformance, leaks, benchmarks; results in bench/results.
+.PHONY: test-gpu
+test-gpu:
+	@tests/gpu/run.sh
+
 lint:
 	@deploy/install-packages.sh build test lint
 	@$(PYTHON) .ci/lint.py
@@ -245,7 +251,7 @@ soak: all
 	@BLASD_LOAD_SECONDS=60 $(PYTHON) -m pytest -q -p no:cacheprovider tests/integration/test_load.py
 
 .PHONY: lint-objects
-lint-objects: $(ARCHIVES) $(call obj,$(call folder_sources,main) $(UNIT_C) $(FUZZ_C) docs/generate.c)
+lint-objects: $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(call folder_sources,main) $(UNIT_C) $(FUZZ_C) docs/generate.c)
 
 .PHONY: clean
 clean:

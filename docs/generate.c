@@ -102,7 +102,7 @@ static void param_md(const struct blasd_param *param) {
     }
     printf(" | ");
     if (param->has_range)
-        printf("%c%g, %g]", param->exclusive_least ? '(' : '[', param->least, param->most);
+        printf("%c%.12g, %.12g]", param->exclusive_least ? '(' : '[', param->least, param->most);
     printf(" | %s |\n", param->doc);
 }
 

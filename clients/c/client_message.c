@@ -50,7 +50,7 @@ static const char *text_of(const json_t *document, const char *name) {
 }
 
 void blasd_problem_from(struct blasd_problem *problem, const json_t *document) {
-    blasd_problem_set(problem, text_of(document, "code"), "%s: %s %s", text_of(document, "title"),
+    blasd_problem_set(problem, text_of(document, "code"), "%s: %s. %s", text_of(document, "title"),
                       text_of(document, "detail"), text_of(document, "advice"));
     snprintf(problem->field, sizeof problem->field, "%s", text_of(document, "field"));
     problem->status = (int)json_integer_value(json_object_get(document, "status"));

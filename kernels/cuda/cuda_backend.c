@@ -19,7 +19,7 @@ extern const struct blasd_backend blasd_backend;
 extern const struct blasd_kernel *const blasd_cuda_kernels[]; /* generated, with blasd_cuda_ops */
 
 struct blasd_cuda_sizes blasd_cuda_sizes = {.chunk_bytes = (size_t)4 << 20,
-                                            .part_bytes = (size_t)32 << 20,
+                                            .part_bytes = (size_t)64 << 20,
                                             .block_bytes = (size_t)64 << 20};
 
 static int cuda_device_count(void) {
@@ -38,7 +38,10 @@ static void cuda_device_close(struct blasd_device *device) {
         calls->event_close(slot->run_to);
         calls->event_close(slot->down_from);
         calls->event_close(slot->down_to);
-        for (int i = 0; i < BLASD_CUDA_TICKETS; i++) calls->event_close(slot->tickets[i]);
+        for (int i = 0; i < BLASD_CUDA_TICKETS; i++) {
+            calls->event_close(slot->tickets[i]);
+            calls->event_close(slot->marks[i]);
+        }
         blasd_cuda_ring_release(device, &slot->ring);
         blasd_cuda_arena_release(device, &slot->arena);
         blasd_cuda_scrap_release(&slot->scraps);
@@ -73,6 +76,7 @@ static int cuda_device_open(int ordinal, struct blasd_device **ret, struct blasd
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the device");
     device->calls = calls;
     device->ordinal = ordinal;
+    device->sizes = blasd_cuda_sizes;
     device->copy_threads = copy_threads();
     code = calls->open(ordinal, &device->gpu, err);
     if (code == 0) code = calls->facts(device->gpu, &device->facts, err);

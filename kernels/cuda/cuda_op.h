@@ -65,8 +65,11 @@ int blasd_cuda_run(struct blasd_device *device, struct blasd_task *tasks, int co
 int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int count,
                      struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err);
 int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err);
-#define BLASD_CUDA_KERNEL(name)                                                                    \
-    { name, blasd_cuda_run, blasd_cuda_begin, blasd_cuda_end }
+#define BLASD_CUDA_KERNEL(name) BLASD_CUDA_KERNEL_MIXED(name, NULL)
+/* For an operation whose `company` (see core/kernel.h) lets jobs of different keys into one batch.
+ */
+#define BLASD_CUDA_KERNEL_MIXED(name, company)                                                     \
+    { name, blasd_cuda_run, blasd_cuda_begin, blasd_cuda_end, company }
 
 /* ---- addresses ---- */
 
@@ -97,7 +100,7 @@ int blasd_cuda_return(struct blasd_cuda_job *job, size_t bytes, void **host, voi
 /* ---- moving data by hand, in compute, for tasks that come in slices ---- */
 
 /* Host to device, any host memory; job->stream goes on once it is there. Work that still reads
- * `device` must be behind a blasd_cuda_pause. */
+ * `device` must be behind a blasd_cuda_reuse or a blasd_cuda_pause. */
 int blasd_cuda_fetch(struct blasd_cuda_job *job, void *device, const void *host, size_t bytes,
                      struct blasd_err *err);
 /* Device to host, once what was put on job->stream so far is done; later work overlaps with it.
@@ -106,8 +109,18 @@ int blasd_cuda_send(struct blasd_cuda_job *job, void *host, const void *device, 
                     int *ticket, struct blasd_err *err);
 /* job->stream goes on only once the send of that ticket has left the device memory it reads. */
 int blasd_cuda_sent(struct blasd_cuda_job *job, int ticket, struct blasd_err *err);
-/* The host waits for job->stream: between slices, so that fetches do not overtake their readers and
- * a cancelled job is noticed. */
+/* The same for `rows` rows of `row_bytes`, dense on the device, `host_step` bytes apart on the
+ * host. */
+int blasd_cuda_fetch_rows(struct blasd_cuda_job *job, void *device, const void *host,
+                          size_t row_bytes, size_t host_step, int64_t rows, struct blasd_err *err);
+int blasd_cuda_send_rows(struct blasd_cuda_job *job, void *host, const void *device,
+                         size_t row_bytes, size_t host_step, int64_t rows, int *ticket,
+                         struct blasd_err *err);
+/* Marks how far job->stream has been filled. Fetches that follow a blasd_cuda_reuse of the mark
+ * wait on the device until that work is done: for buffers that it reads. */
+int blasd_cuda_mark(struct blasd_cuda_job *job, int *mark, struct blasd_err *err);
+int blasd_cuda_reuse(struct blasd_cuda_job *job, int mark, struct blasd_err *err);
+/* The host waits for job->stream: now and then, so that a cancelled job is noticed in time. */
 int blasd_cuda_pause(struct blasd_cuda_job *job, struct blasd_err *err);
 /* Reports progress (0 to 1) of this job; false: stop, and return blasd_cuda_stopped(err). */
 bool blasd_cuda_go_on(struct blasd_cuda_job *job, double progress);

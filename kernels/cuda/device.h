@@ -13,7 +13,7 @@
 #define BLASD_CUDA_CHUNKS 8   /* pinned chunks of a ring */
 #define BLASD_CUDA_TICKETS 16 /* sends that can be told apart */
 
-/* How large things are; tests make them small. */
+/* How large things are: what a device takes when it is opened. Tests make them small. */
 struct blasd_cuda_sizes {
     size_t chunk_bytes; /* of a pinned chunk */
     size_t part_bytes;  /* inputs and outputs of a part of a batch, about */
@@ -104,8 +104,8 @@ struct blasd_cuda_slot {
     struct blasd_flight *flight; /* whose part it runs */
     struct blasd_gpu_stream *run;
     struct blasd_gpu_event *up_from, *up_to, *run_from, *run_to, *down_from, *down_to;
-    struct blasd_gpu_event *tickets[BLASD_CUDA_TICKETS];
-    int sends;
+    struct blasd_gpu_event *tickets[BLASD_CUDA_TICKETS], *marks[BLASD_CUDA_TICKETS];
+    int sends, mark_count;
     struct blasd_cuda_arena arena;
     struct blasd_cuda_scrap *scraps;
     struct blasd_cuda_list up, down;
@@ -126,15 +126,20 @@ struct blasd_flight {
     int begun, ended; /* tasks that went into a slot, that came out */
     int most;         /* tasks of a part; falls where memory is short */
     struct blasd_watch *watch;
-    int code; /* why the whole batch failed */
+    double told; /* progress */
+    int code;    /* why the whole batch failed */
     struct blasd_err err;
     struct blasd_flight *next;
 };
+
+/* Reports progress, which never goes back, and tells whether to go on. */
+bool blasd_cuda_flight_go_on(struct blasd_flight *flight, double progress);
 
 struct blasd_device {
     const struct blasd_gpu_library *calls;
     struct blasd_gpu *gpu;
     struct blasd_gpu_facts facts;
+    struct blasd_cuda_sizes sizes;
     int ordinal, copy_threads;
     struct blasd_gpu_stream *up, *down;
     struct blasd_cuda_ring ring; /* of uploads */

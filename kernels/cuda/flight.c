@@ -3,7 +3,7 @@
  * A part begins (packed, its copies and kernels put on streams) and ends (its bytes back, its tasks
  * told). Parts end in the order in which they began. begin of a batch puts its first parts in
  * flight, end sees the rest through; while one batch is being seen through, the next may begin.
- * Read next: job.c, what operations call. */
+ * Read next: cuda_job.c, what operations call. */
 #include "kernels/cuda/device.h"
 
 #include "base/clock.h"
@@ -149,7 +149,7 @@ static void slot_clear(struct blasd_cuda_slot *slot) {
     blasd_cuda_ring_reset(&slot->ring);
     slot->up.count = slot->down.count = 0;
     slot->sent = (struct blasd_cuda_cursor){0, 0};
-    slot->sends = 0;
+    slot->sends = slot->mark_count = 0;
     slot->fetched = false;
     slot->state = BLASD_SLOT_IDLE;
 }
@@ -239,6 +239,7 @@ static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_device *device = slot->device;
     const struct blasd_gpu_library *calls = device->calls;
     int64_t came_ns = 0, upload_us, download_us;
+    double compute_us;
     int code = blasd_cuda_download(slot, true, err);
     if (code == 0) code = calls->event_record(slot->down_to, device->down, err);
     if (code == 0) code = calls->event_wait(slot->down_to, err);
@@ -253,10 +254,12 @@ static int part_end(struct blasd_cuda_slot *slot, struct blasd_err *err) {
         (slot->queued_ns - slot->began_ns) / 1000 + between(slot, slot->up_from, slot->up_to);
     download_us =
         between(slot, slot->down_from, slot->down_to) + (blasd_clock_ns() - came_ns) / 1000;
-    device->compute_us += exact_between(slot, slot->run_from, slot->run_to);
+    compute_us = exact_between(slot, slot->run_from, slot->run_to);
+    device->compute_us += compute_us;
     for (int t = 0; t < slot->job.count; t++) {
         slot->job.tasks[t].upload_us = upload_us;
         slot->job.tasks[t].download_us = download_us;
+        slot->job.tasks[t].compute_us = (int64_t)compute_us + 1;
     }
     slot_clear(slot);
     return 0;
@@ -298,7 +301,7 @@ static int part_count(const struct blasd_flight *flight) {
     if (left > flight->most) left = flight->most;
     while (count < left) {
         bytes += task_bytes(&flight->tasks[flight->begun + count]);
-        if (count > 0 && bytes > blasd_cuda_sizes.part_bytes) break;
+        if (count > 0 && bytes > flight->device->sizes.part_bytes) break;
         count++;
     }
     return count;
@@ -395,14 +398,18 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
     return 0;
 }
 
+bool blasd_cuda_flight_go_on(struct blasd_flight *flight, double progress) {
+    if (progress > flight->told) flight->told = progress < 1 ? progress : 1;
+    return flight->watch == NULL || flight->watch->go_on(flight->watch, flight->told);
+}
+
 int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err) {
     struct blasd_device *device = flight->device;
     struct blasd_flight **link = &device->flights;
     int code;
     while (!all_begun(flight) || in_slots(flight)) {
         double done = (double)flight->ended / (double)flight->count;
-        if (flight->code == 0 && flight->watch != NULL &&
-            !flight->watch->go_on(flight->watch, done)) {
+        if (flight->code == 0 && !blasd_cuda_flight_go_on(flight, done)) {
             struct blasd_err stopped;
             flight_fail(flight, blasd_cuda_stopped(&stopped), &stopped);
         }

@@ -16,7 +16,7 @@ static cublasComputeType_t compute_type(enum blasd_dtype dtype, enum blasd_gpu_r
 }
 
 static cublasGemmAlgo_t algorithm(bool tune) {
-#if CUBLAS_VERSION >= 130000
+#if CUBLAS_VERSION >= 130100
     if (tune) return CUBLAS_GEMM_AUTOTUNE;
 #endif
     (void)tune;

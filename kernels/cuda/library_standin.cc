@@ -213,7 +213,7 @@ static int device_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct bla
     size_t pages = (bytes + 4095) / 4096 * 4096;
     void *memory;
     FAULT();
-    if (pages > blasd_standin.memory_bytes - blasd_standin.device_bytes)
+    if (blasd_standin.device_bytes + pages > blasd_standin.memory_bytes)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory");
     memory = mmap(nullptr, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)

@@ -18,7 +18,7 @@ static int add_block(struct blasd_device *device, struct blasd_cuda_arena *arena
     if (wish < bytes) wish = bytes;
     if (arena->count == BLASD_CUDA_BLOCKS)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "too many pieces of device memory");
-    if (wish < blasd_cuda_sizes.block_bytes) wish = blasd_cuda_sizes.block_bytes;
+    if (wish < device->sizes.block_bytes) wish = device->sizes.block_bytes;
     code = device->calls->device_alloc(device->gpu, wish, &memory, err);
     if (code == -(int)BLASD_E_out_of_memory && wish > bytes) {
         wish = bytes;

@@ -33,6 +33,7 @@ int blasd_cuda_list_add(struct blasd_cuda_list *list, const void *device, const 
 /* The walk over the pieces of one chunk. */
 struct walk {
     const struct blasd_cuda_list *list;
+    size_t chunk_bytes;
     struct blasd_cuda_cursor at;
     size_t used;          /* of the chunk */
     const char *run_ends; /* on the device: a piece that begins there or a little later joins */
@@ -55,9 +56,9 @@ static bool walk_next(struct walk *walk, struct step *step) {
     gap = (size_t)((uintptr_t)step->part.device - (uintptr_t)walk->run_ends);
     step->joins = walk->run_ends != NULL && gap <= MOST_GAP;
     if (!step->joins) gap = (64 - walk->used % 64) % 64;
-    if (walk->used + gap >= blasd_cuda_sizes.chunk_bytes) return false;
+    if (walk->used + gap >= walk->chunk_bytes) return false;
     step->offset = walk->used + gap;
-    room = blasd_cuda_sizes.chunk_bytes - step->offset;
+    room = walk->chunk_bytes - step->offset;
     most = piece->bytes - walk->at.offset;
     step->part.bytes = most < room ? most : room;
     walk->used = step->offset + step->part.bytes;
@@ -104,7 +105,7 @@ static int chunk_ready(struct blasd_device *device, struct blasd_cuda_chunk *chu
     void *memory = NULL;
     int code = 0;
     if (chunk->memory == NULL) {
-        code = calls->host_alloc(device->gpu, blasd_cuda_sizes.chunk_bytes, &memory, err);
+        code = calls->host_alloc(device->gpu, device->sizes.chunk_bytes, &memory, err);
         if (code != 0) return code;
         chunk->memory = memory;
     }
@@ -145,7 +146,7 @@ int blasd_cuda_upload(struct blasd_device *device, const struct blasd_cuda_list 
     struct blasd_cuda_cursor at = {0, 0};
     while (at.piece < list->count) {
         struct blasd_cuda_chunk *chunk = &ring->chunks[ring->next];
-        struct walk walk = {.list = list, .at = at};
+        struct walk walk = {list, device->sizes.chunk_bytes, .at = at};
         int code = chunk_ready(device, chunk, err);
         if (code == 0) code = copy_runs(device, &walk, chunk->memory, true, err);
         if (code == 0) code = device->calls->event_record(chunk->done, device->up, err);
@@ -162,7 +163,7 @@ static int store_oldest(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_cuda_ring *ring = &slot->ring;
     int oldest = (ring->next + BLASD_CUDA_CHUNKS - ring->busy) % BLASD_CUDA_CHUNKS;
     struct blasd_cuda_chunk *chunk = &ring->chunks[oldest];
-    struct walk walk = {.list = &slot->down, .at = chunk->from};
+    struct walk walk = {&slot->down, slot->device->sizes.chunk_bytes, .at = chunk->from};
     struct step step;
     int code = slot->device->calls->event_wait(chunk->done, err);
     if (code != 0) return code;
@@ -180,7 +181,7 @@ int blasd_cuda_download(struct blasd_cuda_slot *slot, bool all, struct blasd_err
     struct blasd_cuda_ring *ring = &slot->ring;
     while (slot->sent.piece < slot->down.count) {
         struct blasd_cuda_chunk *chunk = &ring->chunks[ring->next];
-        struct walk walk = {.list = &slot->down, .at = slot->sent};
+        struct walk walk = {&slot->down, device->sizes.chunk_bytes, .at = slot->sent};
         int code = 0;
         if (ring->busy == BLASD_CUDA_CHUNKS) {
             if (!all) return 0;

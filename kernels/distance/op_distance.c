@@ -334,7 +334,8 @@ const struct blasd_op blasd_op_distance = {
            "float16 and bfloat16 points are computed with in float32 and d is rounded to their "
            "type; integers and bool are computed with in float64. The boolean metrics (dice, "
            "kulczynski1, rogerstanimoto, russellrao, sokalmichener, sokalsneath, yule) take every "
-           "number but 0 as true.",
+           "number but 0 as true; hamming and jaccard compare numbers as they are, as SciPy before "
+           "1.15 did (later releases make bools of them for jaccard).",
     .inputs = inputs,
     .outputs = outputs,
     .params = params,

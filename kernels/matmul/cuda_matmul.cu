@@ -1,15 +1,15 @@
 /* matmul on CUDA: cuBLAS for products of any size, single, in a batch or grouped by shape; our own
  * kernel for those too small for it.
  *
- * Tasks of equal key form a group and run as one call. Row-major throughout: library.h swaps the
- * operands. Read next: tiny.cuh, then README.md for the method and cpu_matmul.c for the same
- * without a GPU. */
+ * Tasks of equal key form a group and run as one call; a batch of small products may hold several.
+ * Row-major throughout: library.h swaps the operands. Read next: tiny.cuh, then README.md for the
+ * method and cpu_matmul.c for the same without a GPU. */
 extern "C" {
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/matmul/matmul.h"
 }
 
-#include "kernels/matmul/tiny.cuh"
+#include "kernels/matmul/slices.cuh"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,21 +17,16 @@ extern "C" {
 /* Products beyond this many operations fill the device by themselves: they join no grouped call. */
 #define GROUPED_FLOPS 2e8
 
-enum way { WAY_NOTHING, WAY_TINY, WAY_STRIDED, WAY_POINTERS, WAY_GROUPED };
+enum way { WAY_NOTHING, WAY_SLICES, WAY_TINY, WAY_STRIDED, WAY_POINTERS, WAY_GROUPED };
 
 /* What a group's tasks have in common, and what is done with them. */
-struct group {
+struct group : stack {
     const struct blasd_key *key; /* of its first task */
-    struct blasd_matmul mm;
     enum way way;
-    enum blasd_dtype dtype, out; /* of factors and sums; of the result */
-    bool trans_a, trans_b;       /* as stored */
-    int64_t m, n, items;         /* of one task, after joining rows */
-    int64_t elements;            /* of one task's result */
-    double alpha, beta;          /* of the products themselves */
-    struct item_walk walk;
-    int64_t c_row, c_column;
-    int first, count; /* of the order */
+    int64_t m, n, items; /* of one task, after joining rows */
+    int64_t elements;    /* of one task's result */
+    double alpha, beta;  /* of the products themselves */
+    int first, count;    /* of the order */
     struct across_tasks a, b, c, out_at, target;
     const void **products;      /* a of all products, then b, then c: in device memory */
     void *wide;                 /* float32 results that are yet to be rounded to half */
@@ -53,44 +48,6 @@ static int take_host(struct blasd_cuda_job *job, size_t count, size_t size, void
     return blasd_cuda_host(job, count * size, ret, err);
 }
 
-/* The matrix as it is stored is dense and row-major, perhaps transposed. */
-static bool stored_transposed(const struct blasd_tensor *tensor,
-                              const struct blasd_matmul_operand *operand) {
-    bool column_major = tensor->rank == 2 && tensor->order == BLASD_COLUMN_MAJOR;
-    return operand->transposed != column_major;
-}
-
-/* Steps of an operand whose leading lengths broadcast to the batch's. */
-static void walk_steps(int64_t *steps, int rank, int own_rank, const int64_t *own, int64_t step) {
-    for (int d = 0; d < rank; d++) steps[d] = 0;
-    for (int d = own_rank - 1; d >= 0; d--) {
-        steps[d + rank - own_rank] = own[d] == 1 ? 0 : step;
-        step *= own[d];
-    }
-}
-
-/* c is right-aligned against the result: its last lengths are those of rows and columns, where the
- * result has these. */
-static void read_c(struct group *group, const struct blasd_task *task) {
-    const struct blasd_tensor *c = &task->inputs[BLASD_MATMUL_C];
-    bool rows = task->inputs[BLASD_MATMUL_A].rank > 1;
-    bool columns = task->inputs[BLASD_MATMUL_B].rank > 1;
-    int rank = c->rank;
-    int64_t step = 1;
-    if (!group->mm.add_c) return;
-    if (columns && rank > 0) {
-        rank--;
-        group->c_column = c->shape[rank] == 1 ? 0 : step;
-        step *= c->shape[rank];
-    }
-    if (rows && rank > 0) {
-        rank--;
-        group->c_row = c->shape[rank] == 1 ? 0 : step;
-        step *= c->shape[rank];
-    }
-    walk_steps(group->walk.c, group->mm.batch_rank, rank, c->shape, step);
-}
-
 /* Where b is one matrix for all items and a a full stack, they are one tall product. */
 static void join_rows(struct group *group) {
     int64_t a = 1, b = 1;
@@ -105,29 +62,26 @@ static void join_rows(struct group *group) {
     group->items = 1;
 }
 
-static int read_group(struct group *group, const struct blasd_task *task, struct blasd_err *err) {
-    const struct blasd_tensor *a = &task->inputs[BLASD_MATMUL_A];
-    const struct blasd_tensor *b = &task->inputs[BLASD_MATMUL_B];
-    struct blasd_matmul *mm = &group->mm;
-    int code = blasd_matmul_read(task->job, mm, err);
+/* A job that takes more than half of the device comes in tiles. */
+static bool too_large(const struct blasd_task *task, const struct blasd_gpu_facts *facts) {
+    return task->plan->device_bytes > facts->memory_bytes / 2;
+}
+
+static int read_group(struct group *group, const struct blasd_task *task,
+                      const struct blasd_gpu_facts *facts, struct blasd_err *err) {
+    const struct blasd_matmul *mm = &group->mm;
+    int code = read_stack(group, task, err);
     if (code != 0) return code;
     group->key = &task->plan->key;
-    group->dtype = a->dtype;
-    group->out = task->outputs[0].dtype;
-    group->trans_a = stored_transposed(a, &mm->a);
-    group->trans_b = stored_transposed(b, &mm->b);
     group->elements = blasd_tensor_elements(&task->outputs[0]);
-    group->walk.rank = mm->batch_rank;
-    for (int d = 0; d < mm->batch_rank; d++) group->walk.shape[d] = mm->batch[d];
-    walk_steps(group->walk.a, mm->batch_rank, mm->a.batch_rank, mm->a.batch, 1);
-    walk_steps(group->walk.b, mm->batch_rank, mm->b.batch_rank, mm->b.batch, 1);
-    read_c(group, task);
     join_rows(group);
     /* a library may skip the product where alpha is 0, and lose the NaNs in it */
     group->alpha = mm->alpha == 0 ? 1 : mm->alpha;
     group->beta = mm->add_c && mm->alpha != 0 ? mm->beta : 0;
     if (group->elements == 0)
         group->way = WAY_NOTHING;
+    else if (too_large(task, facts))
+        group->way = WAY_SLICES;
     else if (mm->m <= TINY_MOST && mm->n <= TINY_MOST && mm->k <= TINY_MOST)
         group->way = WAY_TINY;
     else
@@ -154,7 +108,7 @@ static int find_groups(struct blasd_cuda_job *job, struct plan *plan, struct bla
             for (g = 0; g < plan->group_count; g++)
                 if (blasd_key_equal(key, plan->groups[g].key)) break;
         if (g == plan->group_count)
-            code = read_group(&plan->groups[plan->group_count++], &job->tasks[t], err);
+            code = read_group(&plan->groups[plan->group_count++], &job->tasks[t], job->facts, err);
         plan->group_of[t] = g;
         plan->groups[g].count++;
     }
@@ -266,15 +220,6 @@ static void fill_gemm(struct group *group, enum blasd_gpu_rounding rounding) {
     if (g->stride_a >= 0 && g->stride_b >= 0 && g->stride_c >= 0) group->way = WAY_STRIDED;
 }
 
-static int64_t item_of(const struct item_walk *walk, const int64_t *steps, int64_t at) {
-    int64_t sum = 0;
-    for (int d = walk->rank - 1; d >= 0; d--) {
-        sum += at % walk->shape[d] * steps[d];
-        at /= walk->shape[d];
-    }
-    return sum;
-}
-
 static char *task_address(const struct plan *plan, const struct blasd_cuda_job *job,
                           const struct group *group, int t, int which) {
     int task = plan->order[group->first + t];
@@ -294,7 +239,7 @@ static void fill_pointers(const struct plan *plan, const struct blasd_cuda_job *
     for (int t = 0; t < group->count; t++) {
         char *base = task_address(plan, job, group, t, which);
         for (int64_t i = 0; i < group->items; i++) {
-            int64_t item = group->items == 1 ? 0 : which == 2 ? i : item_of(&group->walk, steps, i);
+            int64_t item = group->items == 1 ? 0 : which == 2 ? i : walk_to(group->walk, steps, i);
             *to++ = base + item * matrix * size;
         }
     }
@@ -359,7 +304,7 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     code = find_groups(job, plan, err);
     for (int g = 0; code == 0 && g < plan->group_count; g++) {
         struct group *group = &plan->groups[g];
-        if (group->way == WAY_NOTHING) continue;
+        if (group->way <= WAY_SLICES) continue;
         code = locate_all(job, plan, group, err);
         if (group->way != WAY_TINY) fill_gemm(group, plan->rounding);
     }
@@ -376,11 +321,6 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
 }
 
 /* ---- the work ---- */
-
-static dim3 blocks_for(int64_t elements, const struct blasd_gpu_facts *facts) {
-    int64_t blocks = (elements + 255) / 256, most = (int64_t)facts->units * 64;
-    return dim3((unsigned)(blocks < most ? blocks : most));
-}
 
 template <class T, class Out>
 static int launch_tiny(struct blasd_cuda_job *job, const struct group *group,
@@ -422,7 +362,6 @@ static int run_tiny(struct blasd_cuda_job *job, const struct group *group, struc
 static int run_blend(struct blasd_cuda_job *job, const struct group *group, bool keep,
                      double factor, bool add_c, double beta, struct blasd_err *err) {
     struct blend blend = {};
-    dim3 blocks;
     blend.target = group->target;
     blend.c = group->c;
     blend.keep = keep;
@@ -436,10 +375,7 @@ static int run_blend(struct blasd_cuda_job *job, const struct group *group, bool
     blend.c_column = group->c_column;
     blend.elements = group->elements * group->count;
     blend.walk = group->walk;
-    blocks = blocks_for(blend.elements, job->facts);
-    if (group->dtype == BLASD_float64)
-        return blasd_launch(blend_elements<double>, blocks, dim3(256), 0, job->stream, err, blend);
-    return blasd_launch(blend_elements<float>, blocks, dim3(256), 0, job->stream, err, blend);
+    return launch_blend(job, group->dtype, &blend, err);
 }
 
 /* What the product finds in its target: c, spread; or zeros, where there will be no product. */
@@ -459,13 +395,8 @@ static int after_product(struct blasd_cuda_job *job, const struct group *group,
     if (mm->k > 0 && mm->alpha == 0)
         code = run_blend(job, group, true, 0, mm->add_c, mm->beta, err);
     if (code != 0 || group->wide == nullptr) return code;
-    if (group->out == BLASD_float16)
-        return blasd_launch(round_elements<float16_out>, blocks_for(elements, job->facts),
-                            dim3(256), 0, job->stream, err, group->target, group->out_at,
-                            group->elements, elements);
-    return blasd_launch(round_elements<bfloat16_out>, blocks_for(elements, job->facts), dim3(256),
-                        0, job->stream, err, group->target, group->out_at, group->elements,
-                        elements);
+    return launch_round(job, group->out, &group->target, &group->out_at, group->elements, elements,
+                        err);
 }
 
 /* All products WAY_GROUPED in one call; where the device has no such call for this dtype, shape by
@@ -505,6 +436,12 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     for (int g = 0; code == 0 && g < plan->group_count; g++) {
         struct group *group = &plan->groups[g];
         if (group->way == WAY_NOTHING) continue;
+        if (group->way == WAY_SLICES) {
+            for (int t = 0; code == 0 && t < group->count; t++)
+                code = run_slices(job, &job->tasks[plan->order[group->first + t]], plan->rounding,
+                                  err);
+            continue;
+        }
         if (group->way == WAY_TINY) {
             code = run_tiny(job, group, err);
             continue;
@@ -526,6 +463,7 @@ static const char *way_name(const struct group *group) {
     case WAY_STRIDED: return group->gemm.count > 1 ? " batched" : "";
     case WAY_POINTERS: return " batched";
     case WAY_GROUPED: return " grouped";
+    case WAY_SLICES: return " in tiles";
     default: return "";
     }
 }
@@ -537,7 +475,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         const struct group *group = &plan->groups[plan->group_of[t]];
         struct blasd_task *task = &job->tasks[t];
         bool wide = group->dtype == BLASD_float64;
-        const char *rounding = wide || group->way <= WAY_TINY     ? ""
+        const char *rounding = wide || group->way == WAY_TINY     ? ""
                                : plan->rounding == BLASD_GPU_TF32 ? ", tf32"
                                : plan->rounding == BLASD_GPU_BF16 ? ", bf16"
                                                                   : "";
@@ -553,12 +491,21 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
                    struct blasd_cuda_wish *wish) {
     const struct blasd_value *beta = &task->job->params[BLASD_MATMUL_BETA];
-    (void)facts;
+    if (too_large(task, facts)) wish->inputs = wish->outputs = 0;
     if (beta->f == 0) wish->inputs &= ~(UINT64_C(1) << BLASD_MATMUL_C); /* is not read */
 }
 
+/* Small products of any shape share a call, if they are computed in one dtype and rounded alike. */
+static void company(const struct blasd_job *job, const struct blasd_plan *plan,
+                    struct blasd_key *ret) {
+    if (plan->flops > GROUPED_FLOPS) return;
+    ret->len = 0;
+    blasd_key_add_int(ret, plan->input_dtype[0]);
+    blasd_key_add_int(ret, job->params[BLASD_MATMUL_PRECISION].choice);
+}
+
 extern "C" const struct blasd_cuda_op blasd_cuda_matmul = {
-    .kernel = BLASD_CUDA_KERNEL("matmul"),
+    .kernel = BLASD_CUDA_KERNEL_MIXED("matmul", company),
     .choose = choose,
     .prepare = prepare,
     .compute = compute,

@@ -58,8 +58,8 @@ static __device__ inline char *of_task(const struct across_tasks &x, int64_t t) 
 }
 
 /* The item of an operand that item `at` of the result takes. */
-static __device__ inline int64_t walk_to(const struct item_walk &walk, const int64_t *steps,
-                                         int64_t at) {
+static __host__ __device__ inline int64_t walk_to(const struct item_walk &walk,
+                                                  const int64_t *steps, int64_t at) {
     int64_t sum = 0;
     for (int d = walk.rank - 1; d >= 0; d--) {
         sum += at % walk.shape[d] * steps[d];

@@ -150,7 +150,7 @@ static const struct blasd_param params[] = {
                      .has_range = true,
                      .exclusive_least = true,
                      .least = 0,
-                     .most = 1 - 1e-15},
+                     .most = 1 - 1e-12},
     [PARAM_COV_TYPE] = {.name = "cov_type",
                         .doc = "ols: standard errors for equal variances, or one of White's "
                                "heteroscedasticity-consistent forms.",

@@ -1,7 +1,7 @@
 /* The statistics of a fit, as statsmodels gives them, and every output of one problem.
  *
- * Standard errors come from the basis B with (X'WX)^+ = B B': their variances are row sums of
- * squares, so nothing cancels. Read next: distribution.c. */
+ * Standard errors come from the basis B with (X'WX)^+ = B B': they are lengths of its rows,
+ * so nothing cancels. Read next: distribution.c. */
 #include "kernels/regression/regression.h"
 
 #include "base/err.h"
@@ -108,15 +108,12 @@ static void plain_covariance(const struct regression_shape *shape, const struct 
     }
 }
 
-/* Variances alone: row sums of squares of the basis. */
-static void plain_variances(const struct regression_shape *shape, const struct regression_fit *fit,
-                            double scale, double *variance) {
-    for (int64_t i = 0; i < shape->q; i++) {
-        const double *row = fit->basis + i * fit->spread;
-        double sum = 0;
-        for (int64_t c = 0; c < fit->spread; c++) sum += row[c] * row[c];
-        variance[i] = sum * scale;
-    }
+/* Standard errors: lengths of the basis's rows. nrm2 neither overflows nor underflows, where
+ * squares would for features of 1e200 or 1e-200. */
+static void plain_errors(const struct regression_shape *shape, const struct regression_fit *fit,
+                         double scale, double *error) {
+    for (int64_t i = 0; i < shape->q; i++)
+        error[i] = sqrt(scale) * cblas_dnrm2((int)fit->spread, fit->basis + i * fit->spread, 1);
 }
 
 /* The F test that all coefficients but the intercept are 0, with a robust covariance:
@@ -165,17 +162,17 @@ static void put_quality(const struct regression_shape *shape, const struct blasd
     put(task, OUT_SCALE, place, sum->scale);
 }
 
-/* t, p and intervals of each coefficient from its variance. */
+/* t, p and intervals of each coefficient from its standard error. */
 static void put_coefficients(const struct regression_shape *shape, const struct blasd_task *task,
-                             int64_t place, const double *coef, const double *variance,
-                             int64_t stride, double df_resid, struct regression_fit *fit) {
+                             int64_t place, const double *coef, const double *errors,
+                             double df_resid, struct regression_fit *fit) {
     double df = shape->use_t ? df_resid : INFINITY, critical;
     if (df_resid <= 0) df = NAN;
     if (!(fit->critical_df == df)) fit->critical = blasd_student_critical(1 - shape->level, df);
     fit->critical_df = df;
     critical = fit->critical;
     for (int64_t j = 0; j < shape->q; j++) {
-        double error = sqrt(variance[j * stride]), t = coef[j] / error;
+        double error = errors[j], t = coef[j] / error;
         int64_t at = place * shape->q + j;
         put(task, OUT_STDERR, at, error);
         put(task, OUT_TVALUES, at, t);
@@ -185,11 +182,12 @@ static void put_coefficients(const struct regression_shape *shape, const struct 
     }
 }
 
-/* Inference for one target of ols. `cov` is q x q where it is needed, else q numbers. */
+/* Inference for one target of ols. `errors` is room for q numbers, `cov` for q x q where a
+ * covariance is needed. */
 static int put_inference(const struct regression_shape *shape, const struct blasd_task *task,
                          int64_t at, int64_t target, const struct regression_data *data,
-                         struct regression_fit *fit, const struct summary *sum, double *cov,
-                         struct blasd_err *err) {
+                         struct regression_fit *fit, const struct summary *sum, double *errors,
+                         double *cov, struct blasd_err *err) {
     int64_t q = shape->q, place = at * shape->t + target;
     const double *coef = fit->coef + target * q;
     bool whole = shape->cov != COV_NONROBUST || shape->cov_params;
@@ -199,11 +197,12 @@ static int put_inference(const struct regression_shape *shape, const struct blas
         code = robust_covariance(shape, data, fit, target, cov, err);
     else if (whole)
         plain_covariance(shape, fit, sum->scale, cov);
-    else
-        plain_variances(shape, fit, sum->scale, cov);
     if (code != 0) return code;
-    for (int64_t i = 0; sum->df_resid <= 0 && i < (whole ? q * q : q); i++) cov[i] = NAN;
-    put_coefficients(shape, task, place, coef, cov, whole ? q + 1 : 1, sum->df_resid, fit);
+    if (shape->cov == COV_NONROBUST) plain_errors(shape, fit, sum->scale, errors);
+    for (int64_t i = 0; shape->cov != COV_NONROBUST && i < q; i++) errors[i] = sqrt(cov[i * q + i]);
+    for (int64_t i = 0; sum->df_resid <= 0 && i < q; i++) errors[i] = NAN;
+    for (int64_t i = 0; sum->df_resid <= 0 && whole && i < q * q; i++) cov[i] = NAN;
+    put_coefficients(shape, task, place, coef, errors, sum->df_resid, fit);
     if (shape->cov != COV_NONROBUST) f = robust_f(shape, coef, cov);
     if (sum->df_model < 1) f = NAN;
     put(task, OUT_FVALUE, place, f);
@@ -230,9 +229,13 @@ int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_
     int64_t q = shape->q, first = q - shape->p, values = shape->n < q ? shape->n : q;
     bool ols = shape->method == METHOD_OLS;
     bool whole = shape->cov != COV_NONROBUST || shape->cov_params;
-    double *cov = ols ? blasd_cpu_alloc((size_t)(whole ? q * q : q), sizeof *cov) : NULL;
+    double *cov = ols ? blasd_cpu_alloc((size_t)(whole ? q * q : 0), sizeof *cov) : NULL;
+    double *errors = ols ? blasd_cpu_alloc((size_t)q, sizeof *errors) : NULL;
     int code = 0;
-    if (ols && cov == NULL) return no_memory(err);
+    if (ols && (cov == NULL || errors == NULL)) {
+        code = no_memory(err);
+        goto done;
+    }
     for (int64_t target = 0; code == 0 && target < shape->t; target++) {
         const double *coef = fit->coef + target * q;
         int64_t place = at * shape->t + target;
@@ -253,10 +256,9 @@ int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_
         sum.df_resid = (double)(shape->n - fit->rank);
         sum.scale = sum.df_resid > 0 ? sum.ssr / sum.df_resid : NAN;
         put_quality(shape, task, place, data, &sum);
-        code = put_inference(shape, task, at, target, data, fit, &sum, cov, err);
+        code = put_inference(shape, task, at, target, data, fit, &sum, errors, cov, err);
     }
-    free(cov);
-    if (!ols) return code;
+    if (!ols || code != 0) goto done;
     put_int(task, OUT_RANK, at, fit->rank);
     put_int(task, OUT_DF_MODEL, at, fit->rank - first);
     put_int(task, OUT_DF_RESID, at, shape->n - fit->rank);
@@ -267,5 +269,8 @@ int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_
             values < q ? INFINITY : fit->singular[0] / fit->singular[values - 1]);
     else
         put(task, OUT_COND, at, NAN);
+done:
+    free(cov);
+    free(errors);
     return code;
 }

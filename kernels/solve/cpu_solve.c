@@ -161,7 +161,8 @@ static void sum_up(struct blasd_task *task, const struct blasd_solve *s, bool si
     const double *rcond = task->outputs[BLASD_SOLVE_RCOND].data;
     const double *error = task->outputs[BLASD_SOLVE_BACKWARD_ERROR].data;
     double least = (double)s->n * (single ? (double)FLT_EPSILON : DBL_EPSILON), worst = INFINITY;
-    int64_t ill = 0, first = -1, failed = 0, overflowed = 0, counts[BLASD_SOLVE_METHOD_COUNT] = {0};
+    int64_t ill = 0, first = -1, failed = 0, overflowed = 0, inexact = 0;
+    int64_t counts[BLASD_SOLVE_METHOD_COUNT] = {0};
     bool refined = false;
     int main_method = BLASD_SOLVED_NOT;
     for (int64_t i = 0; i < s->batch_count; i++) {
@@ -170,6 +171,7 @@ static void sum_up(struct blasd_task *task, const struct blasd_solve *s, bool si
         failed += info[i] != 0;
         if (info[i] != 0) continue;
         overflowed += !isfinite(error[i]);
+        inexact += isfinite(error[i]) && error[i] > 8 * least; /* 16 n u */
         if (rcond[i] >= least) continue;
         if (first < 0) first = i;
         ill++;
@@ -199,6 +201,9 @@ static void sum_up(struct blasd_task *task, const struct blasd_solve *s, bool si
     if (failed > 0 && s->batch_rank > 0)
         blasd_task_warn(task, "%lld of %lld systems have no solution: see info", (long long)failed,
                         (long long)s->batch_count);
+    if (inexact > 0)
+        blasd_task_warn(task, "%lld systems have a large backward_error: let them be refined",
+                        (long long)inexact);
     if (overflowed > 0)
         blasd_task_warn(task, "%lld systems have solutions beyond the range of %s",
                         (long long)overflowed, single ? "float32" : "float64");

@@ -24,8 +24,9 @@ struct blasd_task {
     char method[BLASD_METHOD_MAX];
     char warnings[BLASD_MAX_WARNINGS][BLASD_WARNING_MAX];
     int warning_count;
-    /* a kernel that moves data itself (cuda) says how long it took; else 0 and all is compute */
-    int64_t upload_us, download_us;
+    /* a kernel that moves data itself (cuda) says how long it took, and how long it computed; where
+     * all three are 0 all is compute. What they leave of the time it had was waiting its turn */
+    int64_t upload_us, download_us, compute_us;
 };
 
 /* Adds a warning; those beyond BLASD_MAX_WARNINGS are dropped. */
@@ -70,10 +71,14 @@ struct blasd_kernel {
      * in hand and returns, end waits for it, fills its tasks as run does, and frees `*ret`. Tasks,
      * tensors and watch stay as they are in between. Batches end in the order in which they began,
      * at most two at a time; begin may wait for the one before. Where begin fails there is nothing
-     * to end. */
+     * to end; where end fails the batch can be tried again with run. */
     int (*begin)(struct blasd_device *device, struct blasd_task *tasks, int count,
                  struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err);
     int (*end)(struct blasd_flight *flight, struct blasd_err *err);
+    /* Optional, for a kernel that takes jobs of different keys in one call: `ret` holds plan->key;
+     * a coarser key instead says what may share a call on this device. */
+    void (*company)(const struct blasd_job *job, const struct blasd_plan *plan,
+                    struct blasd_key *ret);
 };
 
 struct blasd_backend {

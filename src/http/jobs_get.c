@@ -1,4 +1,5 @@
 /* The routes that read, list and cancel jobs. Read next: results.c. */
+#include "base/log.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/waits.h"
@@ -122,13 +123,19 @@ static int write_list(const struct http_request *request, int limit, const void 
     struct listed *order = calloc((size_t)count + 1, sizeof *order);
     struct blasd_record record;
     size_t payload_at;
-    int kept = 0, rc = 0;
+    int kept = 0, damaged = 0, rc = 0;
     bool full = order == NULL;
-    for (int i = 0; !full && rc == 0 && i < count; i++) {
-        rc = blasd_record_decode(records[i], lens[i], &record, &payload_at, err);
-        if (rc != 0 || (filter && (int)record.state != request->state)) continue;
+    struct blasd_err bad = {0};
+    for (int i = 0; !full && i < count; i++) {
+        if (blasd_record_decode(records[i], lens[i], &record, &payload_at, &bad) != 0) {
+            damaged++; /* whoever asks for that job is told; the others are still listed */
+            continue;
+        }
+        if (filter && (int)record.state != request->state) continue;
         order[kept++] = (struct listed){.created_us = record.created_us, .position = i};
     }
+    if (damaged > 0)
+        blasd_log(BLASD_LOG_WARN, "%d records of %d are damaged: %s", damaged, count, bad.detail);
     if (kept > 0) qsort(order, (size_t)kept, sizeof *order, newest_first);
     full = full || blasd_buf_puts(out, "{\"jobs\":[") != 0;
     for (int i = 0; !full && rc == 0 && i < kept && i < limit; i++) {

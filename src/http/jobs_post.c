@@ -62,7 +62,12 @@ static int check_queue(const struct http_exchange *exchange, struct blasd_err *e
     if (view->jobs >= view->jobs_limit)
         return blasd_fail(err, BLASD_E_queue_full, "",
                           "%" PRIu64 " jobs are queued or running (limit queue_jobs)", view->jobs);
-    if (bytes > view->bytes_limit || view->bytes > view->bytes_limit - bytes)
+    if (bytes > view->bytes_limit)
+        return blasd_fail(err, BLASD_E_body_too_large, "",
+                          "the body has %" PRIu64 " bytes, and the whole queue takes %" PRIu64
+                          " (limit queue_bytes)",
+                          bytes, view->bytes_limit);
+    if (view->bytes > view->bytes_limit - bytes)
         return blasd_fail(err, BLASD_E_queue_full, "",
                           "%" PRIu64 " bytes more than the %" PRIu64
                           " queued or running do not fit (limit queue_bytes)",
@@ -184,6 +189,11 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                           "inputs, outputs and workspace come to %" PRIu64
                           " bytes, and a job may have %" PRIu64 " (limit job_bytes)",
                           memory, limits->job_bytes);
+    if (*cost > blasd_front_queue_view(exchange->home->queue)->bytes_limit) /* nor ever will it */
+        return blasd_fail(err, BLASD_E_job_too_large, "",
+                          "inputs and outputs come to %" PRIu64
+                          " bytes, and the whole queue takes %" PRIu64 " (limit queue_bytes)",
+                          *cost, blasd_front_queue_view(exchange->home->queue)->bytes_limit);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
         if (plan.outputs[i].rank >= 0) outputs++;
     if (exchange->format == BLASD_FORMAT_NPY && outputs != 1)

@@ -71,6 +71,7 @@ void http_linger(struct http_loop *loop, int fd) {
 
 void http_linger_problem(int fd, const struct blasd_err *problem) {
     const struct blasd_err_info *info = blasd_err_info(problem->code);
+    const char *seconds = http_retry_after(problem->code);
     struct blasd_buf body;
     char head[256];
     ssize_t sent;
@@ -80,9 +81,11 @@ void http_linger_problem(int fd, const struct blasd_err *problem) {
     if (blasd_problem_document(problem, &body) == 0) {
         len = snprintf(head, sizeof head,
                        "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
-                       "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+                       "Content-Length: %zu\r\n%s%s%sConnection: close\r\n\r\n",
                        info->http_status, MHD_get_reason_phrase_for((unsigned)info->http_status),
-                       body.len);
+                       body.len,
+                       seconds == NULL ? "" : "Retry-After: ", seconds == NULL ? "" : seconds,
+                       seconds == NULL ? "" : "\r\n");
         /* nothing was sent on this connection since the last answer, so a few hundred bytes fit */
         sent = send(fd, head, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
         if (sent == len) sent = send(fd, body.data, body.len, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -79,7 +79,9 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
     http_exchange_answer(exchange, status, response);
 }
 
-static const char *retry_after(enum blasd_code code) {
+const char *http_retry_after(enum blasd_code code) {
+    const struct blasd_err_info *info = blasd_err_info(code);
+    if (!info->retry || (info->http_status != 429 && info->http_status != 503)) return NULL;
     switch (code) {
     case BLASD_E_draining: return "5";
     case BLASD_E_queue_unavailable: return "2";
@@ -103,8 +105,8 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     }
     http_count(&exchange->home->metrics->sent_bytes, body.len);
     http_reply_headers(exchange, response, PROBLEM_TYPE);
-    if (info->retry && (status == 429 || status == 503))
-        add(response, "Retry-After", retry_after(problem->code));
+    if (http_retry_after(problem->code) != NULL)
+        add(response, "Retry-After", http_retry_after(problem->code));
     if (status == 405) {
         char methods[64];
         method_names(exchange->allow, methods, sizeof methods);

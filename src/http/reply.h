@@ -13,6 +13,8 @@ void http_reply_buf(struct http_exchange *exchange, unsigned status, const char 
 /* `body` must live for ever. */
 void http_reply_static(struct http_exchange *exchange, unsigned status, const char *type,
                        const char *body, size_t len);
+/* The value of Retry-After where the problem has one, or NULL. Static. */
+const char *http_retry_after(enum blasd_code code);
 void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *problem);
 __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange *exchange,
                                                            enum blasd_code code, const char *field,

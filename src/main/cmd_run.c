@@ -7,6 +7,7 @@
 
 #include <getopt.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,12 +134,17 @@ static bool show_progress(void *arg, const char *state, double progress) {
     return true;
 }
 
+/* The sign of a NaN says nothing. */
+static void print_real(double value, int digits) {
+    printf("%.*g", digits, isnan(value) ? (double)NAN : value);
+}
+
 static void print_element(const struct blasd_array *array, int64_t i) {
     const void *data = array->data;
     if (strcmp(array->dtype, "float64") == 0)
-        printf("%.17g", ((const double *)data)[i]);
+        print_real(((const double *)data)[i], 17);
     else if (strcmp(array->dtype, "float32") == 0)
-        printf("%.9g", (double)((const float *)data)[i]);
+        print_real((double)((const float *)data)[i], 9);
     else if (strcmp(array->dtype, "int64") == 0)
         printf("%lld", (long long)((const int64_t *)data)[i]);
     else

@@ -225,9 +225,15 @@ end
 
 -- Stubs
 
+-- A stub that nothing here has written must not stop the jobs beside it: its own job can still be
+-- read, ended and cancelled.
 local function parse(stub)
     local si, entry, us, cost, deadline, channels, op, tenant =
-        match(stub, '^(%d) (%S+) (%d+) (%d+) (%d+)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
+        match(stub, '^([1-9]) (%d+%-%d+) (%d+) (%d+) (%d+)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
+    if not si then
+        return {si = '2', entry = '0-1', us = now_text, cost = 0, deadline = 0, channels = '',
+                op = 'unknown', tenant = 'anonymous'}
+    end
     return {si = si, entry = entry, us = us, cost = tonumber(cost), deadline = tonumber(deadline),
             channels = channels, op = op, tenant = tenant}
 end
@@ -571,6 +577,7 @@ end
 local function stub_watch(id, stub, channel, on)
     local head, channels, tail = match(stub, '^([^\t]*)\t([^\t]*)(\t.*)$')
     local kept = {}
+    if not head then return stub end
     for one in gmatch(channels, '[^,]+') do
         if one ~= channel then kept[#kept + 1] = one end
     end
@@ -997,8 +1004,10 @@ local function claim_stream(c, si, quota)
         for _, e in ipairs(entries) do
             local j, frame = e[2][2], e[2][4]
             local id, cost = sub(j, 1, 41), 0
-            if c.tight then cost = tonumber(match(j, '^%d+ (%d+)', 43)) end
-            if c.full or (cost > c.room and c.count > 0) then
+            if c.tight then cost = tonumber(match(j, '^%d+ (%d+)', 43)) or 0 end
+            if not frame or not find(j, '^[sa]%x+ %d+ %d+ [01]$') then -- not an entry of ours
+                call('XDEL', K.s[si], e[1])
+            elseif c.full or (cost > c.room and c.count > 0) then
                 c.full = true
                 redo({si = si, entry = e[1]})
             else
@@ -1087,7 +1096,8 @@ local function finish(keys, args)
         if stub and not seen[id] then
             seen[id] = true
             local si, entry, cost, deadline, channels =
-                match(stub, '^(%d) (%S+) %d+ (%d+) (%d+)\t([^\t]*)')
+                match(stub, '^([1-9]) (%d+%-%d+) %d+ (%d+) (%d+)\t([^\t]*)')
+            if not si then si, entry, cost, deadline, channels = '2', '0-1', '0', '0', '' end
             if deadline ~= '0' and tonumber(deadline) <= now then
                 ending_add_terse(e, id, parse(stub), 'expired', 'deadline_exceeded', finder)
             else

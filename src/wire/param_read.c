@@ -16,12 +16,18 @@ static const char *wanted(const struct blasd_param *param, char *text, size_t si
     if (param->kind == BLASD_PARAM_BOOL) {
         snprintf(text, size, "true or false");
     } else if (param->kind == BLASD_PARAM_CHOICE) {
-        for (int i = 0; param->choices[i] != NULL && len < size; i++)
+        text[0] = '\0';
+        for (int i = 0; param->choices[i] != NULL; i++) {
+            if (len + strlen(param->choices[i]) + sizeof " or \"\", ..." > size) {
+                snprintf(text + len, size - len, ", ..."); /* GET /ops has them all */
+                break;
+            }
             len += (size_t)snprintf(text + len, size - len, "%s\"%s\"",
                                     i == 0                          ? ""
                                     : param->choices[i + 1] == NULL ? " or "
                                                                     : ", ",
                                     param->choices[i]);
+        }
     } else if (!param->has_range) {
         snprintf(text, size, "%s", what);
     } else if (!(param->most < (double)INFINITY)) {

@@ -37,6 +37,10 @@ static int load_cuda(struct blasd_err *err) {
         return blasd_fail(err, BLASD_E_no_such_device, "device",
                           "blasd_cuda.so is not beside blasd; `make` builds it where it finds a "
                           "CUDA toolkit");
+    /* the libraries behind it take long to load: not where there is no driver for them */
+    if ((object = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) == NULL)
+        return blasd_fail(err, BLASD_E_no_such_device, "device",
+                          "there is no NVIDIA driver on this machine (libcuda.so.1)");
     object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (object == NULL)
         return blasd_fail(err, BLASD_E_no_such_device, "device", "cannot load blasd_cuda.so: %s",

@@ -42,14 +42,17 @@ static void fill_timing(const struct blasd_item *item, const struct blasd_task *
                         const struct blasd_batch_times *times, struct blasd_timing *timing) {
     int64_t run = us(times->ran_ns - times->bound_ns);
     int64_t up = task != NULL ? task->upload_us : 0, down = task != NULL ? task->download_us : 0;
+    int64_t wait = 0; /* behind the batch before */
     int64_t queue = item->claim->claimed_us - item->claim->submitted_us;
     if (up < 0 || up > run) up = 0;
     if (down < 0 || down > run - up) down = 0;
+    if (task != NULL && task->compute_us > 0 && task->compute_us < run - up - down)
+        wait = run - up - down - task->compute_us;
     timing->receive_us = item->job.op != NULL ? item->job.receive_us : 0;
     timing->queue_us = queue > 0 ? queue : 0;
-    timing->batch_wait_us = us(times->began_ns - times->claimed_ns);
+    timing->batch_wait_us = us(times->began_ns - times->claimed_ns) + wait;
     timing->upload_us = us(times->bound_ns - times->began_ns) + up;
-    timing->compute_us = run - up - down;
+    timing->compute_us = run - up - down - wait;
     timing->download_us = us(times->stored_ns - times->ran_ns) + down;
     timing->total_us = timing->receive_us + timing->queue_us + timing->batch_wait_us +
                        timing->upload_us + timing->compute_us + timing->download_us;

@@ -46,7 +46,7 @@ void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim) {
             return;
         }
     }
-    blasd_job_plan(&item->job, &item->plan, &item->err);
+    if (blasd_job_plan(&item->job, &item->plan, &item->err) == 0) item->company = item->plan.key;
 }
 
 /* FNV-1a */
@@ -57,7 +57,7 @@ static unsigned hash_bytes(unsigned hash, const void *bytes, size_t len) {
 }
 
 static unsigned item_hash(const struct blasd_item *item) {
-    const struct blasd_key *key = &item->plan.key;
+    const struct blasd_key *key = &item->company;
     unsigned hash = hash_bytes(2166136261u, &item->job.op, sizeof item->job.op);
     hash = hash_bytes(hash, &item->job.priority, sizeof item->job.priority);
     return hash_bytes(hash, key->bytes, key->len <= BLASD_KEY_MAX ? key->len : 0);
@@ -69,7 +69,7 @@ static uint64_t item_bytes(const struct blasd_item *item) {
 
 static bool same_call(const struct blasd_item *a, const struct blasd_item *b) {
     return a->job.priority == b->job.priority && a->job.op == b->job.op &&
-           blasd_key_equal(&a->plan.key, &b->plan.key);
+           blasd_key_equal(&a->company, &b->company);
 }
 
 static bool fits(const struct blasd_group *group, const struct blasd_item *item,

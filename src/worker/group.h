@@ -12,8 +12,9 @@ struct blasd_item {
                                         where it is a blob */
     struct blasd_job job;            /* op NULL: the frame could not be read */
     struct blasd_plan plan;
-    struct blasd_err err; /* why the job cannot run; code BLASD_OK: it can */
-    int next;             /* the next item of the same group, -1 at its end */
+    struct blasd_key company; /* of those it can run with: plan.key, or what the kernel said */
+    struct blasd_err err;     /* why the job cannot run; code BLASD_OK: it can */
+    int next;                 /* the next item of the same group, -1 at its end */
 };
 
 struct blasd_group {
@@ -41,8 +42,8 @@ void blasd_grouping_release(struct blasd_grouping *grouping);
  */
 void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim);
 
-/* Groups the items that can run: by operation, key and priority, capped by cost. Groups of higher
- * priority come first, then those of less work; suspects last. */
+/* Groups the items that can run: by operation, company and priority, capped by cost. Groups of
+ * higher priority come first, then those of less work; suspects last. */
 void blasd_group_items(struct blasd_grouping *grouping, struct blasd_item *items, int count,
                        const struct blasd_limits *limits);
 

@@ -16,23 +16,22 @@
 void blasd_batcher_init(struct blasd_batcher *batcher, const struct blasd_limits *limits) {
     uint64_t most =
         limits->job_bytes > limits->claim_bytes ? limits->job_bytes : limits->claim_bytes;
-    *batcher = (struct blasd_batcher){0};
-    blasd_arena_init(&batcher->arena, most, ARENA_KEEP);
+    *batcher = (struct blasd_batcher){.room = &batcher->rooms[0], .other = &batcher->rooms[1]};
+    for (int i = 0; i < 2; i++) blasd_arena_init(&batcher->rooms[i].arena, most, ARENA_KEEP);
     blasd_endings_init(&batcher->endings);
 }
 
 void blasd_batcher_release(struct blasd_batcher *batcher) {
-    blasd_arena_release(&batcher->arena);
+    for (int i = 0; i < 2; i++) {
+        struct blasd_batch_room *room = &batcher->rooms[i];
+        blasd_arena_release(&room->arena);
+        free(room->members);
+        free(room->ids);
+        free(room->tasks);
+        free(room->bounds);
+        *room = (struct blasd_batch_room){0};
+    }
     blasd_endings_release(&batcher->endings);
-    free(batcher->members);
-    free(batcher->ids);
-    free(batcher->tasks);
-    free(batcher->bounds);
-    batcher->members = NULL;
-    batcher->ids = NULL;
-    batcher->tasks = NULL;
-    batcher->bounds = NULL;
-    batcher->room = 0;
 }
 
 bool blasd_batcher_try_again(const struct blasd_batcher *batcher, int *tries) {
@@ -45,24 +44,24 @@ bool blasd_batcher_try_again(const struct blasd_batcher *batcher, int *tries) {
     return true;
 }
 
-static int make_room(struct blasd_batcher *batcher, int count) {
-    size_t room = batcher->room < 16 ? 16 : (size_t)batcher->room;
+static int make_room(struct blasd_batch_room *room, int count) {
+    size_t rows = room->rows < 16 ? 16 : (size_t)room->rows;
     struct blasd_item **members;
     const char **ids;
     struct blasd_task *tasks;
     struct blasd_bound *bounds;
-    if (count <= batcher->room) return 0;
-    while (room < (size_t)count) room *= 2;
-    members = realloc(batcher->members, room * sizeof *members);
-    if (members != NULL) batcher->members = members;
-    ids = realloc(batcher->ids, room * sizeof *ids);
-    if (ids != NULL) batcher->ids = ids;
-    tasks = realloc(batcher->tasks, room * sizeof *tasks);
-    if (tasks != NULL) batcher->tasks = tasks;
-    bounds = realloc(batcher->bounds, room * sizeof *bounds);
-    if (bounds != NULL) batcher->bounds = bounds;
+    if (count <= room->rows) return 0;
+    while (rows < (size_t)count) rows *= 2;
+    members = realloc(room->members, rows * sizeof *members);
+    if (members != NULL) room->members = members;
+    ids = realloc(room->ids, rows * sizeof *ids);
+    if (ids != NULL) room->ids = ids;
+    tasks = realloc(room->tasks, rows * sizeof *tasks);
+    if (tasks != NULL) room->tasks = tasks;
+    bounds = realloc(room->bounds, rows * sizeof *bounds);
+    if (bounds != NULL) room->bounds = bounds;
     if (members == NULL || ids == NULL || tasks == NULL || bounds == NULL) return -1;
-    batcher->room = (int)room;
+    room->rows = (int)rows;
     return 0;
 }
 
@@ -158,13 +157,13 @@ static int bind_job(struct blasd_batcher *batcher, const struct blasd_item *item
     task->err = (struct blasd_err){0};
     task->method[0] = '\0';
     task->warning_count = 0;
-    task->upload_us = task->download_us = 0;
+    task->upload_us = task->download_us = task->compute_us = 0;
     do {
-        code = blasd_bind_inputs(batcher->queue, &batcher->arena, item, task, bound, err);
+        code = blasd_bind_inputs(batcher->queue, &batcher->room->arena, item, task, bound, err);
     } while (code == -(int)BLASD_E_queue_unavailable && blasd_batcher_try_again(batcher, &tries));
     if (code == 0)
-        code = blasd_bind_outputs(queue->store, &batcher->arena, queue->limits->inline_bytes, item,
-                                  task, bound, err);
+        code = blasd_bind_outputs(queue->store, &batcher->room->arena, queue->limits->inline_bytes,
+                                  item, task, bound, err);
     if (code != 0) discard(batcher, item, bound);
     return code;
 }
@@ -177,8 +176,8 @@ static int bind_part(struct blasd_batcher *batcher, struct blasd_item **members,
     int live = 0;
     for (int i = 0; i < count; i++) members[i]->err = (struct blasd_err){0};
     for (int i = 0; i < count; i++) {
-        int code = bind_job(batcher, members[i], &batcher->tasks[live], &batcher->bounds[live],
-                            &members[i]->err);
+        int code = bind_job(batcher, members[i], &batcher->room->tasks[live],
+                            &batcher->room->bounds[live], &members[i]->err);
         if (code == 0) {
             live++;
             continue;
@@ -188,7 +187,7 @@ static int bind_part(struct blasd_batcher *batcher, struct blasd_item **members,
         *err = members[i]->err;
         for (int j = 0, k = 0; j < i; j++)
             if (members[j]->err.code == BLASD_OK)
-                discard(batcher, members[j], &batcher->bounds[k++]);
+                discard(batcher, members[j], &batcher->room->bounds[k++]);
         for (int j = 0; j <= i; j++) members[j]->err = (struct blasd_err){0};
         return code;
     }
@@ -198,17 +197,18 @@ static int bind_part(struct blasd_batcher *batcher, struct blasd_item **members,
 
 static void discard_part(struct blasd_batcher *batcher, struct blasd_item **members, int count) {
     for (int i = 0, k = 0; i < count; i++)
-        if (members[i]->err.code == BLASD_OK) discard(batcher, members[i], &batcher->bounds[k++]);
+        if (members[i]->err.code == BLASD_OK)
+            discard(batcher, members[i], &batcher->room->bounds[k++]);
 }
 
 static int run_kernel(struct blasd_batcher *batcher, int count, struct blasd_err *err) {
-    const struct blasd_op *op = batcher->tasks[0].job->op;
+    const struct blasd_op *op = batcher->room->tasks[0].job->op;
     const struct blasd_kernel *kernel = blasd_backend_kernel(batcher->options->backend, op);
     int code;
     if (kernel == NULL)
         return blasd_fail(err, BLASD_E_no_such_device, "op", "%s does not run %s", batcher->info.id,
                           op->name);
-    code = kernel->run(batcher->device, batcher->tasks, count,
+    code = kernel->run(batcher->device, batcher->room->tasks, count,
                        blasd_heartbeat_watch(batcher->heartbeat), err);
     if (code != 0 && code != -(int)BLASD_E_device_error &&
         blasd_heartbeat_unwanted(batcher->heartbeat))
@@ -247,11 +247,12 @@ static int store_outputs(struct blasd_batcher *batcher, struct blasd_bound *boun
 static void store_part(struct blasd_batcher *batcher, int live) {
     bool unwanted = blasd_heartbeat_unwanted(batcher->heartbeat);
     for (int k = 0; k < live && !batcher->lost; k++) {
-        struct blasd_task *task = &batcher->tasks[k];
+        struct blasd_task *task = &batcher->room->tasks[k];
         if (unwanted) /* the kernel may have stopped half-way */
             blasd_fail(&task->err, BLASD_E_cancelled, "", "the job was cancelled or has expired");
-        if (task->err.code == BLASD_OK) check_outputs(task, &batcher->bounds[k]);
-        if (task->err.code == BLASD_OK) store_outputs(batcher, &batcher->bounds[k], &task->err);
+        if (task->err.code == BLASD_OK) check_outputs(task, &batcher->room->bounds[k]);
+        if (task->err.code == BLASD_OK)
+            store_outputs(batcher, &batcher->room->bounds[k], &task->err);
     }
 }
 
@@ -264,8 +265,8 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
         struct blasd_bound *bound = NULL;
         const struct blasd_err *error = &item->err;
         if (item->err.code == BLASD_OK) {
-            task = &batcher->tasks[k];
-            bound = &batcher->bounds[k++];
+            task = &batcher->room->tasks[k];
+            bound = &batcher->room->bounds[k++];
             error = task->err.code == BLASD_OK ? NULL : &task->err;
         }
         if (bound != NULL && (error != NULL || batcher->lost)) {
@@ -279,64 +280,172 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
     return failed;
 }
 
+/* What follows the kernel, which returned `code`: records, or where the part must be tried again in
+ * another way, as if it had not run. Returns as run_part does. */
+static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, int count, int live,
+                    struct blasd_batch_times *times, int code, int *failed,
+                    const struct blasd_err *err) {
+    times->ran_ns = blasd_clock_ns();
+    if (blasd_heartbeat_lost(batcher->heartbeat)) batcher->lost = true;
+    if (code == -(int)BLASD_E_device_error || batcher->lost || (code != 0 && count > 1)) {
+        discard_part(batcher, members, count);
+        return code;
+    }
+    if (code != 0) batcher->room->tasks[0].err = *err;
+    store_part(batcher, live);
+    times->stored_ns = blasd_clock_ns();
+    *failed += finish_part(batcher, members, count, live, times);
+    return 0;
+}
+
 /* Runs some members of a group as one call. Negative where that should be tried in smaller parts,
  * or not at all (device_error); nothing has been ended then. */
 static int run_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
                     int64_t claimed_ns, int *failed, struct blasd_err *err) {
     struct blasd_batch_times times = {.claimed_ns = claimed_ns, .began_ns = blasd_clock_ns()};
     int live = 0, code = bind_part(batcher, members, count, &live, err);
-    if (code != 0) goto done;
-    times.bound_ns = blasd_clock_ns();
-    if (live > 0) code = run_kernel(batcher, live, err);
-    times.ran_ns = blasd_clock_ns();
-    if (blasd_heartbeat_lost(batcher->heartbeat)) batcher->lost = true;
-    if (code == -(int)BLASD_E_device_error || batcher->lost || (code != 0 && count > 1)) {
-        discard_part(batcher, members, count);
-        goto done;
+    if (code == 0) {
+        times.bound_ns = blasd_clock_ns();
+        if (live > 0) code = run_kernel(batcher, live, err);
+        code = part_ran(batcher, members, count, live, &times, code, failed, err);
     }
-    if (code != 0) batcher->tasks[0].err = *err;
-    code = 0;
-    store_part(batcher, live);
-    times.stored_ns = blasd_clock_ns();
-    *failed += finish_part(batcher, members, count, live, &times);
-done:
-    blasd_arena_reset(&batcher->arena);
+    blasd_arena_reset(&batcher->room->arena);
     return code;
 }
 
-int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
-                    const struct blasd_group *group, int64_t claimed_ns, struct blasd_err *err) {
-    int count = 0, part = group->count, failed = 0, code = 0;
-    struct blasd_err problem = {0};
-    if (make_room(batcher, group->count) != 0) goto memory;
-    for (int i = group->first; i >= 0; i = items[i].next) {
-        batcher->ids[count] = items[i].claim->id;
-        batcher->members[count++] = &items[i];
-    }
-    if (blasd_heartbeat_begin(batcher->heartbeat, batcher->ids, count) != 0) goto memory;
-    /* a mark that does not arrive costs no job: only a crash would not be counted */
-    if (blasd_worker_queue_begin(batcher->queue, batcher->ids, count, &problem) != 0)
-        blasd_log(BLASD_LOG_DEBUG, "cannot mark a batch as begun: %s", problem.detail);
+/* Runs all members in the room, in smaller parts where memory is short, one by one where a call
+ * failed as a whole. */
+static int run_members(struct blasd_batcher *batcher, int count, int part, int64_t claimed_ns,
+                       int *failed, struct blasd_err *err) {
+    int code = 0;
     for (int at = 0; at < count && !batcher->lost;) {
         int size = part < count - at ? part : count - at;
-        problem = (struct blasd_err){0};
-        code = run_part(batcher, batcher->members + at, size, claimed_ns, &failed, &problem);
-        if (code == -(int)BLASD_E_device_error) break;
+        struct blasd_err problem = {0};
+        code = run_part(batcher, batcher->room->members + at, size, claimed_ns, failed, &problem);
+        if (code == -(int)BLASD_E_device_error) {
+            *err = problem;
+            break;
+        }
         if (code != 0 && !batcher->lost) { /* never with one member: that one has then failed */
             part = code == -(int)BLASD_E_out_of_memory ? size / 2 : 1;
             continue;
         }
         at += size;
     }
-    blasd_heartbeat_end(batcher->heartbeat, count, failed);
-    if (code == -(int)BLASD_E_device_error && !batcher->lost) {
-        *err = problem;
-        return code;
-    }
-    return 0;
-memory:
-    /* the machine is short of memory beyond this job: what was claimed goes back to the queue */
-    blasd_log(BLASD_LOG_ERROR, "no memory for a batch of %d jobs", group->count);
+    return code == -(int)BLASD_E_device_error && !batcher->lost ? code : 0;
+}
+
+static void swap_rooms(struct blasd_batcher *batcher) {
+    struct blasd_batch_room *room = batcher->room;
+    batcher->room = batcher->other;
+    batcher->other = room;
+}
+
+/* The machine is short of memory beyond any job: what was claimed goes back to the queue. */
+static int short_of_memory(struct blasd_batcher *batcher, int count) {
+    blasd_log(BLASD_LOG_ERROR, "no memory for a batch of %d jobs", count);
     batcher->lost = true;
     return 0;
+}
+
+/* Ends the batch that began before; its members, tasks and bounds are in the room in hand. The
+ * heartbeat knows its jobs. */
+static int end_pending(struct blasd_batcher *batcher, const struct blasd_batch_pending *pending,
+                       struct blasd_err *err) {
+    struct blasd_batch_times times = {.claimed_ns = pending->claimed_ns,
+                                      .began_ns = pending->began_ns,
+                                      .bound_ns = pending->bound_ns};
+    struct blasd_item **members = batcher->room->members;
+    struct blasd_err problem = {0};
+    int failed = 0, code = pending->kernel->end(pending->flight, &problem);
+    if (code != 0 && code != -(int)BLASD_E_device_error &&
+        !blasd_heartbeat_unwanted(batcher->heartbeat)) {
+        /* also where another batch's end made it stop: it is run again by itself */
+        discard_part(batcher, members, pending->count);
+        blasd_arena_reset(&batcher->room->arena);
+        code = run_members(batcher, pending->count, pending->count, pending->claimed_ns, &failed,
+                           &problem);
+    } else {
+        if (code != -(int)BLASD_E_device_error) code = 0; /* store_part says that it is unwanted */
+        code = part_ran(batcher, members, pending->count, pending->live, &times, code, &failed,
+                        &problem);
+        blasd_arena_reset(&batcher->room->arena);
+    }
+    blasd_heartbeat_end(batcher->heartbeat, pending->count, failed);
+    if (code != 0 && !batcher->lost) *err = problem;
+    return batcher->lost ? 0 : code;
+}
+
+int blasd_batch_finish(struct blasd_batcher *batcher, struct blasd_err *err) {
+    struct blasd_batch_pending pending = batcher->pending;
+    int code;
+    if (pending.kernel == NULL) return 0;
+    batcher->pending.kernel = NULL;
+    swap_rooms(batcher);
+    code = end_pending(batcher, &pending, err);
+    swap_rooms(batcher);
+    return code;
+}
+
+/* Begins the members in the room on a device that works by itself, then ends the batch before.
+ * False where it could not begin: nothing has changed then. */
+static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kernel *kernel,
+                          int count, int64_t claimed_ns, int *code, struct blasd_err *err) {
+    struct blasd_batch_pending pending = {.kernel = kernel, .count = count},
+                               before = batcher->pending;
+    struct blasd_err problem = {0};
+    pending.claimed_ns = claimed_ns;
+    pending.began_ns = blasd_clock_ns();
+    if (bind_part(batcher, batcher->room->members, count, &pending.live, &problem) != 0)
+        goto not_begun;
+    pending.bound_ns = blasd_clock_ns();
+    if (pending.live < count || /* those that failed to bind are ended the other way */
+        kernel->begin(batcher->device, batcher->room->tasks, count,
+                      blasd_heartbeat_watch(batcher->heartbeat), &pending.flight, &problem) != 0) {
+        discard_part(batcher, batcher->room->members, count);
+        goto not_begun;
+    }
+    swap_rooms(batcher);
+    batcher->pending = pending;
+    *code = before.kernel != NULL ? end_pending(batcher, &before, err) : 0;
+    /* from here on the heartbeat is about this batch */
+    if (before.kernel != NULL && *code == 0 &&
+        blasd_heartbeat_begin(batcher->heartbeat, batcher->other->ids, count) != 0)
+        *code = short_of_memory(batcher, count);
+    return true;
+not_begun:
+    blasd_arena_reset(&batcher->room->arena);
+    return false;
+}
+
+int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
+                    const struct blasd_group *group, int64_t claimed_ns, struct blasd_err *err) {
+    const struct blasd_kernel *kernel =
+        blasd_backend_kernel(batcher->options->backend, items[group->first].job.op);
+    bool overlaps = kernel != NULL && kernel->begin != NULL && !group->suspect;
+    bool first = batcher->pending.kernel == NULL;
+    int count = 0, failed = 0, code = 0;
+    struct blasd_err problem = {0};
+    if (make_room(batcher->room, group->count) != 0) return short_of_memory(batcher, group->count);
+    for (int i = group->first; i >= 0; i = items[i].next) {
+        batcher->room->ids[count] = items[i].claim->id;
+        batcher->room->members[count++] = &items[i];
+    }
+    if ((first || !overlaps) && (code = blasd_batch_finish(batcher, err)) != 0) return code;
+    if ((first || !overlaps) &&
+        blasd_heartbeat_begin(batcher->heartbeat, batcher->room->ids, count) != 0)
+        return short_of_memory(batcher, count);
+    /* a mark that does not arrive costs no job: only a crash would not be counted */
+    if (blasd_worker_queue_begin(batcher->queue, batcher->room->ids, count, &problem) != 0)
+        blasd_log(BLASD_LOG_DEBUG, "cannot mark a batch as begun: %s", problem.detail);
+    if (overlaps && begin_members(batcher, kernel, count, claimed_ns, &code, err)) return code;
+    if (!first && overlaps) { /* it could not begin beside the other: by itself, then */
+        code = blasd_batch_finish(batcher, err);
+        if (code != 0 || batcher->lost) return code;
+        if (blasd_heartbeat_begin(batcher->heartbeat, batcher->room->ids, count) != 0)
+            return short_of_memory(batcher, count);
+    }
+    code = run_members(batcher, count, count, claimed_ns, &failed, err);
+    blasd_heartbeat_end(batcher->heartbeat, count, failed);
+    return code;
 }

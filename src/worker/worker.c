@@ -86,25 +86,37 @@ static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) 
     return false;
 }
 
+/* A kernel may take jobs into one call that are not alike. */
+static void find_company(const struct blasd_backend *backend, struct blasd_item *item) {
+    const struct blasd_kernel *kernel = blasd_backend_kernel(backend, item->job.op);
+    if (kernel != NULL && kernel->company != NULL && item->plan.batchable)
+        kernel->company(&item->job, &item->plan, &item->company);
+}
+
 static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
                        struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
+    struct blasd_err ignored;
     bool refused = false;
+    int code = 0, finished;
     for (int i = 0; i < count; i++) {
-        blasd_item_read(&worker->items[i], &worker->claims[i]);
-        if (worker->items[i].err.code != BLASD_OK) refused = true;
+        struct blasd_item *item = &worker->items[i];
+        blasd_item_read(item, &worker->claims[i]);
+        if (item->err.code != BLASD_OK)
+            refused = true;
+        else
+            find_company(worker->options->backend, item);
     }
     if (refused) blasd_batch_refuse(batcher, worker->items, count, claimed_ns);
     blasd_group_items(&worker->grouping, worker->items, count, worker->options->queue.limits);
-    for (int g = 0; g < worker->grouping.count && !batcher->lost; g++) {
-        int code;
-        if (g > 0 && stopping(worker)) return 0; /* the rest is given back */
-        if (blasd_heartbeat_lost(batcher->heartbeat)) return 0;
+    for (int g = 0; code == 0 && g < worker->grouping.count && !batcher->lost; g++) {
+        if (g > 0 && stopping(worker)) break; /* the rest is given back */
+        if (blasd_heartbeat_lost(batcher->heartbeat)) break;
         code =
             blasd_batch_run(batcher, worker->items, &worker->grouping.groups[g], claimed_ns, err);
-        if (code != 0) return code;
     }
-    return 0;
+    finished = blasd_batch_finish(batcher, code == 0 ? err : &ignored);
+    return code != 0 ? code : finished;
 }
 
 /* The next claim is larger or smaller than this one by what this one took. */
@@ -127,6 +139,9 @@ static void refresh(struct worker *worker) {
     worker->refreshed_ns = now;
     if (worker->options->backend->device_info(batcher->device, false, &info, &ignored) != 0) return;
     batcher->info.memory_free_bytes = info.memory_free_bytes;
+    batcher->info.busy_percent = info.busy_percent;
+    batcher->info.power_watts = info.power_watts;
+    batcher->info.energy_joules = info.energy_joules;
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
 }
 

@@ -1,5 +1,7 @@
 /* A product, an error, and a job that is not waited for, through the C client.
- *   cc client_example.c -lblasd_client -lcurl -ljansson        ./a.out http://127.0.0.1:8080 */
+ * After `make`, in the root of the repository:
+ *   cc -I. clients/c/examples/client_example.c -Lbuild -lblasd_client -lcurl -ljansson
+ *   ./a.out http://127.0.0.1:8080 */
 #include "clients/c/blasd.h"
 
 #include <stdio.h>

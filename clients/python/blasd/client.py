@@ -1,6 +1,7 @@
 """Jobs, results and errors. `Client` is where to start."""
 import http.client
 import json
+import math
 import os
 import threading
 import time
@@ -26,7 +27,7 @@ class Error(Exception):
 
     def __init__(self, code, detail, *, status=0, field="", title="", advice="", retry=False, retry_after=None,
                  job=None):
-        super().__init__(": ".join(part for part in (field, title, detail) if part) + (f" {advice}" if advice else ""))
+        super().__init__(": ".join(part for part in (field, title, detail) if part) + (f". {advice}" if advice else ""))
         self.code, self.status, self.field, self.detail = code, status, field, detail
         self.title, self.advice, self.retry, self.retry_after, self.job = title, advice, retry, retry_after, job
 
@@ -163,25 +164,23 @@ class Client:
         """Queues a job and returns it as a Job at once. See run for the arguments."""
         return self._submit(op, inputs, params, 0, priority, deadline_ms, device, idempotency_key)
 
-    def matmul(self, a, b, **params):
-        """The matrix product a @ b. Returns an array. Parameters: see ops()."""
-        return self.run("matmul", params, a=a, b=b)["c"]
+    def matmul(self, a, b, c=None, **params):
+        """The matrix product a @ b, or alpha * a @ b + beta * c. Returns an array. Parameters: see ops()."""
+        return self.run("matmul", params, **_given(a=a, b=b, c=c))["c"]
 
     def solve(self, a, b, **params):
         """x with a @ x = b, for one system or a stack of them. Returns an array."""
         return self.run("solve", params, a=a, b=b)["x"]
 
-    def distance(self, x, y=None, **params):
+    def distance(self, x, y=None, *, w=None, V=None, VI=None, **params):
         """Distances between the rows of x, or from the rows of x to those of y. Returns an array, or the Result
-        where the parameters ask for something else than the matrix."""
-        inputs = {"x": x} if y is None else {"x": x, "y": y}
-        result = self.run("distance", params, **inputs)
-        return result["d"] if "d" in result else result
+        where the output asked for has an index beside the distances (argmin, topk, within)."""
+        result = self.run("distance", params, **_given(x=x, y=y, w=w, V=V, VI=VI))
+        return result if "index" in result else result["d"]
 
     def regression(self, x, y, sample_weight=None, **params):
         """Fits y = x @ coef + intercept. Returns the Result: coef, intercept and the statistics."""
-        inputs = {"x": x, "y": y} if sample_weight is None else {"x": x, "y": y, "sample_weight": sample_weight}
-        return self.run("regression", params, **inputs)
+        return self.run("regression", params, **_given(x=x, y=y, sample_weight=sample_weight))
 
     # --- jobs and service -------------------------------------------------------------------------------------
 
@@ -219,7 +218,7 @@ class Client:
             if value is not None:
                 metadata[name] = str(value)
         if params:
-            metadata["params"] = json.dumps(params, default=_plain)
+            metadata["params"] = json.dumps({name: _plain(value) for name, value in params.items()})
         pieces = safetensors.pack(inputs, metadata)
         headers = {"Content-Type": _BINARY, "Accept": f"{_BINARY}, application/json;q=0.5",
                    "Content-Length": str(sum(len(piece) for piece in pieces))}
@@ -301,11 +300,18 @@ def _problem(response, body):
     return Error._from_problem(problem, retry_after)
 
 
+def _given(**inputs):
+    """The inputs that are not left out."""
+    return {name: value for name, value in inputs.items() if value is not None}
+
+
 def _plain(value):
-    """NumPy scalars in params."""
+    """A parameter as JSON can say it: plain Python numbers, and words for what is no number in JSON."""
     if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{value!r} is not a parameter value")
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _quietly(function):

@@ -1,5 +1,5 @@
-/* The little of cmocka that the tests of kernels use, so that they run on a machine that has a GPU, a
- * compiler and nothing else. */
+/* The little of cmocka that the tests of kernels use, so that they run on a machine that has a GPU,
+ * a compiler and nothing else. */
 #ifndef BLASD_TESTS_GPU_CMOCKA_H
 #define BLASD_TESTS_GPU_CMOCKA_H
 

@@ -91,7 +91,7 @@ static void small_sizes(void) {
 }
 static void usual_sizes(void) {
     blasd_cuda_sizes =
-        (struct blasd_cuda_sizes){(size_t)4 << 20, (size_t)32 << 20, (size_t)64 << 20};
+        (struct blasd_cuda_sizes){(size_t)4 << 20, (size_t)64 << 20, (size_t)64 << 20};
 }
 
 static void what_a_device_says_of_itself(void **state) {
@@ -171,11 +171,12 @@ static void parts_go_through_two_slots_in_any_order_of_streams(void **state) {
 
 /* One product whose factors and result are many chunks long. */
 static void large_tasks_go_chunk_by_chunk(void **state) {
-    struct blasd_device *device = open_device();
+    struct blasd_device *device;
     struct batch batch;
     struct blasd_err err;
     (void)state;
     small_sizes();
+    device = open_device();
     batch_make(&batch, 1, 150, 90, 170);
     batch_bind(&batch);
     assert_int_equal(kernel()->run(device, batch.tasks, 1, &trial_watch.base, &err), 0);
@@ -201,10 +202,12 @@ static void a_batch_too_large_for_the_device_runs_in_parts(void **state) {
     assert_int_equal(batch_right(&batch), batch.count);
     assert_true(blasd_standin.gemms - gemms >= 5);
     batch_free(&batch);
-    /* one that cannot fit fails alone; the device goes on */
-    batch_make(&batch, 3, 200, 200, 200);
+    /* where others have taken the memory a job fails alone; the device goes on */
+    blasd_standin.memory_bytes = 60 << 10;
+    batch_make(&batch, 3, 85, 85, 85);
     batch_bind(&batch);
     assert_int_equal(kernel()->run(device, batch.tasks, batch.count, &trial_watch.base, &err), 0);
+    blasd_standin.memory_bytes = 400 << 10;
     for (int i = 0; i < 3; i++) assert_int_equal(batch.tasks[i].err.code, BLASD_E_out_of_memory);
     batch_free(&batch);
     batch_make(&batch, 2, 64, 64, 64);
@@ -329,11 +332,12 @@ static void memory_stays_the_same(void **state) {
 }
 
 static void unwanted_batches_stop(void **state) {
-    struct blasd_device *device = open_device();
+    struct blasd_device *device;
     struct batch batch;
     struct blasd_err err;
     (void)state;
     small_sizes();
+    device = open_device();
     batch_make(&batch, 40, 40, 40, 40);
     batch_bind(&batch);
     trial_watch.calls = 0;

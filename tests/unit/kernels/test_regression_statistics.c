@@ -277,12 +277,40 @@ static void saturated_models_have_no_errors(void **state) {
     trial_free(t);
 }
 
+/* Standard errors of features of 1e300 and 1e-300: their squares are beyond the range of numbers.
+ */
+static void units_of_the_features_change_no_test(void **state) {
+    static const double units[] = {1, 1e300, 1e-300};
+    double known_t[3], known_error[3];
+    (void)state;
+    for (int u = 0; u < 3; u++) {
+        struct trial *t = trial_new("regression");
+        double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){8, 2});
+        double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){8});
+        for (int i = 0; i < 8; i++) {
+            x[2 * i] = data_x[i][0] * units[u];
+            x[2 * i + 1] = data_x[i][1] * units[u];
+            y[i] = data_y[i];
+        }
+        assert_int_equal(trial_run(t), 0);
+        for (int j = 0; j < 3; j++) {
+            double error = value(t, "stderr", j) * (j == 0 ? 1 : units[u]);
+            if (u == 0) known_t[j] = value(t, "tvalues", j);
+            if (u == 0) known_error[j] = error;
+            ASSERT_CLOSE(value(t, "tvalues", j), known_t[j], 1e-12);
+            ASSERT_CLOSE(error, known_error[j], 1e-12);
+        }
+        trial_free(t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(statistics_are_those_of_statsmodels),
         cmocka_unit_test(errors_follow_their_definition),
         cmocka_unit_test(level_and_distribution_are_chosen),
         cmocka_unit_test(saturated_models_have_no_errors),
+        cmocka_unit_test(units_of_the_features_change_no_test),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

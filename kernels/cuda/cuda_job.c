@@ -1,0 +1,182 @@
+/* What operations call: addresses, memory, tables, and moving data by hand.
+ * Read next: ../matmul/cuda_matmul.cu, the first of them. */
+#include "kernels/cuda/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void *blasd_cuda_in(const struct blasd_cuda_job *job, int t, int i) {
+    return job->slot->inputs[(size_t)t * BLASD_MAX_INPUTS + (size_t)i];
+}
+
+void *blasd_cuda_out(const struct blasd_cuda_job *job, int t, int o) {
+    return job->slot->outputs[(size_t)t * (size_t)job->slot->output_count + (size_t)o];
+}
+
+int64_t blasd_cuda_in_step(const struct blasd_cuda_job *job, int i) {
+    return job->slot->in_step[i];
+}
+
+int64_t blasd_cuda_out_step(const struct blasd_cuda_job *job, int o) {
+    return job->slot->out_step[o];
+}
+
+int blasd_cuda_take(struct blasd_cuda_job *job, size_t bytes, void **ret, struct blasd_err *err) {
+    return blasd_cuda_arena_take(job->slot->device, &job->slot->arena, bytes, 256, ret, err);
+}
+
+int blasd_cuda_host(struct blasd_cuda_job *job, size_t bytes, void **ret, struct blasd_err *err) {
+    *ret = blasd_cuda_scrap_take(&job->slot->scraps, bytes);
+    if (*ret == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %zu bytes on the host",
+                          bytes);
+    return 0;
+}
+
+static int both_sides(struct blasd_cuda_job *job, size_t bytes, struct blasd_cuda_list *list,
+                      void **host, void **device, struct blasd_err *err) {
+    struct blasd_cuda_slot *slot = job->slot;
+    int code = blasd_cuda_host(job, bytes, host, err);
+    if (code == 0) code = blasd_cuda_arena_take(slot->device, &slot->arena, bytes, 64, device, err);
+    return code == 0 ? blasd_cuda_list_add(list, *device, *host, bytes, err) : code;
+}
+
+int blasd_cuda_table(struct blasd_cuda_job *job, size_t bytes, void **host, void **device,
+                     struct blasd_err *err) {
+    return both_sides(job, bytes, &job->slot->up, host, device, err);
+}
+
+int blasd_cuda_return(struct blasd_cuda_job *job, size_t bytes, void **host, void **device,
+                      struct blasd_err *err) {
+    return both_sides(job, bytes, &job->slot->down, host, device, err);
+}
+
+static int fetch_list(struct blasd_cuda_job *job, const struct blasd_cuda_list *list,
+                      struct blasd_err *err) {
+    struct blasd_cuda_slot *slot = job->slot;
+    const struct blasd_gpu_library *calls = job->calls;
+    int code = blasd_cuda_upload(slot->device, list, err);
+    if (code == 0) code = calls->event_record(slot->up_to, slot->device->up, err);
+    if (code == 0) code = calls->stream_after(slot->run, slot->up_to, err);
+    return code;
+}
+
+int blasd_cuda_fetch(struct blasd_cuda_job *job, void *device, const void *host, size_t bytes,
+                     struct blasd_err *err) {
+    struct blasd_cuda_piece piece = {device, (char *)(uintptr_t)host, bytes};
+    struct blasd_cuda_list list = {.pieces = &piece, .count = bytes > 0, .room = 1};
+    return fetch_list(job, &list, err);
+}
+
+/* The rows of a block as pieces; one where they lie side by side on the host too. */
+static int add_rows(struct blasd_cuda_list *list, const char *device, const char *host,
+                    size_t row_bytes, size_t host_step, int64_t rows, struct blasd_err *err) {
+    int code = 0;
+    if (row_bytes == host_step)
+        return blasd_cuda_list_add(list, device, host, row_bytes * (size_t)rows, err);
+    for (int64_t i = 0; code == 0 && i < rows; i++)
+        code = blasd_cuda_list_add(list, device + (size_t)i * row_bytes,
+                                   host + (size_t)i * host_step, row_bytes, err);
+    return code;
+}
+
+int blasd_cuda_fetch_rows(struct blasd_cuda_job *job, void *device, const void *host,
+                          size_t row_bytes, size_t host_step, int64_t rows, struct blasd_err *err) {
+    struct blasd_cuda_list list = {0};
+    int code = add_rows(&list, device, host, row_bytes, host_step, rows, err);
+    if (code == 0) code = fetch_list(job, &list, err);
+    free(list.pieces);
+    return code;
+}
+
+/* Turns the last `count` pieces of an array, which follow `behind` others, into its first. */
+static int move_to_front(struct blasd_cuda_piece *pieces, int behind, int count,
+                         struct blasd_err *err) {
+    size_t bytes = (size_t)count * sizeof *pieces;
+    struct blasd_cuda_piece *kept;
+    if (behind == 0 || count == 0) return 0;
+    kept = malloc(bytes);
+    if (kept == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a list of copies");
+    memcpy(kept, pieces + behind, bytes);
+    memmove(pieces + count, pieces, (size_t)behind * sizeof *pieces);
+    memcpy(pieces, kept, bytes);
+    free(kept);
+    return 0;
+}
+
+int blasd_cuda_send_rows(struct blasd_cuda_job *job, void *host, const void *device,
+                         size_t row_bytes, size_t host_step, int64_t rows, int *ticket,
+                         struct blasd_err *err) {
+    struct blasd_cuda_slot *slot = job->slot;
+    const struct blasd_gpu_library *calls = job->calls;
+    int number = slot->sends % BLASD_CUDA_TICKETS, code = 0;
+    int before = slot->down.count, behind, added;
+    if (slot->tickets[number] == NULL)
+        code = calls->event_open(job->gpu, &slot->tickets[number], err);
+    if (code == 0) code = add_rows(&slot->down, device, host, row_bytes, host_step, rows, err);
+    if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
+    if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
+    if (code != 0) return code;
+    /* outputs that the frame moves stand in the list already, and go when all is computed: these
+     * pieces go before them */
+    added = slot->down.count - before;
+    behind = before - slot->sent.piece;
+    code = move_to_front(slot->down.pieces + slot->sent.piece, behind, added, err);
+    if (code != 0) return code;
+    slot->down.count -= behind;
+    code = blasd_cuda_download(slot, true, err);
+    slot->down.count += behind;
+    if (code == 0) code = calls->event_record(slot->tickets[number], slot->device->down, err);
+    if (ticket != NULL) *ticket = slot->sends;
+    slot->sends++;
+    return code;
+}
+
+int blasd_cuda_send(struct blasd_cuda_job *job, void *host, const void *device, size_t bytes,
+                    int *ticket, struct blasd_err *err) {
+    return blasd_cuda_send_rows(job, host, device, bytes, bytes, 1, ticket, err);
+}
+
+int blasd_cuda_mark(struct blasd_cuda_job *job, int *mark, struct blasd_err *err) {
+    struct blasd_cuda_slot *slot = job->slot;
+    struct blasd_gpu_event **event = &slot->marks[slot->mark_count % BLASD_CUDA_TICKETS];
+    int code = *event == NULL ? job->calls->event_open(job->gpu, event, err) : 0;
+    if (code == 0) code = job->calls->event_record(*event, slot->run, err);
+    *mark = slot->mark_count++;
+    return code;
+}
+
+int blasd_cuda_reuse(struct blasd_cuda_job *job, int mark, struct blasd_err *err) {
+    struct blasd_cuda_slot *slot = job->slot;
+    if (mark < 0 || mark >= slot->mark_count)
+        return blasd_fail(err, BLASD_E_internal_error, "", "there was no mark %d", mark);
+    return job->calls->stream_after(slot->device->up, slot->marks[mark % BLASD_CUDA_TICKETS], err);
+}
+
+int blasd_cuda_sent(struct blasd_cuda_job *job, int ticket, struct blasd_err *err) {
+    struct blasd_cuda_slot *slot = job->slot;
+    if (ticket < 0 || ticket >= slot->sends)
+        return blasd_fail(err, BLASD_E_internal_error, "", "there was no send %d", ticket);
+    /* one so old that its event has been used again went before that one */
+    return job->calls->stream_after(slot->run, slot->tickets[ticket % BLASD_CUDA_TICKETS], err);
+}
+
+int blasd_cuda_pause(struct blasd_cuda_job *job, struct blasd_err *err) {
+    return job->calls->stream_wait(job->stream, err);
+}
+
+bool blasd_cuda_go_on(struct blasd_cuda_job *job, double progress) {
+    struct blasd_flight *flight = job->slot->device->flights;
+    double share = progress < 0 ? 0 : progress > 1 ? 1 : progress;
+    while (flight != NULL &&
+           (job->tasks < flight->tasks || job->tasks >= flight->tasks + flight->count))
+        flight = flight->next;
+    if (flight == NULL) return true;
+    share = ((double)flight->begun + share * job->count) / (double)flight->count;
+    return blasd_cuda_flight_go_on(flight, share);
+}
+
+int blasd_cuda_stopped(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_cancelled, "", "stopped while it ran");
+}

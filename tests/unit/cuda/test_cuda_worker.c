@@ -1,0 +1,88 @@
+/* The worker on the CUDA backend, over a queue in memory and the stand-in library: mixed small jobs
+ * in one call, batches that overlap, memory that runs short, an error that sticks. */
+extern const struct blasd_backend blasd_backend;
+#define FAKE_BACKEND blasd_backend
+#include "../worker/fake_queue.h"
+
+#include "kernels/cuda/library_standin.h"
+
+static struct blasd_limits limits;
+static struct blasd_err err;
+
+static int setup(void **state) {
+    blasd_limits_init(&limits);
+    err = (struct blasd_err){0};
+    return fake_setup(state);
+}
+
+static int teardown(void **state) {
+    blasd_standin_mend();
+    blasd_standin.memory_bytes = (uint64_t)1 << 30;
+    assert_int_equal(blasd_standin.device_blocks, 0);
+    assert_int_equal(blasd_standin.streams, 0);
+    return fake_teardown(state);
+}
+
+static struct fake_spec spec_of(int i) {
+    static const enum blasd_dtype dtypes[] = {BLASD_float64, BLASD_float32, BLASD_int32};
+    return (struct fake_spec){.n = 1 + i * 7 % 40,
+                              .dtype = dtypes[i % 3],
+                              .order = i % 2 ? BLASD_COLUMN_MAJOR : BLASD_ROW_MAJOR,
+                              .value = i,
+                              .priority = i % 5 ? BLASD_PRIORITY_NORMAL : BLASD_PRIORITY_HIGH};
+}
+
+static void jobs_of_all_shapes(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        blasd_standin.seed = seed;
+        if (seed > 0) {
+            fake_teardown(state);
+            setup(state);
+        }
+        for (int i = 0; i < MOST_JOBS; i++) fake_add(spec_of(i));
+        assert_int_equal(fake_work(&limits, &err), 0);
+        for (int i = 0; i < MOST_JOBS; i++) {
+            const struct blasd_record *record = &fake.jobs[i].result;
+            fake_check(&fake.jobs[i], spec_of(i));
+            assert_string_equal(record->execution.device, "cuda:0");
+            /* two dtypes to compute in, two priorities: four calls for all shapes */
+            assert_true(record->execution.batch_size > 1);
+            assert_int_equal(record->timing.total_us,
+                             record->timing.receive_us + record->timing.queue_us +
+                                 record->timing.batch_wait_us + record->timing.upload_us +
+                                 record->timing.compute_us + record->timing.download_us);
+        }
+        assert_true(fake.finishes <= 4);
+    }
+    blasd_standin.seed = 1;
+}
+
+static void a_device_that_fails_ends_the_worker(void **state) {
+    (void)state;
+    for (int i = 0; i < 10; i++) fake_add(spec_of(i));
+    blasd_standin.fail_at = 60;
+    blasd_standin.fail_code = BLASD_E_device_error;
+    assert_int_equal(fake_work(&limits, &err), -(int)BLASD_E_device_error);
+    for (int i = 0; i < 10; i++)
+        if (!fake.jobs[i].ended) assert_false(fake.jobs[i].claimed);
+}
+
+static void short_memory_costs_no_job(void **state) {
+    (void)state;
+    for (int i = 0; i < 12; i++) fake_add(spec_of(i));
+    blasd_standin.fail_at = 40;
+    blasd_standin.fail_code = BLASD_E_out_of_memory;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    for (int i = 0; i < 12; i++) fake_check(&fake.jobs[i], spec_of(i));
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(jobs_of_all_shapes),
+        TEST(a_device_that_fails_ends_the_worker),
+        TEST(short_memory_costs_no_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
