@@ -28,4 +28,4 @@ USER blasd
 EXPOSE 8080
 VOLUME /var/lib/blasd
 ENTRYPOINT ["blasd"]
-CMD ["up", "--listen", "0.0.0.0:8080", "--data", "/var/lib/blasd", "--allow-host", "*"]
+CMD ["up", "--listen", "0.0.0.0:8080", "--data", "/var/lib/blasd"]

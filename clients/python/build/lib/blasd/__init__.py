@@ -1,5 +1,0 @@
-"""Client for blasd, a BLAS daemon: NumPy arrays in, NumPy arrays out, over HTTP."""
-from .client import Client, Error, Job, Result
-
-__all__ = ["Client", "Error", "Job", "Result"]
-__version__ = "0.1.0"
