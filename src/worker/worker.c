@@ -3,8 +3,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "worker/cost_file.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"
+#include "worker/measure.h"
 #include "worker/runner.h"
 
 #include <stdlib.h>
@@ -19,14 +21,21 @@
 
 #define REFRESH_NS (5000 * MS)
 
+/* A device that is never idle is measured all the same, a step at a time. */
+#define MEASURE_LATE_NS (3000 * MS)
+#define MEASURE_APART_NS (250 * MS)
+
 struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
     struct blasd_grouping grouping;
-    struct blasd_claim *claims; /* owned */
-    struct blasd_item *items;   /* owned */
-    int room, most;             /* rows in both; how many to claim next */
-    int64_t refreshed_ns;       /* when the device was last asked about its memory */
+    struct blasd_claim *claims;    /* owned */
+    struct blasd_item *items;      /* owned */
+    int room, most;                /* rows in both; how many to claim next */
+    int64_t refreshed_ns;          /* when the device was last asked about its memory */
+    struct blasd_measure *measure; /* owned; NULL: the costs are known, or not wanted */
+    int64_t measure_ns;            /* when the next step is taken even though there are jobs */
+    struct blasd_cost cost;
 };
 
 static bool stopping(const struct worker *worker) {
@@ -145,6 +154,50 @@ static void refresh(struct worker *worker) {
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
 }
 
+static void publish_cost(struct worker *worker) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    blasd_measure_info(&worker->cost, &batcher->info);
+    blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
+    blasd_heartbeat_cost(batcher->heartbeat, &worker->cost);
+}
+
+/* Costs from an earlier start, or the means to measure them. */
+static void begin_cost(struct worker *worker) {
+    const struct blasd_worker_options *options = worker->options;
+    struct blasd_batcher *batcher = &worker->batcher;
+    struct blasd_err err = {0};
+    if (!options->measure) return;
+    if (options->kept_in != NULL &&
+        blasd_cost_file_load(options->kept_in, &batcher->info, options->version, &worker->cost))
+        publish_cost(worker);
+    else if (blasd_measure_new(options->backend, batcher->device, &worker->measure, &err) != 0)
+        blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+    worker->measure_ns = blasd_clock_ns() + MEASURE_LATE_NS;
+}
+
+static void end_cost(struct worker *worker) {
+    const struct blasd_worker_options *options = worker->options;
+    struct blasd_err err = {0};
+    blasd_measure_cost(worker->measure, &worker->cost);
+    blasd_measure_free(worker->measure);
+    worker->measure = NULL;
+    if (!blasd_cost_known(&worker->cost)) return;
+    publish_cost(worker);
+    if (options->kept_in != NULL &&
+        blasd_cost_file_save(options->kept_in, &worker->batcher.info, options->version,
+                             &worker->cost, &err) != 0)
+        blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+    blasd_log(BLASD_LOG_DEBUG, "measured %s", worker->batcher.info.id);
+}
+
+/* Takes one step of measuring. Negative where the device cannot go on. */
+static int step_cost(struct worker *worker, struct blasd_err *err) {
+    int code = blasd_measure_step(worker->measure, err);
+    worker->measure_ns = blasd_clock_ns() + MEASURE_APART_NS;
+    if (code == 0) end_cost(worker);
+    return code < 0 ? code : 0;
+}
+
 /* One claim and all its work. Negative where the worker must end. */
 static int turn(struct worker *worker, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
@@ -158,8 +211,11 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     if (code == 0 && count > 0 && !batcher->lost) {
         code = run_claimed(worker, count, claimed_ns, err);
         adapt(worker, count, blasd_clock_ns() - claimed_ns);
+        if (code == 0 && worker->measure != NULL && blasd_clock_ns() >= worker->measure_ns)
+            code = step_cost(worker, err);
         return code;
     }
+    if (code == 0 && !batcher->lost && worker->measure != NULL) return step_cost(worker, err);
     if (code == 0 && !batcher->lost)
         code = blasd_worker_queue_wait(batcher->queue, WAIT_MS, &problem);
     if (code != 0) {
@@ -228,6 +284,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     if (code == -(int)BLASD_E_queue_unavailable) code = 0; /* told to stop while it waited */
     if (code != 0 || batcher->heartbeat == NULL) goto done;
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
+    begin_cost(&worker);
     code = work(&worker, err);
     blasd_heartbeat_stop(batcher->heartbeat);
     batcher->heartbeat = NULL;
@@ -236,6 +293,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
 done:
     blasd_worker_queue_free(batcher->queue);
     if (batcher->device != NULL) backend->device_close(batcher->device);
+    blasd_measure_free(worker.measure);
     blasd_grouping_release(&worker.grouping);
     blasd_batcher_release(batcher);
     free(worker.claims);
