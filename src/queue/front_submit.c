@@ -26,6 +26,7 @@ struct item {
     int64_t deadline_ms;
     uint64_t serial; /* of the watch; 0: none */
     bool watch;
+    struct blasd_slice slice; /* of its inputs; pinned until Redis has answered */
     char id[BLASD_ID_LEN + 1];
 };
 
@@ -45,6 +46,7 @@ static void queued(struct blasd_front_queue *queue, const struct item *item, con
         serial = item->watch ? front_watch_begin(queue, id) : 0;
     }
     if (item->deadline_ms > 0 && !repeated) front_deadline_in(queue, item->deadline_ms);
+    blasd_segments_unpin(queue->segments, &item->slice, true);
     item->done(item->arg, NULL, id, repeated);
     front_watch_settle(queue, id, serial, true);
     if (serial == 0) return;
@@ -56,6 +58,7 @@ static void queued(struct blasd_front_queue *queue, const struct item *item, con
 
 static void refused(struct blasd_front_queue *queue, const struct item *item,
                     const struct blasd_err *err) {
+    blasd_segments_unpin(queue->segments, &item->slice, err->code != BLASD_E_queue_unavailable);
     item->done(item->arg, err, item->id, false);
     front_watch_settle(queue, item->id, item->serial, false);
 }
@@ -199,10 +202,14 @@ static void add_job(struct front_submit *submit, struct item *item,
                     const struct blasd_principal *principal, const struct blasd_submission *s) {
     struct front_call *call = &submit->call;
     struct blasd_front_queue *queue = call->queue;
-    char note[FRONT_CHANNEL_MAX + BLASD_NAME_MAX + sizeof principal->tenant];
-    size_t len =
-        blasd_text_join(note, sizeof note, s->watch ? queue->channel : "", "\t", s->job->op->name);
+    char note[2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX +
+              sizeof principal->tenant];
+    const char *segment = s->job->slice.segment;
+    size_t len = blasd_text_join(note, sizeof note, segment[0] == '\0' ? "" : " ", segment, "\t");
+    len += blasd_text_join(note + len, sizeof note - len, s->watch ? queue->channel : "", "\t",
+                           s->job->op->name);
     len += blasd_text_join(note + len, sizeof note - len, "\t", principal->tenant, NULL);
+    item->slice = s->job->slice;
     memcpy(item->id, s->job->id, sizeof item->id);
     item->deadline_ms = s->job->deadline_ms;
     item->watch = s->watch;
