@@ -13,8 +13,7 @@ static uint64_t align_up(uint64_t bytes) {
     return (bytes + ALIGN - 1) & ~(ALIGN - 1);
 }
 
-/* Goes over to a blob, taking along what lies in memory. */
-static int move_to_blob(struct http_body_sink *sink, struct blasd_err *err) {
+int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     snprintf(name, sizeof name, "%s.in", sink->id);
     int rc = blasd_blob_create(sink->server->store, name, &sink->blob, err);
@@ -48,8 +47,8 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
     rc = http_body_sink_intake(sink, at + bytes, err);
     if (rc != 0) return rc;
     if (!http_body_sink_in_blob(sink))
-        rc = at + bytes > sink->server->limits->inline_bytes ? move_to_blob(sink, err)
-                                                             : in_memory(sink, at + bytes, err);
+        rc = at + bytes > sink->memory.max ? http_body_sink_store(sink, err)
+                                           : in_memory(sink, at + bytes, err);
     if (rc != 0) return rc;
     sink->total = at + bytes;
     *offset = at;
@@ -83,12 +82,18 @@ int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err) {
     return http_body_sink_in_blob(sink) ? blasd_blob_grow(&sink->blob, sink->total, err) : 0;
 }
 
+size_t http_body_sink_memory(const struct http_server *server) {
+    bool slices = blasd_store_kind(server->store) == BLASD_STORE_DIR;
+    uint64_t inlined = server->limits->inline_bytes;
+    return slices && inlined < BLASD_SLICE_MOST ? BLASD_SLICE_MOST : inlined;
+}
+
 void http_body_sink_init(struct http_body_sink *sink, struct http_server *server, const char *id) {
     *sink = (struct http_body_sink){.base = {.reserve = sink_reserve, .write = sink_write},
                                     .server = server,
                                     .id = id,
                                     .blob = {.fd = -1}};
-    blasd_buf_init(&sink->memory, server->limits->inline_bytes);
+    blasd_buf_init(&sink->memory, http_body_sink_memory(server));
 }
 
 void http_body_sink_release(struct http_body_sink *sink) {

@@ -5,6 +5,7 @@
 #include "queue/worker_link.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,12 +29,16 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
     if (!queue) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     blasd_buf_init(&queue->text, TEXT_MOST);
     queue->options = *options;
+    queue->segments = blasd_segments_new(options->store);
+    queue->views = blasd_views_new(options->store);
     snprintf(queue->name, sizeof queue->name, "%s", options->name);
     queue->options.name = queue->name;
     snprintf(queue->tag, sizeof queue->tag, "{%s}", queue->name);
     queue->device_class = '0';
     blasd_link_limits(options, &queue->limits);
-    rc = blasd_link_parse(options->url, &queue->address, err);
+    rc = queue->segments && queue->views
+             ? blasd_link_parse(options->url, &queue->address, err)
+             : blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     queue->options.url = NULL; /* what it said is in address */
     if (rc < 0) goto fail;
     /* the first call makes the connection, and waits for a Redis that is still loading */
@@ -54,6 +59,8 @@ void blasd_worker_queue_free(struct blasd_worker_queue *queue) {
     if (!queue) return;
     blasd_worker_hang_up(queue);
     freeReplyObject(queue->claimed);
+    blasd_segments_free(queue->segments);
+    blasd_views_free(queue->views);
     blasd_held_release(&queue->held);
     blasd_buf_release(&queue->text);
     free(queue->argv);
@@ -256,6 +263,7 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     char key[BLASD_LINK_KEY_MAX], seconds[24];
     redisReply *reply;
     if (!queue->may_wait || timeout_ms <= 0) return 0;
+    blasd_worker_slices_trim(queue);
     /* the connection gives up on Redis after five seconds; waits are shorter than that */
     if (timeout_ms > 3000) timeout_ms = 3000;
     blasd_link_key(key, queue->name, ":wake:%s", queue->worker);
@@ -299,7 +307,27 @@ int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const
     return rc < 0 ? rc : 0; /* where the lease is lost, finish says so */
 }
 
-/* Writes the piece of each ending and its blob's bytes into the scratch buffer. */
+/* OUTPUTS, see functions.lua, of the length that outputs_len tells; nothing for "0". */
+static int write_outputs(struct blasd_buf *text, const struct blasd_ending *ending) {
+    char number[BLASD_TEXT_NUMBER], padded[NUMBER_LEN];
+    size_t len = blasd_text_number(number, ending->out_bytes);
+    if (ending->out_bytes == 0) return 0;
+    memset(padded, '0', sizeof padded);
+    memcpy(padded + sizeof padded - len, number, len);
+    if (blasd_buf_add(text, padded, sizeof padded) < 0) return -1;
+    if (!blasd_slice_given(&ending->slice)) return 0;
+    return blasd_buf_add(text, " ", 1) < 0 ||
+                   blasd_buf_add(text, ending->slice.segment, BLASD_SEGMENT_NAME) < 0
+               ? -1
+               : 0;
+}
+
+static size_t outputs_len(const struct blasd_ending *ending) {
+    if (ending->out_bytes == 0) return 0;
+    return NUMBER_LEN + (blasd_slice_given(&ending->slice) ? 1 + BLASD_SEGMENT_NAME : 0);
+}
+
+/* Writes the piece and the OUTPUTS of each ending into the scratch buffer. */
 static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
                         int count, struct blasd_err *err) {
     struct blasd_buf *text = &queue->text;
@@ -312,9 +340,7 @@ static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_end
             return blasd_fail(err, BLASD_E_internal_error, "", "A job's ending is malformed");
         if (blasd_buf_add(text, head, sizeof head) < 0 ||
             blasd_buf_add(text, endings[i].id, BLASD_ID_LEN) < 0 ||
-            blasd_buf_add(text, endings[i].record, len) < 0 ||
-            (endings[i].blob_bytes &&
-             blasd_buf_printf(text, "%020" PRIu64, endings[i].blob_bytes) < 0))
+            blasd_buf_add(text, endings[i].record, len) < 0 || write_outputs(text, &endings[i]) < 0)
             return blasd_fail(err, BLASD_E_no_space, "", "The records of a batch are too large");
     }
     return 0;
@@ -337,9 +363,9 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
             blasd_worker_text(queue, endings[i].id);
             blasd_worker_arg(queue, at, PIECE_HEAD + endings[i].record_len);
             at += PIECE_HEAD + endings[i].record_len;
-            blasd_worker_arg(queue, endings[i].blob_bytes ? at : "0",
-                             endings[i].blob_bytes ? NUMBER_LEN : 1);
-            if (endings[i].blob_bytes) at += NUMBER_LEN;
+            size_t outputs = outputs_len(&endings[i]);
+            blasd_worker_arg(queue, outputs > 0 ? at : "0", outputs > 0 ? outputs : 1);
+            at += outputs;
         }
         queue->once = !queue->finish_missed; /* sent again it must say so */
         rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
