@@ -19,6 +19,8 @@
 #define LOOK_NS INT64_C(1000000000)      /* while there is something to choose */
 #define GLANCE_NS INT64_C(10000000000)   /* while there is not: only for memory */
 #define PATIENCE_NS INT64_C(30000000000) /* for an answer */
+#define PACE_LEAST (1.0 / 32)            /* of what was predicted */
+#define PACE_MOST 32.0
 #define DEVICE_SHARE                                                                               \
     0.9 /* of a device's memory that a job may need and still be sent there unasked */
 
@@ -101,6 +103,23 @@ static double last_work(const struct http_choice_class *class, double jobs, int 
     return (sum - first) * (loops < 1 ? 1 : loops);
 }
 
+/* Takes the work that is left at a look. Where the class had work all the time since the last one,
+ * what has gone tells its pace: the prediction may be wrong, or the machine busy with other things.
+ */
+static void learn_work(struct http_choice_class *class, double left_s, int workers,
+                       int64_t now_ns) {
+    double passed = (double)(now_ns - class->look_ns) * 1e-9 * (workers < 1 ? 1 : workers);
+    double pace = 1;
+    if (class->look_s > 0 && left_s > 0 && class->look_ns > 0 && passed > 0)
+        pace = (class->look_s + class->added_s - left_s) / passed;
+    if (!(pace > PACE_LEAST)) pace = PACE_LEAST;
+    if (!(pace < PACE_MOST)) pace = PACE_MOST;
+    class->pace = class->pace > 0 ? (class->pace + pace) / 2 : pace;
+    class->work_s = class->look_s = left_s;
+    class->added_s = 0;
+    class->at_ns = class->look_ns = now_ns;
+}
+
 void http_choice_learn(struct http_choice *choice, const char *text, size_t len, int loops,
                        int64_t now_ns) {
     json_t *stats = json_loadb(text, len, 0, NULL);
@@ -109,8 +128,8 @@ void http_choice_learn(struct http_choice *choice, const char *text, size_t len,
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
         struct http_choice_class *class = &choice->of[c];
         learn_workers(class, class_names[c], json_object_get(stats, "workers"));
-        class->work_s = last_work(class, count_jobs(queue, class_names[c]), loops);
-        class->at_ns = now_ns;
+        learn_work(class, last_work(class, count_jobs(queue, class_names[c]), loops),
+                   choice->workers[c], now_ns);
     }
     choice->known = true;
     json_decref(stats);
@@ -183,7 +202,7 @@ int http_choice_check(const struct http_choice *choice, const struct blasd_queue
 
 /* The work that waits, now. */
 static double work_now(const struct http_choice_class *class, int workers, int64_t now_ns) {
-    double passed = (double)(now_ns - class->at_ns) * 1e-9 * workers;
+    double passed = (double)(now_ns - class->at_ns) * 1e-9 * workers * class->pace;
     return passed < class->work_s ? class->work_s - passed : 0;
 }
 
@@ -198,6 +217,7 @@ static void count_sent(struct http_choice_class *class, int workers, double shar
     }
     class->sums[++class->sent % HTTP_CHOICE_RING] = sum;
     class->work_s = work_now(class, workers, now_ns) + share_s;
+    class->added_s += share_s;
     class->at_ns = now_ns;
 }
 
@@ -223,7 +243,7 @@ static struct prospect look_ahead(const struct http_choice_class *class, int num
     ahead.possible = true;
     if (!class->measured || !blasd_cost_predict(&class->cost, work, &guess)) return ahead;
     ahead.measured = true;
-    ahead.end_s = work_now(class, workers, now_ns) / workers + guess.alone_s;
+    ahead.end_s = work_now(class, workers, now_ns) / (workers * class->pace) + guess.alone_s;
     ahead.share_s = guess.share_s;
     return ahead;
 }

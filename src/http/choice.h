@@ -23,6 +23,9 @@ struct http_choice_class {
     double mean_s;          /* a job's share of the time they computed lately; 0: not known */
     double work_s;          /* predicted for what waits or runs, as of `at_ns` */
     int64_t at_ns;
+    double pace; /* predicted seconds that a worker has really done in a second, lately */
+    double look_s, added_s; /* work_s at the last look, and what was added since */
+    int64_t look_ns;
     double sums[HTTP_CHOICE_RING]; /* work sent here up to and with job n, at n % RING */
     uint64_t sent;                 /* jobs */
 };

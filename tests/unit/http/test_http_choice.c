@@ -29,10 +29,12 @@ static struct http_choice *choice;
 static struct blasd_queue_view view;
 static struct blasd_err err;
 static const struct blasd_op *matmul;
+static int64_t look_ns; /* when learn looks */
 
 static int setup(void **state) {
     (void)state;
     choice = calloc(1, sizeof *choice);
+    look_ns = S;
     view = (struct blasd_queue_view){.available = true, .workers = 2, .workers_of = {0, 1, 1}};
     err = (struct blasd_err){0};
     matmul = blasd_op_find("matmul");
@@ -62,7 +64,7 @@ static void learn_ops(const char *cpu_cost, const char *cuda_cost, const char *c
             "{\"queued\":%d,\"claimed\":0}},\"cuda\":{\"normal\":{\"queued\":0,\"claimed\":%d}}}}",
             busy, busy > 0 ? 1.0 : 0.0, cpu_cost, cuda_ops, cuda_cost, cpu, cuda),
         0);
-    http_choice_learn(choice, text.data, text.len, 1, S);
+    http_choice_learn(choice, text.data, text.len, 1, look_ns);
     blasd_buf_release(&text);
 }
 
@@ -150,6 +152,25 @@ static void large_jobs_among_small_ones(void **state) {
     learn(3, 0); /* what waits is the last three, not three of the usual */
     assert_true(choice->of[BLASD_DEVICE_CPU].work_s > 2.9);
     assert_int_equal(pick(1e3), BLASD_DEVICE_CUDA);
+}
+
+/* A class that gets nothing done is not taken to have done it because time has passed. */
+static void a_class_that_is_slower_than_it_says(void **state) {
+    (void)state;
+    learn(0, 0);
+    for (int i = 0; i < 8; i++) pick_at(1e4, S); /* 20 us each here with what a job costs */
+    for (int look = 2; look < 12; look++) {
+        look_ns = look * S;
+        learn(8, 0); /* they are all there still */
+    }
+    assert_true(choice->of[BLASD_DEVICE_CPU].pace < 0.04);
+    assert_int_equal(pick_at(1e3, look_ns + 1000000), BLASD_DEVICE_CUDA);
+    for (int look = 12; look < 22; look++) {
+        look_ns = look * S;
+        learn(0, 0);
+    }
+    assert_true(choice->of[BLASD_DEVICE_CPU].pace > 0.9);
+    assert_int_equal(pick_at(1e3, look_ns + 1000000), BLASD_DEVICE_CPU);
 }
 
 static void more_workers_wait_less(void **state) {
@@ -271,6 +292,7 @@ int main(void) {
         TEST(the_queue_tells_what_is_left),
         TEST(what_others_sent),
         TEST(large_jobs_among_small_ones),
+        TEST(a_class_that_is_slower_than_it_says),
         TEST(more_workers_wait_less),
         TEST(a_dead_class_is_not_chosen),
         TEST(nothing_known_nothing_chosen),
