@@ -17,6 +17,9 @@
 #define ALONE_MOST (15e-3)  /* seconds: what is expected to take longer is not begun */
 #define TOGETHER_S (2.5e-3) /* how much work many together are */
 #define TOGETHER_MOST 256
+/* Work of a larger problem that takes so much longer for each operation is timed again at once. */
+#define ODD 1.3
+#define ODD_TRIES 3
 
 static const int64_t sizes[] = {8, 32, 96, 256, 512, 1024, 2048};
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))
@@ -36,6 +39,7 @@ struct blasd_measure {
     struct raw raw[BLASD_COST_OPS][BLASD_COST_PRECISIONS][SIZES];
     int counts[BLASD_COST_OPS][BLASD_COST_PRECISIONS];
     int op, precision, size;
+    int tries;     /* of the size at hand */
     bool moved;    /* the first step was taken */
     bool together; /* the next step is many of the size that was timed last */
     struct blasd_watch watch;
@@ -65,6 +69,11 @@ void blasd_measure_free(struct blasd_measure *measure) {
     if (measure == NULL) return;
     free(measure->memory);
     free(measure);
+}
+
+void blasd_measure_again(struct blasd_measure *measure) {
+    measure->op = measure->precision = measure->size = measure->tries = 0;
+    measure->moved = measure->together = false;
 }
 
 static size_t padded(uint64_t bytes) {
@@ -172,7 +181,7 @@ static const struct blasd_kernel *kernel_at(const struct blasd_measure *measure)
 }
 
 static void next_curve(struct blasd_measure *measure) {
-    measure->size = 0;
+    measure->size = measure->tries = 0;
     measure->together = false;
     if (++measure->precision < BLASD_COST_PRECISIONS) return;
     measure->precision = 0;
@@ -181,6 +190,7 @@ static void next_curve(struct blasd_measure *measure) {
 
 static void next_size(struct blasd_measure *measure) {
     measure->together = false;
+    measure->tries = 0;
     if (++measure->size >= SIZES) next_curve(measure);
 }
 
@@ -188,15 +198,21 @@ static enum blasd_dtype dtype_at(const struct blasd_measure *measure) {
     return measure->precision == BLASD_COST_FLOAT64 ? BLASD_float64 : BLASD_float32;
 }
 
+static double least(double a, double b) {
+    return a > 0 && a < b ? a : b;
+}
+
 static int step_alone(struct blasd_measure *measure, const struct blasd_kernel *kernel,
                       struct blasd_err *err) {
     int *count = &measure->counts[measure->op][measure->precision], code = 0;
-    struct raw *raw = &measure->raw[measure->op][measure->precision][*count];
+    struct raw *raw = &measure->raw[measure->op][measure->precision][measure->size];
     enum blasd_dtype dtype = dtype_at(measure);
-    double seconds;
-    if (!prepare(measure, sizes[measure->size], 1, dtype) ||
-        measure->plan.input_dtype[0] != dtype || /* it is computed in the other one anyway */
-        (*count > 0 && raw[-1].alone_s * (measure->plan.flops / raw[-1].flops) > ALONE_MOST)) {
+    double seconds, like_last = 0; /* what the last size lets expect */
+    bool made = prepare(measure, sizes[measure->size], 1, dtype) &&
+                measure->plan.input_dtype[0] == dtype; /* else it is computed in the other one */
+    if (made && measure->size > 0)
+        like_last = raw[-1].alone_s * (measure->plan.flops / raw[-1].flops);
+    if (!made || like_last > ALONE_MOST) {
         next_curve(measure);
         return 0;
     }
@@ -205,32 +221,29 @@ static int step_alone(struct blasd_measure *measure, const struct blasd_kernel *
         next_curve(measure);
         return code;
     }
-    *raw = (struct raw){.flops = measure->plan.flops,
-                        .bytes = (double)(measure->plan.input_bytes + measure->plan.output_bytes),
-                        .alone_s = seconds,
-                        .each_s = seconds};
-    ++*count;
+    raw->flops = measure->plan.flops;
+    raw->bytes = (double)(measure->plan.input_bytes + measure->plan.output_bytes);
+    raw->alone_s = least(raw->alone_s, seconds);
+    raw->each_s = least(raw->each_s, seconds);
+    if (*count <= measure->size) *count = measure->size + 1;
+    if (like_last > 0 && raw->alone_s > ODD * like_last && ++measure->tries < ODD_TRIES) return 0;
     measure->together = true;
     return 0;
 }
 
 static int step_together(struct blasd_measure *measure, const struct blasd_kernel *kernel,
                          struct blasd_err *err) {
-    struct raw *raw = &measure->raw[measure->op][measure->precision]
-                                   [measure->counts[measure->op][measure->precision] - 1];
-    double many = TOGETHER_S / raw->alone_s, seconds;
+    struct raw *raw = &measure->raw[measure->op][measure->precision][measure->size];
+    double many = TOGETHER_S / raw->alone_s, seconds = 0, each;
     int64_t items = many < TOGETHER_MOST ? (int64_t)many : TOGETHER_MOST;
     int code = 0;
-    if (items >= 2 && prepare(measure, sizes[measure->size], items, dtype_at(measure))) {
+    if (items >= 2 && prepare(measure, sizes[measure->size], items, dtype_at(measure)))
         seconds = time_task(measure, kernel, &code, err);
-        if (seconds > raw->alone_s) {
-            raw->each_s = (seconds - raw->alone_s) / (double)(items - 1);
-            /* that the others come free is more than such a small number of them can show */
-            if (raw->each_s < 0.1 * seconds / (double)items)
-                raw->each_s = 0.1 * seconds / (double)items;
-        } else if (seconds > 0) {
-            raw->each_s = 0.1 * seconds / (double)items;
-        }
+    if (seconds > 0) {
+        /* that the others come free is more than such a small number of them can show */
+        double floor = 0.1 * seconds / (double)items;
+        each = (seconds - raw->alone_s) / (double)(items - 1);
+        raw->each_s = least(raw->each_s, each > floor ? each : floor);
     }
     next_size(measure);
     return code;
@@ -245,9 +258,11 @@ static int step_move(struct blasd_measure *measure, struct blasd_err *err) {
         double seconds;
         if (kernel == NULL || !prepare(measure, MOVE_BYTES, 0, BLASD_float64)) continue;
         seconds = time_task(measure, kernel, &code, err);
-        if (seconds > 0)
-            measure->copy_bytes_s =
+        if (seconds > 0) {
+            double rate =
                 (double)(measure->plan.input_bytes + measure->plan.output_bytes) / seconds;
+            if (rate > measure->copy_bytes_s) measure->copy_bytes_s = rate;
+        }
         break;
     }
     measure->op = 0;
