@@ -109,7 +109,7 @@ static inline void bed_open(struct bed *bed, const struct redis *redis, const ch
     memset(bed, 0, sizeof *bed);
     blasd_limits_init(&bed->limits);
     bed->limits.queue_bytes = bed->limits.record_bytes = BLASD_GIB;
-    bed->limits.lease_ms = 4000;
+    bed->limits.lease_ms = 10000;
     snprintf(bed->name, sizeof bed->name, "%s", name);
     snprintf(bed->tag, sizeof bed->tag, "{%s}", name);
     assert_int_equal(blasd_store_open("redis", &bed->store, &err), 0);
