@@ -10,9 +10,9 @@
 #include "wire/intake.h"
 
 struct http_body_sink {
-    struct blasd_sink base;     /* must come first */
-    struct http_server *server; /* borrowed */
-    const char *id;             /* of the job, for the blob's name; borrowed */
+    struct blasd_sink base; /* must come first */
+    struct http_loop *loop; /* borrowed */
+    const char *id;         /* of the job, for the blob's name; borrowed */
     struct blasd_buf memory;
     struct blasd_blob blob; /* once total exceeds memory.max; grows as it is written */
     uint64_t total;         /* bytes of payload reserved */
@@ -22,7 +22,9 @@ struct http_body_sink {
 
 /* Bytes of tensors that are held in memory. */
 size_t http_body_sink_memory(const struct http_server *server);
-void http_body_sink_init(struct http_body_sink *sink, struct http_server *server, const char *id);
+void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, const char *id);
+/* Lets go of the memory, whose bytes have gone on. */
+void http_body_sink_empty(struct http_body_sink *sink);
 /* Frees what it holds; a blob is closed and not removed. */
 void http_body_sink_release(struct http_body_sink *sink);
 /* Makes the bytes reserved of the server's intake at least `bytes`. no_space. */

@@ -138,7 +138,7 @@ void http_jobs_post_begin(struct http_exchange *exchange) {
     }
     exchange->upload = upload;
     upload->exchange = exchange;
-    http_body_sink_init(&upload->sink, exchange->home->server, exchange->id);
+    http_body_sink_init(&upload->sink, exchange->home, exchange->id);
     if (start(upload, &err) != 0) refuse(exchange, &err);
 }
 
@@ -336,6 +336,7 @@ static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t co
         blasd_front_queue_slice_drop(loop->queue, &job->slice);
         return rc;
     }
+    http_body_sink_empty(&upload->sink);
     submission.frame = loop->scratch.data;
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;

@@ -222,6 +222,7 @@ static void loop_stop(struct http_loop *loop) {
     }
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
+    while (loop->spare_count > 0) blasd_buf_release(&loop->spares[--loop->spare_count]);
     free(loop->waiting);
 }
 

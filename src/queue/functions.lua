@@ -42,8 +42,10 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        an expiry
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
   {q}:redo:CLASS       list of "SI ENTRY": jobs to be delivered again, before all others
-  {q}:idle             hash NAME -> class digit: workers that found nothing and wait on
-  {q}:wake:NAME        list: one element wakes the worker NAME from BLPOP
+  {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES TURN [ID ...]", what it asked for in claim
+                       and the jobs it still had: workers that found nothing and wait on
+  {q}:wake:NAME        list that wakes the worker NAME from BLMPOP: "1", it must claim; or what
+                       claim would have given it, now_us as a text: these jobs are its already
   {q}:idem:TENANT:KEY  "ID FINGERPRINT", with an expiry: the Idempotency-Keys in use
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
@@ -113,7 +115,8 @@ lease is not theirs any more)
   bury NAME               -> 0: the same for a worker known to be dead
   claim NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
       -> {now_us, j1, f1, j2, f2, ...}; j as in the entry, with " ATTEMPTS" behind it where the job
-      is delivered again. With no jobs the worker is now idle: it waits in BLPOP {q}:wake:NAME.
+      is delivered again. With no jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. A
+      few jobs that come then are handed over in that list, which saves it the next claim.
       TURN counts claims and drives ageing. WAS_IDLE 1: the last claim had no jobs. HELD: "ID ID
       ..." of the jobs it still has. CHECK 1: a reply may have been missed, so jobs that are noted
       as held by it but are not in HELD go back
@@ -338,8 +341,8 @@ local function refer(seg, by)
     if call('HINCRBY', K.refs, seg, by) <= 0 then call('HDEL', K.refs, seg) end
 end
 
--- Notes that the pending job `id` has ended with `piece`. `seg` held its inputs, `out_seg` holds its
--- outputs; '': none. `out_bytes` lie outside the record.
+-- Notes that the pending job `id` has ended with `piece`. `seg` held its inputs, `out_seg` holds
+-- its outputs; '': none. `out_bytes` lie outside the record.
 local function ending_add(e, id, si, entry, cost, seg, channels, piece, out_bytes, out_seg)
     local count = e.count + 1
     e.count, e.ids[count] = count, id
@@ -450,13 +453,124 @@ local function expire_due()
     return #ids == 100
 end
 
+-- Giving jobs to a worker
+
+-- Puts a job back at the head of its class; wakes nobody.
+local function redo(job)
+    call('RPUSH', K.redo[job.si], job.si .. ' ' .. job.entry)
+end
+
+local function class_of(si) return floor((tonumber(si) - 1) / 3) + 1 end
+
+-- One claim in the making.
+local function claim_add(c, id, j, frame, cost)
+    local n, reply = c.count + 1, c.reply
+    c.count = n
+    c.room = c.room - cost
+    c.frames = c.frames + #frame
+    c.held[n + 1] = id -- after HELD
+    reply[2 * n], reply[2 * n + 1] = j, frame -- after now_us
+    if c.frames > 33554432 then c.full = true end
+end
+
+local function claim_redo(c, key)
+    while c.count < c.most and not c.full do
+        local item = call('LPOP', key)
+        if not item then return end
+        local si, entry = match(item, '^(%d) (%S+)$')
+        local found = call('XRANGE', K.s[si], entry, entry)[1] -- none: the job has ended meanwhile
+        if found then
+            local j, frame = found[2][2], found[2][4]
+            local id, cost = match(j, '^(%S+) %d+ (%d+)')
+            cost = tonumber(cost)
+            if cost > c.room and c.count > 0 then
+                call('LPUSH', key, item)
+                c.full = true
+            else
+                claim_add(c, id, j .. ' ' .. (call('HGET', K.attempts, id) or '0'), frame, cost)
+            end
+        end
+    end
+end
+
+-- Takes up to `quota` new jobs from one stream. What was read beyond the bytes goes to the redo
+-- list, so it reads no more than will fit if jobs are of average size.
+local function claim_stream(c, si, quota)
+    while quota > 0 and c.count < c.most and not c.full do
+        local n = max(1, min(quota, c.most - c.count, 512, floor(c.room / c.mean)))
+        local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', n, 'NOACK', 'STREAMS', K.s[si],
+                       '>')
+        if not r then return end
+        local entries = r[1][2]
+        for _, e in ipairs(entries) do
+            local j, frame = e[2][2], e[2][4]
+            local id, cost = sub(j, 1, 41), 0
+            if c.tight then cost = tonumber(match(j, '^%d+ (%d+)', 43)) or 0 end
+            if not frame or not find(j, '^[sa]%x+ %d+ %d+ [01]$') then -- not an entry of ours
+                call('XDEL', K.s[si], e[1])
+            elseif c.full or (cost > c.room and c.count > 0) then
+                c.full = true
+                redo({si = si, entry = e[1]})
+            else
+                claim_add(c, id, j, frame, cost)
+            end
+        end
+        if #entries < n then return end
+        quota = quota - n
+    end
+end
+
+-- Gives jobs to the worker: what claim replies with is then in the result's `reply`, and its `held`
+-- are noted. `room` in bytes; `held` are the ids it has already.
+local function claim_take(name, class, most, room, turn, held)
+    local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
+    local c = {most = most, room = room, mean = max(1, bytes / max(jobs, 1)), tight = bytes > room,
+               count = 0, frames = 0, full = false, held = {held}, reply = {now}}
+    local own, any = class * 3, 0
+    if jobs == 0 then return c end
+    if call('EXISTS', K.redo[tostring(own + 1)], K.redo['1']) > 0 then
+        claim_redo(c, K.redo[tostring(own + 1)])
+        claim_redo(c, K.redo['1'])
+    end
+    -- Ageing: of each eight claims one gives normal, and one low, the first half.
+    local aged = turn % 8 == 3 and 2 or turn % 8 == 7 and 3 or nil
+    if aged then
+        local half = floor((c.most + 1) / 2)
+        claim_stream(c, tostring(own + aged), half)
+        claim_stream(c, tostring(any + aged), half - min(half, c.count))
+    end
+    for p = 1, 3 do
+        claim_stream(c, tostring(own + p), c.most)
+        claim_stream(c, tostring(any + p), c.most)
+    end
+    if c.count > 0 then call('SET', K.held_of .. name, concat(c.held, ' ')) end
+    return c
+end
+
 -- Workers: waking, leases, recovery
 
--- Wakes idle workers for that many new jobs of each class.
-local function wake(any, cpu, cuda)
+-- Gives an idle worker jobs, or just wakes it.
+local function hand_over(name, asked, most)
+    local class, max_jobs, room, turn, held = match(asked, '^(%d) (%d+) (%d+) (%d+) ?(.*)$')
+    local reply = {'1'}
+    if class then
+        local c = claim_take(name, tonumber(class), min(most, tonumber(max_jobs)), tonumber(room),
+                             tonumber(turn), held)
+        if c.count > 0 then
+            reply = c.reply
+            reply[1] = now_text
+        end
+    end
+    call_many('RPUSH', K.wake_of .. name, reply)
+end
+
+-- Wakes idle workers for that many new jobs of each class. `new`: how many jobs there are, where
+-- they are handed over if they are few (what passes a list is written, and logged, once more).
+local HANDED = 8
+local function wake(any, cpu, cuda, new)
     local idle = call('HGETALL', K.idle)
     for i = 1, #idle, 2 do
-        local name, class, fits = idle[i], idle[i + 1], true
+        local name, class, fits = idle[i], sub(idle[i + 1], 1, 1), true
         if class == '1' and cpu > 0 then
             cpu = cpu - 1
         elseif class == '2' and cuda > 0 then
@@ -468,17 +582,14 @@ local function wake(any, cpu, cuda)
         end
         if fits then
             call('HDEL', K.idle, name)
-            call('RPUSH', K.wake_of .. name, '1')
+            if new and new <= HANDED then
+                hand_over(name, idle[i + 1], floor((2 * new - 1) / #idle) + 1) -- its share
+            else
+                call('RPUSH', K.wake_of .. name, '1')
+            end
         end
     end
 end
-
--- Puts a job back at the head of its class; wakes nobody.
-local function redo(job)
-    call('RPUSH', K.redo[job.si], job.si .. ' ' .. job.entry)
-end
-
-local function class_of(si) return floor((tonumber(si) - 1) / 3) + 1 end
 
 -- Gives back all that the worker holds, and forgets it. What it had begun has cost one attempt.
 local function recover(name)
@@ -751,7 +862,8 @@ local function submit(keys, args)
     if seg_jobs > 0 then refer(seg, seg_jobs) end
     call_many('HSET', K.pending, stubs)
     if bytes ~= before then call('INCRBY', K.bytes, whole(bytes - before)) end
-    if count[1] + count[2] + count[3] > 0 then wake(count[1], count[2], count[3]) end
+    local new = count[1] + count[2] + count[3]
+    if new > 0 then wake(count[1], count[2], count[3], new) end
     reply[2], reply[3] = jobs, bytes
     return reply
 end
@@ -964,7 +1076,8 @@ local function refs(keys, args)
     for i = 2, #args do
         local id, kind = match(args[i], '^([sa]?%x+)%.(%a+)$')
         local bucket = id and #id == 41 and bucket_of(id)
-        local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or bucket and (call('HEXISTS', K.pending, id) == 1 or
+        local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
+                    bucket and (call('HEXISTS', K.pending, id) == 1 or
                                 (kind == 'out' and call('HEXISTS', K.out_of .. bucket, id) == 1) or
                                 call('EXISTS', K.hold_of .. args[i]) == 1)
         digits[#digits + 1] = yes and '1' or '0'
@@ -1050,64 +1163,6 @@ local function bury(keys, args)
     return 0
 end
 
--- One claim in the making.
-local function claim_add(c, id, j, frame, cost)
-    local n, reply = c.count + 1, c.reply
-    c.count = n
-    c.room = c.room - cost
-    c.frames = c.frames + #frame
-    c.held[n + 1] = id -- after HELD
-    reply[2 * n], reply[2 * n + 1] = j, frame -- after now_us
-    if c.frames > 33554432 then c.full = true end
-end
-
-local function claim_redo(c, key)
-    while c.count < c.most and not c.full do
-        local item = call('LPOP', key)
-        if not item then return end
-        local si, entry = match(item, '^(%d) (%S+)$')
-        local found = call('XRANGE', K.s[si], entry, entry)[1] -- none: the job has ended meanwhile
-        if found then
-            local j, frame = found[2][2], found[2][4]
-            local id, cost = match(j, '^(%S+) %d+ (%d+)')
-            cost = tonumber(cost)
-            if cost > c.room and c.count > 0 then
-                call('LPUSH', key, item)
-                c.full = true
-            else
-                claim_add(c, id, j .. ' ' .. (call('HGET', K.attempts, id) or '0'), frame, cost)
-            end
-        end
-    end
-end
-
--- Takes up to `quota` new jobs from one stream. What was read beyond the bytes goes to the redo
--- list, so it reads no more than will fit if jobs are of average size.
-local function claim_stream(c, si, quota)
-    while quota > 0 and c.count < c.most and not c.full do
-        local n = max(1, min(quota, c.most - c.count, 512, floor(c.room / c.mean)))
-        local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', n, 'NOACK', 'STREAMS', K.s[si],
-                       '>')
-        if not r then return end
-        local entries = r[1][2]
-        for _, e in ipairs(entries) do
-            local j, frame = e[2][2], e[2][4]
-            local id, cost = sub(j, 1, 41), 0
-            if c.tight then cost = tonumber(match(j, '^%d+ (%d+)', 43)) or 0 end
-            if not frame or not find(j, '^[sa]%x+ %d+ %d+ [01]$') then -- not an entry of ours
-                call('XDEL', K.s[si], e[1])
-            elseif c.full or (cost > c.room and c.count > 0) then
-                c.full = true
-                redo({si = si, entry = e[1]})
-            else
-                claim_add(c, id, j, frame, cost)
-            end
-        end
-        if #entries < n then return end
-        quota = quota - n
-    end
-end
-
 -- Jobs the worker does not know that it holds, because a reply to it was lost, go back.
 local function claim_check(name, held)
     local ids = {}
@@ -1120,41 +1175,35 @@ local function claim_check(name, held)
     call('SET', K.held_of .. name, held)
 end
 
+-- What was handed to a worker that had stopped waiting, as claim gives it; it is the worker's.
+local function claim_handed(name)
+    local handed, reply, at = call('LRANGE', K.wake_of .. name, 0, -1), {now}, 1
+    while handed[at] == '1' do at = at + 1 end
+    for i = at + 1, #handed - 1, 2 do
+        if handed[i] == '1' then break end
+        reply[#reply + 1], reply[#reply + 2] = handed[i], handed[i + 1]
+    end
+    call('DEL', K.wake_of .. name)
+    return #reply > 1 and reply or nil
+end
+
 local function claim(keys, args)
     start(keys, args)
-    local name, class, turn, held = args[2], tonumber(args[4]), tonumber(args[7]) % 8, args[10]
+    local name, class, turn, held = args[2], tonumber(args[4]), tonumber(args[7]), args[10]
     local lost = lapsed(name, args[3])
     if lost then return lost end
-    if args[8] == '1' then call('HDEL', K.idle, name) end
+    if args[8] == '1' then
+        call('HDEL', K.idle, name)
+        -- where a reply was missed they may have been in it: then the check below gives them back
+        local reply = claim_handed(name)
+        if reply and args[9] ~= '1' then return reply end
+    end
     if args[9] == '1' then claim_check(name, held) end
     expire_due()
-    local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
-    local c = {most = tonumber(args[5]), room = tonumber(args[6]),
-               mean = max(1, bytes / max(jobs, 1)), tight = bytes > tonumber(args[6]), count = 0,
-               frames = 0, full = false, held = {held}, reply = {now}}
-    local own, any = class * 3, 0
-    if jobs > 0 then
-        if call('EXISTS', K.redo[tostring(own + 1)], K.redo['1']) > 0 then
-            claim_redo(c, K.redo[tostring(own + 1)])
-            claim_redo(c, K.redo['1'])
-        end
-        -- Ageing: of each eight claims one gives normal, and one low, the first half.
-        local aged = turn == 3 and 2 or turn == 7 and 3 or nil
-        if aged then
-            local most = floor((c.most + 1) / 2)
-            claim_stream(c, tostring(own + aged), most)
-            claim_stream(c, tostring(any + aged), most - min(most, c.count))
-        end
-        for p = 1, 3 do
-            claim_stream(c, tostring(own + p), c.most)
-            claim_stream(c, tostring(any + p), c.most)
-        end
-    end
+    local c = claim_take(name, class, tonumber(args[5]), tonumber(args[6]), turn, held)
     if c.count == 0 then
-        call('HSET', K.idle, name, args[4])
+        call('HSET', K.idle, name, concat({args[4], args[5], args[6], args[7], held}, ' '))
         call('DEL', K.wake_of .. name)
-    else
-        call('SET', K.held_of .. name, concat(c.held, ' '))
     end
     return c.reply
 end
@@ -1186,7 +1235,9 @@ local function finish(keys, args)
             seen[id] = true
             local si, entry, cost, deadline, seg, channels =
                 match(stub, '^([1-9]) (%d+%-%d+) %d+ (%d+) (%d+) ?(%x*)\t([^\t]*)')
-            if not si then si, entry, cost, deadline, seg, channels = '2', '0-1', '0', '0', '', '' end
+            if not si then
+                si, entry, cost, deadline, seg, channels = '2', '0-1', '0', '0', '', ''
+            end
             if deadline ~= '0' and tonumber(deadline) <= now then
                 ending_add_terse(e, id, parse(stub), 'expired', 'deadline_exceeded', finder)
             else

@@ -9,8 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14; glibc names it since 2.35 */
+#define MADV_POPULATE_WRITE 23
+#endif
 #define ALIGN UINT64_C(64)
 #define ENOUGH_FREE 2
 #define IDLE_NS INT64_C(5000000000)
@@ -108,6 +112,9 @@ static struct segment *segment_new(struct blasd_segments *all) {
         blasd_blob_close(&one->blob);
         goto fail;
     }
+    /* a fault for all pages together is cheaper than one for each; where it fails they come singly
+     */
+    (void)madvise(one->blob.data, (size_t)BLASD_SEGMENT_BYTES, MADV_POPULATE_WRITE);
     list_append(all, one);
     all->count++;
     return one;

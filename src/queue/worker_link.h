@@ -35,6 +35,7 @@ struct blasd_worker_queue {
     unsigned turn;      /* claims so far, for ageing */
     bool idle;          /* the last claim found nothing, so this worker is registered as idle */
     bool may_wait;      /* and nothing has woken it since */
+    bool handed;        /* what woke it holds jobs: `claimed` is the list's reply */
     bool claim_missed;  /* a claim may have given jobs of which the reply was lost */
     bool finish_missed; /* a finish may have been done of which the reply was lost */
     int64_t offset_us;  /* Redis' clock minus this process' steady one */

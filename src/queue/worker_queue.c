@@ -17,7 +17,8 @@
 #define RECORD_MOST (256 * BLASD_MIB)
 #define PIECE_HEAD (4 + BLASD_ID_LEN)
 #define NUMBER_LEN 20
-#define CLAIM_MOST 8192 /* jobs in one claim: Redis does nothing else meanwhile */
+#define WAKE_MOST "16400" /* elements: more than any claim has */
+#define CLAIM_MOST 8192   /* jobs in one claim: Redis does nothing else meanwhile */
 
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
                             struct blasd_worker_queue **ret, struct blasd_err *err) {
@@ -84,6 +85,7 @@ static int set_worker(struct blasd_worker_queue *queue, const char *worker, stru
 static void forget_jobs(struct blasd_worker_queue *queue) {
     blasd_held_clear(&queue->held);
     queue->idle = queue->may_wait = queue->claim_missed = queue->finish_missed = false;
+    queue->handed = false;
 }
 
 int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *worker,
@@ -190,12 +192,18 @@ static bool read_claim(const redisReply *head, const redisReply *frame, struct b
     return true;
 }
 
+/* now_us, which is a text where the jobs were handed over in a list. */
+static int64_t read_now(const redisReply *r) {
+    if (r->type == REDIS_REPLY_INTEGER) return r->integer;
+    return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
+}
+
 static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply, int max,
                        struct blasd_claim *claims, int *count, struct blasd_err *err) {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements % 2 != 1 ||
-        reply->element[0]->type != REDIS_REPLY_INTEGER || reply->elements / 2 > (size_t)max)
+        read_now(reply->element[0]) <= 0 || reply->elements / 2 > (size_t)max)
         return blasd_worker_odd_reply("claim", err);
-    int64_t now = reply->element[0]->integer;
+    int64_t now = read_now(reply->element[0]);
     queue->offset_us = now - blasd_clock_ns() / 1000;
     for (size_t i = 1; i < reply->elements; i += 2) {
         struct blasd_claim *claim = &claims[*count];
@@ -209,6 +217,19 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
     return 0;
 }
 
+/* What the queue handed over while the worker waited: claimed, as if it had been asked for. */
+static int take_handed(struct blasd_worker_queue *queue, int max, struct blasd_claim *claims,
+                       int *count, struct blasd_err *err) {
+    const redisReply *list = queue->claimed->element[1];
+    int rc = take_claims(queue, list, max, claims, count, err);
+    queue->handed = queue->idle = false;
+    queue->turn++;
+    if (rc == 0) return 0;
+    *count = 0;
+    queue->claim_missed = true; /* those that could not be read go back */
+    return rc;
+}
+
 int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
                              struct blasd_claim *claims, int *count, bool *lost,
                              struct blasd_err *err) {
@@ -216,9 +237,10 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     redisReply *reply;
     *count = 0;
     *lost = false;
+    if (max > CLAIM_MOST) max = CLAIM_MOST;
+    if (queue->handed) return take_handed(queue, max, claims, count, err);
     freeReplyObject(queue->claimed);
     queue->claimed = NULL;
-    if (max > CLAIM_MOST) max = CLAIM_MOST;
     snprintf(max_text, sizeof max_text, "%d", max);
     snprintf(bytes_text, sizeof bytes_text, "%" PRIu64, max_bytes);
     snprintf(turn, sizeof turn, "%u", queue->turn++);
@@ -258,6 +280,24 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     return 0;
 }
 
+/* Whether [key, [...]] holds jobs; calls to wake up ("1") are taken out of it. */
+static bool was_handed(const redisReply *reply) {
+    redisReply *list;
+    size_t kept = 0;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) return false;
+    list = reply->element[1];
+    if (list->type != REDIS_REPLY_ARRAY) return false;
+    for (size_t i = 0; i < list->elements; i++) {
+        redisReply *one = list->element[i];
+        if (one->type == REDIS_REPLY_STRING && strcmp(one->str, "1") == 0)
+            freeReplyObject(one);
+        else
+            list->element[kept++] = one;
+    }
+    list->elements = kept;
+    return kept > 0;
+}
+
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err) {
     char key[BLASD_LINK_KEY_MAX], seconds[24];
@@ -268,11 +308,22 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     if (timeout_ms > 3000) timeout_ms = 3000;
     blasd_link_key(key, queue->name, ":wake:%s", queue->worker);
     snprintf(seconds, sizeof seconds, "%d.%03d", timeout_ms / 1000, timeout_ms % 1000);
-    blasd_worker_command(queue, "BLPOP");
-    blasd_worker_text(queue, key);
+    blasd_worker_command(queue, "BLMPOP");
     blasd_worker_text(queue, seconds);
+    blasd_worker_text(queue, "1");
+    blasd_worker_text(queue, key);
+    blasd_worker_text(queue, "LEFT");
+    blasd_worker_text(queue, "COUNT");
+    blasd_worker_text(queue, WAKE_MOST);
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    if (queue->missed) queue->claim_missed = true; /* jobs may have been in what was missed */
     if (rc == 0 && (queue->missed || reply->type == REDIS_REPLY_ARRAY)) queue->may_wait = false;
+    if (rc == 0 && was_handed(reply)) {
+        freeReplyObject(queue->claimed);
+        queue->claimed = reply;
+        queue->handed = true;
+        return 0;
+    }
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;
 }
