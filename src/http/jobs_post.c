@@ -345,6 +345,7 @@ static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t co
     upload->created_us = job->created_us;
     upload->receive_us = job->receive_us;
     exchange->wait_status = 202;
+    http_count(&loop->metrics->sent[upload->device], 1);
     http_exchange_hold(exchange);
     if (submission.watch) http_waits_add(exchange, upload->wait_s);
     blasd_front_queue_submit(loop->queue, &blasd_anonymous, &submission, on_submitted, exchange);

@@ -58,11 +58,12 @@ FUNCTIONS. Called as FCALL blasd_1_<name> 1 {q} LIMITS ... . LIMITS, the first a
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
 queue_jobs queue_bytes lease_ms". Times are microseconds on Redis' clock, as integers. A RECORD in
 a reply is a final record as it was given to finish, or a terse text record, made here, of a job
-that is queued or running or that no worker ended. A terse record is 13 lines joined by "\n" with
+that is queued or running or that no worker ended. A terse record is 14 lines joined by "\n" with
 no newline at the end:
   T1, state, id, op, priority (names), created_us, started_us, finished_us (0: not yet), progress (0
   to 1), attempts (workers that began it so far, the present one included), error code's name or "",
-  device id of the worker (member `id` of its INFO) or "", tenant
+  device id of the worker (member `id` of its INFO) or "", tenant, the class whose workers it
+  was sent to (name)
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
 job, or it was deleted; 410 its record has expired.
 
@@ -313,7 +314,8 @@ local function terse(id, job, state, code, finder)
     end
     return concat({'T1', state or (worker and 'running' or 'queued'), id, job.op,
                    priority_of(job.si), job.us, started or '0', state and now_text or '0', progress,
-                   tostring(attempts), code or '', device, job.tenant}, '\n')
+                   tostring(attempts), code or '', device, job.tenant,
+                   CLASSES[floor((tonumber(job.si) - 1) / 3) + 1]}, '\n')
 end
 
 -- Ending jobs, many at a time
