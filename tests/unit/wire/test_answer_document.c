@@ -111,6 +111,19 @@ static void a_queued_job_has_nulls(void **state) {
     part = json_object_get(root, "execution");
     assert_true(json_is_null(json_object_get(part, "device")));
     assert_true(json_is_array(json_object_get(part, "warnings")));
+    assert_member(root, "device", "auto");
+    json_decref(root);
+    record.device = BLASD_DEVICE_CUDA; /* it was sent there */
+    root = document_of(&record, NULL, 100);
+    assert_member(root, "device", "cuda");
+    json_decref(root);
+    snprintf(record.execution.device, sizeof record.execution.device, "cpu:0"); /* and ran here */
+    root = document_of(&record, NULL, 100);
+    assert_member(root, "device", "cpu");
+    json_decref(root);
+    snprintf(record.execution.device, sizeof record.execution.device, "tpu:0");
+    root = document_of(&record, NULL, 100);
+    assert_member(root, "device", "cuda");
     json_decref(root);
 }
 

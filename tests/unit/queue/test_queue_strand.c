@@ -1,0 +1,184 @@
+/* Jobs that were sent to a class of devices of which no worker is left: those that may run anywhere
+ * go to the others after a while, those that asked for the class wait on. */
+#include "redis_fixture.h"
+
+#define PLENTY (UINT64_C(1) << 40)
+
+static struct redis server;
+
+static int setup(void **state) {
+    (void)state;
+    return redis_start(&server);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    redis_stop(&server);
+    return 0;
+}
+
+/* Submits a job of stream `si` whose frame says that its user asked for `wish` (0 any, 2 cuda). */
+static void submit_wish(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *si, char wish) {
+    char note[64], frame[16] = {'B', 'L', 'J', 'F', 1, 0, 0, 0, 16, 0, 0, 0, 1, wish, 0, 0};
+    const char *argv[] = {
+        "FCALL", "blasd_1_submit", "1", bed->tag, bed->link.text, id, frame, si, "9", "", note};
+    size_t lens[sizeof argv / sizeof *argv];
+    redisReply *reply;
+    id_make(id, BLASD_ID_SYNC, 0);
+    snprintf(note, sizeof note, "\t\tmatmul\tanonymous");
+    for (size_t i = 0; i < sizeof argv / sizeof *argv; i++)
+        lens[i] = argv[i] == frame ? sizeof frame : strlen(argv[i]);
+    reply = redisCommandArgv(bed->raw, sizeof argv / sizeof *argv, argv, lens);
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(reply->element[3]->integer, 0);
+    drop(reply);
+}
+
+static void tick(struct bed *bed) {
+    drop(fcall(bed, "tick", NULL));
+}
+
+/* As if the class had been alone for ten seconds already. */
+static void age(struct bed *bed, const char *class) {
+    redisReply *reply = redisCommand(bed->raw, "GET %s:alone:%s", bed->tag, class);
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    long long since = strtoll(reply->str, NULL, 10);
+    drop(reply);
+    drop(redisCommand(bed->raw, "SET %s:alone:%s %lld", bed->tag, class, since - 10000000));
+}
+
+static bool claimed(const struct blasd_claim *claims, int count, const char *id) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(claims[i].id, id) == 0) return true;
+    return false;
+}
+
+static void what_may_run_anywhere_does(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[16];
+    char sent[BLASD_ID_LEN + 1], high[BLASD_ID_LEN + 1], asked[BLASD_ID_LEN + 1];
+    int count;
+    (void)state;
+    bed_open(&bed, &server, "strand");
+    struct blasd_worker_queue *cpu = worker_new(&bed, "c", BLASD_DEVICE_CPU);
+    submit_wish(&bed, sent, "8", 0);
+    submit_wish(&bed, asked, "8", 2);
+    submit_wish(&bed, high, "7", 0);
+    assert_string_equal(record_line(&bed, sent, 13), "cuda");
+    tick(&bed); /* a class may be gone for a moment, while its worker starts again */
+    assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);
+    age(&bed, "cuda");
+    tick(&bed);
+    count = claim(cpu, 16, PLENTY, claims);
+    assert_int_equal(count, 2);
+    assert_true(claimed(claims, count, sent) && claimed(claims, count, high));
+    for (int i = 0; i < count; i++) assert_int_equal(claims[i].attempts, 0);
+    assert_int_equal(finish(cpu, sent, "r", 0), 1);
+    assert_int_equal(finish(cpu, high, "r", 0), 1);
+    tick(&bed); /* nothing is given out twice */
+    assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);
+    assert_int_equal(pending(&bed), 1);
+    /* the class comes back */
+    struct blasd_worker_queue *cuda = worker_new(&bed, "g", BLASD_DEVICE_CUDA);
+    count = claim(cuda, 16, PLENTY, claims);
+    assert_int_equal(count, 1);
+    assert_true(claimed(claims, count, asked));
+    assert_int_equal(finish(cuda, asked, "r", 0), 1);
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(cpu);
+    blasd_worker_queue_free(cuda);
+    bed_close(&bed);
+}
+
+/* A worker that dies with jobs in hand, and is the last of its class. */
+static void what_a_dead_worker_had(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[16];
+    struct blasd_err err;
+    char begun[BLASD_ID_LEN + 1], cancelled[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "strand2");
+    struct blasd_worker_queue *cpu = worker_new(&bed, "c", BLASD_DEVICE_CPU);
+    struct blasd_worker_queue *cuda = worker_new(&bed, "g", BLASD_DEVICE_CUDA);
+    submit_wish(&bed, begun, "8", 0);
+    submit_wish(&bed, cancelled, "8", 0);
+    assert_int_equal(claim(cuda, 16, PLENTY, claims), 2);
+    begin(cuda, claims, 1);
+    assert_int_equal(blasd_worker_queue_bury(cpu, "g", &err), 0);
+    drop(fcall(&bed, "cancel", cancelled, NULL));
+    tick(&bed);
+    assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);
+    age(&bed, "cuda");
+    tick(&bed);
+    assert_int_equal(claim(cpu, 16, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, begun);
+    assert_int_equal(claims[0].attempts, 1); /* so it runs alone */
+    assert_int_equal(finish(cpu, begun, "r", 0), 1);
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(cpu);
+    blasd_worker_queue_free(cuda);
+    bed_close(&bed);
+}
+
+/* A class that lives keeps what was sent to it, however long it waits. */
+static void a_class_that_lives_keeps_its_jobs(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[16];
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "strand3");
+    submit_wish(&bed, id, "8", 0);
+    tick(&bed);
+    age(&bed, "cuda");
+    struct blasd_worker_queue *cuda = worker_new(&bed, "g", BLASD_DEVICE_CUDA);
+    struct blasd_worker_queue *cpu = worker_new(&bed, "c", BLASD_DEVICE_CPU);
+    tick(&bed);
+    assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);
+    redisReply *reply = redisCommand(bed.raw, "EXISTS %s:alone:cuda", bed.tag);
+    assert_int_equal(reply->integer, 0);
+    drop(reply);
+    assert_int_equal(claim(cuda, 16, PLENTY, claims), 1);
+    blasd_worker_queue_free(cpu);
+    blasd_worker_queue_free(cuda);
+    bed_close(&bed);
+}
+
+/* More than one look moves: all come in the end, each once, in order. */
+static void very_many(void **state) {
+    enum { JOBS = 700 };
+    static char ids[JOBS][BLASD_ID_LEN + 1];
+    static struct blasd_claim claims[JOBS];
+    struct bed bed;
+    int at = 0;
+    (void)state;
+    bed_open(&bed, &server, "strand4");
+    struct blasd_worker_queue *cpu = worker_new(&bed, "c", BLASD_DEVICE_CPU);
+    for (int i = 0; i < JOBS; i++) submit_wish(&bed, ids[i], "8", 0);
+    tick(&bed);
+    age(&bed, "cuda");
+    for (int look = 0; look < 8; look++) {
+        int count;
+        tick(&bed);
+        count = claim(cpu, JOBS, PLENTY, claims);
+        for (int i = 0; i < count; i++) {
+            assert_true(at < JOBS);
+            assert_string_equal(claims[i].id, ids[at]);
+            assert_int_equal(finish(cpu, ids[at++], "r", 0), 1);
+        }
+    }
+    assert_int_equal(at, JOBS);
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(cpu);
+    bed_close(&bed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_may_run_anywhere_does),
+        cmocka_unit_test(what_a_dead_worker_had),
+        cmocka_unit_test(a_class_that_lives_keeps_its_jobs),
+        cmocka_unit_test(very_many),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
