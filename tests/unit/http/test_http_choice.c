@@ -261,8 +261,8 @@ static void stats_that_are_odd(void **state) {
         "[]",
         "{\"workers\":[],\"queue\":7}",
         "{\"workers\":{\"a\":1,\"b\":null,\"c\":{\"class\":3}},\"queue\":{\"cpu\":[]}}",
-        "{\"workers\":{\"a\":{\"class\":\"cpu\",\"ops\":[1,\"none\"],\"host_memory_bytes\":-5,"
-        "\"cost\":{\"copy_gbytes_s\":\"x\"}}},\"queue\":{\"cpu\":{\"high\":{\"queued\":-9}}}}",
+        ("{\"workers\":{\"a\":{\"class\":\"cpu\",\"ops\":[1,\"none\"],\"host_memory_bytes\":-5,"
+         "\"cost\":{\"copy_gbytes_s\":\"x\"}}},\"queue\":{\"cpu\":{\"high\":{\"queued\":-9}}}}"),
     };
     struct blasd_plan plan = plan_of(1e9);
     (void)state;
