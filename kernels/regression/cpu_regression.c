@@ -188,13 +188,13 @@ static int check_weights(const struct regression_shape *shape, struct regression
     data->total = data->w == NULL ? (double)shape->n : 0;
     for (int64_t i = 0; data->w != NULL && i < shape->n; i++) {
         if (!(data->w[i] >= 0))
-            return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.sample_weight",
+            return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
                               "weight %lld is %g: weights must not be negative", (long long)i,
                               data->w[i]);
         data->total += data->w[i];
     }
     if (data->total > 0 && data->total < INFINITY) return 0;
-    return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.sample_weight",
+    return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
                       "the weights add up to %g: at least one must be positive", data->total);
 }
 
