@@ -27,6 +27,7 @@ struct room {
     struct regression_tall *tall;
     struct regression_factor factor;
     struct regression_fit fit;
+    struct regression_scaling scaling;
     double *tss, *work;
     const char *how; /* static text: the method of the last problem */
 };
@@ -56,6 +57,7 @@ static void room_release(struct room *room) {
     free(room->fit.singular);
     free(room->fit.n_iter);
     free(room->fit.dual_gap);
+    blasd_regression_scaling_release(&room->scaling);
     free(room->tss);
     free(room->work);
 }
@@ -194,6 +196,10 @@ static int check_weights(const struct regression_shape *shape, struct regression
         data->total += data->w[i];
     }
     if (data->total > 0 && data->total < INFINITY) return 0;
+    if (data->total > 0)
+        return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
+                          "the sum of the weights is beyond the range of float64: divide them by a "
+                          "large number");
     return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
                       "the weights add up to %g: at least one must be positive", data->total);
 }
@@ -225,9 +231,13 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
             shape->weighted ? (const double *)in[IN_WEIGHT].data + walk.offset[2] * shape->n : NULL;
         blasd_walk_next(&walk);
         code = check_weights(shape, &data, &own);
+        if (code == 0) code = blasd_regression_scale(shape, &room->scaling, &data, &own);
         if (code == 0) code = fit_problem(room, &data, progress, &own);
         if (code == 0)
+            code = blasd_regression_scale_columns(shape, &room->scaling, &data, &room->fit, &own);
+        if (code == 0)
             code = blasd_regression_outputs(shape, task, at, &data, &room->fit, room->tss, &own);
+        if (code == 0) blasd_regression_unscale(shape, &room->scaling, task, at, &room->fit);
         if (code != 0 && own.code == BLASD_E_cancelled) {
             *err = own;
             return code;

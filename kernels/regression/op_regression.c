@@ -388,6 +388,8 @@ static double count_bytes(const struct regression_shape *shape) {
     double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
     double rows = n < q ? n + 1 : q, numbers = (rows + 8) * (4 * q + 3 * t) + 4 * q * q + 4 * n * t;
     if (shape->method == METHOD_GD) numbers += n * (q + 2 * t);
+    numbers += n * (t + 1); /* in other units, as is x for a covariance */
+    if (shape->cov != COV_NONROBUST || shape->cov_params) numbers += n * q;
     if (shape->way == WAY_SMALL) numbers += 2 * (n + 32) * (q + t) + 8 * q * (q + t);
     if (shape->way == WAY_TALL) {
         numbers += 65536 + (q + t) * (2 * q + 256);

@@ -210,6 +210,30 @@ void blasd_regression_residuals(const struct regression_shape *shape,
 void blasd_regression_tss(const struct regression_shape *shape, const struct regression_data *data,
                           double *tss);
 
+/* A problem in units that keep squares in range: scaling.c. `on`: the outputs must be taken back.
+ */
+struct regression_scaling {
+    bool on;
+    int *target;       /* owned: t; targets are divided by 2^target */
+    int weight;        /* weights are divided by 2^weight, which is even */
+    int *column;       /* owned: q; features are multiplied by 2^column, coefficients divided */
+    double *x, *y, *w; /* owned: the data in such units, where they are needed */
+};
+void blasd_regression_scaling_release(struct regression_scaling *scaling);
+/* Before the fit: data->y and data->w become those of `scaling` where they are extreme. */
+int blasd_regression_scale(const struct regression_shape *shape, struct regression_scaling *scaling,
+                           struct regression_data *data, struct blasd_err *err);
+/* After the fit, before the outputs: the same for data->x with fit->basis and fit->coef, where a
+ * covariance matrix is asked for. */
+int blasd_regression_scale_columns(const struct regression_shape *shape,
+                                   struct regression_scaling *scaling, struct regression_data *data,
+                                   struct regression_fit *fit, struct blasd_err *err);
+/* The outputs of problem `at`, in place, in the user's units. Sets fit->overflowed of gd where a
+ * coefficient does not fit there. */
+void blasd_regression_unscale(const struct regression_shape *shape,
+                              const struct regression_scaling *scaling, struct blasd_task *task,
+                              int64_t at, struct regression_fit *fit);
+
 /* Writes every output of problem `at` of a task. */
 int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_task *task,
                              int64_t at, const struct regression_data *data,
