@@ -71,8 +71,11 @@ static const struct blasd_port outputs[] = {
                              FLOAT64, 1, BLASD_MAX_RANK, true, false, 0},
     [OUT_COND] = {"cond", "(...)", "ols: the largest singular value over the smallest.", FLOAT64, 0,
                   BLASD_MAX_RANK, true, false, 0},
-    [OUT_N_ITER] = {"n_iter", "(..., [t])", "lasso, elastic_net: sweeps over the coefficients.",
-                    INT64, 0, BLASD_MAX_RANK, true, false, 0},
+    [OUT_N_ITER] =
+        {"n_iter", "(..., [t])",
+         "lasso, elastic_net: sweeps over the coefficients; 0 where the penalty has no absolute "
+         "values, which is solved as ridge is.",
+         INT64, 0, BLASD_MAX_RANK, true, false, 0},
     EACH(OUT_DUAL_GAP, "dual_gap",
          "lasso, elastic_net: the duality gap reached, in units of n times the objective."),
     [OUT_RESIDUALS] = {"residuals", "as y", "With `residuals`: y less the fitted values.", RESULT,
