@@ -293,6 +293,7 @@ static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
     for (int i = IN_X; i <= IN_VI; i++) plan->input_dtype[i] = shape.arithmetic;
     pairs = (double)shape.problems * (double)shape.m * (double)shape.n;
     each = 3.0 * (double)shape.k * (shape.metric == METRIC_mahalanobis ? (double)shape.k : 1);
+    plan->items = (double)shape.problems;
     plan->flops = pairs * each;
     /* y in panels, rows made ready, and a segment of rows for each of a few threads */
     bytes = (double)blasd_dtype_size(shape.arithmetic) *
@@ -320,6 +321,16 @@ static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
     return 0;
 }
 
+/* n points and n others in 16 dimensions, all distances. */
+static bool distance_sample(struct blasd_job *job, int64_t n, int64_t items,
+                            enum blasd_dtype dtype) {
+    int64_t shape[3] = {items, n, 16};
+    if (items < 1) return false;
+    for (int i = IN_X; i <= IN_Y; i++)
+        blasd_job_give(job, i, dtype, items > 1 ? 3 : 2, items > 1 ? shape : shape + 1);
+    return true;
+}
+
 const struct blasd_op blasd_op_distance = {
     .name = "distance",
     .summary = "Distances between points, d[i,j] = metric(x[i], y[j])",
@@ -339,4 +350,5 @@ const struct blasd_op blasd_op_distance = {
     .outputs = outputs,
     .params = params,
     .plan = distance_plan,
+    .sample = distance_sample,
 };

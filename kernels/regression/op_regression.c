@@ -410,7 +410,8 @@ static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
     if (code == 0) code = plan_outputs(plan, &shape, err);
     if (code != 0) return code;
     for (int i = IN_X; i <= IN_WEIGHT; i++) plan->input_dtype[i] = BLASD_float64;
-    plan->flops = (double)shape.problems * count_flops(&shape);
+    plan->items = (double)shape.problems;
+    plan->flops = plan->items * count_flops(&shape);
     bytes = count_bytes(&shape);
     if (!(bytes < 0x1p62) || shape.q > MOST_COEFFICIENTS || shape.t > MOST_COEFFICIENTS ||
         (shape.way == WAY_TALL && shape.q > MOST_TRIANGLE) ||
@@ -429,6 +430,16 @@ static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
     }
     add_params(&plan->key, &shape);
     return 0;
+}
+
+/* Least squares: n / 8 features, and 16 n observations of each. */
+static bool regression_sample(struct blasd_job *job, int64_t n, int64_t items,
+                              enum blasd_dtype dtype) {
+    int64_t x[3] = {items, 16 * n, n < 8 ? 1 : n / 8}, y[2] = {items, 16 * n};
+    if (items < 1) return false;
+    blasd_job_give(job, IN_X, dtype, items > 1 ? 3 : 2, items > 1 ? x : x + 1);
+    blasd_job_give(job, IN_Y, dtype, items > 1 ? 2 : 1, items > 1 ? y : y + 1);
+    return true;
 }
 
 const struct blasd_op blasd_op_regression = {
@@ -452,4 +463,5 @@ const struct blasd_op blasd_op_regression = {
     .outputs = outputs,
     .params = params,
     .plan = regression_plan,
+    .sample = regression_sample,
 };

@@ -23,6 +23,16 @@ void blasd_job_init(struct blasd_job *job, const struct blasd_op *op) {
     for (int i = 0; op->params[i].name != NULL; i++) job->params[i] = op->params[i].preset;
 }
 
+void blasd_job_give(struct blasd_job *job, int i, enum blasd_dtype dtype, int rank,
+                    const int64_t *shape) {
+    struct blasd_input *input = &job->inputs[i];
+    input->tensor = blasd_tensor_make(dtype, rank, shape);
+    input->source = (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD,
+                                          .offset = job->payload_bytes,
+                                          .bytes = blasd_tensor_bytes(&input->tensor)};
+    job->payload_bytes += (input->source.bytes + 63) / 64 * 64;
+}
+
 void blasd_key_add(struct blasd_key *key, const void *bytes, size_t len) {
     if (key->len > BLASD_KEY_MAX || len > BLASD_KEY_MAX - key->len) {
         key->len = BLASD_KEY_MAX + 1;

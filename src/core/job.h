@@ -82,11 +82,15 @@ struct blasd_plan {
     /* by position in op->outputs; rank -1: this job does not have that output */
     struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
     double flops;                       /* floating-point operations, as usually counted */
+    double items;                       /* problems among which they are spread; 0 counts as 1 */
     uint64_t input_bytes, output_bytes; /* filled in by blasd_job_plan */
     uint64_t workspace_bytes;           /* on the host beside inputs and outputs, at the peak */
     uint64_t device_bytes; /* on a device with memory of its own, everything, at the peak */
-    struct blasd_key key;  /* of the batch this job can join; filled by the operation */
-    bool batchable;        /* false: runs alone */
+    /* of these, what no backend can cut or stream: a device with less memory refuses the job; 0: it
+     * runs on any */
+    uint64_t device_least_bytes;
+    struct blasd_key key; /* of the batch this job can join; filled by the operation */
+    bool batchable;       /* false: runs alone */
 };
 
 /* Marks every output of `plan` as absent, then calls op->plan, then adds up bytes. The checks that
@@ -99,5 +103,9 @@ void blasd_input_init(struct blasd_input *input);
 
 /* Sets parameters to their defaults and inputs to not given, for operation `op`. */
 void blasd_job_init(struct blasd_job *job, const struct blasd_op *op);
+/* Gives input number `i` a dtype and a row-major shape, as if its bytes had come: for op->sample.
+ */
+void blasd_job_give(struct blasd_job *job, int i, enum blasd_dtype dtype, int rank,
+                    const int64_t *shape);
 
 #endif

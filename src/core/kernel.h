@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 2
+#define BLASD_BACKEND_ABI 3
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -45,6 +45,8 @@ struct blasd_device; /* a backend's own */
 struct blasd_device_info {
     char id[16]; /* "cpu:0" */
     char name[64];
+    char
+        libraries[80]; /* versions of the driver and of what computes; measurements hold for them */
     enum blasd_device_class device_class;
     int units; /* cores or multiprocessors */
     uint64_t memory_bytes, memory_free_bytes;

@@ -9,6 +9,12 @@ const struct blasd_op *blasd_op_find(const char *name) {
     return NULL;
 }
 
+int blasd_op_position(const struct blasd_op *op) {
+    for (int i = 0; blasd_ops[i] != NULL; i++)
+        if (blasd_ops[i] == op) return i;
+    return -1;
+}
+
 static int port_find(const struct blasd_port *ports, const char *name) {
     for (int i = 0; ports[i].name != NULL; i++)
         if (strcmp(ports[i].name, name) == 0) return i;

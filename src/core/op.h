@@ -70,6 +70,11 @@ struct blasd_op {
      * by the front end before anything is queued and by the worker before it runs. `plan` arrives
      * zeroed. Returns 0 or a negative code with `err` filled. */
     int (*plan)(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err);
+    /* Optional; without it no device is chosen by speed for this operation. Gives the inputs of
+     * `job`, which is fresh, dtypes and shapes for a job to measure devices with: `items` problems
+     * of the size that a user would call n. With items 0: one that moves about n bytes and computes
+     * next to nothing; false where the operation has none such. Shapes and kinds alone, no data. */
+    bool (*sample)(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype);
 };
 
 /* The operations in this build, ended by NULL; generated from kernels/<name>/op_<name>.c. */
@@ -77,6 +82,8 @@ extern const struct blasd_op *const blasd_ops[];
 
 /* The operation called `name`, or NULL. */
 const struct blasd_op *blasd_op_find(const char *name);
+/* Index of `op` in blasd_ops, or -1. */
+int blasd_op_position(const struct blasd_op *op);
 /* Index of a port or parameter by its name, or -1. */
 int blasd_op_input(const struct blasd_op *op, const char *name);
 int blasd_op_output(const struct blasd_op *op, const char *name);

@@ -61,6 +61,8 @@ struct blasd_record {
     char op[BLASD_NAME_MAX];
     enum blasd_state state;
     enum blasd_priority priority;
+    enum blasd_device_class device; /* the class it is queued for, where that is known; not stored:
+                                       once it has begun, execution.device says more */
     int64_t created_us, started_us, finished_us; /* wall clock; 0: not yet */
     double progress;                             /* 0 to 1 */
     struct blasd_timing timing;

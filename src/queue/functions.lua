@@ -1,5 +1,5 @@
 #!lua name=blasd_1
--- revision 2
+-- revision 3
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -38,6 +38,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:held:NAME        text "ID ID ...": jobs the worker has claimed; some may have ended
   {q}:run:NAME         text, a line for each batch that has begun and not ended: "US ID ID ..."
   {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
+  {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
+                       an expiry
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
   {q}:redo:CLASS       list of "SI ENTRY": jobs to be delivered again, before all others
   {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES TURN [ID ...]", what it asked for in claim
@@ -56,11 +58,12 @@ FUNCTIONS. Called as FCALL blasd_1_<name> 1 {q} LIMITS ... . LIMITS, the first a
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
 queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
 integers. A RECORD in a reply is a final record as it was given to finish, or a terse text record,
-made here, of a job that is queued or running or that no worker ended. A terse record is 13 lines
+made here, of a job that is queued or running or that no worker ended. A terse record is 14 lines
 joined by "\n" with no newline at the end:
   T1, state, id, op, priority (names), created_us, started_us, finished_us (0: not yet), progress (0
   to 1), attempts (workers that began it so far, the present one included), error code's name or "",
-  device id of the worker (member `id` of its INFO) or "", tenant
+  device id of the worker (member `id` of its INFO) or "", tenant, the class whose workers it
+  was sent to (name)
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
 job, or it was deleted; 410 its record has expired.
 
@@ -157,7 +160,7 @@ local function key_table(q)
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'held', 'run', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
-                           'blob', 'hold'}) do
+                           'blob', 'hold', 'alone'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -311,7 +314,8 @@ local function terse(id, job, state, code, finder)
     end
     return concat({'T1', state or (worker and 'running' or 'queued'), id, job.op,
                    priority_of(job.si), job.us, started or '0', state and now_text or '0', progress,
-                   tostring(attempts), code or '', device, job.tenant}, '\n')
+                   tostring(attempts), code or '', device, job.tenant,
+                   CLASSES[floor((tonumber(job.si) - 1) / 3) + 1]}, '\n')
 end
 
 -- Ending jobs, many at a time
@@ -670,6 +674,61 @@ local function wake_for_backlog()
     wake(count[1], count[2], count[3])
 end
 
+-- Whether jobs wait in the streams of a class.
+local function class_waits(class)
+    for p = 1, 3 do
+        if call('XLEN', K.s[tostring((class - 1) * 3 + p)]) > 0 then return true end
+    end
+    return false
+end
+
+-- What no worker of the class has been given yet goes to its redo list, in order.
+local function deliver_to_redo(si)
+    for _ = 1, 8 do
+        local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', 32, 'NOACK', 'STREAMS', K.s[si],
+                       '>')
+        if not r then return end
+        for _, e in ipairs(r[1][2]) do redo({si = si, entry = e[1]}) end
+    end
+end
+
+-- Jobs that were only sent to a class because it seemed the faster one, their frame (byte 13: the
+-- device class their user asked for) saying any, and for which no worker of it has lived for
+-- ALONE_US, are for whoever comes.
+local ALONE_US = 5000000
+local function reroute(class)
+    local key = K.alone_of .. CLASSES[class]
+    local since = tonumber(call('GET', key) or 0)
+    if since == 0 or now - since < ALONE_US then
+        if since == 0 then call('SET', key, now_text) end
+        call('EXPIRE', key, 60)
+        return
+    end
+    call('EXPIRE', key, 60)
+    local list, any = K.redo[tostring(class * 3)], K.redo['1']
+    for p = 1, 3 do deliver_to_redo(tostring((class - 1) * 3 + p)) end
+    for _ = 1, min(call('LLEN', list), 256) do
+        local item = call('LPOP', list)
+        local si, entry = match(item, '^(%d) (%S+)$')
+        local found = call('XRANGE', K.s[si], entry, entry)[1] -- none: the job has ended meanwhile
+        if found then
+            local frame = found[2][4]
+            local wish = frame and sub(frame, 1, 4) == 'BLJF' and byte(frame, 14)
+            call('RPUSH', wish == 0 and any or list, item)
+        end
+    end
+end
+
+local function reroute_stranded(live)
+    for class = 2, 3 do
+        if live[class - 1] == 0 then
+            if class_waits(class) then reroute(class) end
+        elseif call('EXISTS', K.alone_of .. CLASSES[class]) == 1 then
+            call('DEL', K.alone_of .. CLASSES[class])
+        end
+    end
+end
+
 local function housekeeping()
     for _ = 1, 10 do
         if not expire_due() then break end
@@ -689,6 +748,7 @@ local function housekeeping()
     local total = tonumber(call('HGET', K.recbytes, 'total') or 0)
     if total > L.record_sync_bytes then blobs = blobs + buckets_fit_sync() end
     if total > L.record_bytes then blobs = blobs + buckets_fit(total, 64) end
+    reroute_stranded(live)
     wake_for_backlog()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
     return {now, call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0), live[1], live[2],

@@ -34,6 +34,7 @@ static void a_job_document_says_everything(void **state) {
     assert_member(root, "op", "sample");
     assert_member(root, "state", "succeeded");
     assert_member(root, "priority", "normal");
+    assert_member(root, "device", "cpu"); /* where it ran */
     assert_member(root, "created_at", "2023-11-14T22:13:20.123456Z");
     assert_member(root, "started_at", "2023-11-14T22:13:20.200000Z");
     assert_member(root, "finished_at", "2023-11-14T22:13:21.000000Z");

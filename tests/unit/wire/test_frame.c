@@ -506,11 +506,13 @@ static void terse_records_are_read(void **state) {
     assert_int_equal(record.error.code, BLASD_OK);
     assert_int_equal(record.outputs[0].tensor.rank, -1);
     assert_true(record.timing.total_us == 0);
+    assert_int_equal(record.device, BLASD_DEVICE_ANY); /* of a version that did not say */
 
     assert_int_equal(read_terse("T1\nrunning\n" ID "\nsolve\nhigh\n1700000000000000\n"
-                                "1700000000250000\n0\n0.5\n2\n\ncuda:0\nanonymous",
+                                "1700000000250000\n0\n0.5\n2\n\ncuda:0\nanonymous\ncuda",
                                 &record, &err),
                      0);
+    assert_int_equal(record.device, BLASD_DEVICE_CUDA);
     assert_int_equal(record.state, BLASD_RUNNING);
     assert_true(record.progress == 0.5 && record.timing.queue_us == 250000);
     assert_int_equal(record.execution.attempts, 2);
@@ -553,6 +555,9 @@ static void bad_terse_records_are_refused(void **state) {
         "T1\nqueued\nID\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous",
         "T1\nquiet\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous",
         "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous\n",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous\nauto",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous\ncpu\n",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous\ncpu\nmore",
         "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\nanonymous",
         "T1\nqueued\n" ID "\nmatmul\nurgent\n1\n0\n0\n0\n0\n\n\nanonymous",
         "T1\nqueued\n" ID "\nmatmul\nnormal\n-1\n0\n0\n0\n0\n\n\nanonymous",
