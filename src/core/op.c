@@ -35,6 +35,15 @@ int blasd_op_param(const struct blasd_op *op, const char *name) {
     return -1;
 }
 
+unsigned blasd_ops_values(const char *name) {
+    unsigned values = 0;
+    for (int i = 0; blasd_ops[i] != NULL; i++) {
+        int at = port_find(blasd_ops[i]->inputs, name);
+        if (at >= 0) values |= blasd_ops[i]->inputs[at].values;
+    }
+    return values;
+}
+
 int blasd_op_input_count(const struct blasd_op *op) {
     int n = 0;
     while (op->inputs[n].name != NULL) n++;

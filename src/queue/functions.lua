@@ -56,10 +56,10 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
 
 FUNCTIONS. Called as FCALL blasd_1_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
-queue_jobs queue_bytes lease_ms". Times are microseconds on Redis' clock, as integers. A RECORD in
-a reply is a final record as it was given to finish, or a terse text record, made here, of a job
-that is queued or running or that no worker ended. A terse record is 14 lines joined by "\n" with
-no newline at the end:
+queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
+integers. A RECORD in a reply is a final record as it was given to finish, or a terse text record,
+made here, of a job that is queued or running or that no worker ended. A terse record is 14 lines
+joined by "\n" with no newline at the end:
   T1, state, id, op, priority (names), created_us, started_us, finished_us (0: not yet), progress (0
   to 1), attempts (workers that began it so far, the present one included), error code's name or "",
   device id of the worker (member `id` of its INFO) or "", tenant, the class whose workers it
@@ -187,9 +187,9 @@ local function start(keys, args)
     if args[1] ~= limits_text then
         local n = {}
         for word in gmatch(args[1] or '', '%S+') do n[#n + 1] = tonumber(word) end
-        if #n ~= 7 then error('LIMITS must be seven numbers') end
+        if #n ~= 8 then error('LIMITS must be eight numbers') end
         L = {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
-             queue_bytes = n[6], lease_ms = n[7]}
+             queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8]}
         limits_text = args[1]
     end
     local t = call('TIME')
@@ -399,6 +399,21 @@ local function buckets_fit(total, most)
         if total <= L.record_bytes or call('ZCARD', K.recs) < 2 then break end
         blobs = blobs + bucket_drop(call('ZRANGE', K.recs, 0, 0)[1])
         total = tonumber(call('HGET', K.recbytes, 'total') or 0)
+    end
+    return blobs
+end
+
+-- The same for results that were waited for, which have a limit of their own: of the newest buckets
+-- as many stay as fit.
+local function buckets_fit_sync()
+    local sync, sum, blobs = {}, 0, 0
+    for _, bucket in ipairs(call('ZRANGE', K.recs, 0, -1)) do
+        if byte(bucket) == 115 then sync[#sync + 1] = bucket end
+    end
+    local bytes = get_many(K.recbytes, sync)
+    for i = #sync, 1, -1 do
+        sum = sum + tonumber(bytes[i] or 0)
+        if i < #sync and sum > L.record_sync_bytes then blobs = blobs + bucket_drop(sync[i]) end
     end
     return blobs
 end
@@ -731,6 +746,7 @@ local function housekeeping()
     local old = call('ZRANGE', K.recs, '-inf', floor(now / 1000000), 'BYSCORE', 'LIMIT', 0, 16)
     for _, bucket in ipairs(old) do blobs = blobs + bucket_drop(bucket) end
     local total = tonumber(call('HGET', K.recbytes, 'total') or 0)
+    if total > L.record_sync_bytes then blobs = blobs + buckets_fit_sync() end
     if total > L.record_bytes then blobs = blobs + buckets_fit(total, 64) end
     reroute_stranded(live)
     wake_for_backlog()
