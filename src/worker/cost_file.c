@@ -1,5 +1,6 @@
 /* The file DIR/DEVICE has three lines: what it was measured on, when (seconds since 1970), and the
- * costs as JSON. */
+ * costs as JSON. DIR/DEVICE.tries has a byte for each time that measuring began and has not ended.
+ */
 #include "worker/cost_file.h"
 
 #include "base/buf.h"
@@ -17,6 +18,7 @@
 #define KEY_MOST 320
 #define FILE_MOST (KEY_MOST + 32 + BLASD_COST_TEXT_MOST)
 #define PATH_MOST 4096
+#define TRIES_MOST 3
 #define OLD_S (30 * INT64_C(86400)) /* clocks, cooling and neighbours change without a version */
 
 /* One line that says all the figures depend on. */
@@ -129,4 +131,24 @@ fail:
     }
     blasd_buf_release(&text);
     return -(int)BLASD_E_internal_error;
+}
+
+bool blasd_cost_file_begin(const char *dir, const struct blasd_device_info *info) {
+    char path[PATH_MOST];
+    struct stat facts;
+    bool good;
+    int fd;
+    if (!make_path(dir, info, ".tries", path)) return true;
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST) return true;
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0) return true; /* it cannot be kept either, which saving will say */
+    good = fstat(fd, &facts) != 0 || facts.st_size < TRIES_MOST;
+    if (good) (void)write_all(fd, "x", 1); /* a full disk: not counted */
+    close(fd);
+    return good;
+}
+
+void blasd_cost_file_end(const char *dir, const struct blasd_device_info *info) {
+    char path[PATH_MOST];
+    if (make_path(dir, info, ".tries", path)) unlink(path);
 }

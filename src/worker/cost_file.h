@@ -15,4 +15,10 @@ bool blasd_cost_file_load(const char *dir, const struct blasd_device_info *info,
 int blasd_cost_file_save(const char *dir, const struct blasd_device_info *info, const char *version,
                          const struct blasd_cost *cost, struct blasd_err *err);
 
+/* Notes that measuring begins. False where it began so often before without an end that it is
+ * better left: it may be what ends the worker. */
+bool blasd_cost_file_begin(const char *dir, const struct blasd_device_info *info);
+/* Measuring has ended, or was given up in order. */
+void blasd_cost_file_end(const char *dir, const struct blasd_device_info *info);
+
 #endif

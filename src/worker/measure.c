@@ -74,6 +74,9 @@ void blasd_measure_free(struct blasd_measure *measure) {
 void blasd_measure_again(struct blasd_measure *measure) {
     measure->op = measure->precision = measure->size = measure->tries = 0;
     measure->moved = measure->together = false;
+    free(measure->memory); /* it may be a while */
+    measure->memory = NULL;
+    measure->room = measure->filled = 0;
 }
 
 static size_t padded(uint64_t bytes) {

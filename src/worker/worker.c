@@ -175,11 +175,25 @@ static void begin_cost(struct worker *worker) {
     struct blasd_err err = {0};
     if (!options->measure) return;
     if (options->kept_in != NULL &&
-        blasd_cost_file_load(options->kept_in, &batcher->info, options->version, &worker->cost))
+        blasd_cost_file_load(options->kept_in, &batcher->info, options->version, &worker->cost)) {
         publish_cost(worker);
-    else if (blasd_measure_new(options->backend, batcher->device, &worker->measure, &err) != 0)
+        return;
+    }
+    if (options->kept_in != NULL && !blasd_cost_file_begin(options->kept_in, &batcher->info)) {
+        blasd_log(BLASD_LOG_WARN, "%s is not measured: it ended the worker before; see %s",
+                  batcher->info.id, options->kept_in);
+        return;
+    }
+    if (blasd_measure_new(options->backend, batcher->device, &worker->measure, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
     worker->idle_ns = worker->measure_ns = blasd_clock_ns();
+}
+
+/* Measuring was survived so far. */
+static void note_end(const struct worker *worker) {
+    const struct blasd_worker_options *options = worker->options;
+    if (worker->measure != NULL && options->kept_in != NULL)
+        blasd_cost_file_end(options->kept_in, &worker->batcher.info);
 }
 
 /* The end of a pass over all that is measured. */
@@ -193,6 +207,7 @@ static void end_pass(struct worker *worker) {
                              &worker->cost, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
     blasd_log(BLASD_LOG_DEBUG, "measured %s", worker->batcher.info.id);
+    note_end(worker);
     if (++worker->pass < MEASURE_PASSES) {
         blasd_measure_again(worker->measure);
         worker->measure_ns = blasd_clock_ns() + measure_after_ns[worker->pass];
@@ -310,6 +325,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
     begin_cost(&worker);
     code = work(&worker, err);
+    if (code != -(int)BLASD_E_device_error) note_end(&worker);
     blasd_heartbeat_stop(batcher->heartbeat);
     batcher->heartbeat = NULL;
     /* where this does not arrive the lease lapses by itself */

@@ -236,6 +236,17 @@ static void places_that_are_not_right(void **state) {
     rmdir(path);
 }
 
+static void measuring_that_ends_the_worker(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++) assert_true(blasd_cost_file_begin(dir, &known));
+    assert_false(blasd_cost_file_begin(dir, &known)); /* three times it began and did not end */
+    assert_false(blasd_cost_file_begin(dir, &known));
+    blasd_cost_file_end(dir, &known);
+    assert_true(blasd_cost_file_begin(dir, &known));
+    blasd_cost_file_end(dir, &known);
+    blasd_cost_file_end(dir, &known);
+}
+
 static void memory_of_the_host(void **state) {
     (void)state;
     assert_true(blasd_host_memory() >= 1 << 20);
@@ -250,6 +261,7 @@ int main(void) {
         FILES(kept_and_found),
         FILES(files_that_are_not_right),
         FILES(places_that_are_not_right),
+        FILES(measuring_that_ends_the_worker),
         cmocka_unit_test_setup(memory_of_the_host, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
