@@ -74,7 +74,7 @@ CUDA_C = $(wildcard kernels/cuda/*.c)
 CUDA_OWN = $(filter-out kernels/cuda/library_%,$(wildcard kernels/*/*.cu))
 CUDA_OPS = $(sort $(patsubst cuda_%.cu,%,$(notdir $(wildcard kernels/*/cuda_*.cu))))
 CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
-CUDA_LIBS = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcusolver -lcudart_static -lrt -ldl -lm
+CUDA_LIBS = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcublasLt -lcusolver -lcudart_static -lrt -ldl -lm
 CUDA_SO = $(call obj,$(CUDA_C) $(CUDA_OWN) $(wildcard kernels/cuda/library_*.cu)) $(BUILD)/obj/gen/cuda_ops.c.o
 # -Wshadow takes C's struct NAME beside function NAME for a mistake
 SHIM = $(CXX) -std=c++20 -x c++ $(FLAGS) -Wno-shadow -fno-exceptions -fno-rtti
