@@ -79,6 +79,9 @@ struct blasd_kernel {
      * a coarser key instead says what may share a call on this device. */
     void (*company)(const struct blasd_job *job, const struct blasd_plan *plan,
                     struct blasd_key *ret);
+    /* Optional, for a kernel that reads an input in another dtype than the operation planned: sets
+     * plan->input_dtype, and device_bytes where they change. Called once, before `company`. */
+    void (*adapt)(const struct blasd_job *job, struct blasd_plan *plan);
 };
 
 struct blasd_backend {
