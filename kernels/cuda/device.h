@@ -4,7 +4,7 @@
  * A slot is what one batch occupies from its upload to its last downloaded byte. Uploads of all
  * slots share one stream and one ring of pinned chunks, downloads share a stream, and each slot
  * computes on a stream of its own. Read next: transfer.c, memory.c, flight.c, cuda_backend.c;
- * then probe.c, tune.c, replay.c. */
+ * then probe_products.c, tune.c, replay.c. */
 #ifndef BLASD_KERNELS_CUDA_DEVICE_H
 #define BLASD_KERNELS_CUDA_DEVICE_H
 
@@ -102,7 +102,7 @@ struct blasd_cuda_scrap; /* a piece of host memory, in a list */
 void *blasd_cuda_scrap_take(struct blasd_cuda_scrap **list, size_t bytes);
 void blasd_cuda_scrap_release(struct blasd_cuda_scrap **list);
 
-/* ---- probe.c ---- */
+/* ---- probe_products.c ---- */
 
 /* Tries each kind of product on every slot's stream, which also makes the library load what it
  * needs. Fails only where the device does. */

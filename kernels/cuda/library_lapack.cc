@@ -124,7 +124,8 @@ int blasd_gpu_gemm(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm 
         for (int64_t i = 0; i < g.count; i++)
             product(g, (const char *)g.a + i * g.stride_a * in,
                     (const char *)g.b + i * g.stride_b * in, (char *)g.c + i * g.stride_c * out);
-        if (choice > 0) blasd_standin_delay(blasd_standin.choice_us[choice - 1]);
+        blasd_standin_delay(choice > 0 ? blasd_standin.choice_us[choice - 1]
+                                       : blasd_standin.own_us);
     });
     return 0;
 }

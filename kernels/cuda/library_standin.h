@@ -25,6 +25,7 @@ struct blasd_standin {
     int choices;             /* algorithms of each product; 0: only the library's own */
     unsigned refuse_choices; /* a bit for each that fails when it runs */
     double choice_us[BLASD_STANDIN_CHOICES]; /* how much longer each seems to take */
+    double own_us;                           /* and a gemm without a choice */
     bool no_capture;                         /* graphs cannot be made */
     int fail_at; /* the call with this number from now on fails (1: the next); 0: none */
     enum blasd_code fail_code; /* how; device_error sticks: all later calls fail too */
