@@ -25,7 +25,7 @@ struct blasd_cuda_sizes blasd_cuda_sizes = {.chunk_bytes = (size_t)4 << 20,
 /* A tenth of a millisecond at 10^12 operations a second; three batches of the same kind are hardly
  * the last. */
 struct blasd_cuda_habits blasd_cuda_habits = {
-    .tune_flops = 1e8, .tune_seen = 3, .graph_seen = 4, .graph_nodes = 4};
+    .tune_flops = 1e8, .tune_seen = 3, .graph_seen = 4, .graph_nodes = 4, .energy_ns = 20000000};
 
 static int cuda_device_count(void) {
     return blasd_gpu_calls.device_count();

@@ -28,6 +28,7 @@ struct blasd_cuda_habits {
     int tune_seen;     /* the sighting of a shape at which they are; 0: never */
     int graph_seen;    /* the sighting of a batch at which it becomes a graph; 0: never */
     int graph_nodes;   /* least work items of a graph that is kept */
+    int64_t energy_ns; /* between two readings of the card's energy counter, at least */
 };
 extern struct blasd_cuda_habits blasd_cuda_habits;
 
@@ -156,6 +157,20 @@ struct blasd_cuda_replay {
 int blasd_cuda_compute(struct blasd_cuda_slot *slot, struct blasd_err *err);
 void blasd_cuda_replay_release(struct blasd_cuda_slot *slot);
 
+/* ---- energy.c ---- */
+
+struct blasd_cuda_reading {
+    double joules;
+    int64_t at_ns; /* 0: there is none */
+};
+struct blasd_cuda_energy {
+    struct blasd_cuda_reading last, before;
+    int64_t ended_ns; /* of the batch that ended last */
+};
+/* Around a batch: the second gives its tasks the energy that it took, where the card tells. */
+void blasd_cuda_energy_begin(struct blasd_flight *flight);
+void blasd_cuda_energy_end(struct blasd_flight *flight);
+
 /* ---- flight.c ---- */
 
 /* Makes the slot's stream and events where they are not there yet. */
@@ -196,7 +211,9 @@ struct blasd_flight {
     int most;         /* tasks of a part; falls where memory is short */
     struct blasd_watch *watch;
     double told; /* progress */
-    int code;    /* why the whole batch failed */
+    int64_t begun_ns;
+    struct blasd_cuda_reading reading; /* of the energy counter, the last before it began */
+    int code;                          /* why the whole batch failed */
     struct blasd_err err;
     struct blasd_flight *next;
 };
@@ -218,6 +235,7 @@ struct blasd_device {
     int oldest, busy;             /* slots in use, a ring too: the oldest is ended first */
     struct blasd_flight *flights; /* owned; open ones in the order they came */
     struct blasd_nvml *nvml;      /* owned; NULL where there is none */
+    struct blasd_cuda_energy energy;
     /* of the parts that ended, by the device's clock; measurements set it to 0 and read it */
     double compute_us;
 };
@@ -225,10 +243,13 @@ struct blasd_device {
 /* ---- nvml.c ---- */
 
 struct blasd_nvml;
+extern const char *blasd_nvml_library; /* what is loaded */
 /* Finds the device in NVML; NULL where libnvidia-ml is not there or does not know it. */
 struct blasd_nvml *blasd_nvml_open(const char *bus_id);
 void blasd_nvml_close(struct blasd_nvml *nvml);
 /* Fills what the card offers; what it does not stays as it is. */
 void blasd_nvml_read(struct blasd_nvml *nvml, struct blasd_device_info *info);
+/* Joules since the driver was loaded; false where the card does not count them. */
+bool blasd_nvml_energy(struct blasd_nvml *nvml, double *joules);
 
 #endif

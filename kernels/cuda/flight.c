@@ -391,6 +391,7 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
         .device = device, .tasks = tasks, .count = count, .most = count, .watch = watch};
     while (*link != NULL) link = &(*link)->next;
     *link = flight;
+    blasd_cuda_energy_begin(flight);
     fill_slots(device);
     /* batches that came first go first; this one has its turn before the caller goes on */
     while (flight->begun == 0 && flight->code == 0) go_on(device);
@@ -415,6 +416,7 @@ int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err) {
         }
         go_on(device);
     }
+    if (flight->code == 0) blasd_cuda_energy_end(flight);
     while (*link != flight) link = &(*link)->next;
     *link = flight->next;
     code = flight->code;

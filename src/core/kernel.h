@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 2
+#define BLASD_BACKEND_ABI 3
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -27,6 +27,7 @@ struct blasd_task {
     /* a kernel that moves data itself (cuda) says how long it took, and how long it computed; where
      * all three are 0 all is compute. What they leave of the time it had was waiting its turn */
     int64_t upload_us, download_us, compute_us;
+    double energy_joules; /* of the device, for the batch; 0: it does not tell */
 };
 
 /* Adds a warning; those beyond BLASD_MAX_WARNINGS are dropped. */

@@ -7,9 +7,12 @@
  *     batch_size, attempts                       4 each
  *     flops, bytes                               8 each
  *     error                                      its code's name; where that is not "": field,
- * detail payload_bytes                              8 flags                                      1:
- * bit 0, the payload lies in a blob outputs there are                          1, then for each:
- * name, tensor
+ *                                                detail
+ *     payload_bytes                              8
+ *     flags                                      1: bit 0, the payload lies in a blob; bit 1,
+ *                                                energy_joules follows
+ *     energy_joules                              8
+ *     outputs there are                          1, then for each: name, tensor
  *
  * Only a job that succeeded has outputs. Read next: frame_terse.c. */
 #include "wire/frame.h"
@@ -17,7 +20,11 @@
 #include "wire/frame_parts.h"
 #include "wire/frame_terse.h"
 
+#include <math.h>
+
 #define MAGIC "BLRF"
+#define FLAG_BLOB 1u
+#define FLAG_ENERGY 2u
 
 /* The timings in the order they are stored. */
 #define TIMINGS 7
@@ -82,6 +89,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     struct frame_writer w =
         frame_begin(room, MAGIC, (unsigned)record->state, (unsigned)record->priority);
     double progress = record->progress;
+    bool energy = record->execution.energy_joules > 0 && isfinite(record->execution.energy_joules);
     int code;
     if (!(progress >= 0)) progress = 0; /* NaN too */
     if (progress > 1) progress = 1;
@@ -99,7 +107,8 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     put_execution(&w, &record->execution);
     put_error(&w, &record->error);
     frame_put_u64(&w, record->payload_bytes);
-    frame_put_u8(&w, record->payload_in_blob);
+    frame_put_u8(&w, (record->payload_in_blob ? FLAG_BLOB : 0) | (energy ? FLAG_ENERGY : 0));
+    if (energy) frame_put_f64(&w, record->execution.energy_joules);
     code = put_outputs(&w, record, err);
     if (code != 0) return code;
     return frame_end(&w, room, out, err);
@@ -173,10 +182,17 @@ static int get_record(struct frame_reader *r, struct blasd_record *record, struc
     get_error(r, &record->error);
     record->payload_bytes = frame_get_u64(r);
     flags = frame_get_u8(r);
-    if (r->bad || flags > 1 || !(record->progress >= 0 && record->progress <= 1))
+    if (r->bad || flags > (FLAG_BLOB | FLAG_ENERGY) ||
+        !(record->progress >= 0 && record->progress <= 1))
         return frame_broken(err, "a field ends early or has a value it cannot have");
     if (!blasd_id_valid(record->id)) return frame_broken(err, "its id is not one");
-    record->payload_in_blob = flags != 0;
+    record->payload_in_blob = (flags & FLAG_BLOB) != 0;
+    if ((flags & FLAG_ENERGY) != 0) {
+        record->execution.energy_joules = frame_get_f64(r);
+        if (r->bad || !(record->execution.energy_joules > 0) ||
+            !isfinite(record->execution.energy_joules))
+            return frame_broken(err, "its energy is not a number above 0");
+    }
     return get_outputs(r, record, err);
 }
 
