@@ -191,9 +191,20 @@ static int not_while_capturing(struct blasd_err *err) {
     return 0;
 }
 
+/* An allocation, of which a test may have said that there is no memory for it. */
+static int memory_fault(struct blasd_err *err) {
+    bool none = blasd_standin.no_memory_at < 0;
+    if (blasd_standin.no_memory_at > 0 && --blasd_standin.no_memory_at == 0) {
+        none = true;
+        blasd_standin.no_memory_at = blasd_standin.no_memory_after ? -1 : 0;
+    }
+    if (!none) return 0;
+    return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory, as a test asked for");
+}
+
 void blasd_standin_mend(void) {
     blasd_standin.broken = false;
-    blasd_standin.fail_at = 0;
+    blasd_standin.fail_at = blasd_standin.no_memory_at = 0;
 }
 
 int blasd_shim_launch(dim3 grid, dim3 block, size_t shared_bytes, struct blasd_gpu_stream *stream,
@@ -246,6 +257,7 @@ int blasd_gpu_device_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct 
     void *memory;
     FAULT();
     if (int code = not_while_capturing(err); code != 0) return code;
+    if (int code = memory_fault(err); code != 0) return code;
     if (blasd_standin.device_bytes + pages > blasd_standin.memory_bytes)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory");
     memory = mmap(nullptr, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -276,6 +288,7 @@ int blasd_gpu_host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct bl
     size_t pages = (bytes + 4095) / 4096 * 4096;
     FAULT();
     if (int code = not_while_capturing(err); code != 0) return code;
+    if (int code = memory_fault(err); code != 0) return code;
     *ret = aligned_alloc(4096, pages);
     if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
     host_memory.push_back({(char *)*ret, pages});

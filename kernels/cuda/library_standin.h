@@ -29,6 +29,8 @@ struct blasd_standin {
     bool no_capture;                         /* graphs cannot be made */
     int fail_at; /* the call with this number from now on fails (1: the next); 0: none */
     enum blasd_code fail_code; /* how; device_error sticks: all later calls fail too */
+    int no_memory_at;     /* the allocation with this number from now on finds none (1: the next) */
+    bool no_memory_after; /* and so do all later ones */
     /* to read */
     long calls;                                                  /* that can fail, so far */
     long device_blocks, host_blocks;                             /* allocations that are held */

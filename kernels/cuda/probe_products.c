@@ -68,20 +68,17 @@ static int try_grouped(const struct trial *trial, struct blasd_err *err) {
         table(trial, 1), table(trial, 2), err);
 }
 
-/* 0, with the bit set where the call was taken and ran; a negative code where the device failed. */
+/* 0, with the bit set where the call was taken; a negative code where the device failed. */
 static int try_one(const struct trial *trial,
                    int (*call)(const struct trial *trial, struct blasd_err *err), uint32_t *set,
                    struct blasd_err *err) {
-    int code = call(trial, err), ran = trial->device->calls->stream_wait(trial->stream, err);
-    if (code == 0) code = ran;
-    if (code == -(int)BLASD_E_device_error || ran == -(int)BLASD_E_device_error)
-        return -(int)BLASD_E_device_error;
+    int code = call(trial, err);
     if (code == 0)
         *set |= blasd_cuda_product(trial->gemm.dtype, trial->gemm.out, trial->gemm.rounding);
-    return 0;
+    return code == -(int)BLASD_E_device_error ? code : 0;
 }
 
-static int try_kinds(struct trial *trial, struct blasd_err *err) {
+static int try_kinds(struct trial *trial, struct blasd_cuda_can *can, struct blasd_err *err) {
     static const struct {
         enum blasd_dtype dtype, out;
         enum blasd_gpu_rounding rounding;
@@ -93,7 +90,6 @@ static int try_kinds(struct trial *trial, struct blasd_err *err) {
                  {BLASD_float16, BLASD_float32, BLASD_GPU_NATIVE},
                  {BLASD_bfloat16, BLASD_bfloat16, BLASD_GPU_NATIVE},
                  {BLASD_bfloat16, BLASD_float32, BLASD_GPU_NATIVE}};
-    struct blasd_cuda_can *can = &trial->device->can;
     int code = 0;
     for (size_t i = 0; code == 0 && i < sizeof kinds / sizeof *kinds; i++) {
         trial->gemm = (struct blasd_gpu_gemm){.dtype = kinds[i].dtype,
@@ -135,18 +131,19 @@ static int fill_memory(const struct trial *trial, void *host, struct blasd_err *
 
 int blasd_cuda_probe(struct blasd_device *device, struct blasd_err *err) {
     const struct blasd_gpu_library *calls = device->calls;
+    struct blasd_cuda_can ignored = {0}; /* the second slot only warms up */
     void *memory = NULL, *host = NULL;
     int code = calls->device_alloc(
         device->gpu, (size_t)3 * PRODUCTS * (MATRIX_BYTES + sizeof(void *)), &memory, err);
     memset(&device->can, 0, sizeof device->can);
     if (code == 0) code = calls->host_alloc(device->gpu, 3 * PRODUCTS * sizeof(void *), &host, err);
-    for (int s = BLASD_CUDA_SLOTS - 1; code == 0 && s >= 0; s--) {
+    for (int s = 0; code == 0 && s < BLASD_CUDA_SLOTS; s++) {
         struct trial trial = {.device = device, .memory = memory};
-        memset(&device->can, 0, sizeof device->can);
         code = blasd_cuda_slot_open(&device->slots[s], err);
         trial.stream = device->slots[s].run;
-        if (code == 0) code = fill_memory(&trial, host, err);
-        if (code == 0) code = try_kinds(&trial, err);
+        if (code == 0 && s == 0) code = fill_memory(&trial, host, err);
+        if (code == 0) code = try_kinds(&trial, s == 0 ? &device->can : &ignored, err);
+        if (code == 0) code = calls->stream_wait(trial.stream, err);
     }
     if (memory != NULL) calls->device_free(device->gpu, memory);
     if (host != NULL) calls->host_free(device->gpu, host);

@@ -514,6 +514,9 @@ static int run_grouped(struct blasd_cuda_job *job, struct plan *plan, struct bla
     for (int g = 0; code == 0 && g < plan->group_count; g++) {
         struct blasd_gpu_gemm gemm = plan->groups[g].gemm;
         if (plan->groups[g].way != WAY_GROUPED) continue;
+        /* some may have been added to c before the call failed */
+        code = before_product(job, &plan->groups[g], err);
+        if (code != 0) return code;
         gemm.a = plan->grouped_a + before;
         gemm.b = plan->grouped_b + before;
         gemm.c = (void *)(plan->grouped_c + before);

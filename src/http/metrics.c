@@ -221,6 +221,10 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
 }
 
 void http_metrics_show(struct http_exchange *exchange) {
+    if (!blasd_front_queue_view(exchange->home->queue)->available) {
+        show(exchange, "", 0);
+        return;
+    }
     http_exchange_hold(exchange);
     blasd_front_queue_stats(exchange->home->queue, on_stats, exchange);
 }
