@@ -46,7 +46,8 @@ struct blasd_execution {
     int batch_size; /* jobs that ran in the same call, this one included */
     int attempts;   /* workers that began it, the one that ended it included */
     double flops;
-    uint64_t bytes; /* inputs and outputs */
+    uint64_t bytes;       /* inputs and outputs */
+    double energy_joules; /* of the device, for the whole batch; 0: not known */
 };
 
 struct blasd_output {

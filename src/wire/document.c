@@ -6,6 +6,7 @@
 #include "wire/answer.h"
 #include "wire/json_elements.h"
 
+#include <float.h>
 #include <string.h>
 
 #define LITERAL JSON_OUT_LITERAL
@@ -175,6 +176,10 @@ static void write_execution(struct json_out *out, const struct blasd_execution *
     write_flops(out, execution->flops);
     LITERAL(out, ",\"bytes\":");
     json_out_uint(out, execution->bytes);
+    if (execution->energy_joules > 0 && execution->energy_joules <= DBL_MAX) {
+        LITERAL(out, ",\"energy_joules\":");
+        json_out_double(out, execution->energy_joules);
+    }
     LITERAL(out, ",\"warnings\":[");
     for (int i = 0; i < execution->warning_count && i < BLASD_MAX_WARNINGS; i++) {
         if (i > 0) LITERAL(out, ",");

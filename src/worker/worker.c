@@ -102,9 +102,10 @@ static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) 
     return false;
 }
 
-/* A kernel may take jobs into one call that are not alike. */
+/* A kernel may want its inputs in other dtypes, and take jobs into one call that are not alike. */
 static void find_company(const struct blasd_backend *backend, struct blasd_item *item) {
     const struct blasd_kernel *kernel = blasd_backend_kernel(backend, item->job.op);
+    if (kernel != NULL && kernel->adapt != NULL) kernel->adapt(&item->job, &item->plan);
     if (kernel != NULL && kernel->company != NULL && item->plan.batchable)
         kernel->company(&item->job, &item->plan, &item->company);
 }

@@ -57,6 +57,7 @@ static void a_job_document_says_everything(void **state) {
     assert_int_equal(json_integer_value(json_object_get(part, "attempts")), 0);
     assert_int_equal(json_integer_value(json_object_get(part, "flops")), 2000000000);
     assert_int_equal(json_integer_value(json_object_get(part, "bytes")), 96);
+    assert_null(json_object_get(part, "energy_joules"));
     assert_string_equal(json_string_value(json_array_get(json_object_get(part, "warnings"), 0)),
                         "ill-conditioned");
     part = json_object_get(json_object_get(root, "outputs"), "c");
@@ -149,6 +150,17 @@ static void a_failed_job_says_why(void **state) {
     json_decref(root);
 }
 
+static void energy_where_the_card_tells(void **state) {
+    struct blasd_record record;
+    json_t *root;
+    (void)state;
+    make_record(&record);
+    record.execution.energy_joules = 12.5;
+    root = document_of(&record, NULL, 100);
+    assert_true(member_number(json_object_get(root, "execution"), "energy_joules") == 12.5);
+    json_decref(root);
+}
+
 static void strange_values_still_give_json(void **state) {
     struct blasd_record record;
     json_t *root, *timing;
@@ -158,12 +170,14 @@ static void strange_values_still_give_json(void **state) {
     record.finished_us = INT64_MAX;
     record.progress = NAN;
     record.execution.flops = INFINITY;
+    record.execution.energy_joules = INFINITY;
     record.execution.batch_size = -1;
     record.timing.queue_us = -1500;
     record.timing.total_us = INT64_MIN;
     snprintf(record.op, sizeof record.op, "gone\"");
     root = document_of(&record, NULL, 100);
     assert_member(root, "op", "gone\"");
+    assert_null(json_object_get(json_object_get(root, "execution"), "energy_joules"));
     assert_true(json_is_null(json_object_get(root, "created_at")));
     assert_true(json_is_null(json_object_get(root, "finished_at")));
     timing = json_object_get(root, "timing");
@@ -382,6 +396,7 @@ int main(void) {
         cmocka_unit_test(large_outputs_carry_href_alone),
         cmocka_unit_test(a_queued_job_has_nulls),
         cmocka_unit_test(a_failed_job_says_why),
+        cmocka_unit_test(energy_where_the_card_tells),
         cmocka_unit_test(strange_values_still_give_json),
         cmocka_unit_test(problems_are_documents),
         cmocka_unit_test(text_is_escaped_and_made_utf8),
