@@ -47,10 +47,10 @@ struct blasd_job {
     enum blasd_device_class device;
     int64_t deadline_ms; /* from submission on Redis' clock; 0: none */
     uint64_t payload_bytes;
-    bool payload_in_blob; /* the payload is the blob "ID.in", not bytes beside the frame */
+    bool payload_in_blob;     /* the payload is the blob "ID.in", not bytes beside the frame */
     struct blasd_slice slice; /* or it lies there, where one is given */
-    int64_t receive_us;   /* from the request's first byte to submission */
-    int64_t created_us;   /* wall clock of submission, microseconds since 1970 */
+    int64_t receive_us;       /* from the request's first byte to submission */
+    int64_t created_us;       /* wall clock of submission, microseconds since 1970 */
 };
 
 /* Whether input number `i` was given. */
