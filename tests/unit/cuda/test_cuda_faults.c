@@ -131,11 +131,11 @@ static const struct kind {
     int (*make)(int i, struct trial **ret);
     uint64_t memory; /* what the device believes to have; 0: enough */
 } kinds[] = {
-    {"matmul", tiny_products, 0},    {"matmul", large_products, 0},
-    {"matmul", mixed_products, 0},   {"matmul", half_products, 0},
-    {"matmul", stacks, 0},           {"matmul", tiled_products, 8000},
+    {"matmul", tiny_products, 0},   {"matmul", large_products, 0},
+    {"matmul", mixed_products, 0},  {"matmul", half_products, 0},
+    {"matmul", stacks, 0},          {"matmul", tiled_products, 8000},
     {"matmul", tiled_halves, 7000}, {"solve", systems, 0},
-    {"solve", large_systems, 0},     {"distance", distances, 0},
+    {"solve", large_systems, 0},    {"distance", distances, 0},
     {"regression", regressions, 0},
 };
 #define KINDS (int)(sizeof kinds / sizeof *kinds)
