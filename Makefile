@@ -91,6 +91,14 @@ $(BUILD)/blasd_cuda.so: $(CUDA_SO) $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(
 	@echo '{ global: blasd_backend; local: *; };' > $(BUILD)/gen/blasd_cuda.map
 	$(CXX) -shared -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
 	    -Wl,--version-script=$(BUILD)/gen/blasd_cuda.map -Wl,-z,defs -Wl,--as-needed -llapacke -lopenblas $(CUDA_LIBS)
+# The stand-in as a backend that blasd loads, with a driver library that has nothing in it: for tests of the service with a
+# device of class cuda. Never beside build/blasd itself.
+$(BUILD)/standin/blasd_cuda.so: $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+	@mkdir -p $(@D) $(BUILD)/gen
+	@echo '{ global: blasd_backend; local: *; };' > $(BUILD)/gen/standin.map
+	$(CC) -shared -o $(@D)/libcuda.so.1 -x c /dev/null
+	$(CXX) $(LDFLAGS) -shared -pthread -o $@ -Wl,-u,blasd_backend -Wl,--start-group $^ -Wl,--end-group \
+	    -Wl,--version-script=$(BUILD)/gen/standin.map -Wl,-z,defs -Wl,--as-needed -llapacke -lopenblas -ldl -lm
 ifneq ($(NVCC),)
 ifeq ($(SANITIZE),)
 all: $(BUILD)/blasd_cuda.so
@@ -199,7 +207,7 @@ test-sanitized:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
 	@tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
 	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || exit 1; done
-test-integration: $(BUILD)/blasd $(BUILD)/client_example
+test-integration: $(BUILD)/blasd $(BUILD)/client_example $(BUILD)/standin/blasd_cuda.so
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/integration
 
 fuzz:

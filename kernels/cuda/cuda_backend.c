@@ -187,6 +187,7 @@ static int cuda_device_info(struct blasd_device *device, bool measure,
     memset(info, 0, sizeof *info);
     snprintf(info->id, sizeof info->id, "cuda:%d", device->ordinal);
     snprintf(info->name, sizeof info->name, "%s", facts.name);
+    snprintf(info->libraries, sizeof info->libraries, "%s", facts.versions);
     info->device_class = BLASD_DEVICE_CUDA;
     info->units = facts.units;
     info->memory_bytes = facts.memory_bytes;

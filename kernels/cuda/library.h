@@ -26,8 +26,9 @@ struct blasd_gpu_graph; /* work of a stream that was recorded, to be put on it a
 
 struct blasd_gpu_facts {
     char name[64];
-    char bus_id[32]; /* for NVML */
-    int units;       /* multiprocessors */
+    char bus_id[32];   /* for NVML */
+    char versions[64]; /* of driver and runtime */
+    int units;         /* multiprocessors */
     int major, minor;
     uint64_t memory_bytes, memory_free_bytes;
     uint64_t shared_bytes; /* most shared memory of one block */

@@ -107,10 +107,14 @@ void blasd_gpu_close(struct blasd_gpu *gpu) {
 int blasd_gpu_facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blasd_err *err) {
     cudaDeviceProp properties;
     size_t available = 0, total = 0;
+    int driver = 0, runtime = 0;
     memset(ret, 0, sizeof *ret);
     CUDA(cudaGetDeviceProperties(&properties, gpu->ordinal), "asking for the device's properties");
     CUDA(cudaMemGetInfo(&available, &total), "asking for the device's memory");
     snprintf(ret->name, sizeof ret->name, "%.63s", properties.name);
+    CUDA(cudaDriverGetVersion(&driver), "asking for the driver's version");
+    CUDA(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
+    snprintf(ret->versions, sizeof ret->versions, "CUDA driver %d, runtime %d", driver, runtime);
     CUDA(cudaDeviceGetPCIBusId(ret->bus_id, (int)sizeof ret->bus_id, gpu->ordinal),
          "asking for the device's address");
     ret->units = properties.multiProcessorCount;

@@ -46,6 +46,8 @@ struct blasd_device; /* a backend's own */
 struct blasd_device_info {
     char id[16]; /* "cpu:0" */
     char name[64];
+    char
+        libraries[80]; /* versions of the driver and of what computes; measurements hold for them */
     enum blasd_device_class device_class;
     int units; /* cores or multiprocessors */
     uint64_t memory_bytes, memory_free_bytes;

@@ -62,6 +62,8 @@ struct blasd_record {
     char op[BLASD_NAME_MAX];
     enum blasd_state state;
     enum blasd_priority priority;
+    enum blasd_device_class device; /* the class it is queued for, where that is known; not stored:
+                                       once it has begun, execution.device says more */
     int64_t created_us, started_us, finished_us; /* wall clock; 0: not yet */
     double progress;                             /* 0 to 1 */
     struct blasd_timing timing;
@@ -70,6 +72,7 @@ struct blasd_record {
     struct blasd_output outputs[BLASD_MAX_OUTPUTS]; /* by position in the operation's descriptor */
     uint64_t payload_bytes;
     bool payload_in_blob; /* the outputs are the blob "ID.out", not bytes in the record */
+    struct blasd_slice slice; /* or they lie there, where one is given */
 };
 
 #endif

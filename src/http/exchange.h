@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/loop.h"
+#include "http/choice.h"
 #include "http/guard.h"
 #include "http/http.h"
 #include "http/metrics.h"
@@ -43,6 +44,8 @@ struct http_server {
     int quit_fd; /* an eventfd, written when it is time to end; nobody reads it */
 };
 
+#define HTTP_SPARES 4
+
 struct http_loop {
     struct http_server *server; /* borrowed */
     struct blasd_loop *loop;    /* owned, as the next two */
@@ -50,15 +53,18 @@ struct http_loop {
     struct MHD_Daemon *daemon;
     struct http_metrics *metrics; /* this loop's own counters; borrowed from the server */
     struct blasd_watcher mhd_watcher, stop_watcher, quit_watcher;
+    struct http_choice choice; /* of the device class for a job */
     struct blasd_timer grace, tick;
     unsigned ticks;
     struct http_exchange *exchanges; /* every one that has a connection */
     int exchange_count;
     struct http_exchange **waiting; /* buckets of the table in waits.c; owned */
     size_t waiting_buckets, waiting_count;
-    struct blasd_buf scratch; /* for what does not outlive a call */
-    int lingering;            /* see linger.c */
-    bool resumed;             /* MHD_run must be called in this turn */
+    struct blasd_buf scratch;             /* for what does not outlive a call */
+    struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */
+    int spare_count;
+    int lingering; /* see linger.c */
+    bool resumed;  /* MHD_run must be called in this turn */
     bool draining, out_of_time;
 };
 

@@ -21,6 +21,7 @@ struct http_upload {
     /* what the document says until a worker takes the job */
     const char *op; /* static */
     enum blasd_priority priority;
+    enum blasd_device_class device; /* the class it is queued for */
     int64_t created_us, receive_us;
     bool submitted; /* the queue has the job */
 };
@@ -137,7 +138,7 @@ void http_jobs_post_begin(struct http_exchange *exchange) {
     }
     exchange->upload = upload;
     upload->exchange = exchange;
-    http_body_sink_init(&upload->sink, exchange->home->server, exchange->id);
+    http_body_sink_init(&upload->sink, exchange->home, exchange->id);
     if (start(upload, &err) != 0) refuse(exchange, &err);
 }
 
@@ -173,7 +174,19 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
     return 0;
 }
 
-/* Checks that the job can be run and answered here; *cost is what it takes of the queue. */
+/* The class of devices that the job is queued for. */
+static enum blasd_device_class choose_device(struct http_loop *loop, const struct blasd_job *job,
+                                             const struct blasd_plan *plan, uint64_t memory) {
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    if (!http_choice_open(view)) return job->device;
+    if (job->device == BLASD_DEVICE_ANY)
+        return http_choice_pick(&loop->choice, view, job->op, plan, memory, blasd_clock_ns());
+    http_choice_sent(&loop->choice, view, job->device, job->op, plan, blasd_clock_ns());
+    return job->device;
+}
+
+/* Checks that the job can be run and answered here, and chooses where; *cost is what it takes of
+ * the queue. */
 static int check_job(struct http_exchange *exchange, const struct blasd_job *job, uint64_t *cost,
                      struct blasd_err *err) {
     const struct blasd_limits *limits = exchange->home->server->limits;
@@ -194,17 +207,22 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                           "inputs and outputs come to %" PRIu64
                           " bytes, and the whole queue takes %" PRIu64 " (limit queue_bytes)",
                           *cost, blasd_front_queue_view(exchange->home->queue)->bytes_limit);
+    rc = http_choice_check(&exchange->home->choice, blasd_front_queue_view(exchange->home->queue),
+                           job->device, &plan, memory, err);
+    if (rc != 0) return rc;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
         if (plan.outputs[i].rank >= 0) outputs++;
     if (exchange->format == BLASD_FORMAT_NPY && outputs != 1)
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "the job has %d outputs, and a .npy file holds one", outputs);
+    exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
     return 0;
 }
 
 static void answer_queued(struct http_upload *upload) {
     struct blasd_record queued = {.state = BLASD_QUEUED,
                                   .priority = upload->priority,
+                                  .device = upload->device,
                                   .created_us = upload->created_us,
                                   .timing.receive_us = upload->receive_us};
     snprintf(queued.id, sizeof queued.id, "%s", upload->exchange->id);
@@ -264,9 +282,39 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     struct http_exchange *exchange = upload->exchange;
     memcpy(job->id, exchange->id, sizeof job->id);
     job->payload_bytes = upload->sink.total;
-    job->payload_in_blob = http_body_sink_in_blob(&upload->sink);
     job->created_us = blasd_clock_wall_us();
     job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
+}
+
+/* Decides how the tensors travel, and says so in the job. */
+static int place_inputs(struct http_upload *upload, struct blasd_job *job, struct blasd_err *err) {
+    struct http_body_sink *sink = &upload->sink;
+    void *room = NULL;
+    int rc = 0;
+    if (!http_body_sink_in_blob(sink))
+        room = blasd_front_queue_slice_take(upload->exchange->home->queue, job->id, sink->total,
+                                            &job->slice);
+    if (room != NULL)
+        memcpy(room, sink->memory.data, (size_t)sink->total);
+    else if (!http_body_sink_in_blob(sink) &&
+             sink->total > upload->exchange->home->server->limits->inline_bytes)
+        rc = http_body_sink_store(sink, err);
+    job->payload_in_blob = http_body_sink_in_blob(sink);
+    return rc;
+}
+
+/* Writes the job's frame, and what travels beside it, into the loop's scratch. */
+static int write_frame(struct http_upload *upload, const struct blasd_job *job,
+                       struct blasd_err *err) {
+    struct blasd_buf *frame = &upload->exchange->home->scratch;
+    const struct http_body_sink *sink = &upload->sink;
+    int rc;
+    blasd_buf_reset(frame);
+    if ((rc = blasd_job_encode(job, frame, err)) != 0) return rc;
+    if (!job->payload_in_blob && !blasd_slice_given(&job->slice) &&
+        blasd_buf_add(frame, sink->memory.data, sink->memory.len) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    return 0;
 }
 
 static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t cost,
@@ -275,19 +323,20 @@ static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t co
     struct http_loop *loop = exchange->home;
     struct blasd_submission submission = {.job = job,
                                           .cost_bytes = cost,
+                                          .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
                                           .watch = upload->wait_s > 0};
-    const struct http_body_sink *sink = &upload->sink;
     int rc;
     complete(upload, job);
     if (submission.idempotency_key != NULL &&
         (rc = fingerprint(upload, job, &submission.fingerprint, err)) != 0)
         return rc;
-    blasd_buf_reset(&loop->scratch);
-    if ((rc = blasd_job_encode(job, &loop->scratch, err)) != 0) return rc;
-    if (!job->payload_in_blob &&
-        blasd_buf_add(&loop->scratch, sink->memory.data, sink->memory.len) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if ((rc = place_inputs(upload, job, err)) != 0) return rc;
+    if ((rc = write_frame(upload, job, err)) != 0) {
+        blasd_front_queue_slice_drop(loop->queue, &job->slice);
+        return rc;
+    }
+    http_body_sink_empty(&upload->sink);
     submission.frame = loop->scratch.data;
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
@@ -296,6 +345,7 @@ static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t co
     upload->created_us = job->created_us;
     upload->receive_us = job->receive_us;
     exchange->wait_status = 202;
+    http_count(&loop->metrics->sent[upload->device], 1);
     http_exchange_hold(exchange);
     if (submission.watch) http_waits_add(exchange, upload->wait_s);
     blasd_front_queue_submit(loop->queue, &blasd_anonymous, &submission, on_submitted, exchange);

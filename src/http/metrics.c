@@ -114,6 +114,15 @@ static void put_jobs(const struct http_server *server, struct blasd_buf *out, in
                 blasd_state_names[state], sum(server, &server->metrics[0].jobs[op][state]));
 }
 
+static void put_sent(const struct http_server *server, struct blasd_buf *out, int *rc) {
+    static const char *const names[] = {"auto", "cpu", "cuda"};
+    put_head(out, rc, "blasd_jobs_sent_total", "counter",
+             "Jobs queued, by the class of devices they were sent to; auto: whichever is free.");
+    for (int class = BLASD_DEVICE_ANY; class < BLASD_DEVICE_CLASS_COUNT; class ++)
+        PUT("blasd_jobs_sent_total{device=\"%s\"} %" PRIu64 "\n", names[class],
+            sum(server, &server->metrics[0].sent[class]));
+}
+
 static void put_queue(struct http_loop *loop, struct blasd_buf *out, int *rc) {
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     put_one(out, rc, "blasd_queue_available", "gauge", "1 while the queue takes jobs.",
@@ -201,6 +210,7 @@ static void show(struct http_exchange *exchange, const char *stats, size_t len) 
         server->options->version == NULL ? "" : server->options->version);
     put_requests(server, out, rc);
     put_jobs(server, out, rc);
+    put_sent(server, out, rc);
     put_queue(loop, out, rc);
     if (http_device_metrics(stats, len, out) != 0) status = -1;
     put_http(server, out, rc);

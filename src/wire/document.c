@@ -188,6 +188,18 @@ static void write_execution(struct json_out *out, const struct blasd_execution *
     LITERAL(out, "]}");
 }
 
+/* The class of devices the job was sent to: where it ran once that is known. */
+static void write_device(struct json_out *out, const struct blasd_record *record) {
+    const char *ran = record->execution.device, *name = blasd_device_class_names[record->device];
+    size_t len = strcspn(ran, ":");
+    LITERAL(out, ",\"device\":");
+    for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++)
+        if (strncmp(ran, blasd_device_class_names[c], len) == 0 &&
+            blasd_device_class_names[c][len] == '\0')
+            name = blasd_device_class_names[c];
+    json_out_string(out, strcmp(name, "any") == 0 ? "auto" : name);
+}
+
 void document_job(struct json_out *out, const struct blasd_record *record,
                   struct document_data *data) {
     LITERAL(out, "{\"id\":");
@@ -198,6 +210,7 @@ void document_job(struct json_out *out, const struct blasd_record *record,
     json_out_string(out, blasd_state_names[record->state]);
     LITERAL(out, ",\"priority\":");
     json_out_string(out, blasd_priority_names[record->priority]);
+    write_device(out, record);
     LITERAL(out, ",\"created_at\":");
     write_time(out, record->created_us);
     LITERAL(out, ",\"started_at\":");

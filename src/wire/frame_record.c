@@ -9,9 +9,8 @@
  *     error                                      its code's name; where that is not "": field,
  *                                                detail
  *     payload_bytes                              8
- *     flags                                      1: bit 0, the payload lies in a blob; bit 1,
- *                                                energy_joules follows
- *     energy_joules                              8
+ *     place of the payload                       see frame_put_place
+ *     energy                                     1: 1 where energy_joules, 8, follows
  *     outputs there are                          1, then for each: name, tensor
  *
  * Only a job that succeeded has outputs. Read next: frame_terse.c. */
@@ -23,8 +22,6 @@
 #include <math.h>
 
 #define MAGIC "BLRF"
-#define FLAG_BLOB 1u
-#define FLAG_ENERGY 2u
 
 /* The timings in the order they are stored. */
 #define TIMINGS 7
@@ -107,7 +104,8 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     put_execution(&w, &record->execution);
     put_error(&w, &record->error);
     frame_put_u64(&w, record->payload_bytes);
-    frame_put_u8(&w, (record->payload_in_blob ? FLAG_BLOB : 0) | (energy ? FLAG_ENERGY : 0));
+    frame_put_place(&w, record->payload_in_blob, &record->slice);
+    frame_put_u8(&w, energy);
     if (energy) frame_put_f64(&w, record->execution.energy_joules);
     code = put_outputs(&w, record, err);
     if (code != 0) return code;
@@ -167,7 +165,8 @@ static int get_outputs(struct frame_reader *r, struct blasd_record *record, stru
 }
 
 static int get_record(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
-    unsigned flags;
+    unsigned energy;
+    int code;
     frame_get_text(r, record->id, sizeof record->id);
     frame_get_text(r, record->op, sizeof record->op);
     record->created_us = frame_get_i64(r);
@@ -181,13 +180,13 @@ static int get_record(struct frame_reader *r, struct blasd_record *record, struc
     get_execution(r, &record->execution);
     get_error(r, &record->error);
     record->payload_bytes = frame_get_u64(r);
-    flags = frame_get_u8(r);
-    if (r->bad || flags > (FLAG_BLOB | FLAG_ENERGY) ||
-        !(record->progress >= 0 && record->progress <= 1))
+    code = frame_get_place(r, &record->payload_in_blob, &record->slice, err);
+    if (code != 0) return code;
+    energy = frame_get_u8(r);
+    if (r->bad || energy > 1 || !(record->progress >= 0 && record->progress <= 1))
         return frame_broken(err, "a field ends early or has a value it cannot have");
     if (!blasd_id_valid(record->id)) return frame_broken(err, "its id is not one");
-    record->payload_in_blob = (flags & FLAG_BLOB) != 0;
-    if ((flags & FLAG_ENERGY) != 0) {
+    if (energy != 0) {
         record->execution.energy_joules = frame_get_f64(r);
         if (r->bad || !(record->execution.energy_joules > 0) ||
             !isfinite(record->execution.energy_joules))
@@ -213,6 +212,7 @@ int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *reco
     record->priority = (enum blasd_priority)priority;
     code = get_record(&r, record, err);
     if (code != 0) return code;
-    return frame_close(&r, bytes, len, record->payload_bytes, record->payload_in_blob, payload_at,
+    return frame_close(&r, bytes, len, record->payload_bytes,
+                       record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,
                        err);
 }

@@ -3,8 +3,8 @@
  *
  * Knows nothing of HTTP and never ends the process itself. The pieces, in reading order: worker.c
  * (the loop), group.c (which jobs run together), runner.c (one group from inputs to records),
- * bind.c (where tensors lie), ending.c (records), heartbeat.c (the lease), backend_load.c
- * (devices). */
+ * bind.c (where tensors lie), ending.c (records), heartbeat.c (the lease), measure.c (what jobs
+ * cost on the device), backend_load.c (devices). */
 #ifndef BLASD_WORKER_WORKER_H
 #define BLASD_WORKER_WORKER_H
 
@@ -21,6 +21,10 @@ struct blasd_worker_options {
     const char *name;                    /* unique among live workers; a worker that takes the name
                                             of a dead one sends that one's jobs back to the queue at
                                             once. Borrowed */
+    bool measure;        /* publish what jobs cost on the device, measured while it is idle */
+    const char *kept_in; /* directory that keeps those figures; NULL: measured at every start.
+                            Borrowed */
+    const char *version; /* blasd's, for which they hold. Borrowed */
     /* Asked between batches and while waiting: true makes the worker finish the batch in hand, give
      * back the rest and return. May be called often; must be cheap. */
     bool (*stopping)(void *arg);

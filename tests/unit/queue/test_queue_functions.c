@@ -118,8 +118,8 @@ static void test_full(void **state) {
     bed_limits(&bed);
     id_make(a, BLASD_ID_SYNC, 0);
     id_make(b, BLASD_ID_SYNC, 0);
-    redisReply *reply = fcall(&bed, "submit", a, "f", "2", "1", "", "\tmatmul\tanonymous", b, "f",
-                              "2", "1", "", "\tmatmul\tanonymous", NULL);
+    redisReply *reply = fcall(&bed, "submit", a, "f", "2", "1", "", "\t\tmatmul\tanonymous", b, "f",
+                              "2", "1", "", "\t\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[1]->integer, 4);
     assert_int_equal(reply->element[2]->integer, 801);
     assert_int_equal(reply->element[3]->integer, 0);
@@ -141,7 +141,7 @@ static void test_idempotency(void **state) {
     id_make(again, BLASD_ID_ASYNC, 0);
     assert_int_equal(submit_as(&bed, first, "2", "9", "k=00ff:my key: d=1", ""), 0);
     redisReply *reply = fcall(&bed, "submit", again, "f", "2", "9", "k=00ff:my key: d=1",
-                              "me\tmatmul\tanonymous", NULL);
+                              "\tme\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[3]->type, REDIS_REPLY_ARRAY);
     assert_string_equal(reply->element[3]->element[0]->str, first);
     assert_string_equal(reply->element[3]->element[1]->str, "");
@@ -156,15 +156,15 @@ static void test_idempotency(void **state) {
     assert_int_equal(claim(worker, 4, PLENTY, claims), 2);
     assert_int_equal(finish(worker, first, "the result", 0), 1);
     reply = fcall(&bed, "submit", again, "f", "2", "9", "k=00ff:my key: d=1",
-                  "me\tmatmul\tanonymous", NULL);
+                  "\tme\tmatmul\tanonymous", NULL);
     assert_string_equal(reply->element[3]->element[1]->str, "the result");
     drop(reply);
     /* both in one call */
     char c[BLASD_ID_LEN + 1], d[BLASD_ID_LEN + 1];
     id_make(c, BLASD_ID_SYNC, 0);
     id_make(d, BLASD_ID_SYNC, 0);
-    reply = fcall(&bed, "submit", c, "f", "2", "9", "k=1:k", "\tmatmul\tanonymous", d, "f", "2",
-                  "9", "k=1:k", "\tmatmul\tanonymous", NULL);
+    reply = fcall(&bed, "submit", c, "f", "2", "9", "k=1:k", "\t\tmatmul\tanonymous", d, "f", "2",
+                  "9", "k=1:k", "\t\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[3]->integer, 0);
     assert_string_equal(reply->element[4]->element[0]->str, c);
     drop(reply);
@@ -216,6 +216,32 @@ static void test_records_expire(void **state) {
     reply = redisCommand(bed.raw, "KEYS %s:rec:*", bed.tag);
     assert_int_equal(reply->elements, 0);
     drop(reply);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Results that were waited for have a limit of their own, looked at by housekeeping. */
+static void test_sync_records_fit(void **state) {
+    struct bed bed;
+    char id[4][BLASD_ID_LEN + 1], kept[BLASD_ID_LEN + 1];
+    struct blasd_claim claim_of[1];
+    (void)state;
+    bed_open(&bed, &server, "capsync");
+    bed.limits.record_sync_bytes = BLASD_MIB;
+    bed_limits(&bed);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    id_make(kept, BLASD_ID_ASYNC, 50);
+    assert_int_equal(submit_as(&bed, kept, "2", "9", "", ""), 0);
+    assert_int_equal(claim(worker, 1, PLENTY, claim_of), 1);
+    assert_int_equal(finish(worker, kept, "record", 3000000), 1);
+    for (int i = 0; i < 4; i++) {
+        finished(&bed, worker, id[i], 40 - i, 400000);
+        sleep_ms(i < 3 ? 1010 : 0);
+    }
+    drop(fcall(&bed, "tick", NULL));
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(record_line(&bed, id[i], 0), i < 2 ? "410" : "record");
+    assert_string_equal(record_line(&bed, kept, 0), "record"); /* nobody waited for this one */
     blasd_worker_queue_free(worker);
     bed_close(&bed);
 }
@@ -457,11 +483,17 @@ static void test_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cancel),         cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_full),           cmocka_unit_test(test_idempotency),
-        cmocka_unit_test(test_records_expire), cmocka_unit_test(test_records_fit),
-        cmocka_unit_test(test_list),           cmocka_unit_test(test_store_identity),
-        cmocka_unit_test(test_blobs),          cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_idempotency),
+        cmocka_unit_test(test_records_expire),
+        cmocka_unit_test(test_records_fit),
+        cmocka_unit_test(test_sync_records_fit),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_store_identity),
+        cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

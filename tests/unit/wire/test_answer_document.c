@@ -34,6 +34,7 @@ static void a_job_document_says_everything(void **state) {
     assert_member(root, "op", "sample");
     assert_member(root, "state", "succeeded");
     assert_member(root, "priority", "normal");
+    assert_member(root, "device", "cpu"); /* where it ran */
     assert_member(root, "created_at", "2023-11-14T22:13:20.123456Z");
     assert_member(root, "started_at", "2023-11-14T22:13:20.200000Z");
     assert_member(root, "finished_at", "2023-11-14T22:13:21.000000Z");
@@ -280,6 +281,12 @@ static void operations_describe_themselves(void **state) {
     assert_true(json_is_true(json_object_get(port, "finite")));
     assert_int_equal(json_integer_value(json_object_get(port, "min_rank")), 1);
     assert_int_equal(json_integer_value(json_object_get(port, "max_rank")), 1);
+    range = json_object_get(port, "range");
+    assert_true(json_number_value(json_object_get(range, "least")) == 0);
+    assert_true(json_is_null(json_object_get(range, "most")));
+    assert_true(json_is_false(json_object_get(range, "exclusive_least")));
+    assert_true(json_is_true(json_object_get(port, "not_all_zero")));
+    assert_null(json_object_get(json_array_get(json_object_get(op, "inputs"), 0), "range"));
     port = json_object_get(port, "dtypes");
     assert_int_equal(json_array_size(port), 2);
     assert_string_equal(json_string_value(json_array_get(port, 1)), "float32");
