@@ -142,11 +142,11 @@ UNIT = $(UNIT_C:%.c=$(BUILD)/%) $(UNIT_CC:%.cc=$(BUILD)/%)
 $(UNIT_CC:%.cc=$(BUILD)/%): $(BUILD)/tests/unit/%: $(BUILD)/obj/shim/tests/unit/%.cc.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
-# NVML's place, loaded by the test
+# in NVML's place, loaded by these tests
 $(BUILD)/tests/unit/cuda/fake_nvml.so: $(BUILD)/obj/tests/unit/cuda/fake_nvml.c.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -shared -o $@ $<
-$(BUILD)/tests/unit/cuda/test_cuda_nvml: $(BUILD)/tests/unit/cuda/fake_nvml.so
+$(BUILD)/tests/unit/cuda/test_cuda_nvml $(BUILD)/tests/unit/cuda/test_cuda_worker: $(BUILD)/tests/unit/cuda/fake_nvml.so
 $(BUILD)/tests/unit/cuda/test_cuda_worker: $(filter-out %/client.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/cuda/%,$(UNIT)): $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.c.o

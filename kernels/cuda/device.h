@@ -9,28 +9,11 @@
 #define BLASD_KERNELS_CUDA_DEVICE_H
 
 #include "kernels/cuda/cuda_op.h"
+#include "kernels/cuda/habits.h"
 
 #define BLASD_CUDA_SLOTS 2
 #define BLASD_CUDA_CHUNKS 8   /* pinned chunks of a ring */
 #define BLASD_CUDA_TICKETS 16 /* sends that can be told apart */
-
-/* How large things are: what a device takes when it is opened. Tests make them small. */
-struct blasd_cuda_sizes {
-    size_t chunk_bytes; /* of a pinned chunk */
-    size_t part_bytes;  /* inputs and outputs of a part of a batch, about */
-    size_t block_bytes; /* least device allocation */
-};
-extern struct blasd_cuda_sizes blasd_cuda_sizes;
-
-/* When effort is worth while that only pays where work repeats. Tests make it so at once. */
-struct blasd_cuda_habits {
-    double tune_flops; /* least operations of a product whose algorithms are timed */
-    int tune_seen;     /* the sighting of a shape at which they are; 0: never */
-    int graph_seen;    /* the sighting of a batch at which it becomes a graph; 0: never */
-    int graph_nodes;   /* least work items of a graph that is kept */
-    int64_t energy_ns; /* between two readings of the card's energy counter, at least */
-};
-extern struct blasd_cuda_habits blasd_cuda_habits;
 
 /* ---- transfer.c ---- */
 
@@ -243,7 +226,6 @@ struct blasd_device {
 /* ---- nvml.c ---- */
 
 struct blasd_nvml;
-extern const char *blasd_nvml_library; /* what is loaded */
 /* Finds the device in NVML; NULL where libnvidia-ml is not there or does not know it. */
 struct blasd_nvml *blasd_nvml_open(const char *bus_id);
 void blasd_nvml_close(struct blasd_nvml *nvml);

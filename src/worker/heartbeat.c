@@ -161,10 +161,12 @@ static int put_device(struct blasd_buf *out, const struct blasd_device_info *dev
         failed |= blasd_buf_printf(
             out, "\"gflops_float64\":%.6g,\"gflops_float32\":%.6g,\"copy_gbytes_s\":%.6g,",
             device->gflops_float64, device->gflops_float32, device->copy_gbytes_s);
-    if (device->energy_joules > 0 || device->power_watts > 0) /* the card has counters */
-        failed |= blasd_buf_printf(out, "\"power_watts\":%.6g,\"energy_joules\":%.9g,",
-                                   device->power_watts, device->energy_joules);
-    if (device->power_watts > 0 && device->busy_percent >= 0)
+    /* each only where the card counts it */
+    if (device->power_watts > 0)
+        failed |= blasd_buf_printf(out, "\"power_watts\":%.6g,", device->power_watts);
+    if (device->energy_joules > 0)
+        failed |= blasd_buf_printf(out, "\"energy_joules\":%.9g,", device->energy_joules);
+    if (device->device_class == BLASD_DEVICE_CUDA && device->busy_percent >= 0)
         failed |= blasd_buf_printf(out, "\"busy_percent\":%d,", device->busy_percent);
     return failed;
 }

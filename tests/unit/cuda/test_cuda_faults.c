@@ -13,6 +13,12 @@ extern const struct blasd_backend blasd_backend;
 
 #define MOST 6
 #define TRIES 3000
+/* every place; with a sanitizer, which takes ten times as long, every third call */
+#if defined(__SANITIZE_ADDRESS__)
+#define CALL_STEP 3
+#else
+#define CALL_STEP 1
+#endif
 
 static void random_input(struct trial *t, const char *name, enum blasd_dtype dtype, int rank,
                          const int64_t *shape) {
@@ -131,11 +137,11 @@ static const struct kind {
     int (*make)(int i, struct trial **ret);
     uint64_t memory; /* what the device believes to have; 0: enough */
 } kinds[] = {
-    {"matmul", tiny_products, 0},    {"matmul", large_products, 0},
-    {"matmul", mixed_products, 0},   {"matmul", half_products, 0},
-    {"matmul", stacks, 0},           {"matmul", tiled_products, 8000},
+    {"matmul", tiny_products, 0},   {"matmul", large_products, 0},
+    {"matmul", mixed_products, 0},  {"matmul", half_products, 0},
+    {"matmul", stacks, 0},          {"matmul", tiled_products, 8000},
     {"matmul", tiled_halves, 7000}, {"solve", systems, 0},
-    {"solve", large_systems, 0},     {"distance", distances, 0},
+    {"solve", large_systems, 0},    {"distance", distances, 0},
     {"regression", regressions, 0},
 };
 #define KINDS (int)(sizeof kinds / sizeof *kinds)
@@ -306,7 +312,7 @@ static void every_place(const struct fault *fault, int least) {
         assert_int_equal(batch_run(&batch, device), 0);
         batch_keep(&batch);
         blasd_backend.device_close(device);
-        while (n < TRIES && try_at(&batch, fault, n)) n++;
+        while (n < TRIES && try_at(&batch, fault, n)) n += fault->allocations ? 1 : CALL_STEP;
         assert_true(n > least && n < TRIES);
         batch_free(&batch);
     }
@@ -350,7 +356,7 @@ static void a_device_opens_or_not(void **state) {
     for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
         bool met = true;
         int opened = 0, n = 1;
-        for (; met && n < TRIES; n++) {
+        for (; met && n < TRIES; n += faults[f].allocations ? 1 : CALL_STEP) {
             struct blasd_device *device = NULL;
             struct blasd_err err = {0};
             int code;
@@ -373,7 +379,7 @@ static void a_device_opens_or_not(void **state) {
             nothing_is_left();
         }
         assert_true(n < TRIES);
-        if (faults[f].code == BLASD_E_internal_error) assert_true(opened > 20);
+        if (faults[f].code == BLASD_E_internal_error) assert_true(opened > 10);
     }
     batch_free(&batch);
 }

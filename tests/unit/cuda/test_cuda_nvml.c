@@ -4,32 +4,16 @@ extern const struct blasd_backend blasd_backend;
 #define TRIAL_BACKEND blasd_backend
 #include "../kernels/kernel_support.h"
 
-#include "fake_nvml.h"
 #include "kernels/cuda/device.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
+#include "fake_nvml_load.h"
 
 static struct fake_nvml *fake; /* the library's own */
-static char path[4096];
-
-static void find_fake(void) {
-    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 64);
-    void *object, *address;
-    assert_true(len > 0);
-    path[len] = '\0';
-    snprintf(strrchr(path, '/') + 1, 64, "fake_nvml.so");
-    object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (object == NULL) fail_msg("%s", dlerror());
-    address = dlsym(object, "fake_nvml");
-    assert_non_null(address);
-    fake = address;
-    blasd_nvml_library = path;
-}
 
 static int setup(void **state) {
     (void)state;
-    if (fake == NULL) find_fake();
+    if (fake == NULL) fake = fake_nvml_load();
+    assert_non_null(fake);
     *fake = (struct fake_nvml){
         .percent = 37, .milliwatts = 250500, .available = 12345, .millijoules = 7000000};
     blasd_cuda_habits.energy_ns = 0;
@@ -77,7 +61,7 @@ static void without_nvml_a_device_opens(void **state) {
         assert_null(device->nvml);
         blasd_backend.device_close(device);
     }
-    blasd_nvml_library = path;
+    blasd_nvml_library = fake_nvml_path;
     assert_int_equal(fake->inits, 2);
     assert_int_equal(fake->shutdowns, 1); /* of the one that had started */
 }

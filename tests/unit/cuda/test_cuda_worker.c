@@ -4,7 +4,10 @@ extern const struct blasd_backend blasd_backend;
 #define FAKE_BACKEND blasd_backend
 #include "../worker/fake_queue.h"
 
+#include "kernels/cuda/habits.h"
 #include "kernels/cuda/library_standin.h"
+
+#include "fake_nvml_load.h"
 
 static struct blasd_limits limits;
 static struct blasd_err err;
@@ -112,12 +115,41 @@ static void short_memory_costs_no_job(void **state) {
     assert_true(n > 100 && n < 2000);
 }
 
+/* What the card counts goes into the worker's heartbeat, and what a batch drew into its records. */
+static void the_card_tells_of_itself(void **state) {
+    struct fake_nvml *card = fake_nvml_load();
+    (void)state;
+    assert_non_null(card);
+    *card = (struct fake_nvml){
+        .percent = 37, .milliwatts = 250500, .available = 12345, .millijoules = 7000, .step = 500};
+    blasd_cuda_habits.energy_ns = 0;
+    for (int i = 0; i < 10; i++) fake_add(spec_of(i));
+    assert_int_equal(fake_work(&limits, &err), 0);
+    for (int i = 0; i < 10; i++) {
+        fake_check(&fake.jobs[i], spec_of(i));
+        assert_true(fake.jobs[i].result.execution.energy_joules > 0);
+    }
+    assert_non_null(strstr(fake.info, "\"memory_free_bytes\":12345,"));
+    assert_non_null(strstr(fake.info, "\"power_watts\":250.5,"));
+    assert_non_null(strstr(fake.info, "\"busy_percent\":37,"));
+    assert_non_null(strstr(fake.info, "\"energy_joules\":"));
+    blasd_nvml_library = "/nowhere";
+    fake_teardown(state);
+    setup(state);
+    for (int i = 0; i < 3; i++) fake_add(spec_of(i));
+    assert_int_equal(fake_work(&limits, &err), 0);
+    for (int i = 0; i < 3; i++) assert_true(fake.jobs[i].result.execution.energy_joules == 0);
+    assert_null(strstr(fake.info, "power_watts"));
+    assert_null(strstr(fake.info, "busy_percent"));
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(jobs_of_all_shapes),
         TEST(a_device_that_fails_ends_the_worker),
         TEST(short_memory_costs_no_job),
+        TEST(the_card_tells_of_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,6 +59,7 @@ struct fake {
     double singular;       /* a task with this first element fails alone; 0: none */
     bool device_fails, slow;
     bool misaligned, converted;
+    char info[8192]; /* what the worker told when it registered */
 };
 static struct fake fake;
 
@@ -93,9 +94,9 @@ int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *wo
                                 struct blasd_err *err) {
     (void)worker;
     (void)device;
-    (void)info;
     (void)err;
     pthread_mutex_lock(&fake.lock);
+    snprintf(fake.info, sizeof fake.info, "%s", info);
     fake_give_back();
     fake.registers++;
     *epoch = queue->epoch = ++fake.epoch;

@@ -1,0 +1,29 @@
+/* The backend's own numbers, all in one place; tests change them before a device is opened or while
+ * it is idle. Read next: device.h. */
+#ifndef BLASD_KERNELS_CUDA_HABITS_H
+#define BLASD_KERNELS_CUDA_HABITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* How large things are: what a device takes when it is opened. Tests make them small. */
+struct blasd_cuda_sizes {
+    size_t chunk_bytes; /* of a pinned chunk */
+    size_t part_bytes;  /* inputs and outputs of a part of a batch, about */
+    size_t block_bytes; /* least device allocation */
+};
+extern struct blasd_cuda_sizes blasd_cuda_sizes;
+
+/* When effort is worth while that only pays where work repeats. Tests make it so at once. */
+struct blasd_cuda_habits {
+    double tune_flops; /* least operations of a product whose algorithms are timed */
+    int tune_seen;     /* the sighting of a shape at which they are; 0: never */
+    int graph_seen;    /* the sighting of a batch at which it becomes a graph; 0: never */
+    int graph_nodes;   /* least work items of a graph that is kept */
+    int64_t energy_ns; /* between two readings of the card's energy counter, at least */
+};
+extern struct blasd_cuda_habits blasd_cuda_habits;
+
+extern const char *blasd_nvml_library; /* what is loaded as NVML */
+
+#endif
