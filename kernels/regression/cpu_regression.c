@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/parallel.h"
+#include "kernels/regression/dense.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -324,6 +325,7 @@ static int regression_run(struct blasd_device *device, struct blasd_task *tasks,
     int code = blasd_regression_read(tasks[0].job, &shape, err);
     if (run == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
     if (code != 0) goto done;
+    shape.dense = &blasd_regression_lapack;
     run->shape = &shape;
     run->tasks = tasks;
     pthread_mutex_init(&run->lock, NULL);

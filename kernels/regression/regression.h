@@ -12,6 +12,7 @@
 
 struct blasd_task;
 struct blasd_cpu_progress;
+struct regression_dense;
 
 /* Positions in the descriptor. */
 enum { IN_X, IN_Y, IN_WEIGHT };
@@ -81,7 +82,8 @@ struct regression_shape {
     enum blasd_dtype storage; /* of coef, intercept, residuals, fitted */
     int batch_rank;
     int64_t batch_shape[BLASD_MAX_RANK];
-    int64_t problems; /* product of batch_shape */
+    int64_t problems;                     /* product of batch_shape */
+    const struct regression_dense *dense; /* set by the backend: NULL from the reading */
 };
 
 /* Reads a job whose descriptor checks passed; refuses what does not fit together. */
@@ -121,6 +123,9 @@ struct regression_fit {
     int64_t spread;
     double *residual; /* t x n: y - Xb; filled only where `need_residuals` */
     bool need_residuals;
+    /* t x spread x spread, symmetric: the middle of the robust covariance; NULL: made from data and
+     * residuals */
+    const double *middle;
     double *singular;             /* min(n, q), falling; ols only */
     int64_t *n_iter;              /* t: lasso, elastic_net */
     double *dual_gap;             /* t: lasso, elastic_net */
