@@ -11,6 +11,7 @@
 #include "core/job.h"
 
 struct blasd_task;
+struct blasd_walk;
 struct blasd_cpu_progress;
 struct regression_dense;
 
@@ -100,6 +101,24 @@ struct regression_data {
     const double *w; /* n weights, or NULL */
     double total;    /* sum of the weights, or n */
 };
+
+/* A walk over the problems of a task that stands at problem `at`; what the problem there is made
+ * of, without its total. */
+void blasd_regression_walk(const struct regression_shape *shape, const struct blasd_task *task,
+                           int64_t at, struct blasd_walk *walk);
+struct regression_data blasd_regression_data(const struct regression_shape *shape,
+                                             const struct blasd_task *task,
+                                             const struct blasd_walk *walk);
+/* Sets data->total; refuses weights that are negative or all 0. */
+int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
+                             struct blasd_err *err);
+
+/* What is worth a warning: problems of a task, or targets of them. */
+struct regression_counts {
+    int64_t deficient, unconverged, overflowed;
+};
+void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
+                           const struct regression_counts *counts);
 
 /* With columns of the weighted [1 X] divided by 2^exponent[j] and targets by 2^exponent[q + l], the
  * sum of squares of target l is |R b - z|^2 + rest[l] for every b. */
