@@ -15,7 +15,10 @@ extern "C" {
 #define STEPS_EACH 20000      /* of gd in a launch */
 #define STEPS_ONE_BY_ONE 1000 /* where each is a launch */
 #define LAUNCHES_AHEAD 8      /* before the host waits, so that a cancelled job is noticed */
-#define LARGE_WORK 1e7        /* n q q from which the worker is asked whether to go on */
+#define SWEEPS_FIRST 1000     /* of lasso in the first launch, then twice as many each time */
+#define SWEEPS_MOST 16000
+#define ROOM_BYTES (256 << 20) /* for targets of lasso that are worked on at once */
+#define LARGE_WORK 1e7         /* n q q from which the worker is asked whether to go on */
 
 struct plan {
     struct regression_shape shape;
@@ -23,15 +26,12 @@ struct plan {
     struct gram_shape gram;
     struct gram_arrays arrays;
     struct gram_descent descent;
+    struct gram_sparse sparse;
     struct gram_outputs outputs;
     struct gram_factor_wish wish;
     struct twofold *weighted; /* q x q, for robust errors */
     struct regression_results results;
 };
-
-static bool puts_residuals(const struct regression_shape *shape) {
-    return shape->residuals && !blasd_regression_sparse(shape);
-}
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
                    struct blasd_cuda_wish *wish) {
@@ -44,7 +44,7 @@ static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *
         wish->inputs = 0;
         return;
     }
-    if (puts_residuals(&shape)) wish->outputs = 1u << OUT_RESIDUALS | 1u << OUT_FITTED;
+    if (shape.residuals) wish->outputs = 1u << OUT_RESIDUALS | 1u << OUT_FITTED;
 }
 
 /* ---- memory ---- */
@@ -79,10 +79,10 @@ static int make_tables(struct blasd_cuda_job *job, struct plan *plan, struct bla
     struct blasd_walk walk;
     int code = blasd_cuda_table(job, (size_t)problems * sizeof *data, (void **)&data,
                                 (void **)&plan->arrays.data, err);
-    if (code == 0 && puts_residuals(shape))
+    if (code == 0 && shape->residuals)
         code = blasd_cuda_table(job, (size_t)problems * sizeof(char *), (void **)&residuals,
                                 (void **)&plan->outputs.residuals, err);
-    if (code == 0 && puts_residuals(shape))
+    if (code == 0 && shape->residuals)
         code = blasd_cuda_table(job, (size_t)problems * sizeof(char *), (void **)&fitted,
                                 (void **)&plan->outputs.fitted, err);
     for (int64_t number = 0; code == 0 && number < problems; number++) {
@@ -140,11 +140,12 @@ static int take_rows(struct blasd_cuda_job *job, struct plan *plan, struct blasd
     struct gram_arrays *a = &plan->arrays;
     struct regression_results *back = &plan->results;
     int64_t problems = plan->gram.problems, q = plan->shape.q, t = plan->shape.t;
-    int code = take(job, problems, q * 2 * t, &a->slopes, err);
+    int code = take_back(job, problems, q * t, &back->coef, &a->coef, err);
+    if (code == 0) code = take_back(job, problems, t, &back->ssr, &a->ssr, err);
+    if (code != 0 || blasd_regression_sparse(&plan->shape)) return code;
+    code = take(job, problems, q * 2 * t, &a->slopes, err);
     if (code == 0) code = take(job, problems, 2 * t, &a->left_squares, err);
     if (code == 0) code = take(job, problems, plan->shape.n * 2 * t, &a->left, err);
-    if (code == 0) code = take_back(job, problems, q * t, &back->coef, &a->coef, err);
-    if (code == 0) code = take_back(job, problems, t, &back->ssr, &a->ssr, err);
     return code;
 }
 
@@ -160,6 +161,42 @@ static int take_basis(struct blasd_cuda_job *job, struct plan *plan, struct blas
     code = take(job, problems, t * plan->shape.n, &a->row_weight, err);
     if (code == 0) code = take(job, problems, q * q, &plan->weighted, err);
     if (code == 0) code = take_back(job, problems, t * q * q, &back->middle, &a->middle, err);
+    return code;
+}
+
+/* For gd. */
+static int take_descent(struct blasd_cuda_job *job, struct plan *plan, struct blasd_err *err) {
+    struct gram_descent *d = &plan->descent;
+    int64_t problems = plan->gram.problems, q = plan->shape.q, t = plan->shape.t;
+    int code = take(job, problems, q * q, &d->g, err);
+    d->learning_rate = plan->shape.learning_rate;
+    if (code == 0) code = take(job, problems, q * t, &d->h, err);
+    if (code == 0) code = take(job, problems, q * t, &d->b, err);
+    if (code == 0) code = take(job, problems, q * t, &d->other, err);
+    return code;
+}
+
+/* For lasso and elastic_net. */
+static int take_sparse(struct blasd_cuda_job *job, struct plan *plan, struct blasd_err *err) {
+    const struct regression_shape *shape = &plan->shape;
+    struct gram_sparse *s = &plan->sparse;
+    struct regression_results *back = &plan->results;
+    int64_t problems = plan->gram.problems, p = shape->p, t = shape->t;
+    int64_t each = problems * gram_sparse_room(p) * (int64_t)sizeof *s->room, rooms;
+    double ratio = shape->method == METHOD_LASSO ? 1 : shape->l1_ratio;
+    int code = take(job, problems, p * p, &s->gram, err);
+    if (code == 0) code = take(job, problems, p * t, &s->with_y, err);
+    if (code == 0) code = take(job, problems, t, &s->squares, err);
+    if (code == 0) code = take(job, problems, p * t, &s->b, err);
+    if (code == 0) code = take(job, problems, t, &s->progress, err);
+    if (code == 0) code = take_back(job, problems, t, &back->gap, &s->gap, err);
+    if (code == 0) code = take_back(job, problems, t, &back->sweeps, &s->sweeps, err);
+    rooms = each > 0 ? ROOM_BYTES / each : t;
+    s->rooms = (int)(rooms < 1 ? 1 : rooms < t ? rooms : t);
+    s->l1 = shape->alpha * ratio;
+    s->l2 = shape->alpha * (1 - ratio);
+    s->tol = shape->tol;
+    if (code == 0) code = take(job, problems * s->rooms, gram_sparse_room(p), &s->room, err);
     return code;
 }
 
@@ -179,14 +216,13 @@ static void fill_gram(struct blasd_cuda_job *job, struct plan *plan) {
     plan->outputs.cov = (int)shape->cov;
     plan->outputs.factor = (double)shape->n / (double)(shape->n - shape->q);
     plan->wish.basis = blasd_regression_plain(shape);
-    plan->wish.triangle = plan->wish.basis || blasd_regression_sparse(shape);
+    plan->wish.triangle = plan->wish.basis;
     plan->wish.penalty = shape->method == METHOD_RIDGE ? shape->alpha : 0;
 }
 
 static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct plan *plan;
     int code = blasd_cuda_host(job, sizeof *plan, &job->state, err);
-    int64_t q, t;
     if (code != 0) return code;
     plan = (struct plan *)job->state;
     code = blasd_regression_read(job->tasks[0].job, &plan->shape, err);
@@ -197,19 +233,13 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     fill_gram(job, plan);
     if (plan->gram.problems > INT32_MAX / 1024)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "the batch is too large for the device");
-    q = plan->shape.q;
-    t = plan->shape.t;
     code = make_tables(job, plan, err);
     if (code == 0) code = take_common(job, plan, err);
     if (code == 0 && plan->wish.triangle) code = take_triangle(job, plan, err);
-    if (code == 0 && !blasd_regression_sparse(&plan->shape)) code = take_rows(job, plan, err);
+    if (code == 0) code = take_rows(job, plan, err);
     if (code == 0 && plan->wish.basis) code = take_basis(job, plan, err);
-    if (code != 0 || plan->shape.method != METHOD_GD) return code;
-    plan->descent.learning_rate = plan->shape.learning_rate;
-    code = take(job, plan->gram.problems, q * q, &plan->descent.g, err);
-    if (code == 0) code = take(job, plan->gram.problems, q * t, &plan->descent.h, err);
-    if (code == 0) code = take(job, plan->gram.problems, q * t, &plan->descent.b, err);
-    if (code == 0) code = take(job, plan->gram.problems, q * t, &plan->descent.other, err);
+    if (code == 0 && plan->shape.method == METHOD_GD) code = take_descent(job, plan, err);
+    if (code == 0 && blasd_regression_sparse(&plan->shape)) code = take_sparse(job, plan, err);
     return code;
 }
 
@@ -253,11 +283,31 @@ static int robust(struct blasd_cuda_job *job, struct plan *plan, struct blasd_er
     return code;
 }
 
+static int descend_coordinates(struct blasd_cuda_job *job, struct plan *plan,
+                               struct blasd_err *err) {
+    const struct gram_shape *g = &plan->gram;
+    int64_t most = plan->shape.iterations, to = SWEEPS_FIRST, each = SWEEPS_FIRST;
+    int code = gram_sparse_start(g, &plan->arrays, &plan->sparse, job->stream, err);
+    for (int launches = 1; code == 0; launches++) {
+        bool last = to >= most;
+        code = gram_sparse_sweeps(g, &plan->arrays, &plan->sparse, last ? most : to, last,
+                                  job->stream, err);
+        if (code != 0 || last) break;
+        if (each < SWEEPS_MOST) each *= 2;
+        to += each;
+        if (launches % (2 * LAUNCHES_AHEAD) != 0) continue;
+        code = blasd_cuda_pause(job, err);
+        if (code == 0 && !blasd_cuda_go_on(job, 0.5 + 0.4 * (double)to / (double)(most + to)))
+            return blasd_cuda_stopped(err);
+    }
+    return code;
+}
+
 static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct plan *plan = (struct plan *)job->state;
     const struct gram_shape *g = &plan->gram;
     const struct gram_arrays *a = &plan->arrays;
-    bool descends = plan->shape.method == METHOD_GD;
+    bool descends = plan->shape.method == METHOD_GD, sparse = blasd_regression_sparse(&plan->shape);
     int code;
     if (plan->where != REGRESSION_DEVICE || g->problems == 0) return 0;
     code = gram_scan(g, a, !descends, job->stream, err);
@@ -265,12 +315,12 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
     if (code == 0) code = gram_totals(g, a, job->stream, err);
     if (code == 0 && !go_on(job, plan, 0.5)) return blasd_cuda_stopped(err);
     if (code == 0 && descends) code = descend(job, plan, err);
-    if (code == 0 && !descends) code = gram_factor(g, a, &plan->wish, job->stream, err);
-    if (code != 0 || blasd_regression_sparse(&plan->shape)) return code;
-    if (plan->wish.basis) code = gram_singular(g, a, job->stream, err);
-    if (code == 0) code = gram_leave(g, a, job->stream, err);
-    if (code == 0) code = gram_slopes(g, a, job->stream, err);
-    if (code == 0) code = gram_correct(g, a, plan->wish.basis, job->stream, err);
+    if (code == 0 && sparse) code = descend_coordinates(job, plan, err);
+    if (code == 0 && !descends && !sparse) code = gram_factor(g, a, &plan->wish, job->stream, err);
+    if (code == 0 && plan->wish.basis) code = gram_singular(g, a, job->stream, err);
+    if (code == 0 && !sparse) code = gram_leave(g, a, job->stream, err);
+    if (code == 0 && !sparse) code = gram_slopes(g, a, job->stream, err);
+    if (code == 0 && !sparse) code = gram_correct(g, a, plan->wish.basis, job->stream, err);
     if (code == 0 && (plan->outputs.residuals != nullptr || plan->outputs.robust))
         code = gram_put_rows(g, a, &plan->outputs, job->stream, err);
     if (code == 0 && plan->outputs.robust) code = robust(job, plan, err);

@@ -130,6 +130,10 @@ static void take_results(const struct run *run, struct room *room, int64_t numbe
         factor->rest = all->rest + number * t;
         factor->exponent = all->exponent + number * (q + t);
     }
+    if (all->gap != NULL) {
+        fit->dual_gap = all->gap + number * t;
+        fit->n_iter = all->sweeps + number * t;
+    }
     if (all->basis != NULL) fit->basis = all->basis + number * q * q;
     if (all->singular != NULL) fit->singular = all->singular + number * q;
     if (all->middle != NULL) fit->middle = all->middle + number * t * q * q;
@@ -193,6 +197,12 @@ static int end_problem(const struct run *run, struct room *room, const struct bl
         return end_plain(shape, room, data, &factor, fit, here, how, err);
     if (blasd_regression_sparse(shape)) {
         *how = "coordinate descent";
+        for (int64_t l = 0; !here && l < shape->t; l++) {
+            double most = run->results->tss[number * shape->t + l];
+            most *= shape->tol > 1e-13 ? shape->tol : 1e-13;
+            if (!(fit->dual_gap[l] <= most)) fit->unconverged++;
+        }
+        if (!here) return 0;
         code = blasd_regression_coordinate(shape, &factor, data->total, fit, &quiet, err);
         if (code == 0) code = want_residuals(shape, room, fit, err);
         if (code == 0 && fit->residual != NULL) blasd_regression_residuals(shape, data, fit, false);

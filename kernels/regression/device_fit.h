@@ -22,8 +22,9 @@ bool blasd_regression_sparse(const struct regression_shape *shape);
 /* What came back from the device, problem after problem; the names are gram.cuh's. Arrays that the
  * method does not need are NULL; the others are overwritten. */
 struct regression_results {
-    double *r, *z, *rest, *coef, *ssr, *tss, *basis, *singular, *middle;
+    double *r, *z, *rest, *coef, *ssr, *tss, *basis, *singular, *middle, *gap;
     int *exponent;
+    int64_t *sweeps;
 };
 
 /* Ends all problems of a batch; errors of a problem are its task's. With results NULL, all is done

@@ -129,6 +129,36 @@ int gram_descent_end(const struct gram_shape *shape, const struct gram_arrays *a
                      const struct gram_descent *descent, struct blasd_gpu_stream *stream,
                      struct blasd_err *err);
 
+/* lasso and elastic_net. How far one target has come: */
+struct gram_progress {
+    int64_t sweeps;
+    int active, done;
+};
+struct gram_sparse {
+    double l1, l2, tol;             /* penalties for each unit of weight; of the gap, against y'y */
+    struct twofold *gram;           /* p x p: centred */
+    struct twofold *with_y;         /* p x t: centred */
+    struct twofold *squares;        /* t: of y, centred */
+    double *b;                      /* t x p, in the units of the columns */
+    struct gram_progress *progress; /* t */
+    struct twofold *room;           /* gram_sparse_room for each of problems x rooms */
+    int rooms;                      /* targets that are worked on at once */
+    double *gap;                    /* t, for the host */
+    int64_t *sweeps;                /* t, for the host */
+};
+/* Numbers of room that one target takes while it is worked on. */
+static inline __host__ __device__ int64_t gram_sparse_room(int64_t p) {
+    return p * p + 4 * p;
+}
+/* All of *sparse but what was given, from the products. */
+int gram_sparse_start(const struct gram_shape *shape, const struct gram_arrays *arrays,
+                      const struct gram_sparse *sparse, struct blasd_gpu_stream *stream,
+                      struct blasd_err *err);
+/* Sweeps until all is settled or `most` are made in all; with `last`, coef, ssr, gap and sweeps. */
+int gram_sparse_sweeps(const struct gram_shape *shape, const struct gram_arrays *arrays,
+                       const struct gram_sparse *sparse, int64_t most, bool last,
+                       struct blasd_gpu_stream *stream, struct blasd_err *err);
+
 /* Value of column j (of q, then t) in a row, as it is worked with. */
 static __device__ inline double gram_value(const struct gram_column &column, double value) {
     return (value - column.shift) * column.scale * column.again;

@@ -1,19 +1,10 @@
 /* What follows from the Gram matrix, a block a problem, in double-double: U'DU with U unit upper
  * triangular, coefficients, U^-1, and what the host needs of them; singular values by Jacobi.
- *
- * A column is taken to depend on those before it where less than DEPENDENT of its squared length
- * is left: far above the rounding of the products (1e-31), and below what the rank is decided by.
  * Read next: gram.cuh, then ../regression/factor.c for the rank. */
-#include "kernels/regression/gram.cuh"
+#include "kernels/regression/gram_eliminate.cuh"
 
-#define MOST_THREADS 512
-#define DEPENDENT 0x1p-94
 #define SWEEPS 40          /* of Jacobi, at most */
 #define MOST_PENALTY 1e250 /* in the units of a column */
-
-static int threads_for(int q) {
-    return q <= 12 ? 64 : q <= 24 ? 128 : q <= 64 ? 256 : MOST_THREADS;
-}
 
 struct factor_in {
     struct gram_shape s;
@@ -46,54 +37,6 @@ static __device__ struct gram_arrays of_problem(const struct gram_shape &s,
     return a;
 }
 
-/* gram = U'DU in place: pivots, U' below the diagonal; with_y = D U'^-1 X'y. `diagonal`: the
- * squares that were there before. */
-static __device__ void eliminate(int q, int t, struct twofold *gram, struct twofold *with_y,
-                                 struct twofold *pivots, const double *diagonal) {
-    int tid = (int)threadIdx.x, all = (int)blockDim.x, lane = tid % 32, warp = tid / 32;
-    for (int j = 0; j < q; j++) {
-        __syncthreads();
-        struct twofold pivot = gram[j * q + j];
-        bool dependent = !(pivot.hi > DEPENDENT * diagonal[j]);
-        for (int l = j + 1 + tid; l < q; l += all)
-            gram[l * q + j] = dependent ? two_from(0) : two_divide(gram[j * q + l], pivot);
-        if (tid == 0) pivots[j] = dependent ? two_from(0) : pivot;
-        __syncthreads();
-        for (int i = j + 1 + warp; !dependent && i < q; i += all / 32) {
-            struct twofold factor = gram[i * q + j];
-            for (int l = i + lane; l < q; l += 32)
-                gram[i * q + l] =
-                    two_subtract(gram[i * q + l], two_multiply(factor, gram[j * q + l]));
-            for (int l = lane; l < t; l += 32)
-                with_y[i * t + l] =
-                    two_subtract(with_y[i * t + l], two_multiply(factor, with_y[j * t + l]));
-        }
-    }
-    __syncthreads();
-}
-
-/* x (q x columns) = U^-1 x; with `triangle`, x is upper triangular and stays so. */
-static __device__ void solve_upper(int q, const struct twofold *gram, struct twofold *x,
-                                   int columns, bool triangle) {
-    int tid = (int)threadIdx.x, all = (int)blockDim.x, lane = tid % 32, warp = tid / 32;
-    for (int j = q - 1; j > 0; j--) {
-        __syncthreads();
-        if (columns >= 16) {
-            for (int i = warp; i < j; i += all / 32)
-                for (int l = (triangle ? j : 0) + lane; l < columns; l += 32)
-                    x[i * columns + l] = two_subtract(
-                        x[i * columns + l], two_multiply(gram[j * q + i], x[j * columns + l]));
-        } else {
-            for (int at = tid; at < j * columns; at += all) {
-                int i = at / columns, l = at % columns;
-                if (triangle && l < j) continue;
-                x[at] = two_subtract(x[at], two_multiply(gram[j * q + i], x[j * columns + l]));
-            }
-        }
-    }
-    __syncthreads();
-}
-
 /* x (q x columns) = U'^-1 x */
 static __device__ void solve_lower(int q, const struct twofold *gram, struct twofold *x,
                                    int columns) {
@@ -106,11 +49,6 @@ static __device__ void solve_lower(int q, const struct twofold *gram, struct two
         }
     }
     __syncthreads();
-}
-
-/* a over a root or a pivot, 0 where that belongs to a dependent column. */
-static __device__ struct twofold over(struct twofold a, struct twofold root) {
-    return root.hi > 0 ? two_divide(a, root) : two_from(0);
 }
 
 /* The triangle and what it leaves, out of the shifts: r, z, rest. */
@@ -161,7 +99,7 @@ static __device__ void put_basis(const struct gram_shape &s, const struct gram_a
     }
 }
 
-static __global__ void __launch_bounds__(MOST_THREADS) make_factor(struct factor_in in) {
+static __global__ void __launch_bounds__(GRAM_THREADS) make_factor(struct factor_in in) {
     const struct gram_shape &s = in.s;
     struct gram_arrays a = of_problem(s, in.a, blockIdx.x);
     int q = s.q, t = s.t, tid = (int)threadIdx.x, all = (int)blockDim.x;
@@ -188,8 +126,8 @@ int gram_factor(const struct gram_shape *s, const struct gram_arrays *arrays,
                 struct blasd_err *err) {
     struct factor_in in = {*s, *arrays, *wish};
     if (s->problems == 0) return 0;
-    return blasd_launch(make_factor, dim3((unsigned)s->problems), dim3((unsigned)threads_for(s->q)),
-                        0, stream, err, in);
+    return blasd_launch(make_factor, dim3((unsigned)s->problems),
+                        dim3((unsigned)gram_threads(s->q)), 0, stream, err, in);
 }
 
 /* Row 0 of with_y is the targets' sum, row 0's square the weights'; no factor changes them. */
@@ -220,7 +158,7 @@ int gram_totals(const struct gram_shape *s, const struct gram_arrays *arrays,
 
 /* ---- after the residuals ---- */
 
-static __global__ void __launch_bounds__(MOST_THREADS)
+static __global__ void __launch_bounds__(GRAM_THREADS)
     correct_b(struct gram_shape s, struct gram_arrays arrays, bool correct) {
     struct gram_arrays a = of_problem(s, arrays, blockIdx.x);
     int q = s.q, t = s.t, tid = (int)threadIdx.x, all = (int)blockDim.x;
@@ -268,7 +206,7 @@ static __global__ void __launch_bounds__(MOST_THREADS)
 int gram_correct(const struct gram_shape *s, const struct gram_arrays *arrays, bool correct,
                  struct blasd_gpu_stream *stream, struct blasd_err *err) {
     if (s->problems == 0) return 0;
-    return blasd_launch(correct_b, dim3((unsigned)s->problems), dim3((unsigned)threads_for(s->q)),
+    return blasd_launch(correct_b, dim3((unsigned)s->problems), dim3((unsigned)gram_threads(s->q)),
                         0, stream, err, *s, *arrays, correct);
 }
 
@@ -305,7 +243,7 @@ static __device__ bool turn(int m, double *u, double *v) {
 }
 
 /* One-sided Jacobi on the columns of r, all pairs by the rounds of a tournament. room: q x q. */
-static __global__ void __launch_bounds__(MOST_THREADS)
+static __global__ void __launch_bounds__(GRAM_THREADS)
     find_singular(struct gram_shape s, struct gram_arrays arrays, double *room) {
     struct gram_arrays a = of_problem(s, arrays, blockIdx.x);
     int q = s.q, even = (q + 1) / 2 * 2, tid = (int)threadIdx.x, all = (int)blockDim.x;
@@ -342,14 +280,14 @@ int gram_singular(const struct gram_shape *s, const struct gram_arrays *arrays,
                   struct blasd_gpu_stream *stream, struct blasd_err *err) {
     if (s->problems == 0 || s->q == 0) return 0;
     return blasd_launch(find_singular, dim3((unsigned)s->problems),
-                        dim3((unsigned)threads_for(s->q)), 0, stream, err, *s, *arrays,
+                        dim3((unsigned)gram_threads(s->q)), 0, stream, err, *s, *arrays,
                         (double *)arrays->scratch);
 }
 
 /* ---- robust errors ---- */
 
 /* middle = V'(X' v X) V with V = U^-1 D^-1/2: columns of it by blockIdx.y. */
-static __global__ void __launch_bounds__(MOST_THREADS)
+static __global__ void __launch_bounds__(GRAM_THREADS)
     sandwich(struct gram_shape s, struct gram_arrays arrays, int target,
              const struct twofold *weighted, struct twofold *room) {
     struct gram_arrays a = of_problem(s, arrays, blockIdx.x);
@@ -384,6 +322,6 @@ int gram_sandwich(const struct gram_shape *s, const struct gram_arrays *arrays, 
                         dim3((unsigned)s->problems, (unsigned)(s->problems > 256 ? 1
                                                                : s->q < 64       ? s->q
                                                                                  : 64)),
-                        dim3((unsigned)threads_for(s->q)), 0, stream, err, *s, *arrays, target,
+                        dim3((unsigned)gram_threads(s->q)), 0, stream, err, *s, *arrays, target,
                         weighted, room);
 }
