@@ -18,16 +18,17 @@ static int64_t at_most(int64_t a, int64_t b) {
 
 /* ---- the ranges of the columns ---- */
 
-/* partial: for each problem and block, least and largest of p + t columns, then the weights' sum.
+/* ranges: for each problem and block, least and largest of p + t columns, then the weights' sum.
  */
 static __global__ void __launch_bounds__(THREADS)
-    scan_rows(struct gram_shape s, const struct gram_data *data, int blocks, double *partial) {
+    scan_rows(struct gram_shape s, const struct gram_data *data, int blocks, int first, int entries,
+              double *ranges) {
     __shared__ double least[THREADS], largest[THREADS];
     int64_t problem = blockIdx.x / blocks, block = blockIdx.x % blocks;
     int64_t each = (s.n + blocks - 1) / blocks, from = block * each;
     int64_t to = from + each < s.n ? from + each : s.n;
     int all = s.p + s.t, tid = (int)threadIdx.x;
-    double *out = partial + (int64_t)blockIdx.x * (2 * all + 1), sum = 0;
+    double *out = ranges + (problem * entries + first + block) * (2 * all + 1), sum = 0;
     const struct gram_data d = data[problem];
     for (int c0 = 0; c0 < all; c0 += THREADS) {
         int width = all - c0 < THREADS ? all - c0 : THREADS, rows = THREADS / width;
@@ -104,22 +105,24 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-static int scan_blocks(const struct gram_shape *s) {
+int gram_range_blocks(const struct gram_shape *s) {
     int64_t blocks = (s->n + SCAN_ROWS - 1) / SCAN_ROWS;
     return (int)at_most(blocks, (int64_t)s->units * 4);
 }
 
-int gram_scan(const struct gram_shape *s, const struct gram_arrays *arrays, bool shifts,
-              struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    int blocks = scan_blocks(s);
-    int code;
+int gram_ranges(const struct gram_shape *s, const struct gram_arrays *arrays, double *ranges,
+                int blocks, int first, int all, struct blasd_gpu_stream *stream,
+                struct blasd_err *err) {
     if (s->problems == 0) return 0;
-    code = blasd_launch(scan_rows, dim3((unsigned)(s->problems * blocks)), dim3(THREADS), 0, stream,
-                        err, *s, arrays->data, blocks, (double *)arrays->scratch);
-    if (code != 0) return code;
+    return blasd_launch(scan_rows, dim3((unsigned)(s->problems * blocks)), dim3(THREADS), 0, stream,
+                        err, *s, arrays->data, blocks, first, all, ranges);
+}
+
+int gram_settle(const struct gram_shape *s, const struct gram_arrays *arrays, const double *ranges,
+                int all, bool shifts, struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    if (s->problems == 0) return 0;
     return blasd_launch(settle_columns, dim3((unsigned)s->problems), dim3(THREADS), 0, stream, err,
-                        *s, (const double *)arrays->scratch, blocks, shifts, arrays->columns,
-                        arrays->total);
+                        *s, ranges, all, shifts, arrays->columns, arrays->total);
 }
 
 /* ---- the products ---- */
@@ -298,7 +301,12 @@ static __global__ void __launch_bounds__(THREADS)
 /* Where the sums go. */
 struct products_out {
     struct twofold *gram, *with_y, *squares;
+    bool add; /* to what is there */
 };
+
+static __device__ void put(struct twofold *to, struct twofold value, bool add) {
+    *to = add ? two_add(*to, value) : value;
+}
 
 /* The partial sums of each element, in order. */
 template <int M>
@@ -317,15 +325,16 @@ static __global__ void __launch_bounds__(THREADS)
         for (int b = 0; b < t.blocks; b++)
             sum = two_add(sum, partial[(problem * t.blocks + b) * each + element]);
         if (right < t.of_x) {
-            if (i < s.q && l < s.q && l >= i) out.gram[(problem * s.q + i) * s.q + l] = sum;
+            if (i < s.q && l < s.q && l >= i)
+                put(out.gram + (problem * s.q + i) * s.q + l, sum, out.add);
             continue;
         }
         l -= t.of_x * M;
         if (l >= targets) continue;
         if (left < t.of_x) {
-            if (i < s.q) out.with_y[(problem * s.q + i) * targets + l] = sum;
+            if (i < s.q) put(out.with_y + (problem * s.q + i) * targets + l, sum, out.add);
         } else if (i - t.of_x * M == l) {
-            out.squares[problem * targets + l] = sum;
+            put(out.squares + problem * targets + l, sum, out.add);
         }
     }
 }
@@ -381,36 +390,34 @@ template <int M> static size_t products_bytes(const struct gram_shape *s) {
 }
 
 size_t gram_scratch_bytes(const struct gram_shape *s) {
-    size_t scan =
-        (size_t)s->problems * (size_t)scan_blocks(s) * (2 * (size_t)(s->p + s->t) + 1) * 8;
     size_t products = s->q <= WIDE_TILE ? products_bytes<2>(s) : products_bytes<4>(s);
     size_t square = (size_t)s->problems * (size_t)s->q * (size_t)(s->q + 1) * 8;
-    if (scan < square) scan = square;
-    return scan > products ? scan : products;
+    return square > products ? square : products;
 }
 
-int gram_products(const struct gram_shape *s, const struct gram_arrays *arrays,
+int gram_products(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
                   struct blasd_gpu_stream *stream, struct blasd_err *err) {
     struct products_in in = {arrays->data, arrays->columns, nullptr, nullptr, 0, s->t};
-    struct products_out out = {arrays->gram, arrays->with_y, arrays->squares};
+    struct products_out out = {arrays->gram, arrays->with_y, arrays->squares, add};
     return any_products(s, &in, ALL, arrays->scratch, &out, stream, err);
 }
 
-int gram_slopes(const struct gram_shape *s, const struct gram_arrays *arrays,
+int gram_slopes(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
                 struct blasd_gpu_stream *stream, struct blasd_err *err) {
     struct products_in in = {arrays->data, arrays->columns, arrays->left, nullptr, 0, 2 * s->t};
-    struct products_out out = {nullptr, arrays->slopes, arrays->left_squares};
+    struct products_out out = {nullptr, arrays->slopes, arrays->left_squares, add};
     return any_products(s, &in, ONLY_Y, arrays->scratch, &out, stream, err);
 }
 
 int gram_weighted(const struct gram_shape *s, const struct gram_arrays *arrays, int target,
-                  struct twofold *to, struct blasd_gpu_stream *stream, struct blasd_err *err) {
+                  struct twofold *to, bool add, struct blasd_gpu_stream *stream,
+                  struct blasd_err *err) {
     struct products_in in = {arrays->data,
                              arrays->columns,
                              nullptr,
                              arrays->row_weight + (int64_t)target * s->n,
                              (int64_t)s->t * s->n,
                              0};
-    struct products_out out = {to, nullptr, nullptr};
+    struct products_out out = {to, nullptr, nullptr, add};
     return any_products(s, &in, ONLY_X, arrays->scratch, &out, stream, err);
 }

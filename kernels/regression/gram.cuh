@@ -64,18 +64,27 @@ struct gram_factor_wish {
 /* Bytes of scratch that the launches for this shape use. */
 size_t gram_scratch_bytes(const struct gram_shape *shape);
 
-/* columns and total; without `shifts`, no column is shifted. */
-int gram_scan(const struct gram_shape *shape, const struct gram_arrays *arrays, bool shifts,
-              struct blasd_gpu_stream *stream, struct blasd_err *err);
-/* gram, with_y, squares. */
-int gram_products(const struct gram_shape *shape, const struct gram_arrays *arrays,
+/* Blocks that share the rows of a problem when the ranges of its columns are found. */
+int gram_range_blocks(const struct gram_shape *shape);
+/* The ranges of the columns over these rows, by `blocks` blocks: entries first .. first + blocks of
+ * `all` for each problem, 2 (p + t) + 1 numbers each. */
+int gram_ranges(const struct gram_shape *shape, const struct gram_arrays *arrays, double *ranges,
+                int blocks, int first, int all, struct blasd_gpu_stream *stream,
+                struct blasd_err *err);
+/* columns and total from them; without `shifts`, no column is shifted. */
+int gram_settle(const struct gram_shape *shape, const struct gram_arrays *arrays,
+                const double *ranges, int all, bool shifts, struct blasd_gpu_stream *stream,
+                struct blasd_err *err);
+/* gram, with_y, squares; `add`: to what is there. */
+int gram_products(const struct gram_shape *shape, const struct gram_arrays *arrays, bool add,
                   struct blasd_gpu_stream *stream, struct blasd_err *err);
 /* slopes and left_squares from `left`. */
-int gram_slopes(const struct gram_shape *shape, const struct gram_arrays *arrays,
+int gram_slopes(const struct gram_shape *shape, const struct gram_arrays *arrays, bool add,
                 struct blasd_gpu_stream *stream, struct blasd_err *err);
-/* X' diag(row_weight of one target) X into `gram`'s place `to` (q x q for each problem). */
+/* X' diag(row_weight of one target) X into `to` (q x q for each problem). */
 int gram_weighted(const struct gram_shape *shape, const struct gram_arrays *arrays, int target,
-                  struct twofold *to, struct blasd_gpu_stream *stream, struct blasd_err *err);
+                  struct twofold *to, bool add, struct blasd_gpu_stream *stream,
+                  struct blasd_err *err);
 
 /* tss, from the products. */
 int gram_totals(const struct gram_shape *shape, const struct gram_arrays *arrays,
