@@ -12,6 +12,7 @@
 #define ACTIVE_MOST 64     /* sweeps over the coefficients in use between two over all */
 #define ACTIVE_CHANGE 1e-5 /* change of a sweep at which those in use are solved for directly */
 #define SETTLED 1e-10      /* change of a sweep over all at which nothing moves any more */
+#define IDLE_MOST 20       /* such sweeps whose gap is what rounding makes it: the end */
 #define DAMPING 1e-9       /* of a direction that is not unique, against the largest square */
 #define NEWTON_MOST 40     /* coefficients that leave in one go */
 
@@ -45,7 +46,7 @@ struct sparse_block {
     double *b, *l1, *l2;        /* shared: coefficients; penalties of each */
     struct twofold *s;          /* shared: c - C b */
     int *used;                  /* shared: the coefficients in use */
-    double *delta;              /* shared: what a Newton step changes */
+    struct twofold *delta;      /* shared: what a Newton step changes */
     double *sums;               /* shared: 32 */
     const struct twofold *gram; /* p x p, whole */
     struct twofold *room;       /* p x p and 3 p */
@@ -147,15 +148,14 @@ static __device__ bool newton(const struct sparse_block &d) {
         int j = d.used[i];
         double old = d.b[j], by = two_round(step[i]), now = old + far * by;
         if (far < 1 && -old / by <= far && old * by < 0) now = 0;
-        d.delta[i] = now - old; /* b becomes exactly old + delta, rounded */
-        d.b[j] = old + d.delta[i];
-        d.delta[i] = d.b[j] - old;
+        d.delta[i] = two_sum(now, -old);
+        d.b[j] = now;
     }
     __syncthreads();
     for (int k = tid; k < p; k += all) {
         struct twofold sum = d.s[k];
         for (int i = 0; i < used; i++)
-            sum = two_subtract(sum, two_scale(d.gram[(int64_t)d.used[i] * p + k], d.delta[i]));
+            sum = two_subtract(sum, two_multiply(d.gram[(int64_t)d.used[i] * p + k], d.delta[i]));
         d.s[k] = sum;
     }
     __syncthreads();
@@ -209,18 +209,18 @@ static __device__ struct sparse_block lay_out(const struct gram_shape &s, unsign
     int p = s.p;
     d.p = p;
     d.s = reinterpret_cast<struct twofold *>(shared);
-    d.b = reinterpret_cast<double *>(d.s + p);
+    d.delta = d.s + p;
+    d.b = reinterpret_cast<double *>(d.delta + p);
     d.l1 = d.b + p;
     d.l2 = d.l1 + p;
-    d.delta = d.l2 + p;
-    d.sums = d.delta + p;
+    d.sums = d.l2 + p;
     d.used = reinterpret_cast<int *>(d.sums + 32);
     d.rows = s.n - s.first;
     return d;
 }
 
 static size_t shared_bytes(int p) {
-    return (size_t)p * (sizeof(struct twofold) + 4 * sizeof(double) + sizeof(int)) +
+    return (size_t)p * (2 * sizeof(struct twofold) + 3 * sizeof(double) + sizeof(int)) +
            32 * sizeof(double);
 }
 
@@ -229,7 +229,7 @@ static __device__ void run_sweeps(const struct sparse_block &d, const struct gra
                                   struct gram_progress *progress, const struct twofold *c, int step,
                                   struct twofold squares, int64_t most) {
     int64_t sweeps = progress->sweeps;
-    int active = progress->active;
+    int active = progress->active, idle = 0;
     bool done = false;
     double left;
     while (!done && sweeps < most) {
@@ -244,7 +244,7 @@ static __device__ void run_sweeps(const struct sparse_block &d, const struct gra
         }
         if (full && change <= SETTLED) {
             double gap = duality_gap(d, c, step, squares, &left);
-            done = gap <= sparse.tol * two_round(squares) || change <= 1e-16;
+            done = gap <= sparse.tol * two_round(squares) || change <= 1e-16 || ++idle == IDLE_MOST;
         }
     }
     __syncthreads();

@@ -119,7 +119,7 @@ static void plain_errors(const struct regression_shape *shape, const struct regr
 }
 
 /* The F test that all coefficients but the intercept are 0, with a robust covariance:
- * b' cov^-1 b / their number. NaN where the covariance is singular. */
+ * b' cov^-1 b / their number. NaN where the covariance is singular, as of deficient designs. */
 static double robust_f(const struct regression_shape *shape, const double *coef,
                        const double *cov) {
     int64_t q = shape->q, skip = q - shape->p, p = shape->p;
@@ -204,7 +204,7 @@ static int put_inference(const struct regression_shape *shape, const struct blas
     for (int64_t i = 0; sum->df_resid <= 0 && i < q; i++) errors[i] = NAN;
     for (int64_t i = 0; sum->df_resid <= 0 && whole && i < q * q; i++) cov[i] = NAN;
     put_coefficients(shape, task, place, coef, errors, sum->df_resid, fit);
-    if (shape->cov != COV_NONROBUST) f = robust_f(shape, coef, cov);
+    if (shape->cov != COV_NONROBUST) f = fit->rank < q ? NAN : robust_f(shape, coef, cov);
     if (sum->df_model < 1) f = NAN;
     put(task, OUT_FVALUE, place, f);
     put(task, OUT_F_PVALUE, place, blasd_fisher_tail(f, sum->df_model, sum->df_resid));
