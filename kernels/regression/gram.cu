@@ -150,8 +150,11 @@ struct products_in {
     int targets; /* columns of y or left */
 };
 
+enum part { ALL, ONLY_X, ONLY_Y };
+
 template <int M>
-static struct tiling make_tiling(const struct gram_shape *s, int targets, bool weighted) {
+static struct tiling make_tiling(const struct gram_shape *s, int targets, bool weighted,
+                                 enum part part) {
     struct tiling t = {};
     int one; /* tiles as if there were one target: what is done to X must not depend on them */
     int64_t blocks = (s->n + ROWS_EACH - 1) / ROWS_EACH;
@@ -159,7 +162,11 @@ static struct tiling make_tiling(const struct gram_shape *s, int targets, bool w
     t.of_y = (targets + M - 1) / M;
     t.pairs = t.of_x * (t.of_x + 1) / 2;
     t.count = t.pairs + t.of_y * (t.of_x + 1);
-    one = t.pairs + t.of_x + 1;
+    one = (part == ONLY_Y ? 0 : t.pairs) + (part == ONLY_X ? 0 : t.of_x + 1);
+    if (part == ONLY_X) t.count = t.pairs;
+    if (part == ONLY_Y) t.first = t.pairs;
+    t.count -= t.first;
+    if (one < 1) one = 1;
     t.groups = one < THREADS ? THREADS / one : 1;
     if (t.groups > 32) t.groups = 32;
     while ((t.groups & (t.groups - 1)) != 0) t.groups &= t.groups - 1; /* a power of two */
@@ -359,19 +366,12 @@ static int run_products(const struct gram_shape *s, const struct products_in *in
                         (const struct twofold *)scratch, *out);
 }
 
-enum part { ALL, ONLY_X, ONLY_Y };
-
 template <int M>
 static int choose_products(const struct gram_shape *s, const struct products_in *in, enum part part,
                            void *scratch, const struct products_out *out,
                            struct blasd_gpu_stream *stream, struct blasd_err *err) {
     bool weighted = s->weighted || in->row_weight != nullptr;
-    struct tiling t = make_tiling<M>(s, in->targets, weighted);
-    if (part == ONLY_X) t.count = t.pairs;
-    if (part == ONLY_Y) {
-        t.first = t.pairs;
-        t.count -= t.pairs;
-    }
+    struct tiling t = make_tiling<M>(s, in->targets, weighted, part);
     if (weighted) return run_products<M, true>(s, in, &t, scratch, out, stream, err);
     return run_products<M, false>(s, in, &t, scratch, out, stream, err);
 }
@@ -384,7 +384,7 @@ static int any_products(const struct gram_shape *s, const struct products_in *in
 }
 
 template <int M> static size_t products_bytes(const struct gram_shape *s) {
-    struct tiling t = make_tiling<M>(s, 2 * s->t, true);
+    struct tiling t = make_tiling<M>(s, 2 * s->t, true, ALL);
     return (size_t)s->problems * (size_t)t.blocks * (size_t)t.count * M * M *
            sizeof(struct twofold);
 }

@@ -280,8 +280,8 @@ int gram_singular(const struct gram_shape *s, const struct gram_arrays *arrays,
                   struct blasd_gpu_stream *stream, struct blasd_err *err) {
     if (s->problems == 0 || s->q == 0) return 0;
     return blasd_launch(find_singular, dim3((unsigned)s->problems),
-                        dim3((unsigned)gram_threads(s->q)), 0, stream, err, *s, *arrays,
-                        (double *)arrays->scratch);
+                        dim3((unsigned)(s->q > 24 ? GRAM_THREADS : gram_threads(s->q))), 0, stream,
+                        err, *s, *arrays, (double *)arrays->scratch);
 }
 
 /* ---- robust errors ---- */
