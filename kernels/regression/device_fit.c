@@ -21,6 +21,7 @@
 #define DEVICE_COEFFICIENTS 1024 /* gram.cuh's GRAM_MOST */
 #define DEVICE_TARGETS 131072
 #define HOST_WORK 2e9       /* operations of one problem done here without a library, at most */
+#define SURE 1e-10          /* of a condition's inverse: far above what the rank is decided by */
 #define PIECE 16            /* problems in a piece of work */
 #define THREADS_PROBLEMS 64 /* from which another thread is worth starting */
 
@@ -155,12 +156,34 @@ static int falling(const void *a, const void *b) {
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
+/* Whether the rank is full beyond doubt, by the condition number of the centred features scaled to
+ * length 1, which the basis gives for q^2 operations: the inverse need not be made again. */
+static bool surely_full(const struct regression_shape *shape,
+                        const struct regression_factor *factor, const struct regression_fit *fit) {
+    int64_t q = shape->q, skip = shape->intercept ? 1 : 0;
+    double squares = 0;
+    if (skip == 1 && !(factor->r[0] > 0)) return false;
+    for (int64_t j = skip; j < q; j++) {
+        double length = 0, row = 0, first = skip == 1 ? factor->r[j] : 0;
+        for (int64_t i = skip; i <= j; i++) length += factor->r[i * q + j] * factor->r[i * q + j];
+        if (!(length > SURE * SURE * first * first) || !(factor->r[j * q + j] > 0)) return false;
+        for (int64_t c = j; c < q; c++) {
+            double scaled = ldexp(fit->basis[j * q + c], factor->exponent[j]);
+            row += scaled * scaled;
+        }
+        squares += length * row;
+    }
+    return sqrt(squares) * sqrt((double)(q - skip)) * SURE < 1;
+}
+
 /* Least squares without a penalty: the rank decides whether the device's solution is the one. */
 static int end_plain(const struct regression_shape *shape, struct room *room,
                      const struct regression_data *data, const struct regression_factor *factor,
                      struct regression_fit *fit, bool here, const char **how,
                      struct blasd_err *err) {
-    int code = blasd_regression_rank(shape, factor, fit, err);
+    int code = 0;
+    if (here || !surely_full(shape, factor, fit))
+        code = blasd_regression_rank(shape, factor, fit, err);
     if (code == 0 && here) code = blasd_regression_singular(shape, factor, fit, err);
     if (code != 0) return code;
     if (!here && shape->q > 1)
