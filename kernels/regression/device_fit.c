@@ -21,6 +21,7 @@
 #define DEVICE_COEFFICIENTS 1024 /* gram.cuh's GRAM_MOST */
 #define DEVICE_TARGETS 131072
 #define HOST_WORK 2e9       /* operations of one problem done here without a library, at most */
+#define HOST_LITTLE 1e8     /* of lasso and elastic_net, where the device can do it too */
 #define SURE 1e-10          /* of a condition's inverse: far above what the rank is decided by */
 #define PIECE 16            /* problems in a piece of work */
 #define THREADS_PROBLEMS 64 /* from which another thread is worth starting */
@@ -35,11 +36,13 @@ bool blasd_regression_sparse(const struct regression_shape *shape) {
 
 enum regression_where blasd_regression_where(const struct regression_shape *shape) {
     double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
-    bool factored = blasd_regression_plain(shape) || blasd_regression_sparse(shape);
+    double work = 4 * n * n * (q + t); /* of making anything from a wide problem's rows */
+    bool fits = shape->q <= DEVICE_COEFFICIENTS, sparse = blasd_regression_sparse(shape);
     if (shape->t > DEVICE_TARGETS) return REGRESSION_REFUSED;
-    if (shape->way == WAY_WIDE && factored)
-        return 4 * n * n * (q + t) <= HOST_WORK ? REGRESSION_HOST : REGRESSION_REFUSED;
-    return shape->q <= DEVICE_COEFFICIENTS ? REGRESSION_DEVICE : REGRESSION_REFUSED;
+    if (shape->way != WAY_WIDE || !(sparse || blasd_regression_plain(shape)))
+        return fits ? REGRESSION_DEVICE : REGRESSION_REFUSED;
+    if (sparse && fits && work > HOST_LITTLE) return REGRESSION_DEVICE;
+    return work <= HOST_WORK ? REGRESSION_HOST : REGRESSION_REFUSED;
 }
 
 /* What one thread needs beside the results; owned. */

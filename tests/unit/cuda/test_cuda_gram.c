@@ -182,6 +182,17 @@ static void both_backends_agree(void **state) {
     }
 }
 
+/* Wide, and so large that the device does it. */
+static void wide_penalised_fits_agree(void **state) {
+    const struct form f = {0, 260, 400, 0, true, false, false, 0};
+    struct trial *t = make(&f);
+    (void)state;
+    set_method(t, 3, 0, true, true);
+    trial_set_float(t, "alpha", 1.5);
+    compare(t, 1e-8, "wide elastic net");
+    trial_free(t);
+}
+
 /* The same jobs on a device that has room for some rows. */
 static void slices_change_nothing(void **state) {
     static const struct form large[] = {{0, 700, 5, 2, true, false, false, 1},
@@ -293,6 +304,7 @@ static void what_is_not_on_the_device_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_backends_agree),
+        cmocka_unit_test(wide_penalised_fits_agree),
         cmocka_unit_test(slices_change_nothing),
         cmocka_unit_test(slices_can_be_stopped),
         cmocka_unit_test(long_descents_can_be_stopped),
