@@ -21,13 +21,6 @@ void blasd_cpu_blas_threads(const struct blasd_device *device, double flops) {
     openblas_set_num_threads(flops < BLASD_CPU_THREADS_FLOPS ? 1 : device->threads);
 }
 
-void *blasd_cpu_alloc(size_t count, size_t size) {
-    size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 64) return NULL;
-    bytes = bytes == 0 ? 64 : (bytes + 63) / 64 * 64;
-    return aligned_alloc(64, bytes);
-}
-
 static int cpu_device_count(void) {
     return 1;
 }

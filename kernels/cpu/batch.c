@@ -1,9 +1,18 @@
-/* Progress through a batch, and the walk over broadcast items. Read next: backend.c. */
+/* Memory, progress through a batch, and the walk over broadcast items: what needs no BLAS, so that
+ * the host's part of other backends can use it too. Read next: backend.c. */
 #include "kernels/cpu/cpu.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define ASK_EACH 1e8 /* operations between two questions: milliseconds on any machine of today */
+
+void *blasd_cpu_alloc(size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 64) return NULL;
+    bytes = bytes == 0 ? 64 : (bytes + 63) / 64 * 64;
+    return aligned_alloc(64, bytes);
+}
 
 bool blasd_cpu_step(struct blasd_cpu_progress *progress, double work) {
     double share;

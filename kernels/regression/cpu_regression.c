@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/parallel.h"
+#include "kernels/regression/dense.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -38,9 +39,9 @@ struct run {
     int64_t problems, group; /* in all tasks; in one piece of work */
     struct room rooms[BLASD_PARALLEL_MAX];
     pthread_mutex_t lock; /* of tasks and what follows: two threads may meet in one task */
-    int64_t *deficient, *unconverged, *overflowed; /* of each task: problems, or targets of them */
-    struct blasd_err *errors;                      /* of each slot */
-    struct blasd_cpu_progress progress;            /* of the calling thread, where it works alone */
+    struct regression_counts *counts;   /* of each task */
+    struct blasd_err *errors;           /* of each slot */
+    struct blasd_cpu_progress progress; /* of the calling thread, where it works alone */
 };
 
 static void room_release(struct room *room) {
@@ -210,25 +211,6 @@ static int fit_problem(struct room *room, const struct regression_data *data,
     return code;
 }
 
-static int check_weights(const struct regression_shape *shape, struct regression_data *data,
-                         struct blasd_err *err) {
-    data->total = data->w == NULL ? (double)shape->n : 0;
-    for (int64_t i = 0; data->w != NULL && i < shape->n; i++) {
-        if (!(data->w[i] >= 0))
-            return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
-                              "weight %lld is %g: weights must not be negative", (long long)i,
-                              data->w[i]);
-        data->total += data->w[i];
-    }
-    if (data->total > 0 && data->total < INFINITY) return 0;
-    if (data->total > 0)
-        return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
-                          "the sum of the weights is beyond the range of float64: divide them by a "
-                          "large number");
-    return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
-                      "the weights add up to %g: at least one must be positive", data->total);
-}
-
 /* Fits problems [from, to) of the run. Errors of a problem are its task's; a negative return means
  * stop. */
 static int fit_range(struct run *run, struct room *room, int64_t from, int64_t to,
@@ -238,24 +220,13 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
     for (int64_t number = from; number < to; number++) {
         int64_t place = number / shape->problems, at = number % shape->problems;
         struct blasd_task *task = &run->tasks[place];
-        const struct blasd_tensor *in = task->inputs;
         struct regression_data data;
         struct blasd_err own = {0};
         int code;
-        if (number == from || at == 0) {
-            blasd_walk_init(&walk, shape->batch_rank, shape->batch_shape);
-            blasd_walk_operand(&walk, 0, in[IN_X].rank - 2, in[IN_X].shape);
-            blasd_walk_operand(&walk, 1, in[IN_X].rank - 2, in[IN_Y].shape);
-            if (shape->weighted)
-                blasd_walk_operand(&walk, 2, in[IN_WEIGHT].rank - 1, in[IN_WEIGHT].shape);
-            for (int64_t i = 0; i < at; i++) blasd_walk_next(&walk);
-        }
-        data.x = (const double *)in[IN_X].data + walk.offset[0] * shape->n * shape->p;
-        data.y = (const double *)in[IN_Y].data + walk.offset[1] * shape->n * shape->t;
-        data.w =
-            shape->weighted ? (const double *)in[IN_WEIGHT].data + walk.offset[2] * shape->n : NULL;
+        if (number == from || at == 0) blasd_regression_walk(shape, task, at, &walk);
+        data = blasd_regression_data(shape, task, &walk);
         blasd_walk_next(&walk);
-        code = check_weights(shape, &data, &own);
+        code = blasd_regression_weights(shape, &data, &own);
         if (code == 0) code = blasd_regression_scale(shape, &room->scaling, &data, &own);
         if (code == 0) code = fit_problem(room, &data, progress, &own);
         if (code == 0)
@@ -272,9 +243,9 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
             task->err = own;
         } else {
             snprintf(task->method, sizeof task->method, "%s", room->how);
-            run->deficient[place] += room->fit.rank < shape->q;
-            run->unconverged[place] += room->fit.unconverged;
-            run->overflowed[place] += room->fit.overflowed;
+            run->counts[place].deficient += room->fit.rank < shape->q;
+            run->counts[place].unconverged += room->fit.unconverged;
+            run->counts[place].overflowed += room->fit.overflowed;
         }
         pthread_mutex_unlock(&run->lock);
     }
@@ -303,21 +274,8 @@ static double problem_work(const struct regression_shape *shape) {
 
 static void warn(const struct run *run) {
     int64_t problems = run->shape->problems;
-    for (int64_t place = 0; place * problems < run->problems; place++) {
-        struct blasd_task *task = &run->tasks[place];
-        if (run->deficient[place] > 0)
-            blasd_task_warn(task,
-                            "%lld of %lld designs are rank-deficient or wide: their solutions are "
-                            "those of least norm",
-                            (long long)run->deficient[place], (long long)problems);
-        if (run->unconverged[place] > 0)
-            blasd_task_warn(task,
-                            "%lld targets did not reach tol within max_iter: see dual_gap, and "
-                            "raise max_iter or tol",
-                            (long long)run->unconverged[place]);
-        if (run->overflowed[place] > 0)
-            blasd_task_warn(task, "gradient descent diverged: lower learning_rate or scale x");
-    }
+    for (int64_t place = 0; place * problems < run->problems; place++)
+        blasd_regression_warn(run->shape, &run->tasks[place], &run->counts[place]);
 }
 
 /* Runs everything: small problems dealt out, large ones one by one. */
@@ -359,18 +317,17 @@ static int regression_run(struct blasd_device *device, struct blasd_task *tasks,
     int code = blasd_regression_read(tasks[0].job, &shape, err);
     if (run == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
     if (code != 0) goto done;
+    shape.dense = &blasd_regression_lapack;
     run->shape = &shape;
     run->tasks = tasks;
     pthread_mutex_init(&run->lock, NULL);
     run->problems = shape.problems * count;
-    run->deficient = calloc((size_t)count * 3 + 1, sizeof *run->deficient);
+    run->counts = calloc((size_t)count + 1, sizeof *run->counts);
     run->errors = calloc(BLASD_PARALLEL_MAX, sizeof *run->errors);
-    if (run->deficient == NULL || run->errors == NULL) {
+    if (run->counts == NULL || run->errors == NULL) {
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
         goto done;
     }
-    run->unconverged = run->deficient + count;
-    run->overflowed = run->unconverged + count;
     blasd_cpu_blas_threads(device, 0); /* calls are small, or made by threads of our own */
     for (int i = 0; i < count; i++) snprintf(tasks[i].method, sizeof tasks[i].method, "none");
     if (run->problems > 0) code = run_all(run, device->threads, watch, err);
@@ -378,7 +335,7 @@ static int regression_run(struct blasd_device *device, struct blasd_task *tasks,
 done:
     for (int i = 0; i < BLASD_PARALLEL_MAX; i++) room_release(&run->rooms[i]);
     if (run->shape != NULL) pthread_mutex_destroy(&run->lock);
-    free(run->deficient);
+    free(run->counts);
     free(run->errors);
     free(run);
     return code;

@@ -3,15 +3,15 @@
  *
  * Least norm is found by QR with column pivoting and a second QR of what is left ("complete
  * orthogonal decomposition"). The rank is decided on columns of equal length, the norm is that of
- * the coefficients as the user sees them. Touches no data. Uses LAPACK. */
+ * the coefficients as the user sees them. Dense routines come from shape->dense: LAPACK, or our
+ * own. */
 #include "kernels/regression/regression.h"
 
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/regression/dense.h"
 
-#include <cblas.h>
 #include <float.h>
-#include <lapacke.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +50,7 @@ double blasd_regression_condition(const struct regression_shape *shape,
             work[j * n + i] = factor->r[(i + skip) * q + j + skip] / length;
         if (work[j * n + j] == 0) return INFINITY;
     }
-    if (n > 0 && LAPACKE_dtrtri_work(LAPACK_COL_MAJOR, 'U', 'N', (int)n, work, (int)n) != 0)
-        return INFINITY;
+    if (n > 0 && shape->dense->trtri(true, (int)n, work, (int)n) != 0) return INFINITY;
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i <= j; i++) squares += work[j * n + i] * work[j * n + i];
     return isfinite(squares) ? sqrt(squares) * sqrt((double)n) : INFINITY;
@@ -71,9 +70,10 @@ static void pivoted_release(struct pivoted *pivoted) {
     free(pivoted->pivot);
 }
 
-static int pivoted_init(struct pivoted *pivoted, const struct regression_factor *factor, int64_t q,
-                        int64_t skip, struct blasd_err *err) {
-    int64_t m = factor->rows - skip, n = q - skip, least = m < n ? m : n;
+static int pivoted_init(struct pivoted *pivoted, const struct regression_shape *shape,
+                        const struct regression_factor *factor, struct blasd_err *err) {
+    int64_t q = shape->q, skip = shape->intercept ? 1 : 0, m = factor->rows - skip, n = q - skip,
+            least = m < n ? m : n;
     double limit = tolerance(factor, q);
     memset(pivoted, 0, sizeof *pivoted);
     pivoted->rows = m;
@@ -92,8 +92,8 @@ static int pivoted_init(struct pivoted *pivoted, const struct regression_factor 
         for (int64_t i = 0; i < m; i++)
             pivoted->a[j * m + i] = length == 0 ? 0 : factor->r[(i + skip) * q + j + skip] / length;
     }
-    if (least > 0 && LAPACKE_dgeqp3(LAPACK_COL_MAJOR, (int)m, (int)n, pivoted->a, (int)m,
-                                    pivoted->pivot, pivoted->tau) != 0)
+    if (least > 0 &&
+        shape->dense->geqp3((int)m, (int)n, pivoted->a, (int)m, pivoted->pivot, pivoted->tau) != 0)
         return no_memory(err);
     while (pivoted->rank < least && fabs(pivoted->a[pivoted->rank * m + pivoted->rank]) > limit)
         pivoted->rank++;
@@ -112,8 +112,8 @@ static int independent_rows(const struct pivoted *pivoted, const struct regressi
     for (int64_t i = 0; i < m; i++)
         for (int64_t l = 0; l < t; l++) work[l * m + i] = factor->z[(i + skip) * t + l];
     if (least > 0 && t > 0)
-        info = LAPACKE_dormqr(LAPACK_COL_MAJOR, 'L', 'T', (int)m, (int)t, (int)least, pivoted->a,
-                              (int)m, pivoted->tau, work, (int)m);
+        info = shape->dense->ormqr((int)m, (int)t, (int)least, pivoted->a, (int)m, pivoted->tau,
+                                   work, (int)m);
     for (int64_t i = 0; i < pivoted->rank; i++)
         for (int64_t l = 0; l < t; l++)
             g[l * pivoted->rank + i] = ldexp(work[l * m + i], factor->exponent[shape->q + l]);
@@ -130,22 +130,19 @@ static int independent_rows(const struct pivoted *pivoted, const struct regressi
 
 /* s' = Q R; b = Q R'^-1 g; s becomes Q, then the pseudo-inverse of what s was (n x rank,
  * column-major). */
-static int least_norm(double *s, int64_t n, int64_t rank, double *g, int64_t t, double *tau,
-                      double *triangle, double *b) {
-    int info = LAPACKE_dgeqrf(LAPACK_COL_MAJOR, (int)n, (int)rank, s, (int)n, tau);
+static int least_norm(const struct regression_dense *dense, double *s, int64_t n, int64_t rank,
+                      double *g, int64_t t, double *tau, double *triangle, double *b) {
+    int info = dense->geqrf((int)n, (int)rank, s, (int)n, tau);
     if (info != 0) return info;
     for (int64_t j = 0; j < rank; j++)
         for (int64_t i = 0; i < rank; i++) triangle[j * rank + i] = i > j ? 0 : s[j * n + i];
-    info = LAPACKE_dorgqr(LAPACK_COL_MAJOR, (int)n, (int)rank, (int)rank, s, (int)n, tau);
+    info = dense->orgqr((int)n, (int)rank, s, (int)n, tau);
     if (info != 0) return info;
     if (t > 0) {
-        cblas_dtrsm(CblasColMajor, CblasLeft, CblasUpper, CblasTrans, CblasNonUnit, (int)rank,
-                    (int)t, 1, triangle, (int)rank, g, (int)rank);
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, (int)n, (int)t, (int)rank, 1, s,
-                    (int)n, g, (int)rank, 0, b, (int)n);
+        dense->trsm(false, true, true, (int)rank, (int)t, triangle, (int)rank, g, (int)rank);
+        dense->gemm(false, false, (int)n, (int)t, (int)rank, s, (int)n, g, (int)rank, b, (int)n);
     }
-    cblas_dtrsm(CblasColMajor, CblasRight, CblasUpper, CblasTrans, CblasNonUnit, (int)n, (int)rank,
-                1, triangle, (int)rank, s, (int)n);
+    dense->trsm(true, true, true, (int)n, (int)rank, triangle, (int)rank, s, (int)n);
     return 0;
 }
 
@@ -177,7 +174,7 @@ static int deficient(const struct regression_shape *shape, const struct regressi
     }
     memset(b, 0, (size_t)n * (size_t)t * sizeof *b);
     if (independent_rows(pivoted, shape, factor, s, g) != 0 ||
-        (rank > 0 && least_norm(s, n, rank, g, t, tau, triangle, b) != 0)) {
+        (rank > 0 && least_norm(shape->dense, s, n, rank, g, t, tau, triangle, b) != 0)) {
         code = no_memory(err);
         goto done;
     }
@@ -224,7 +221,7 @@ int blasd_regression_rank(const struct regression_shape *shape,
         fit->rank = q;
         if (condition * tolerance(factor, q) < 1) return 0;
     }
-    code = pivoted_init(&pivoted, factor, q, skip, err);
+    code = pivoted_init(&pivoted, shape, factor, err);
     if (code == 0) {
         fit->rank = pivoted.rank + (skip == 1 && factor->r[0] != 0);
         if (fit->rank < q) code = deficient(shape, factor, &pivoted, fit, err);
@@ -242,15 +239,13 @@ int blasd_regression_triangle(const struct regression_shape *shape,
     if (b == NULL) return no_memory(err);
     memcpy(b, factor->z, (size_t)(q * t) * sizeof *b);
     memcpy(fit->basis, factor->r, (size_t)(q * q) * sizeof *b);
-    if (t > 0)
-        cblas_dtrsm(CblasRowMajor, CblasLeft, CblasUpper, CblasNoTrans, CblasNonUnit, (int)q,
-                    (int)t, 1, factor->r, (int)q, b, (int)t);
+    if (t > 0) /* row-major r b is column-major b r, r being lower there */
+        shape->dense->trsm(true, false, false, (int)t, (int)q, factor->r, (int)q, b, (int)t);
     for (int64_t l = 0; l < t; l++)
         for (int64_t j = 0; j < q; j++) fit->coef[l * q + j] = ldexp(b[j * t + l], e[q + l] - e[j]);
     free(b);
     /* row-major upper is column-major lower */
-    if (LAPACKE_dtrtri_work(LAPACK_COL_MAJOR, 'L', 'N', (int)q, fit->basis, (int)q) != 0)
-        return no_memory(err);
+    if (shape->dense->trtri(false, (int)q, fit->basis, (int)q) != 0) return no_memory(err);
     for (int64_t j = 0; j < q; j++)
         for (int64_t c = 0; c < q; c++)
             fit->basis[j * q + c] = c < j ? 0 : ldexp(fit->basis[j * q + c], -e[j]);
@@ -287,7 +282,7 @@ static void jacobi(double *a, int64_t rows, int64_t columns, double *values) {
         }
         if (!turned) break;
     }
-    for (int64_t j = 0; j < columns; j++) values[j] = cblas_dnrm2((int)rows, a + j * rows, 1);
+    for (int64_t j = 0; j < columns; j++) values[j] = blasd_regression_length(rows, a + j * rows);
 }
 
 static int falling(const void *a, const void *b) {
@@ -316,8 +311,7 @@ int blasd_regression_singular(const struct regression_shape *shape,
             a[j * rows + i] = ldexp(factor->r[i * q + j], factor->exponent[j] - most);
     if (q <= JACOBI_MOST)
         jacobi(a, rows, q, values);
-    else if (least > 0 && LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'N', (int)rows, (int)q, a, (int)rows,
-                                         values, NULL, 1, NULL, 1) != 0)
+    else if (least > 0 && shape->dense->gesdd((int)rows, (int)q, a, (int)rows, values) != 0)
         code = no_memory(err);
     if (q <= JACOBI_MOST && q > 1) qsort(values, (size_t)q, sizeof *values, falling);
     for (int64_t j = 0; j < wanted; j++) fit->singular[j] = ldexp(values[j], most);

@@ -11,7 +11,9 @@
 #include "core/job.h"
 
 struct blasd_task;
+struct blasd_walk;
 struct blasd_cpu_progress;
+struct regression_dense;
 
 /* Positions in the descriptor. */
 enum { IN_X, IN_Y, IN_WEIGHT };
@@ -81,7 +83,8 @@ struct regression_shape {
     enum blasd_dtype storage; /* of coef, intercept, residuals, fitted */
     int batch_rank;
     int64_t batch_shape[BLASD_MAX_RANK];
-    int64_t problems; /* product of batch_shape */
+    int64_t problems;                     /* product of batch_shape */
+    const struct regression_dense *dense; /* set by the backend: NULL from the reading */
 };
 
 /* Reads a job whose descriptor checks passed; refuses what does not fit together. */
@@ -98,6 +101,24 @@ struct regression_data {
     const double *w; /* n weights, or NULL */
     double total;    /* sum of the weights, or n */
 };
+
+/* A walk over the problems of a task that stands at problem `at`; what the problem there is made
+ * of, without its total. */
+void blasd_regression_walk(const struct regression_shape *shape, const struct blasd_task *task,
+                           int64_t at, struct blasd_walk *walk);
+struct regression_data blasd_regression_data(const struct regression_shape *shape,
+                                             const struct blasd_task *task,
+                                             const struct blasd_walk *walk);
+/* Sets data->total; refuses weights that are negative or all 0. */
+int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
+                             struct blasd_err *err);
+
+/* What is worth a warning: problems of a task, or targets of them. */
+struct regression_counts {
+    int64_t deficient, unconverged, overflowed;
+};
+void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
+                           const struct regression_counts *counts);
 
 /* With columns of the weighted [1 X] divided by 2^exponent[j] and targets by 2^exponent[q + l], the
  * sum of squares of target l is |R b - z|^2 + rest[l] for every b. */
@@ -121,6 +142,9 @@ struct regression_fit {
     int64_t spread;
     double *residual; /* t x n: y - Xb; filled only where `need_residuals` */
     bool need_residuals;
+    /* t x spread x spread, symmetric: the middle of the robust covariance; NULL: made from data and
+     * residuals */
+    const double *middle;
     double *singular;             /* min(n, q), falling; ols only */
     int64_t *n_iter;              /* t: lasso, elastic_net */
     double *dual_gap;             /* t: lasso, elastic_net */

@@ -1,16 +1,15 @@
 /* The statistics of a fit, as statsmodels gives them, and every output of one problem.
  *
  * Standard errors come from the basis B with (X'WX)^+ = B B': they are lengths of its rows,
- * so nothing cancels. Read next: distribution.c. */
+ * so nothing cancels. Dense routines come from shape->dense. Read next: distribution.c. */
 #include "kernels/regression/regression.h"
 
 #include "base/err.h"
 #include "core/kernel.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/regression/dense.h"
 #include "kernels/regression/distribution.h"
 
-#include <cblas.h>
-#include <lapacke.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +58,7 @@ static int robust_covariance(const struct regression_shape *shape,
                              const struct regression_data *data, const struct regression_fit *fit,
                              int64_t target, double *cov, struct blasd_err *err) {
     int64_t q = shape->q, s = fit->spread;
+    const struct regression_dense *dense = shape->dense;
     double *row = blasd_cpu_alloc((size_t)q, sizeof *row);
     double *h = blasd_cpu_alloc((size_t)s, sizeof *h);
     double *middle = blasd_cpu_alloc((size_t)s * (size_t)s, sizeof *middle);
@@ -70,23 +70,25 @@ static int robust_covariance(const struct regression_shape *shape,
         goto done;
     }
     memset(middle, 0, (size_t)(s * s) * sizeof *middle);
-    for (int64_t i = 0; i < shape->n && s > 0; i++) {
+    if (fit->middle != NULL)
+        memcpy(middle, fit->middle + target * s * s, (size_t)(s * s) * sizeof *middle);
+    for (int64_t i = 0; fit->middle == NULL && i < shape->n && s > 0; i++) {
         double residual = fit->residual[target * shape->n + i], leverage = 0, m;
         if (data->w != NULL) residual *= sqrt(data->w[i]);
         weighted_row(shape, data, i, row);
-        cblas_dgemv(CblasRowMajor, CblasTrans, (int)q, (int)s, 1, fit->basis, (int)s, row, 1, 0, h,
-                    1);
+        dense->gemv((int)s, (int)q, fit->basis, (int)s, row, h); /* column-major it is s x q */
         for (int64_t c = 0; c < s; c++) leverage += h[c] * h[c];
         m = middle_weight(shape, residual, leverage, df_resid);
-        cblas_dsyr(CblasRowMajor, CblasUpper, (int)s, m, h, 1, middle, (int)s);
+        dense->syr((int)s, m, h, middle, (int)s);
     }
-    if (q > 0 && s > 0) {
-        cblas_dsymm(CblasRowMajor, CblasRight, CblasUpper, (int)q, (int)s, 1, middle, (int)s,
-                    fit->basis, (int)s, 0, half, (int)s);
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)q, (int)q, (int)s, 1, half,
-                    (int)s, fit->basis, (int)s, 0, cov, (int)q);
-    } else {
-        memset(cov, 0, (size_t)(q * q) * sizeof *cov);
+    for (int64_t i = 0; i < s; i++)
+        for (int64_t j = 0; j < i; j++) middle[j * s + i] = middle[i * s + j];
+    memset(cov, 0, (size_t)(q * q) * sizeof *cov);
+    if (q > 0 && s > 0) { /* column-major, half is (basis middle)' and basis is basis' */
+        dense->gemm(false, false, (int)s, (int)q, (int)s, middle, (int)s, fit->basis, (int)s, half,
+                    (int)s);
+        dense->gemm(true, false, (int)q, (int)q, (int)s, fit->basis, (int)s, half, (int)s, cov,
+                    (int)q);
     }
 done:
     free(row);
@@ -113,11 +115,11 @@ static void plain_covariance(const struct regression_shape *shape, const struct 
 static void plain_errors(const struct regression_shape *shape, const struct regression_fit *fit,
                          double scale, double *error) {
     for (int64_t i = 0; i < shape->q; i++)
-        error[i] = sqrt(scale) * cblas_dnrm2((int)fit->spread, fit->basis + i * fit->spread, 1);
+        error[i] = sqrt(scale) * blasd_regression_length(fit->spread, fit->basis + i * fit->spread);
 }
 
 /* The F test that all coefficients but the intercept are 0, with a robust covariance:
- * b' cov^-1 b / their number. NaN where the covariance is singular. */
+ * b' cov^-1 b / their number. NaN where the covariance is singular, as of deficient designs. */
 static double robust_f(const struct regression_shape *shape, const double *coef,
                        const double *cov) {
     int64_t q = shape->q, skip = q - shape->p, p = shape->p;
@@ -131,10 +133,9 @@ static double robust_f(const struct regression_shape *shape, const double *coef,
                 a[i * p + j] =
                     cov[(i + skip) * q + j + skip] / (unit * sqrt(cov[(j + skip) * q + j + skip]));
         }
-        if (LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'L', (int)p, a, (int)p) == 0) {
+        if (shape->dense->potrf(false, (int)p, a, (int)p) == 0) {
             sum = 0;
-            cblas_dtrsv(CblasColMajor, CblasLower, CblasNoTrans, CblasNonUnit, (int)p, a, (int)p, b,
-                        1);
+            shape->dense->trsm(false, false, false, (int)p, 1, a, (int)p, b, (int)p);
             for (int64_t i = 0; i < p; i++) sum += b[i] * b[i];
         }
     }
@@ -203,7 +204,7 @@ static int put_inference(const struct regression_shape *shape, const struct blas
     for (int64_t i = 0; sum->df_resid <= 0 && i < q; i++) errors[i] = NAN;
     for (int64_t i = 0; sum->df_resid <= 0 && whole && i < q * q; i++) cov[i] = NAN;
     put_coefficients(shape, task, place, coef, errors, sum->df_resid, fit);
-    if (shape->cov != COV_NONROBUST) f = robust_f(shape, coef, cov);
+    if (shape->cov != COV_NONROBUST) f = fit->rank < q ? NAN : robust_f(shape, coef, cov);
     if (sum->df_model < 1) f = NAN;
     put(task, OUT_FVALUE, place, f);
     put(task, OUT_F_PVALUE, place, blasd_fisher_tail(f, sum->df_model, sum->df_resid));
@@ -215,7 +216,7 @@ static int put_inference(const struct regression_shape *shape, const struct blas
 static void put_residuals(const struct regression_shape *shape, const struct blasd_task *task,
                           int64_t at, int64_t target, const struct regression_data *data,
                           const struct regression_fit *fit) {
-    for (int64_t i = 0; shape->residuals && i < shape->n; i++) {
+    for (int64_t i = 0; shape->residuals && fit->residual != NULL && i < shape->n; i++) {
         double y = data->y[i * shape->t + target], r = fit->residual[target * shape->n + i];
         int64_t place = (at * shape->n + i) * shape->t + target;
         put(task, OUT_RESIDUALS, place, r);

@@ -30,9 +30,18 @@ def torch_rows():
         x = normal(n, k)
         return lambda: torch.cdist(x, x)
 
-    def lstsq(n, p, dtype):
-        x, y = normal(n, p, dtype=dtype), normal(n, 1, dtype=dtype)
+    def lstsq(n, p, dtype, batch=()):
+        x, y = normal(*batch, n, p, dtype=dtype), normal(*batch, n, 1, dtype=dtype)
         return lambda: torch.linalg.lstsq(x, y)
+
+    def descent(n, p, steps, dtype):
+        x, y = normal(n, p, dtype=dtype), normal(n, 1, dtype=dtype)
+
+        def run():
+            b = torch.zeros(p, 1, device="cuda", dtype=dtype)
+            for _ in range(steps):
+                b -= 1e-3 * 2 / n * (x.T @ (x @ b - y))
+        return run
 
     f32, f64 = torch.float32, torch.float64
     cases = [
@@ -50,6 +59,8 @@ def torch_rows():
         ("distance", "4096 points, 256 dimensions, float32", lambda: cdist(4096, 256)),
         ("regression", "1000000 x 50 float32", lambda: lstsq(1000000, 50, f32)),
         ("regression", "1000000 x 50 float64", lambda: lstsq(1000000, 50, f64)),
+        ("regression", "1000000 x 50 float64, gd 10000 steps", lambda: descent(1000000, 50, 10000, f64)),
+        ("regression", "10000 of 100 x 8 float64", lambda: lstsq(100, 8, f64, (10000,))),
     ]
 
     def event():

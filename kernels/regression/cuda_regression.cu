@@ -1,0 +1,164 @@
+/* regression on CUDA: the Gram matrix in double-double and what follows from it, for all problems
+ * of a batch at once. Which kernels run for which method; the kernels are gram.cuh's, what the host
+ * adds is device_fit.c.
+ *
+ * Read next: gram_plan.cuh, gram.cuh, device_fit.h, then README.md for what goes elsewhere. */
+#include "kernels/regression/gram_plan.cuh"
+
+extern "C" {
+#include "kernels/regression/dense.h"
+}
+
+#define STEPS_EACH 20000      /* of gd in a launch */
+#define STEPS_ONE_BY_ONE 1000 /* where each is a launch */
+#define SWEEPS_FIRST 1000     /* of lasso in the first launch, then twice as many each time */
+#define SWEEPS_MOST 16000
+#define LAUNCHES_AHEAD 8 /* before the host waits, so that a cancelled job is noticed */
+#define LARGE_WORK 1e7   /* n q q from which the worker is asked whether to go on */
+
+static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
+                   struct blasd_cuda_wish *wish) {
+    struct regression_shape shape;
+    struct blasd_err err;
+    wish->outputs = 0;
+    if (blasd_regression_read(task->job, &shape, &err) != 0 || shape.problems == 0 ||
+        blasd_regression_where(&shape) != REGRESSION_DEVICE || gram_too_large(&shape, facts)) {
+        wish->inputs = 0;
+        return;
+    }
+    if (shape.residuals) wish->outputs = 1u << OUT_RESIDUALS | 1u << OUT_FITTED;
+}
+
+static void fill(struct blasd_cuda_job *job, struct gram_plan *plan) {
+    const struct regression_shape *shape = &plan->shape;
+    struct gram_shape *g = &plan->gram;
+    g->n = shape->n;
+    g->problems = shape->problems * job->count;
+    g->p = (int)shape->p;
+    g->q = (int)shape->q;
+    g->t = (int)shape->t;
+    g->first = shape->intercept ? 1 : 0;
+    g->weighted = shape->weighted;
+    g->units = job->facts->units;
+    plan->outputs.single = shape->storage == BLASD_float32;
+    plan->outputs.robust = shape->method == METHOD_OLS && shape->cov != COV_NONROBUST;
+    plan->outputs.cov = (int)shape->cov;
+    plan->outputs.factor = (double)shape->n / (double)(shape->n - shape->q);
+    plan->wish.basis = blasd_regression_plain(shape);
+    plan->wish.triangle = plan->wish.basis;
+    plan->wish.penalty = shape->method == METHOD_RIDGE ? shape->alpha : 0;
+    plan->slices.sliced = gram_too_large(shape, job->facts);
+}
+
+static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
+    struct gram_plan *plan;
+    int code = blasd_cuda_host(job, sizeof *plan, &job->state, err);
+    if (code != 0) return code;
+    plan = (struct gram_plan *)job->state;
+    code = blasd_regression_read(job->tasks[0].job, &plan->shape, err);
+    if (code != 0) return code;
+    plan->shape.dense = &blasd_regression_own;
+    plan->where = blasd_regression_where(&plan->shape);
+    if (plan->where != REGRESSION_DEVICE || plan->shape.problems == 0) return 0;
+    fill(job, plan);
+    /* slices are of one problem; so many problems are more than a grid has blocks */
+    if (plan->gram.problems > INT32_MAX / 1024 || (plan->slices.sliced && plan->gram.problems > 1))
+        return blasd_fail(err, BLASD_E_out_of_memory, "inputs.x",
+                          "so many problems do not fit the device: send them in several jobs");
+    code = gram_take(job, plan, err);
+    plan->passes = plan->slices.count * (2 + !blasd_regression_sparse(&plan->shape) +
+                                         (plan->shape.residuals || plan->outputs.robust));
+    return code;
+}
+
+static bool go_on(struct blasd_cuda_job *job, const struct gram_plan *plan, double progress) {
+    double work = (double)plan->shape.n * (double)plan->shape.q * (double)plan->shape.q;
+    return plan->slices.sliced || work < LARGE_WORK || blasd_cuda_go_on(job, progress);
+}
+
+static int descend(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
+    const struct gram_shape *g = &plan->gram;
+    int64_t left = plan->shape.iterations, each = g->q <= 128 ? STEPS_EACH : STEPS_ONE_BY_ONE;
+    int code = gram_descent_start(g, &plan->arrays, &plan->descent, job->stream, err);
+    for (int launches = 1; code == 0 && left > 0; launches++) {
+        int64_t steps = left < each ? left : each;
+        code = gram_descent_steps(g, &plan->arrays, &plan->descent, steps, job->stream, err);
+        left -= steps;
+        if (code != 0 || left == 0 || launches % LAUNCHES_AHEAD != 0) continue;
+        code = blasd_cuda_pause(job, err);
+        if (code == 0 &&
+            !blasd_cuda_go_on(job, 0.5 + 0.4 * (1 - (double)left / (double)plan->shape.iterations)))
+            return blasd_cuda_stopped(err);
+    }
+    if (code == 0) code = gram_descent_end(g, &plan->arrays, &plan->descent, job->stream, err);
+    return code;
+}
+
+static int descend_coordinates(struct blasd_cuda_job *job, struct gram_plan *plan,
+                               struct blasd_err *err) {
+    const struct gram_shape *g = &plan->gram;
+    int64_t most = plan->shape.iterations, to = SWEEPS_FIRST, each = SWEEPS_FIRST;
+    int code = gram_sparse_start(g, &plan->arrays, &plan->sparse, job->stream, err);
+    for (int launches = 1; code == 0; launches++) {
+        bool last = to >= most;
+        code = gram_sparse_sweeps(g, &plan->arrays, &plan->sparse, last ? most : to, last,
+                                  job->stream, err);
+        if (code != 0 || last) break;
+        if (each < SWEEPS_MOST) each *= 2;
+        to += each;
+        if (launches % (2 * LAUNCHES_AHEAD) != 0) continue;
+        code = blasd_cuda_pause(job, err);
+        if (code == 0 && !blasd_cuda_go_on(job, 0.5 + 0.4 * (double)to / (double)(most + to)))
+            return blasd_cuda_stopped(err);
+    }
+    return code;
+}
+
+/* Coefficients from the products. */
+static int solve(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
+    const struct gram_shape *g = &plan->gram;
+    const struct gram_arrays *a = &plan->arrays;
+    int code;
+    if (blasd_regression_sparse(&plan->shape)) return descend_coordinates(job, plan, err);
+    code = plan->shape.method == METHOD_GD ? descend(job, plan, err)
+                                           : gram_factor(g, a, &plan->wish, job->stream, err);
+    if (code == 0 && plan->wish.basis) code = gram_singular(g, a, job->stream, err);
+    if (code == 0) code = gram_pass_slopes(job, plan, err);
+    if (code == 0) code = gram_correct(g, a, plan->wish.basis, job->stream, err);
+    return code;
+}
+
+static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
+    struct gram_plan *plan = (struct gram_plan *)job->state;
+    int code;
+    if (plan->where != REGRESSION_DEVICE || plan->gram.problems == 0) return 0;
+    code = gram_pass_ranges(job, plan, err);
+    if (code == 0) code = gram_pass_products(job, plan, err);
+    if (code == 0) code = gram_totals(&plan->gram, &plan->arrays, job->stream, err);
+    if (code == 0 && !go_on(job, plan, 0.5)) return blasd_cuda_stopped(err);
+    if (code == 0) code = solve(job, plan, err);
+    if (code == 0) code = gram_pass_rows(job, plan, err);
+    return code;
+}
+
+static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
+    struct gram_plan *plan = (struct gram_plan *)job->state;
+    if (plan->where == REGRESSION_REFUSED) {
+        for (int t = 0; t < job->count; t++)
+            (void)blasd_fail(&job->tasks[t].err, BLASD_E_job_too_large, "inputs.x",
+                             "on a GPU a regression may have 1024 coefficients and 131072 targets, "
+                             "or be wide and small: ask for device \"cpu\"");
+        return 0;
+    }
+    return blasd_regression_finish(&plan->shape, job->tasks, job->count,
+                                   plan->where == REGRESSION_DEVICE ? &plan->results : nullptr,
+                                   err);
+}
+
+extern "C" const struct blasd_cuda_op blasd_cuda_regression = {
+    .kernel = BLASD_CUDA_KERNEL("regression"),
+    .choose = choose,
+    .prepare = prepare,
+    .compute = compute,
+    .finish = finish,
+};

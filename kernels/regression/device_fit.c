@@ -1,0 +1,323 @@
+/* The end of a batch of regressions on a GPU, on the host: see device_fit.h.
+ *
+ * Where the rank is full, what came from the device is the answer and only statistics are added.
+ * Where it is not, the least-norm solution is found from the triangle, and the residuals are made
+ * here from the data. */
+#include "kernels/regression/device_fit.h"
+
+#include "base/err.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/numeric/parallel.h"
+#include "kernels/regression/dense.h"
+
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEVICE_COEFFICIENTS 1024 /* gram.cuh's GRAM_MOST */
+#define DEVICE_TARGETS 131072
+#define HOST_WORK 2e9       /* operations of one problem done here without a library, at most */
+#define HOST_LITTLE 1e8     /* of lasso and elastic_net, where the device can do it too */
+#define SURE 1e-10          /* of a condition's inverse: far above what the rank is decided by */
+#define PIECE 16            /* problems in a piece of work */
+#define THREADS_PROBLEMS 64 /* from which another thread is worth starting */
+
+bool blasd_regression_plain(const struct regression_shape *shape) {
+    return shape->method == METHOD_OLS || (shape->method == METHOD_RIDGE && shape->alpha == 0);
+}
+
+bool blasd_regression_sparse(const struct regression_shape *shape) {
+    return shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET;
+}
+
+enum regression_where blasd_regression_where(const struct regression_shape *shape) {
+    double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
+    double work = 4 * n * n * (q + t); /* of making anything from a wide problem's rows */
+    bool fits = shape->q <= DEVICE_COEFFICIENTS, sparse = blasd_regression_sparse(shape);
+    if (shape->t > DEVICE_TARGETS) return REGRESSION_REFUSED;
+    if (shape->way != WAY_WIDE || !(sparse || blasd_regression_plain(shape)))
+        return fits ? REGRESSION_DEVICE : REGRESSION_REFUSED;
+    if (sparse && fits && work > HOST_LITTLE) return REGRESSION_DEVICE;
+    return work <= HOST_WORK ? REGRESSION_HOST : REGRESSION_REFUSED;
+}
+
+/* What one thread needs beside the results; owned. */
+struct room {
+    struct regression_factor factor; /* of wide problems */
+    double *coef, *ssr, *tss, *basis, *singular, *residual, *dual_gap;
+    int64_t *n_iter;
+};
+
+struct run {
+    const struct regression_shape *shape;
+    struct blasd_task *tasks;
+    const struct regression_results *results;
+    int64_t problems;
+    pthread_mutex_t lock; /* of tasks and counts: two threads may meet in one task */
+    struct regression_counts *counts;
+    struct room rooms[BLASD_PARALLEL_MAX];
+    struct blasd_err errors[BLASD_PARALLEL_MAX];
+};
+
+static void room_release(struct room *room) {
+    free(room->factor.r);
+    free(room->factor.z);
+    free(room->factor.rest);
+    free(room->factor.exponent);
+    free(room->coef);
+    free(room->ssr);
+    free(room->tss);
+    free(room->basis);
+    free(room->singular);
+    free(room->residual);
+    free(room->dual_gap);
+    free(room->n_iter);
+}
+
+static int no_memory(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the host's part");
+}
+
+/* What every problem needs here; more comes when it is needed. */
+static int room_init(struct room *room, const struct run *run, struct blasd_err *err) {
+    const struct regression_shape *shape = run->shape;
+    size_t n = (size_t)shape->n, q = (size_t)shape->q, t = (size_t)shape->t;
+    size_t spread = n + 1 < q ? n + 1 : q;
+    room->dual_gap = blasd_cpu_alloc(t, sizeof(double));
+    room->n_iter = blasd_cpu_alloc(t, sizeof(int64_t));
+    room->coef = blasd_cpu_alloc(t * q, sizeof(double));
+    room->ssr = blasd_cpu_alloc(t, sizeof(double));
+    if (room->dual_gap == NULL || room->n_iter == NULL || room->coef == NULL || room->ssr == NULL)
+        return no_memory(err);
+    if (run->results != NULL) return 0;
+    room->tss = blasd_cpu_alloc(t, sizeof(double));
+    room->basis = blasd_cpu_alloc(q * spread, sizeof(double));
+    room->singular = blasd_cpu_alloc(spread, sizeof(double));
+    room->factor.r = blasd_cpu_alloc((n + 1) * q, sizeof(double));
+    room->factor.z = blasd_cpu_alloc((n + 1) * t, sizeof(double));
+    room->factor.rest = blasd_cpu_alloc(t, sizeof(double));
+    room->factor.exponent = blasd_cpu_alloc(q + t, sizeof(int));
+    if (room->tss == NULL || room->basis == NULL || room->singular == NULL ||
+        room->factor.r == NULL || room->factor.z == NULL || room->factor.rest == NULL ||
+        room->factor.exponent == NULL)
+        return no_memory(err);
+    return 0;
+}
+
+/* The factor and fit of problem `number`, as far as the device made them. */
+static void take_results(const struct run *run, struct room *room, int64_t number,
+                         struct regression_factor *factor, struct regression_fit *fit) {
+    const struct regression_results *all = run->results;
+    int64_t q = run->shape->q, t = run->shape->t;
+    fit->n_iter = room->n_iter;
+    fit->dual_gap = room->dual_gap;
+    if (all == NULL) {
+        *factor = room->factor;
+        fit->coef = room->coef;
+        fit->ssr = room->ssr;
+        fit->basis = room->basis;
+        fit->singular = room->singular;
+        return;
+    }
+    factor->rows = q;
+    factor->triangle = true;
+    factor->noise = DBL_EPSILON;
+    fit->coef = all->coef != NULL ? all->coef + number * q * t : room->coef;
+    fit->ssr = all->ssr != NULL ? all->ssr + number * t : room->ssr;
+    if (all->r != NULL) {
+        factor->r = all->r + number * q * q;
+        factor->z = all->z + number * q * t;
+        factor->rest = all->rest + number * t;
+        factor->exponent = all->exponent + number * (q + t);
+    }
+    if (all->gap != NULL) {
+        fit->dual_gap = all->gap + number * t;
+        fit->n_iter = all->sweeps + number * t;
+    }
+    if (all->basis != NULL) fit->basis = all->basis + number * q * q;
+    if (all->singular != NULL) fit->singular = all->singular + number * q;
+    if (all->middle != NULL) fit->middle = all->middle + number * t * q * q;
+    fit->spread = q;
+}
+
+/* Room for residuals that the host makes, where anybody asks for them. */
+static int want_residuals(const struct regression_shape *shape, struct room *room,
+                          struct regression_fit *fit, struct blasd_err *err) {
+    if (!shape->residuals && shape->cov == COV_NONROBUST) return 0;
+    if (room->residual == NULL)
+        room->residual = blasd_cpu_alloc((size_t)shape->n * (size_t)shape->t, sizeof(double));
+    fit->residual = room->residual;
+    return room->residual == NULL ? no_memory(err) : 0;
+}
+
+static int falling(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Whether the rank is full beyond doubt, by the condition number of the centred features scaled to
+ * length 1, which the basis gives for q^2 operations: the inverse need not be made again. */
+static bool surely_full(const struct regression_shape *shape,
+                        const struct regression_factor *factor, const struct regression_fit *fit) {
+    int64_t q = shape->q, skip = shape->intercept ? 1 : 0;
+    double squares = 0;
+    if (skip == 1 && !(factor->r[0] > 0)) return false;
+    for (int64_t j = skip; j < q; j++) {
+        double length = 0, row = 0, first = skip == 1 ? factor->r[j] : 0;
+        for (int64_t i = skip; i <= j; i++) length += factor->r[i * q + j] * factor->r[i * q + j];
+        if (!(length > SURE * SURE * first * first) || !(factor->r[j * q + j] > 0)) return false;
+        for (int64_t c = j; c < q; c++) {
+            double scaled = ldexp(fit->basis[j * q + c], factor->exponent[j]);
+            row += scaled * scaled;
+        }
+        squares += length * row;
+    }
+    return sqrt(squares) * sqrt((double)(q - skip)) * SURE < 1;
+}
+
+/* Least squares without a penalty: the rank decides whether the device's solution is the one. */
+static int end_plain(const struct regression_shape *shape, struct room *room,
+                     const struct regression_data *data, const struct regression_factor *factor,
+                     struct regression_fit *fit, bool here, const char **how,
+                     struct blasd_err *err) {
+    int code = 0;
+    if (here || !surely_full(shape, factor, fit))
+        code = blasd_regression_rank(shape, factor, fit, err);
+    if (code == 0 && here) code = blasd_regression_singular(shape, factor, fit, err);
+    if (code != 0) return code;
+    if (!here && shape->q > 1)
+        qsort(fit->singular, (size_t)shape->q, sizeof *fit->singular, falling);
+    *how = "gram in double-double";
+    if (fit->rank == shape->q) {
+        fit->spread = shape->q;
+        return 0;
+    }
+    *how = "complete orthogonal decomposition";
+    fit->middle = NULL; /* that of another basis */
+    code = want_residuals(shape, room, fit, err);
+    if (code == 0) blasd_regression_residuals(shape, data, fit, true);
+    return code;
+}
+
+static int end_problem(const struct run *run, struct room *room, const struct blasd_task *task,
+                       int64_t number, const struct regression_data *data,
+                       struct regression_fit *fit, const char **how, struct blasd_err *err) {
+    const struct regression_shape *shape = run->shape;
+    struct blasd_cpu_progress quiet = {.asked = INFINITY};
+    struct regression_factor factor = {0};
+    bool here = run->results == NULL;
+    int code = 0;
+    (void)task;
+    take_results(run, room, number, &factor, fit);
+    fit->rank = shape->q;
+    fit->critical_df = NAN;
+    if (here) {
+        blasd_regression_wide_factor(shape, data, &factor);
+        blasd_regression_tss(shape, data, room->tss);
+    }
+    if (blasd_regression_plain(shape))
+        return end_plain(shape, room, data, &factor, fit, here, how, err);
+    if (blasd_regression_sparse(shape)) {
+        *how = "coordinate descent";
+        for (int64_t l = 0; !here && l < shape->t; l++) {
+            double most = run->results->tss[number * shape->t + l];
+            most *= shape->tol > 1e-13 ? shape->tol : 1e-13;
+            if (!(fit->dual_gap[l] <= most)) fit->unconverged++;
+        }
+        if (!here) return 0;
+        code = blasd_regression_coordinate(shape, &factor, data->total, fit, &quiet, err);
+        if (code == 0) code = want_residuals(shape, room, fit, err);
+        if (code == 0 && fit->residual != NULL) blasd_regression_residuals(shape, data, fit, false);
+        return code;
+    }
+    *how = shape->method == METHOD_GD ? "gradient descent" : "gram in double-double with penalty";
+    for (int64_t j = 0; shape->method == METHOD_GD && j < shape->q * shape->t; j++)
+        if (!isfinite(fit->coef[j])) fit->overflowed = true;
+    return code;
+}
+
+/* Ends problems [from, to). Errors of a problem are its task's. */
+static int end_range(struct run *run, struct room *room, int64_t from, int64_t to) {
+    const struct regression_shape *shape = run->shape;
+    struct blasd_walk walk;
+    for (int64_t number = from; number < to; number++) {
+        int64_t place = number / shape->problems, at = number % shape->problems;
+        struct blasd_task *task = &run->tasks[place];
+        struct regression_data data;
+        struct regression_fit fit = {0};
+        struct blasd_err own = {0};
+        const char *how = "";
+        const double *tss;
+        int code;
+        if (number == from || at == 0) blasd_regression_walk(shape, task, at, &walk);
+        data = blasd_regression_data(shape, task, &walk);
+        blasd_walk_next(&walk);
+        code = blasd_regression_weights(shape, &data, &own);
+        if (code == 0) code = end_problem(run, room, task, number, &data, &fit, &how, &own);
+        tss = run->results != NULL ? run->results->tss + number * shape->t : room->tss;
+        if (code == 0) code = blasd_regression_outputs(shape, task, at, &data, &fit, tss, &own);
+        pthread_mutex_lock(&run->lock);
+        if (code != 0) {
+            task->err = own;
+        } else {
+            snprintf(task->method, sizeof task->method, "%s", how);
+            run->counts[place].deficient += fit.rank < shape->q;
+            run->counts[place].unconverged += fit.unconverged;
+            run->counts[place].overflowed += fit.overflowed;
+        }
+        pthread_mutex_unlock(&run->lock);
+    }
+    return 0;
+}
+
+static bool some_problems(void *arg, int64_t piece, int slot) {
+    struct run *run = arg;
+    int64_t from = piece * PIECE, to = from + PIECE;
+    if (to > run->problems) to = run->problems;
+    return end_range(run, &run->rooms[slot], from, to) == 0;
+}
+
+/* Statistics of a thousand problems are worth some threads. */
+static int run_all(struct run *run, struct blasd_err *err) {
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t threads = online > 1 ? online : 1, code = 0;
+    if (threads > run->problems / THREADS_PROBLEMS) threads = run->problems / THREADS_PROBLEMS;
+    if (threads > BLASD_PARALLEL_MAX) threads = BLASD_PARALLEL_MAX;
+    if (threads < 1) threads = 1;
+    for (int64_t i = 0; code == 0 && i < threads; i++) code = room_init(&run->rooms[i], run, err);
+    if (code != 0) return (int)code;
+    (void)blasd_parallel_run(&(struct blasd_parallel){.piece = some_problems,
+                                                      .arg = run,
+                                                      .count = (run->problems + PIECE - 1) / PIECE,
+                                                      .threads = (int)threads,
+                                                      .to = 1});
+    return 0;
+}
+
+int blasd_regression_finish(const struct regression_shape *shape, struct blasd_task *tasks,
+                            int count, const struct regression_results *results,
+                            struct blasd_err *err) {
+    struct run *run = calloc(1, sizeof *run);
+    int code = 0;
+    if (run == NULL) return no_memory(err);
+    run->shape = shape;
+    run->tasks = tasks;
+    run->results = results;
+    run->problems = shape->problems * count;
+    pthread_mutex_init(&run->lock, NULL);
+    run->counts = calloc((size_t)count + 1, sizeof *run->counts);
+    if (run->counts == NULL) code = no_memory(err);
+    for (int i = 0; i < count; i++) snprintf(tasks[i].method, sizeof tasks[i].method, "none");
+    if (code == 0 && run->problems > 0) code = run_all(run, err);
+    for (int i = 0; code == 0 && i < count; i++)
+        blasd_regression_warn(shape, &tasks[i], &run->counts[i]);
+    for (int i = 0; i < BLASD_PARALLEL_MAX; i++) room_release(&run->rooms[i]);
+    pthread_mutex_destroy(&run->lock);
+    free(run->counts);
+    free(run);
+    return code;
+}

@@ -1,0 +1,36 @@
+/* The host's part of a regression on a GPU: what a few numbers a problem are enough for. Rank,
+ * least-norm solutions, statistics, outputs; and what does not go to the device at all.
+ *
+ * Includes neither OpenBLAS nor LAPACKE. Read next: device_fit.c, gram.cuh. */
+#ifndef BLASD_REGRESSION_DEVICE_FIT_H
+#define BLASD_REGRESSION_DEVICE_FIT_H
+
+#include "kernels/regression/regression.h"
+
+/* Who does what. */
+enum regression_where {
+    REGRESSION_DEVICE, /* all but the small remainder */
+    REGRESSION_HOST,   /* wide, and small enough for routines without a library */
+    REGRESSION_REFUSED /* the CPU's version does it */
+};
+enum regression_where blasd_regression_where(const struct regression_shape *shape);
+/* Whether least squares without a penalty, whose rank matters. */
+bool blasd_regression_plain(const struct regression_shape *shape);
+/* lasso or elastic_net. */
+bool blasd_regression_sparse(const struct regression_shape *shape);
+
+/* What came back from the device, problem after problem; the names are gram.cuh's. Arrays that the
+ * method does not need are NULL; the others are overwritten. */
+struct regression_results {
+    double *r, *z, *rest, *coef, *ssr, *tss, *basis, *singular, *middle, *gap;
+    int *exponent;
+    int64_t *sweeps;
+};
+
+/* Ends all problems of a batch; errors of a problem are its task's. With results NULL, all is done
+ * here. */
+int blasd_regression_finish(const struct regression_shape *shape, struct blasd_task *tasks,
+                            int count, const struct regression_results *results,
+                            struct blasd_err *err);
+
+#endif

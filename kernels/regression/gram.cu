@@ -1,0 +1,423 @@
+/* The columns' ranges and the Gram matrix: two passes over the data.
+ *
+ * A block takes some rows of one problem and a list of tiles of the matrix, a thread a tile of M x
+ * M sums in registers; where there are more threads than tiles, groups of threads share the rows.
+ * Each sum costs ten operations a row: the product and its rounding error, the sum and its rounding
+ * error. Blocks leave partial sums, which are added in a fixed order. Read next: gram.cuh. */
+#include "kernels/regression/gram.cuh"
+
+#define THREADS 256
+#define SCAN_ROWS 4096         /* least of a block */
+#define ROWS_EACH 1024         /* least of a block for products */
+#define STAGE_BYTES (40 << 10) /* of rows in shared memory */
+#define WIDE_TILE 24           /* coefficients up to which tiles are 2 x 2, then 4 x 4 */
+
+static int64_t at_most(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- the ranges of the columns ---- */
+
+/* ranges: for each problem and block, least and largest of p + t columns, then the weights' sum.
+ */
+static __global__ void __launch_bounds__(THREADS)
+    scan_rows(struct gram_shape s, const struct gram_data *data, int blocks, int first, int entries,
+              double *ranges) {
+    __shared__ double least[THREADS], largest[THREADS];
+    int64_t problem = blockIdx.x / blocks, block = blockIdx.x % blocks;
+    int64_t each = (s.n + blocks - 1) / blocks, from = block * each;
+    int64_t to = from + each < s.n ? from + each : s.n;
+    int all = s.p + s.t, tid = (int)threadIdx.x;
+    double *out = ranges + (problem * entries + first + block) * (2 * all + 1), sum = 0;
+    const struct gram_data d = data[problem];
+    for (int c0 = 0; c0 < all; c0 += THREADS) {
+        int width = all - c0 < THREADS ? all - c0 : THREADS, rows = THREADS / width;
+        int row = tid / width, c = c0 + tid % width;
+        const double *at = c < s.p ? d.x + c : d.y + (c - s.p);
+        int64_t step = c < s.p ? s.p : s.t;
+        double low = INFINITY, high = -INFINITY;
+        for (int64_t i = from + row; row < rows && i < to; i += rows) {
+            double v = at[i * step];
+            low = v < low ? v : low;
+            high = v > high ? v : high;
+        }
+        __syncthreads();
+        least[tid] = low;
+        largest[tid] = high;
+        __syncthreads();
+        for (int r = 1; tid < width && r < rows; r++) {
+            low = least[r * width + tid] < low ? least[r * width + tid] : low;
+            high = largest[r * width + tid] > high ? largest[r * width + tid] : high;
+        }
+        if (tid < width) {
+            out[2 * (c0 + tid)] = low;
+            out[2 * (c0 + tid) + 1] = high;
+        }
+    }
+    if (d.w == nullptr) return;
+    for (int64_t i = from + tid; i < to; i += THREADS) sum += d.w[i];
+    __syncthreads();
+    least[tid] = sum;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (tid < half) least[tid] += least[tid + half];
+    }
+    if (tid == 0) out[2 * all] = least[0];
+}
+
+static __device__ struct gram_column settle(double low, double high, bool shifts) {
+    struct gram_column column = {0, 1, 1, 0};
+    double largest;
+    if (shifts && low > 0 && high <= 2 * low) column.shift = low;
+    if (shifts && high < 0 && low >= 2 * high) column.shift = high;
+    low -= column.shift;
+    high -= column.shift;
+    largest = -low > high ? -low : high;
+    if (largest > 0) frexp(largest, &column.exponent);
+    column.scale = ldexp(1.0, -(column.exponent / 2));
+    column.again = ldexp(1.0, -(column.exponent - column.exponent / 2));
+    return column;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    settle_columns(struct gram_shape s, const double *partial, int blocks, bool shifts,
+                   struct gram_column *columns, double *total) {
+    int all = s.p + s.t;
+    const double *from = partial + (int64_t)blockIdx.x * blocks * (2 * all + 1);
+    struct gram_column *to = columns + (int64_t)blockIdx.x * (s.q + s.t);
+    for (int c = (int)threadIdx.x; c < all; c += THREADS) {
+        double low = INFINITY, high = -INFINITY;
+        for (int b = 0; b < blocks; b++) {
+            const double *range = from + (int64_t)b * (2 * all + 1) + 2 * c;
+            low = range[0] < low ? range[0] : low;
+            high = range[1] > high ? range[1] : high;
+        }
+        to[s.first + c] = settle(low, high, shifts && s.first == 1);
+    }
+    if (threadIdx.x != 0) return;
+    if (s.first == 1) to[0] = {0, 1, 1, 0};
+    if (s.weighted) {
+        double sum = 0;
+        for (int b = 0; b < blocks; b++) sum += from[(int64_t)b * (2 * all + 1) + 2 * all];
+        total[blockIdx.x] = sum;
+    } else {
+        total[blockIdx.x] = (double)s.n;
+    }
+}
+
+int gram_range_blocks(const struct gram_shape *s) {
+    int64_t blocks = (s->n + SCAN_ROWS - 1) / SCAN_ROWS;
+    return (int)at_most(blocks, (int64_t)s->units * 4);
+}
+
+int gram_ranges(const struct gram_shape *s, const struct gram_arrays *arrays, double *ranges,
+                int blocks, int first, int all, struct blasd_gpu_stream *stream,
+                struct blasd_err *err) {
+    if (s->problems == 0) return 0;
+    return blasd_launch(scan_rows, dim3((unsigned)(s->problems * blocks)), dim3(THREADS), 0, stream,
+                        err, *s, arrays->data, blocks, first, all, ranges);
+}
+
+int gram_settle(const struct gram_shape *s, const struct gram_arrays *arrays, const double *ranges,
+                int all, bool shifts, struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    if (s->problems == 0) return 0;
+    return blasd_launch(settle_columns, dim3((unsigned)s->problems), dim3(THREADS), 0, stream, err,
+                        *s, ranges, all, shifts, arrays->columns, arrays->total);
+}
+
+/* ---- the products ---- */
+
+/* The matrix in tiles: first those of X'X, row by row above the diagonal, then for each tile of
+ * targets those with all tiles of X and its own with itself. */
+struct tiling {
+    int of_x;         /* tiles of the coefficients */
+    int of_y;         /* tiles of the targets */
+    int pairs;        /* tiles of X'X */
+    int first, count; /* those asked for */
+    int chunk;        /* of a block */
+    int groups;       /* of threads, which share a block's rows */
+    int blocks;       /* that share the rows of a problem */
+    int rows;         /* in shared memory at a time */
+    int width;        /* of the columns there, at most */
+};
+
+struct products_in {
+    const struct gram_data *data;
+    const struct gram_column *columns;
+    const double *left;       /* in place of y: 2 t columns as they are; or NULL */
+    const double *row_weight; /* in place of w, `weight_step` from problem to problem; or NULL */
+    int64_t weight_step;
+    int targets; /* columns of y or left */
+};
+
+enum part { ALL, ONLY_X, ONLY_Y };
+
+template <int M>
+static struct tiling make_tiling(const struct gram_shape *s, int targets, bool weighted,
+                                 enum part part) {
+    struct tiling t = {};
+    int one; /* tiles as if there were one target: what is done to X must not depend on them */
+    int64_t blocks = (s->n + ROWS_EACH - 1) / ROWS_EACH;
+    t.of_x = (s->q + M - 1) / M;
+    t.of_y = (targets + M - 1) / M;
+    t.pairs = t.of_x * (t.of_x + 1) / 2;
+    t.count = t.pairs + t.of_y * (t.of_x + 1);
+    one = (part == ONLY_Y ? 0 : t.pairs) + (part == ONLY_X ? 0 : t.of_x + 1);
+    if (part == ONLY_X) t.count = t.pairs;
+    if (part == ONLY_Y) t.first = t.pairs;
+    t.count -= t.first;
+    if (one < 1) one = 1;
+    t.groups = one < THREADS ? THREADS / one : 1;
+    if (t.groups > 32) t.groups = 32;
+    while ((t.groups & (t.groups - 1)) != 0) t.groups &= t.groups - 1; /* a power of two */
+    t.chunk = THREADS / t.groups;
+    t.blocks = (int)at_most(blocks, (int64_t)s->units * 4);
+    t.width = (t.of_x + t.chunk / (t.of_x + 1) + 2) * M;
+    t.rows = (int)(STAGE_BYTES / 8 / (weighted ? 3 : 1) / t.width);
+    if (t.rows > 64) t.rows = 64;
+    if (t.rows < 1) t.rows = 1;
+    return t;
+}
+
+/* Which tiles of columns tile number k multiplies: those of y are counted after those of x. */
+static __device__ void find_tile(const struct tiling &t, int k, int *left, int *right) {
+    if (k < t.pairs) {
+        int j = 0;
+        while (k >= t.of_x - j) k -= t.of_x - j++;
+        *left = j;
+        *right = j + k;
+        return;
+    }
+    k -= t.pairs;
+    *right = t.of_x + k / (t.of_x + 1);
+    *left = k % (t.of_x + 1) < t.of_x ? k % (t.of_x + 1) : *right;
+}
+
+/* hi + lo += a b, a = high + low */
+template <bool WEIGHTED>
+static __device__ inline void add_product(double *hi, double *lo, double high, double low,
+                                          double b) {
+    double product = __dmul_rn(high, b), rest = __fma_rn(high, b, -product);
+    double sum = *hi + product, part = sum - *hi;
+    if (WEIGHTED) rest = __fma_rn(low, b, rest);
+    *lo += ((*hi - (sum - part)) + (product - part)) + rest;
+    *hi = sum;
+}
+
+/* Element `column` (counted in tiles' columns of M) of row i, 0 where there is none. */
+template <int M>
+static __device__ double element(const struct gram_shape &s, const struct products_in &in,
+                                 const struct gram_data &d, const struct tiling &t, int64_t problem,
+                                 int64_t i, int column) {
+    const struct gram_column *columns = in.columns + problem * (s.q + s.t);
+    if (column < t.of_x * M) {
+        if (column >= s.q) return 0;
+        if (column < s.first) return 1;
+        return gram_value(columns[column], d.x[i * s.p + column - s.first]);
+    }
+    column -= t.of_x * M;
+    if (column >= in.targets) return 0;
+    if (in.left != nullptr) return in.left[(problem * s.n + i) * in.targets + column];
+    return gram_value(columns[s.q + column], d.y[i * s.t + column]);
+}
+
+/* Adds the groups' sums, half of them to the other half, through shared memory. */
+template <int M>
+static __device__ void join_groups(const struct tiling &t, int tile, int group, double (*hi)[M],
+                                   double (*lo)[M], struct twofold *room) {
+    for (int half = t.groups / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (group >= half && group < 2 * half)
+            for (int e = 0; e < M * M; e++)
+                room[(e * half + group - half) * t.chunk + tile] = {hi[e / M][e % M],
+                                                                    lo[e / M][e % M]};
+        __syncthreads();
+        if (group < half)
+            for (int e = 0; e < M * M; e++) {
+                struct twofold sum = two_add({hi[e / M][e % M], lo[e / M][e % M]},
+                                             room[(e * half + group) * t.chunk + tile]);
+                hi[e / M][e % M] = sum.hi;
+                lo[e / M][e % M] = sum.lo;
+            }
+    }
+}
+
+/* Blocks: row blocks of problem after problem, by chunks of tiles. partial: [problem][block][tile -
+ * first][M x M]. */
+template <int M, bool WEIGHTED>
+static __global__ void __launch_bounds__(THREADS)
+    multiply_rows(struct gram_shape s, struct products_in in, struct tiling t,
+                  struct twofold *partial) {
+    BLASD_DYNAMIC_SHARED(double, shared);
+    int64_t problem = blockIdx.x / t.blocks, block = blockIdx.x % t.blocks;
+    int64_t each = (s.n + t.blocks - 1) / t.blocks, from = block * each;
+    int64_t to = from + each < s.n ? from + each : s.n;
+    int tid = (int)threadIdx.x, tile = tid % t.chunk, group = tid / t.chunk;
+    int low_k = t.first + (int)blockIdx.y * t.chunk, end = t.first + t.count, k = low_k + tile;
+    int last_k = low_k + t.chunk < end ? low_k + t.chunk - 1 : end - 1;
+    bool mine = k < end && group < t.groups;
+    /* columns of targets that this block's tiles meet lie behind those of x */
+    int y_from = low_k < t.pairs ? 0 : (low_k - t.pairs) / (t.of_x + 1);
+    int y_to = last_k < t.pairs ? y_from : (last_k - t.pairs) / (t.of_x + 1) + 1;
+    int width = (t.of_x + y_to - y_from) * M, left = 0, right = 0;
+    double *plain = shared, *high = shared + t.rows * width, *low = high + t.rows * width;
+    double hi[M][M] = {}, lo[M][M] = {};
+    const struct gram_data d = in.data[problem];
+    const double *w = in.row_weight != nullptr ? in.row_weight + problem * in.weight_step : d.w;
+    if (mine) find_tile(t, k, &left, &right);
+    if (left >= t.of_x) left -= y_from;
+    if (right >= t.of_x) right -= y_from;
+    for (int64_t i0 = from; i0 < to; i0 += t.rows) {
+        int rows = to - i0 < t.rows ? (int)(to - i0) : t.rows;
+        for (int at = tid; at < rows * width; at += THREADS) {
+            int row = at / width, column = at % width;
+            double v;
+            if (column >= t.of_x * M) column += y_from * M;
+            v = element<M>(s, in, d, t, problem, i0 + row, column);
+            plain[at] = v;
+            if (WEIGHTED) {
+                struct twofold weighted = two_product(w[i0 + row], v);
+                high[at] = weighted.hi;
+                low[at] = weighted.lo;
+            }
+        }
+        __syncthreads();
+        for (int row = group; mine && row < rows; row += t.groups) {
+            const double *b = plain + row * width + right * M;
+            const double *a = (WEIGHTED ? high : plain) + row * width + left * M;
+            const double *a_low = low + row * width + left * M;
+            for (int i = 0; i < M; i++)
+                for (int l = 0; l < M; l++)
+                    add_product<WEIGHTED>(&hi[i][l], &lo[i][l], a[i], WEIGHTED ? a_low[i] : 0,
+                                          b[l]);
+        }
+        __syncthreads();
+        for (int e = 0; e < M * M; e++) {
+            struct twofold sum = two_settle({hi[e / M][e % M], lo[e / M][e % M]});
+            hi[e / M][e % M] = sum.hi;
+            lo[e / M][e % M] = sum.lo;
+        }
+    }
+    join_groups<M>(t, tile, group, hi, lo, reinterpret_cast<struct twofold *>(shared));
+    if (!mine || group != 0) return;
+    for (int e = 0; e < M * M; e++)
+        partial[((int64_t)blockIdx.x * t.count + k - t.first) * M * M + e] = {hi[e / M][e % M],
+                                                                              lo[e / M][e % M]};
+}
+
+/* Where the sums go. */
+struct products_out {
+    struct twofold *gram, *with_y, *squares;
+    bool add; /* to what is there */
+};
+
+static __device__ void put(struct twofold *to, struct twofold value, bool add) {
+    *to = add ? two_add(*to, value) : value;
+}
+
+/* The partial sums of each element, in order. */
+template <int M>
+static __global__ void __launch_bounds__(THREADS)
+    collect(struct gram_shape s, struct tiling t, int targets, const struct twofold *partial,
+            struct products_out out) {
+    int64_t each = (int64_t)t.count * M * M, all = s.problems * each;
+    for (int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x; at < all;
+         at += (int64_t)gridDim.x * THREADS) {
+        int64_t problem = at / each, element = at % each;
+        int left, right, i, l;
+        struct twofold sum = {0, 0};
+        find_tile(t, t.first + (int)(element / (M * M)), &left, &right);
+        i = left * M + (int)(element % (M * M)) / M;
+        l = right * M + (int)(element % (M * M)) % M;
+        for (int b = 0; b < t.blocks; b++)
+            sum = two_add(sum, partial[(problem * t.blocks + b) * each + element]);
+        if (right < t.of_x) {
+            if (i < s.q && l < s.q && l >= i)
+                put(out.gram + (problem * s.q + i) * s.q + l, sum, out.add);
+            continue;
+        }
+        l -= t.of_x * M;
+        if (l >= targets) continue;
+        if (left < t.of_x) {
+            if (i < s.q) put(out.with_y + (problem * s.q + i) * targets + l, sum, out.add);
+        } else if (i - t.of_x * M == l) {
+            put(out.squares + problem * targets + l, sum, out.add);
+        }
+    }
+}
+
+template <int M, bool WEIGHTED>
+static int run_products(const struct gram_shape *s, const struct products_in *in,
+                        const struct tiling *t, void *scratch, const struct products_out *out,
+                        struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    size_t stage = (size_t)t->rows * (size_t)t->width * 8 * (WEIGHTED ? 3 : 1);
+    size_t room = t->groups > 1 ? (size_t)THREADS / 2 * M * M * sizeof(struct twofold) : 0;
+    int64_t elements = s->problems * t->count * M * M, blocks = (elements + THREADS - 1) / THREADS;
+    int code;
+    if (t->count == 0 || s->problems == 0) return 0;
+    code = blasd_launch(
+        multiply_rows<M, WEIGHTED>,
+        dim3((unsigned)(s->problems * t->blocks), (unsigned)((t->count + t->chunk - 1) / t->chunk)),
+        dim3(THREADS), stage > room ? stage : room, stream, err, *s, *in, *t,
+        (struct twofold *)scratch);
+    if (code != 0) return code;
+    return blasd_launch(collect<M>, dim3((unsigned)at_most(blocks, (int64_t)s->units * 16)),
+                        dim3(THREADS), 0, stream, err, *s, *t, in->targets,
+                        (const struct twofold *)scratch, *out);
+}
+
+template <int M>
+static int choose_products(const struct gram_shape *s, const struct products_in *in, enum part part,
+                           void *scratch, const struct products_out *out,
+                           struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    bool weighted = s->weighted || in->row_weight != nullptr;
+    struct tiling t = make_tiling<M>(s, in->targets, weighted, part);
+    if (weighted) return run_products<M, true>(s, in, &t, scratch, out, stream, err);
+    return run_products<M, false>(s, in, &t, scratch, out, stream, err);
+}
+
+static int any_products(const struct gram_shape *s, const struct products_in *in, enum part part,
+                        void *scratch, const struct products_out *out,
+                        struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    if (s->q <= WIDE_TILE) return choose_products<2>(s, in, part, scratch, out, stream, err);
+    return choose_products<4>(s, in, part, scratch, out, stream, err);
+}
+
+template <int M> static size_t products_bytes(const struct gram_shape *s) {
+    struct tiling t = make_tiling<M>(s, 2 * s->t, true, ALL);
+    return (size_t)s->problems * (size_t)t.blocks * (size_t)t.count * M * M *
+           sizeof(struct twofold);
+}
+
+size_t gram_scratch_bytes(const struct gram_shape *s) {
+    size_t products = s->q <= WIDE_TILE ? products_bytes<2>(s) : products_bytes<4>(s);
+    size_t square = (size_t)s->problems * (size_t)s->q * (size_t)(s->q + 1) * 8;
+    return square > products ? square : products;
+}
+
+int gram_products(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
+                  struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    struct products_in in = {arrays->data, arrays->columns, nullptr, nullptr, 0, s->t};
+    struct products_out out = {arrays->gram, arrays->with_y, arrays->squares, add};
+    return any_products(s, &in, ALL, arrays->scratch, &out, stream, err);
+}
+
+int gram_slopes(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
+                struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    struct products_in in = {arrays->data, arrays->columns, arrays->left, nullptr, 0, 2 * s->t};
+    struct products_out out = {nullptr, arrays->slopes, arrays->left_squares, add};
+    return any_products(s, &in, ONLY_Y, arrays->scratch, &out, stream, err);
+}
+
+int gram_weighted(const struct gram_shape *s, const struct gram_arrays *arrays, int target,
+                  struct twofold *to, bool add, struct blasd_gpu_stream *stream,
+                  struct blasd_err *err) {
+    struct products_in in = {arrays->data,
+                             arrays->columns,
+                             nullptr,
+                             arrays->row_weight + (int64_t)target * s->n,
+                             (int64_t)s->t * s->n,
+                             0};
+    struct products_out out = {to, nullptr, nullptr, add};
+    return any_products(s, &in, ONLY_X, arrays->scratch, &out, stream, err);
+}

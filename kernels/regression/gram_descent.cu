@@ -1,0 +1,143 @@
+/* Gradient descent on the Gram matrix: b -= rate 2/n (G b - h), step after step in one launch, the
+ * matrix in registers; where it does not fit there, a launch a step. Read next: gram.cuh. */
+#include "kernels/regression/gram.cuh"
+
+#define THREADS 256
+#define LANES 4 /* that share a row of the matrix, at most */
+
+/* The matrix and X'Wy in the user's units, whole; b = 0. */
+static __global__ void __launch_bounds__(THREADS)
+    start(struct gram_shape s, struct gram_arrays a, struct gram_descent d) {
+    int q = s.q, t = s.t, width = q + t;
+    int64_t each = (int64_t)q * width, all = s.problems * each;
+    for (int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x; at < all;
+         at += (int64_t)gridDim.x * THREADS) {
+        int64_t problem = at / each;
+        int i = (int)(at % each / width), l = (int)(at % width);
+        const struct gram_column *columns = a.columns + problem * width;
+        if (l < q) {
+            int64_t from = problem * q * q + (l < i ? l * q + i : i * q + l);
+            d.g[(problem * q + i) * q + l] =
+                ldexp(two_round(a.gram[from]), columns[i].exponent + columns[l].exponent);
+        } else {
+            int64_t to = (problem * q + i) * t + l - q;
+            d.h[to] = ldexp(two_round(a.with_y[to]), columns[i].exponent + columns[l].exponent);
+            d.b[to] = 0;
+        }
+    }
+}
+
+int gram_descent_start(const struct gram_shape *s, const struct gram_arrays *arrays,
+                       const struct gram_descent *descent, struct blasd_gpu_stream *stream,
+                       struct blasd_err *err) {
+    int64_t all = s->problems * s->q * (s->q + s->t), blocks = (all + THREADS - 1) / THREADS;
+    if (blocks == 0) return 0;
+    if (blocks > s->units * 32) blocks = s->units * 32;
+    return blasd_launch(start, dim3((unsigned)blocks), dim3(THREADS), 0, stream, err, *s, *arrays,
+                        *descent);
+}
+
+/* A block a problem and target; `lanes` threads a row, each with EACH of its elements at most:
+ * element e of lane l is column e lanes + l. */
+template <int EACH>
+static __global__ void __launch_bounds__(128 * LANES)
+    descend(struct gram_shape s, struct gram_descent d, const double *total, int lanes,
+            int64_t steps) {
+    __shared__ double now[2][128];
+    int tid = (int)threadIdx.x, row = tid / lanes, lane = tid % lanes, q = s.q;
+    int64_t problem = blockIdx.x / s.t, l = blockIdx.x % s.t;
+    double own[EACH], rate = d.learning_rate * 2 / total[problem], h = 0, b = 0;
+    double *to = d.b + (problem * q + row) * s.t + l;
+    bool mine = row < q;
+    for (int e = 0; e < EACH; e++) {
+        int column = e * lanes + lane;
+        own[e] = mine && column < q ? d.g[(problem * q + row) * q + column] : 0;
+    }
+    if (mine) {
+        h = d.h[(problem * q + row) * s.t + l];
+        b = *to;
+    }
+    for (int i = tid; i < 256; i += (int)blockDim.x) now[i / 128][i % 128] = 0;
+    __syncthreads();
+    if (mine && lane == 0) now[0][row] = b;
+    __syncthreads();
+    for (int64_t step = 0; step < steps; step++) {
+        const double *from = now[step & 1];
+        double sum[2] = {0, 0}, along;
+        for (int e = 0; e < EACH; e++)
+            if (e * lanes < q) sum[e & 1] = __fma_rn(own[e], from[e * lanes + lane], sum[e & 1]);
+        along = sum[0] + sum[1];
+        for (int by = lanes / 2; by > 0; by /= 2) along += __shfl_xor_sync(0xffffffffu, along, by);
+        b -= __dmul_rn(rate, along - h);
+        if (mine && lane == 0) now[(step + 1) & 1][row] = b;
+        __syncthreads(); /* the other half was read before the last one */
+    }
+    if (mine && lane == 0) *to = b;
+}
+
+/* One step of all problems and targets, a warp an element: from b to other. */
+static __global__ void __launch_bounds__(THREADS)
+    step_rows(struct gram_shape s, struct gram_descent d, const double *total) {
+    int lane = (int)threadIdx.x % 32, q = s.q, t = s.t;
+    int64_t all = s.problems * q * t, step = (int64_t)gridDim.x * THREADS / 32;
+    for (int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / 32; at < all; at += step) {
+        int64_t problem = at / t / q, l = at % t;
+        const double *row = d.g + at / t * q, *b = d.b + problem * q * t + l;
+        double sum = 0;
+        for (int j = lane; j < q; j += 32) sum = __fma_rn(row[j], b[(int64_t)j * t], sum);
+        for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+        if (lane == 0)
+            d.other[at] = d.b[at] - __dmul_rn(d.learning_rate * 2 / total[problem], sum - d.h[at]);
+    }
+}
+
+int gram_descent_steps(const struct gram_shape *s, const struct gram_arrays *arrays,
+                       struct gram_descent *descent, int64_t steps, struct blasd_gpu_stream *stream,
+                       struct blasd_err *err) {
+    int64_t blocks = s->problems * s->t, all = blocks * s->q;
+    int lanes = s->q <= 8 ? 1 : s->q <= 16 ? 2 : LANES, code = 0;
+    unsigned threads = (unsigned)((s->q * lanes + 31) / 32 * 32);
+    if (all == 0) return 0;
+    if (s->q <= 32)
+        return blasd_launch(descend<8>, dim3((unsigned)blocks), dim3(threads), 0, stream, err, *s,
+                            *descent, arrays->total, lanes, steps);
+    if (s->q <= 64)
+        return blasd_launch(descend<16>, dim3((unsigned)blocks), dim3(threads), 0, stream, err, *s,
+                            *descent, arrays->total, lanes, steps);
+    if (s->q <= 128)
+        return blasd_launch(descend<32>, dim3((unsigned)blocks), dim3(threads), 0, stream, err, *s,
+                            *descent, arrays->total, lanes, steps);
+    blocks = (all * 32 + THREADS - 1) / THREADS;
+    if (blocks > s->units * 16) blocks = s->units * 16;
+    for (int64_t i = 0; code == 0 && i < steps; i++) {
+        double *b = descent->b;
+        code = blasd_launch(step_rows, dim3((unsigned)blocks), dim3(THREADS), 0, stream, err, *s,
+                            *descent, arrays->total);
+        descent->b = descent->other;
+        descent->other = b;
+    }
+    return code;
+}
+
+/* b in the units of the columns, for the residuals. */
+static __global__ void __launch_bounds__(THREADS)
+    finish(struct gram_shape s, struct gram_arrays a, struct gram_descent d) {
+    int64_t all = s.problems * s.q * s.t;
+    for (int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x; at < all;
+         at += (int64_t)gridDim.x * THREADS) {
+        int64_t problem = at / s.t / s.q;
+        const struct gram_column *columns = a.columns + problem * (s.q + s.t);
+        a.b[at] = two_from(
+            ldexp(d.b[at], columns[at / s.t % s.q].exponent - columns[s.q + at % s.t].exponent));
+    }
+}
+
+int gram_descent_end(const struct gram_shape *s, const struct gram_arrays *arrays,
+                     const struct gram_descent *descent, struct blasd_gpu_stream *stream,
+                     struct blasd_err *err) {
+    int64_t all = s->problems * s->q * s->t, blocks = (all + THREADS - 1) / THREADS;
+    if (blocks == 0) return 0;
+    if (blocks > s->units * 32) blocks = s->units * 32;
+    return blasd_launch(finish, dim3((unsigned)blocks), dim3(THREADS), 0, stream, err, *s, *arrays,
+                        *descent);
+}

@@ -1,0 +1,327 @@
+/* What follows from the Gram matrix, a block a problem, in double-double: U'DU with U unit upper
+ * triangular, coefficients, U^-1, and what the host needs of them; singular values by Jacobi.
+ * Read next: gram.cuh, then ../regression/factor.c for the rank. */
+#include "kernels/regression/gram_eliminate.cuh"
+
+#define SWEEPS 40          /* of Jacobi, at most */
+#define MOST_PENALTY 1e250 /* in the units of a column */
+
+struct factor_in {
+    struct gram_shape s;
+    struct gram_arrays a;
+    struct gram_factor_wish wish;
+};
+
+/* The arrays of one problem. */
+static __device__ struct gram_arrays of_problem(const struct gram_shape &s,
+                                                const struct gram_arrays &all, int64_t i) {
+    struct gram_arrays a = all;
+    int64_t q = s.q, t = s.t;
+    a.columns += i * (q + t);
+    a.gram += i * q * q;
+    a.with_y += i * q * t;
+    a.squares += i * t;
+    a.pivots += i * q;
+    a.b += i * q * t;
+    if (a.inverse != nullptr) a.inverse += i * q * q;
+    if (a.slopes != nullptr) a.slopes += i * q * 2 * t;
+    if (a.left_squares != nullptr) a.left_squares += i * 2 * t;
+    if (a.r != nullptr) a.r += i * q * q;
+    if (a.z != nullptr) a.z += i * q * t;
+    if (a.rest != nullptr) a.rest += i * t;
+    if (a.basis != nullptr) a.basis += i * q * q;
+    if (a.singular != nullptr) a.singular += i * q;
+    if (a.exponent != nullptr) a.exponent += i * (q + t);
+    if (a.coef != nullptr) a.coef += i * q * t;
+    if (a.ssr != nullptr) a.ssr += i * t;
+    return a;
+}
+
+/* x (q x columns) = U'^-1 x */
+static __device__ void solve_lower(int q, const struct twofold *gram, struct twofold *x,
+                                   int columns) {
+    int tid = (int)threadIdx.x, all = (int)blockDim.x;
+    for (int j = 0; j < q - 1; j++) {
+        __syncthreads();
+        for (int at = (j + 1) * columns + tid; at < q * columns; at += all) {
+            int i = at / columns, l = at % columns;
+            x[at] = two_subtract(x[at], two_multiply(gram[i * q + j], x[j * columns + l]));
+        }
+    }
+    __syncthreads();
+}
+
+/* The triangle and what it leaves, out of the shifts: r, z, rest. */
+static __device__ void put_triangle(const struct gram_shape &s, const struct gram_arrays &a) {
+    int q = s.q, t = s.t, all = (int)blockDim.x;
+    for (int at = (int)threadIdx.x; at < q * (q + t); at += all) {
+        int j = at / (q + t), l = at % (q + t);
+        struct twofold root = two_root(a.pivots[j]), value = two_from(0);
+        if (l < q && l > j)
+            value = two_multiply(root, a.gram[l * q + j]);
+        else if (l == j)
+            value = root;
+        else if (l >= q)
+            value = over(a.with_y[j * t + l - q], root);
+        if (j == 0 && s.first == 1 && l > 0)
+            value = two_add(value,
+                            two_shift(two_scale(root, a.columns[l].shift), -a.columns[l].exponent));
+        if (l < q)
+            a.r[j * q + l] = two_round(value);
+        else
+            a.z[j * t + l - q] = two_round(value);
+    }
+    for (int l = (int)threadIdx.x; l < t; l += all) {
+        struct twofold sum = a.squares[l];
+        for (int j = 0; j < q; j++) {
+            struct twofold c = a.with_y[j * t + l];
+            if (a.pivots[j].hi > 0)
+                sum = two_subtract(sum, two_multiply(c, two_divide(c, a.pivots[j])));
+        }
+        sum = two_shift(sum, 2 * a.columns[q + l].exponent);
+        a.rest[l] = sum.hi > 0 ? two_round(sum) : 0;
+    }
+    for (int j = (int)threadIdx.x; j < q + t; j += all) a.exponent[j] = a.columns[j].exponent;
+}
+
+/* basis = U^-1 D^-1/2, out of shifts and scales. */
+static __device__ void put_basis(const struct gram_shape &s, const struct gram_arrays &a) {
+    int q = s.q, all = (int)blockDim.x;
+    for (int at = (int)threadIdx.x; at < q * q; at += all) {
+        int j = at / q, c = at % q;
+        struct twofold value = c < j ? two_from(0) : a.inverse[at];
+        if (j == 0 && s.first == 1)
+            for (int i = 1; i <= c; i++)
+                value = two_subtract(value,
+                                     two_shift(two_scale(a.inverse[i * q + c], a.columns[i].shift),
+                                               -a.columns[i].exponent));
+        a.basis[at] = ldexp(two_round(over(value, two_root(a.pivots[c]))), -a.columns[j].exponent);
+    }
+}
+
+static __global__ void __launch_bounds__(GRAM_THREADS) make_factor(struct factor_in in) {
+    const struct gram_shape &s = in.s;
+    struct gram_arrays a = of_problem(s, in.a, blockIdx.x);
+    int q = s.q, t = s.t, tid = (int)threadIdx.x, all = (int)blockDim.x;
+    double *diagonal = static_cast<double *>(in.a.scratch) + (int64_t)blockIdx.x * q;
+    for (int j = tid; j < q; j += all) {
+        double penalty = ldexp(in.wish.penalty, -2 * a.columns[j].exponent);
+        if (j >= s.first && in.wish.penalty > 0)
+            a.gram[j * q + j] = two_add(a.gram[j * q + j],
+                                        two_from(penalty < MOST_PENALTY ? penalty : MOST_PENALTY));
+        diagonal[j] = a.gram[j * q + j].hi;
+    }
+    eliminate(q, t, a.gram, a.with_y, a.pivots, diagonal);
+    for (int at = tid; at < q * t; at += all) a.b[at] = over(a.with_y[at], a.pivots[at / t]);
+    solve_upper(q, a.gram, a.b, t, false);
+    if (in.wish.triangle) put_triangle(s, a);
+    if (!in.wish.basis) return;
+    for (int at = tid; at < q * q; at += all) a.inverse[at] = two_from(at / q == at % q);
+    solve_upper(q, a.gram, a.inverse, q, true);
+    put_basis(s, a);
+}
+
+int gram_factor(const struct gram_shape *s, const struct gram_arrays *arrays,
+                const struct gram_factor_wish *wish, struct blasd_gpu_stream *stream,
+                struct blasd_err *err) {
+    struct factor_in in = {*s, *arrays, *wish};
+    if (s->problems == 0) return 0;
+    return blasd_launch(make_factor, dim3((unsigned)s->problems),
+                        dim3((unsigned)gram_threads(s->q)), 0, stream, err, in);
+}
+
+/* Row 0 of with_y is the targets' sum, row 0's square the weights'; no factor changes them. */
+static __global__ void __launch_bounds__(64)
+    find_totals(struct gram_shape s, struct gram_arrays a) {
+    int64_t all = s.problems * s.t;
+    for (int64_t at = (int64_t)blockIdx.x * 64 + threadIdx.x; at < all;
+         at += (int64_t)gridDim.x * 64) {
+        int64_t problem = at / s.t, q = s.q;
+        const struct gram_column *columns = a.columns + problem * (q + s.t) + q;
+        struct twofold sum = a.squares[at];
+        if (s.first == 1) {
+            struct twofold y = a.with_y[problem * q * s.t + at % s.t];
+            sum = two_subtract(sum, over(two_multiply(y, y), a.gram[problem * q * q]));
+        }
+        sum = two_shift(sum, 2 * columns[at % s.t].exponent);
+        a.tss[at] = sum.hi > 0 ? two_round(sum) : 0;
+    }
+}
+
+int gram_totals(const struct gram_shape *s, const struct gram_arrays *arrays,
+                struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    int64_t blocks = (s->problems * s->t + 63) / 64;
+    if (blocks == 0) return 0;
+    if (blocks > s->units * 32) blocks = s->units * 32;
+    return blasd_launch(find_totals, dim3((unsigned)blocks), dim3(64), 0, stream, err, *s, *arrays);
+}
+
+/* ---- after the residuals ---- */
+
+static __global__ void __launch_bounds__(GRAM_THREADS)
+    correct_b(struct gram_shape s, struct gram_arrays arrays, bool correct) {
+    struct gram_arrays a = of_problem(s, arrays, blockIdx.x);
+    int q = s.q, t = s.t, tid = (int)threadIdx.x, all = (int)blockDim.x;
+    struct twofold *step = a.slopes; /* its first q x t, once they are read */
+    for (int base = 0; correct && base < q * t; base += all) {
+        int at = base + tid;
+        struct twofold sum = {0, 0};
+        if (at < q * t) sum = two_add(a.slopes[2 * at], a.slopes[2 * at + 1]);
+        __syncthreads(); /* what is written next has been read */
+        if (at < q * t) a.slopes[at] = sum;
+        __syncthreads();
+    }
+    if (correct) {
+        /* the slope is needed twice: the second half of slopes keeps it */
+        for (int at = tid; at < q * t; at += all) a.slopes[q * t + at] = step[at];
+        solve_lower(q, a.gram, step, t);
+        for (int at = tid; at < q * t; at += all) step[at] = over(step[at], a.pivots[at / t]);
+        solve_upper(q, a.gram, step, t, false);
+    }
+    for (int l = tid; l < t; l += all) {
+        struct twofold sum = two_add(a.left_squares[2 * l], a.left_squares[2 * l + 1]);
+        for (int j = 0; correct && j < q; j++)
+            sum = two_subtract(sum, two_multiply(a.slopes[q * t + j * t + l], step[j * t + l]));
+        sum = two_shift(sum, 2 * a.columns[q + l].exponent);
+        a.ssr[l] = sum.hi > 0 ? two_round(sum) : sum.hi == 0 || sum.hi < 0 ? 0 : sum.hi;
+    }
+    for (int at = tid; correct && at < q * t; at += all) a.b[at] = two_add(a.b[at], step[at]);
+    __syncthreads();
+    for (int at = tid; at < q * t; at += all) {
+        int l = at / q, j = at % q, shift = a.columns[q + l].exponent;
+        struct twofold value = two_shift(a.b[j * t + l], shift - a.columns[j].exponent);
+        if (j == 0 && s.first == 1) {
+            value = two_add(value, two_from(a.columns[q + l].shift));
+            for (int i = 1; i < q; i++) {
+                if (a.columns[i].shift == 0) continue;
+                value = two_subtract(
+                    value, two_scale(two_shift(a.b[i * t + l], shift - a.columns[i].exponent),
+                                     a.columns[i].shift));
+            }
+        }
+        a.coef[at] = two_round(value);
+    }
+}
+
+int gram_correct(const struct gram_shape *s, const struct gram_arrays *arrays, bool correct,
+                 struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    if (s->problems == 0) return 0;
+    return blasd_launch(correct_b, dim3((unsigned)s->problems), dim3((unsigned)gram_threads(s->q)),
+                        0, stream, err, *s, *arrays, correct);
+}
+
+/* ---- singular values ---- */
+
+static __device__ double warp_sum(double value) {
+    for (int by = 16; by > 0; by /= 2) value += __shfl_xor_sync(0xffffffffu, value, by);
+    return value;
+}
+
+/* Turns columns u and v, of m numbers, until they are orthogonal: a warp does it. */
+static __device__ bool turn(int m, double *u, double *v) {
+    int lane = (int)threadIdx.x % 32;
+    double uu = 0, vv = 0, uv = 0, zeta, tangent, cosine, sine;
+    for (int i = lane; i < m; i += 32) {
+        uu += u[i] * u[i];
+        vv += v[i] * v[i];
+        uv += u[i] * v[i];
+    }
+    uu = warp_sum(uu);
+    vv = warp_sum(vv);
+    uv = warp_sum(uv);
+    if (!(fabs(uv) > 4.5e-16 * sqrt(uu) * sqrt(vv))) return false;
+    zeta = (vv - uu) / (2 * uv);
+    tangent = (zeta < 0 ? -1 : 1) / (fabs(zeta) + sqrt(1 + zeta * zeta));
+    cosine = 1 / sqrt(1 + tangent * tangent);
+    sine = cosine * tangent;
+    for (int i = lane; i < m; i += 32) {
+        double x = u[i];
+        u[i] = cosine * x - sine * v[i];
+        v[i] = sine * x + cosine * v[i];
+    }
+    return true;
+}
+
+/* One-sided Jacobi on the columns of r, all pairs by the rounds of a tournament. room: q x q. */
+static __global__ void __launch_bounds__(GRAM_THREADS)
+    find_singular(struct gram_shape s, struct gram_arrays arrays, double *room) {
+    struct gram_arrays a = of_problem(s, arrays, blockIdx.x);
+    int q = s.q, even = (q + 1) / 2 * 2, tid = (int)threadIdx.x, all = (int)blockDim.x;
+    int lane = tid % 32, warp = tid / 32, most = a.columns[0].exponent;
+    double *columns = room + (int64_t)blockIdx.x * q * q;
+    for (int j = 1; j < q; j++) most = a.columns[j].exponent > most ? a.columns[j].exponent : most;
+    for (int at = tid; at < q * q; at += all)
+        columns[at] = ldexp(a.r[at % q * q + at / q], a.columns[at / q].exponent - most);
+    __syncthreads();
+    for (int sweep = 0; sweep < SWEEPS; sweep++) {
+        bool turned = false;
+        for (int round = 0; round < even - 1; round++) {
+            for (int k = warp; k < even / 2; k += all / 32) {
+                int u = (round + k) % (even - 1);
+                int v = k == 0 ? even - 1 : (round + even - 1 - k) % (even - 1);
+                int first = u < v ? u : v, second = u < v ? v : u;
+                if (second >= q) continue;
+                if (turn(q, columns + (int64_t)first * q, columns + (int64_t)second * q))
+                    turned = true;
+            }
+            __syncthreads();
+        }
+        if (!__syncthreads_or(turned)) break;
+    }
+    for (int j = warp; j < q; j += all / 32) {
+        double sum = 0;
+        for (int i = lane; i < q; i += 32) sum += columns[j * q + i] * columns[j * q + i];
+        sum = warp_sum(sum);
+        if (lane == 0) a.singular[j] = ldexp(sqrt(sum), most);
+    }
+}
+
+int gram_singular(const struct gram_shape *s, const struct gram_arrays *arrays,
+                  struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    if (s->problems == 0 || s->q == 0) return 0;
+    return blasd_launch(find_singular, dim3((unsigned)s->problems),
+                        dim3((unsigned)(s->q > 24 ? GRAM_THREADS : gram_threads(s->q))), 0, stream,
+                        err, *s, *arrays, (double *)arrays->scratch);
+}
+
+/* ---- robust errors ---- */
+
+/* middle = V'(X' v X) V with V = U^-1 D^-1/2: columns of it by blockIdx.y. */
+static __global__ void __launch_bounds__(GRAM_THREADS)
+    sandwich(struct gram_shape s, struct gram_arrays arrays, int target,
+             const struct twofold *weighted, struct twofold *room) {
+    struct gram_arrays a = of_problem(s, arrays, blockIdx.x);
+    int q = s.q, tid = (int)threadIdx.x, all = (int)blockDim.x;
+    const struct twofold *m = weighted + (int64_t)blockIdx.x * q * q;
+    struct twofold *column = room + (int64_t)blockIdx.x * q * q;
+    double *out = arrays.middle + ((int64_t)blockIdx.x * s.t + target) * q * q;
+    for (int c = (int)blockIdx.y; c < q; c += (int)gridDim.y) {
+        struct twofold root = two_root(a.pivots[c]);
+        for (int i = tid; i < q; i += all) { /* m times column c of U^-1 */
+            struct twofold sum = {0, 0};
+            for (int j = 0; j <= c; j++)
+                sum = two_add(
+                    sum, two_multiply(j < i ? m[j * q + i] : m[i * q + j], a.inverse[j * q + c]));
+            column[c * q + i] = over(sum, root);
+        }
+        __syncthreads();
+        for (int i = tid; i < q; i += all) {
+            struct twofold sum = {0, 0};
+            for (int j = 0; j <= i; j++)
+                sum = two_add(sum, two_multiply(a.inverse[j * q + i], column[c * q + j]));
+            out[i * q + c] = two_round(over(sum, two_root(a.pivots[i])));
+        }
+    }
+}
+
+int gram_sandwich(const struct gram_shape *s, const struct gram_arrays *arrays, int target,
+                  const struct twofold *weighted, struct twofold *room,
+                  struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    if (s->problems == 0 || s->q == 0) return 0;
+    return blasd_launch(sandwich,
+                        dim3((unsigned)s->problems, (unsigned)(s->problems > 256 ? 1
+                                                               : s->q < 64       ? s->q
+                                                                                 : 64)),
+                        dim3((unsigned)gram_threads(s->q)), 0, stream, err, *s, *arrays, target,
+                        weighted, room);
+}

@@ -1,0 +1,159 @@
+/* What goes over the observations once more: residuals in double-double, in the units of the
+ * columns for the correction and in the user's for the answer, and what each observation weighs in
+ * robust errors. A few lanes of a warp share an observation. Read next: gram.cuh. */
+#include "kernels/regression/gram.cuh"
+
+#define THREADS 256
+
+/* Lanes that share a row: about eight columns each. */
+static int lanes_for(int q) {
+    int lanes = 1;
+    while (lanes < 32 && lanes * 8 < q) lanes *= 2;
+    return lanes;
+}
+
+static unsigned blocks_for(const struct gram_shape *s, int64_t rows, int lanes) {
+    int64_t blocks = (rows * lanes + THREADS - 1) / THREADS, most = (int64_t)s->units * 32;
+    return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
+static __device__ struct twofold lanes_sum(struct twofold value, int lanes) {
+    for (int by = lanes / 2; by > 0; by /= 2) {
+        struct twofold other;
+        other.hi = __shfl_xor_sync(0xffffffffu, value.hi, by);
+        other.lo = __shfl_xor_sync(0xffffffffu, value.lo, by);
+        value = two_add(value, other);
+    }
+    return value;
+}
+
+/* left = y - [1 X] b for each row and target. */
+static __global__ void __launch_bounds__(THREADS)
+    leave_rows(struct gram_shape s, const struct gram_data *data, const struct gram_column *columns,
+               const struct twofold *b, double *left, int lanes) {
+    int64_t all = s.problems * s.n * s.t, step = (int64_t)gridDim.x * THREADS / lanes;
+    int lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % 32 / lanes;
+    int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
+    /* all lanes of a warp go on as long as one has a row */
+    for (; at - in_warp < all; at += step) {
+        int64_t unit = at < all ? at : all - 1, row = unit / s.t % s.n, problem = unit / s.t / s.n;
+        int l = (int)(unit % s.t);
+        const struct gram_column *own = columns + problem * (s.q + s.t);
+        const struct twofold *coef = b + problem * s.q * s.t;
+        const struct gram_data &d = data[problem];
+        struct twofold sum = {0, 0};
+        if (lane == 0) sum.hi = gram_value(own[s.q + l], d.y[row * s.t + l]);
+        for (int j = lane; j < s.q; j += lanes) {
+            double x = j < s.first ? -1 : -gram_value(own[j], d.x[row * s.p + j - s.first]);
+            sum = two_add(sum, two_scale(coef[j * s.t + l], x));
+        }
+        sum = lanes_sum(sum, lanes);
+        if (lane != 0 || at >= all) continue;
+        left[2 * at] = sum.hi;
+        left[2 * at + 1] = sum.lo;
+    }
+}
+
+int gram_leave(const struct gram_shape *s, const struct gram_arrays *arrays,
+               struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    int lanes = lanes_for(s->q);
+    int64_t all = s->problems * s->n * s->t;
+    if (all == 0) return 0;
+    return blasd_launch(leave_rows, dim3(blocks_for(s, all, lanes)), dim3(THREADS), 0, stream, err,
+                        *s, arrays->data, arrays->columns, arrays->b, arrays->left, lanes);
+}
+
+/* What multiplies x x' of an observation in the middle of the sandwich; h: its leverage. */
+static __device__ double middle_weight(const struct gram_outputs &out, double weight, double r,
+                                       double h) {
+    double square = weight * r * r; /* of the weighted residual */
+    if (out.cov == 2) square *= out.factor;
+    if (out.cov == 3) square /= 1 - h;
+    if (out.cov == 4) square /= (1 - h) * (1 - h);
+    return weight * square;
+}
+
+static __device__ void store(void *to, bool single, int64_t at, double value) {
+    if (single)
+        static_cast<float *>(to)[at] = (float)value;
+    else
+        static_cast<double *>(to)[at] = value;
+}
+
+/* The leverage of a row: its weight times the square of x'V, V = U^-1 D^-1/2 in the units of the
+ * columns, which stands in `orthogonal`. */
+static __device__ double leverage(const struct gram_shape &s, const struct gram_column *own,
+                                  const struct gram_data &d, const double *orthogonal, int64_t row,
+                                  int lane, int lanes) {
+    double sum = 0;
+    for (int c = lane; c < s.q; c += lanes) {
+        double h = 0;
+        for (int j = 0; j <= c; j++) {
+            double x = j < s.first ? 1 : gram_value(own[j], d.x[row * s.p + j - s.first]);
+            h += x * orthogonal[j * s.q + c];
+        }
+        sum += h * h;
+    }
+    for (int by = lanes / 2; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+    return d.w != nullptr ? d.w[row] * sum : sum;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    put_rows(struct gram_shape s, struct gram_arrays arrays, struct gram_outputs out, int lanes) {
+    int64_t all = s.problems * s.n * s.t, step = (int64_t)gridDim.x * THREADS / lanes;
+    int lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % 32 / lanes;
+    int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
+    for (; at - in_warp < all; at += step) {
+        int64_t unit = at < all ? at : all - 1, row = unit / s.t % s.n, problem = unit / s.t / s.n;
+        int l = (int)(unit % s.t);
+        const double *coef = arrays.coef + (problem * s.t + l) * s.q;
+        const struct gram_data &d = arrays.data[problem];
+        double y = d.y[row * s.t + l], r, h = 0;
+        struct twofold sum = {0, 0};
+        if (lane == 0) sum.hi = y;
+        for (int j = lane; j < s.q; j += lanes)
+            sum =
+                two_subtract(sum, j < s.first ? two_from(coef[0])
+                                              : two_product(d.x[row * s.p + j - s.first], coef[j]));
+        r = two_round(lanes_sum(sum, lanes));
+        if (out.robust && out.cov >= 3) /* orthogonal lies where the singular values were made */
+            h = leverage(s, arrays.columns + problem * (s.q + s.t), d,
+                         static_cast<double *>(arrays.scratch) + problem * s.q * s.q, row, lane,
+                         lanes);
+        if (lane != 0 || at >= all) continue;
+        if (out.residuals != nullptr) {
+            store(out.residuals[problem], out.single, row * s.t + l, r);
+            store(out.fitted[problem], out.single, row * s.t + l, y - r);
+        }
+        if (out.robust)
+            arrays.row_weight[(problem * s.t + l) * s.n + row] =
+                middle_weight(out, d.w != nullptr ? d.w[row] : 1, r, h);
+    }
+}
+
+/* V = U^-1 D^-1/2 rounded, for leverages. */
+static __global__ void __launch_bounds__(THREADS)
+    make_orthogonal(struct gram_shape s, struct gram_arrays a) {
+    int64_t each = (int64_t)s.q * s.q, all = s.problems * each;
+    double *to = static_cast<double *>(a.scratch);
+    for (int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x; at < all;
+         at += (int64_t)gridDim.x * THREADS) {
+        struct twofold root = two_root(a.pivots[at / each * s.q + at % s.q]);
+        bool below = at % each / s.q > at % s.q;
+        to[at] = below || !(root.hi > 0) ? 0 : two_round(two_divide(a.inverse[at], root));
+    }
+}
+
+int gram_put_rows(const struct gram_shape *s, const struct gram_arrays *arrays,
+                  const struct gram_outputs *out, struct blasd_gpu_stream *stream,
+                  struct blasd_err *err) {
+    int lanes = lanes_for(s->q), code = 0;
+    int64_t all = s->problems * s->n * s->t;
+    if (all == 0) return 0;
+    if (out->robust && out->cov >= 3)
+        code = blasd_launch(make_orthogonal, dim3(blocks_for(s, s->problems * s->q * s->q + 1, 1)),
+                            dim3(THREADS), 0, stream, err, *s, *arrays);
+    if (code != 0) return code;
+    return blasd_launch(put_rows, dim3(blocks_for(s, all, lanes)), dim3(THREADS), 0, stream, err,
+                        *s, *arrays, *out, lanes);
+}

@@ -1,0 +1,131 @@
+/* regression on the GPU: a tall problem by least squares, ridge, lasso and gradient descent, and
+ * ten thousand small ones. There is no single library call for least squares with statistics;
+ * beside it stands cuBLAS's product X'X in plain float64, which is less than half of the work: a
+ * floor. What PyTorch and CuPy take for the least squares alone is in peers.py. */
+#include "gpu_bench.h"
+
+static double scale = 1; /* of counts; less than 1 tries the program out */
+
+static int64_t scaled(int64_t n) {
+    int64_t m = (int64_t)((double)n * scale);
+    return m < 100 ? 100 : m;
+}
+
+static struct trial *problem(enum blasd_dtype dtype, int64_t batch, int64_t n, int64_t p,
+                             const char *method) {
+    struct trial *t = trial_new("regression");
+    int64_t shape[3] = {batch, n, p}, more = batch > 0 ? 0 : 1;
+    void *x = trial_input(t, "x", dtype, BLASD_ROW_MAJOR, 3 - (int)more, shape + more);
+    void *y = trial_input(t, "y", dtype, BLASD_ROW_MAJOR, 2 - (int)more, shape + more);
+    if (batch == 0) batch = 1;
+    for (int64_t i = 0; i < batch * n; i++) {
+        double sum = trial_normal();
+        for (int64_t j = 0; j < p; j++) {
+            double v = 1 + 2 * trial_uniform();
+            sum += v * (double)(j % 4);
+            if (dtype == BLASD_float64)
+                ((double *)x)[i * p + j] = v;
+            else
+                ((float *)x)[i * p + j] = (float)v;
+        }
+        if (dtype == BLASD_float64)
+            ((double *)y)[i] = sum;
+        else
+            ((float *)y)[i] = (float)sum;
+    }
+    trial_set_choice(t, "method", method);
+    return t;
+}
+
+static int one_gemm(void *arg, struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    return blasd_gpu_calls.gemm(stream, arg, err);
+}
+
+/* X'X of `batch` problems by cuBLAS. */
+static double gram_us(int64_t batch, int64_t n, int64_t p) {
+    struct blasd_gpu_gemm g = {.dtype = BLASD_float64, .out = BLASD_float64, .trans_a = true};
+    void *x = bench_memory(BLASD_float64, batch * n * p);
+    void *c = bench_memory(BLASD_float64, batch * p * p);
+    double us;
+    g.m = g.n = p;
+    g.k = n;
+    g.alpha = 1;
+    g.a = g.b = x;
+    g.c = c;
+    g.lda = g.ldb = g.ldc = p;
+    g.stride_a = g.stride_b = n * p;
+    g.stride_c = p * p;
+    g.count = batch;
+    us = bench_direct(one_gemm, &g);
+    bench_memory_free(x);
+    bench_memory_free(c);
+    return us;
+}
+
+static void tall(void **state) {
+    static const char *const methods[] = {"ols", "ridge", "lasso", "gd"};
+    int64_t n = scaled(1000000), p = 50;
+    double direct = gram_us(1, n, p);
+    (void)state;
+    for (int dtype = 0; dtype < 2; dtype++)
+        for (int m = 0; m < 4; m++) {
+            struct trial *t =
+                problem(dtype == 0 ? BLASD_float32 : BLASD_float64, 0, n, p, methods[m]);
+            double flops = 2 * (double)n * (double)p * (double)p;
+            struct bench_run run;
+            char what[64];
+            if (m == 3) trial_set_int(t, "iterations", 10000);
+            if (m == 3) trial_set_float(t, "learning_rate", 1e-3);
+            if (m == 2) trial_set_float(t, "alpha", 0.01);
+            snprintf(what, sizeof what, "%lld x %lld %s%s%s%s", (long long)n, (long long)p,
+                     dtype == 0 ? "float32" : "float64", m == 0 ? "" : ", ",
+                     m == 0 ? "" : methods[m], m == 3 ? " 10000 steps" : "");
+            run = bench_batch(&t, 1);
+            bench_row("regression", what, &run, flops, "cublasGemmEx: X'X alone", direct);
+            trial_free(t);
+        }
+}
+
+/* With robust errors, residuals and fitted values: every pass there is. */
+static void tall_with_everything(void **state) {
+    int64_t n = scaled(1000000), p = 50;
+    struct trial *t = problem(BLASD_float64, 0, n, p, "ols");
+    struct bench_run run;
+    char what[64];
+    (void)state;
+    trial_set_choice(t, "cov_type", "HC3");
+    trial_set_bool(t, "residuals", true);
+    snprintf(what, sizeof what, "%lld x %lld float64, HC3, residuals", (long long)n, (long long)p);
+    run = bench_batch(&t, 1);
+    bench_row("regression", what, &run, 2 * (double)n * (double)p * (double)p, "", 0);
+    trial_free(t);
+}
+
+static void many_small(void **state) {
+    static const char *const methods[] = {"ols", "ridge", "lasso", "gd"};
+    int64_t batch = scaled(10000), n = 100, p = 8;
+    double direct = gram_us(batch, n, p);
+    (void)state;
+    for (int m = 0; m < 4; m++) {
+        struct trial *t = problem(BLASD_float64, batch, n, p, methods[m]);
+        struct bench_run run;
+        char what[64];
+        if (m == 2) trial_set_float(t, "alpha", 0.01);
+        snprintf(what, sizeof what, "%lld of %lld x %lld float64%s%s", (long long)batch,
+                 (long long)n, (long long)p, m == 0 ? "" : ", ", m == 0 ? "" : methods[m]);
+        run = bench_batch(&t, 1);
+        bench_row("regression", what, &run, 2 * (double)batch * (double)n * (double)p * (double)p,
+                  "cublasGemmStridedBatchedEx: X'X alone", direct);
+        trial_free(t);
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tall),
+        cmocka_unit_test(tall_with_everything),
+        cmocka_unit_test(many_small),
+    };
+    if (argc > 1) scale = strtod(argv[1], NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

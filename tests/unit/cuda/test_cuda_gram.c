@@ -1,0 +1,316 @@
+/* regression on CUDA beside the CPU's: the same jobs through both, of every method and shape, whole
+ * and in slices; what the device refuses; stopping it. */
+extern const struct blasd_backend blasd_backend;
+#define TRIAL_BACKEND blasd_backend
+#include "tests/unit/kernels/kernel_support.h"
+
+#include "base/err.h"
+#include "kernels/cuda/device.h"
+
+struct blasd_device;
+
+/* Both backends' outputs, side by side. */
+static void run_on(const struct blasd_backend *backend, struct blasd_device *device,
+                   struct trial *t) {
+    const struct blasd_kernel *kernel = blasd_backend_kernel(backend, t->job.op);
+    struct blasd_err err = {0};
+    assert_int_equal(trial_plan(t), BLASD_OK);
+    trial_bind(t);
+    if (kernel->run(device, &t->task, 1, NULL, &err) != 0) fail_msg("%s", err.detail);
+    if (t->task.err.code != BLASD_OK) fail_msg("%s", t->task.err.detail);
+}
+
+static struct blasd_device *cpu_device(void) {
+    static struct blasd_device *device;
+    struct blasd_err err;
+    if (device == NULL) assert_int_equal(blasd_backend_cpu.device_open(0, &device, &err), 0);
+    return device;
+}
+
+/* Outputs that both versions may end with differently: how many sweeps, and what is left; of a fit
+ * that goes through every point, what follows from its rounding. */
+static bool compared(const char *name, bool exact) {
+    static const char *const any[] = {"n_iter", "dual_gap", NULL};
+    static const char *const of_exact[] = {"loglik", "aic", "bic", "fvalue", NULL};
+    for (int i = 0; any[i] != NULL; i++)
+        if (strcmp(name, any[i]) == 0) return false;
+    for (int i = 0; exact && of_exact[i] != NULL; i++)
+        if (strcmp(name, of_exact[i]) == 0) return false;
+    return true;
+}
+
+static void compare(struct trial *t, double tolerance, const char *what) {
+    double *kept[BLASD_MAX_OUTPUTS] = {0}, largest;
+    const struct blasd_op *op = t->job.op;
+    int warnings;
+    bool exact;
+    run_on(&blasd_backend_cpu, cpu_device(), t);
+    warnings = t->task.warning_count;
+    exact = trial_value(trial_output(t, "ssr"), 0) < 1e-18 * trial_value(trial_output(t, "tss"), 0);
+    for (int o = 0; op->outputs[o].name != NULL; o++) {
+        int64_t count;
+        if (t->task.outputs[o].rank < 0) continue;
+        count = blasd_tensor_elements(&t->task.outputs[o]);
+        kept[o] = calloc((size_t)count + 1, sizeof(double));
+        assert_non_null(kept[o]);
+        for (int64_t i = 0; i < count; i++) kept[o][i] = trial_value(&t->task.outputs[o], i);
+    }
+    run_on(&blasd_backend, trial_device(), t);
+    if (t->task.warning_count != warnings)
+        fail_msg("%s: %d warnings, expected %d", what, t->task.warning_count, warnings);
+    for (int o = 0; op->outputs[o].name != NULL; o++) {
+        const struct blasd_tensor *out = &t->task.outputs[o];
+        int64_t count = out->rank < 0 ? 0 : blasd_tensor_elements(out);
+        largest = 1;
+        for (int64_t i = 0; i < count; i++)
+            if (fabs(kept[o][i]) < INFINITY) largest = fmax(largest, fabs(kept[o][i]));
+        /* the condition of what is singular is how zero was rounded */
+        if (strcmp(op->outputs[o].name, "cond") == 0 && count > 0 && kept[o][0] > 1e15 &&
+            trial_value(out, 0) > 1e15)
+            count = 0;
+        for (int64_t i = 0; compared(op->outputs[o].name, exact) && i < count; i++) {
+            double got = trial_value(out, i), expected = kept[o][i];
+            double within = tolerance * largest;
+            if (out->dtype == BLASD_float32) within += 1e-6 * largest;
+            if (isnan(expected) ? !isnan(got)
+                                : got != expected && !(fabs(got - expected) <= within))
+                fail_msg("%s: %s[%ld] is %.17g, on the CPU %.17g", what, op->outputs[o].name,
+                         (long)i, got, expected);
+        }
+        free(kept[o]);
+    }
+}
+
+struct form {
+    int64_t batch, n, p, t; /* batch 0 and t 0: no such dimension */
+    bool weighted, deficient, single;
+    double offset;
+};
+
+static void *give(struct trial *t, const char *name, const struct form *f, int64_t a, int64_t b) {
+    int64_t shape[3];
+    int rank = 0;
+    if (f->batch > 0) shape[rank++] = f->batch;
+    shape[rank++] = a;
+    if (b > 0 || strcmp(name, "x") == 0) shape[rank++] = b;
+    return trial_input(t, name, f->single ? BLASD_float32 : BLASD_float64, BLASD_ROW_MAJOR, rank,
+                       shape);
+}
+
+static void set(const struct form *f, void *to, int64_t i, double v) {
+    if (f->single)
+        ((float *)to)[i] = (float)v;
+    else
+        ((double *)to)[i] = v;
+}
+
+/* y follows from x with noise; a deficient x has twice the same feature. */
+static struct trial *make(const struct form *f) {
+    struct trial *t = trial_new("regression");
+    int64_t batch = f->batch > 0 ? f->batch : 1, targets = f->t > 0 ? f->t : 1;
+    void *x = give(t, "x", f, f->n, f->p), *y = give(t, "y", f, f->n, f->t);
+    for (int64_t i = 0; i < batch * f->n; i++) {
+        double sum = 0, first = 0;
+        for (int64_t j = 0; j < f->p; j++) {
+            double v = f->offset * (double)(j + 1) + trial_normal();
+            if (f->deficient && j == f->p - 1) v = first;
+            if (j == 0) first = v;
+            set(f, x, i * f->p + j, v);
+            sum += v * (double)(j % 3);
+        }
+        for (int64_t l = 0; l < targets; l++)
+            set(f, y, i * targets + l, sum * (double)(l + 1) + trial_normal());
+    }
+    if (f->weighted) {
+        void *w = give(t, "sample_weight", f, f->n, 0);
+        for (int64_t i = 0; i < batch * f->n; i++)
+            set(f, w, i, 0.25 * (double)(1 + trial_random() % 9));
+    }
+    return t;
+}
+
+static const char *const methods[] = {"ols", "ridge", "lasso", "elastic_net", "gd"};
+static const char *const covs[] = {"nonrobust", "HC0", "HC1", "HC2", "HC3"};
+
+static void set_method(struct trial *t, int method, int cov, bool intercept, bool residuals) {
+    trial_set_choice(t, "method", methods[method]);
+    trial_set_bool(t, "fit_intercept", intercept);
+    trial_set_bool(t, "residuals", residuals);
+    if (method == 0) {
+        trial_set_choice(t, "cov_type", covs[cov]);
+        trial_set_bool(t, "cov_params", cov % 2 == 1);
+    }
+    if (method >= 1 && method <= 3) trial_set_float(t, "alpha", method == 1 ? 2.5 : 0.05);
+    if (method == 3) trial_set_float(t, "l1_ratio", 0.3);
+    if (method == 4) {
+        trial_set_float(t, "learning_rate", 1e-3);
+        trial_set_int(t, "iterations", 37);
+    }
+}
+
+static const struct form forms[] = {
+    {0, 40, 3, 0, false, false, false, 1},   {0, 40, 3, 2, true, false, false, 100},
+    {3, 17, 5, 0, false, false, false, 0},   {3, 17, 5, 3, true, false, true, 1},
+    {0, 300, 30, 0, true, false, false, 1},  {0, 200, 27, 5, false, false, false, 1},
+    {0, 30, 4, 2, false, true, false, 1},    {0, 60, 33, 0, true, true, false, 0},
+    {0, 12, 20, 0, false, false, false, 0},  {0, 1, 1, 0, false, false, false, 1},
+    {0, 25, 1, 9, true, false, false, 0},    {2, 9, 0, 2, false, false, false, 0},
+    {0, 2600, 3, 0, true, false, false, 1},  {0, 20, 200, 0, true, false, false, 0},
+    {0, 50, 2, 0, false, false, false, 1e7}, {0, 1500, 6, 2, false, false, true, 3},
+};
+
+static void both_backends_agree(void **state) {
+    (void)state;
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        for (int method = 0; method < 5; method++) {
+            for (int c = 0; c < 2; c++) {
+                struct trial *t;
+                char what[80];
+                int cov = (int)(f + (size_t)c) % 5;
+                if (method == 4 && forms[f].offset > 10) continue; /* it would diverge */
+                if (method == 2 && forms[f].deficient) continue;   /* any of many solutions */
+                if (method >= 2 && forms[f].offset > 1e3 && c == 1) continue; /* tol is coarse */
+                t = make(&forms[f]);
+                set_method(t, method, cov, c == 0 || forms[f].p == 0, c == 0);
+                snprintf(what, sizeof what, "form %d, %s, %s, %s", (int)f, methods[method],
+                         method == 0 ? covs[cov] : "", c == 0 ? "intercept" : "none");
+                /* robust errors of an exact fit are the rounding of y */
+                compare(t, forms[f].offset > 1e3 ? 1e-6 : 1e-8, what);
+                trial_free(t);
+            }
+        }
+    }
+}
+
+/* Wide, and so large that the device does it. */
+static void wide_penalised_fits_agree(void **state) {
+    const struct form f = {0, 260, 400, 0, true, false, false, 0};
+    struct trial *t = make(&f);
+    (void)state;
+    set_method(t, 3, 0, true, true);
+    trial_set_float(t, "alpha", 1.5);
+    compare(t, 1e-8, "wide elastic net");
+    trial_free(t);
+}
+
+/* The same jobs on a device that has room for some rows. */
+static void slices_change_nothing(void **state) {
+    static const struct form large[] = {{0, 700, 5, 2, true, false, false, 1},
+                                        {0, 900, 3, 0, false, false, true, 2},
+                                        {0, 400, 30, 0, true, false, false, 1}};
+    uint64_t memory = trial_device()->facts.memory_bytes;
+    (void)state;
+    for (size_t f = 0; f < sizeof large / sizeof *large; f++) {
+        for (int method = 0; method < 5; method++) {
+            struct trial *t = make(&large[f]);
+            char what[80];
+            set_method(t, method, (int)f * 2 % 5, method != 2, method % 2 == 0);
+            snprintf(what, sizeof what, "slices of form %d, %s", (int)f, methods[method]);
+            trial_device()->facts.memory_bytes = (uint64_t)trial_between(9000, 60000);
+            compare(t, 1e-9, what);
+            trial_device()->facts.memory_bytes = memory;
+            trial_free(t);
+        }
+    }
+}
+
+static void slices_can_be_stopped(void **state) {
+    const struct form f = {0, 900, 4, 0, false, false, false, 1};
+    uint64_t memory = trial_device()->facts.memory_bytes;
+    struct trial *t = make(&f);
+    (void)state;
+    trial_device()->facts.memory_bytes = 20000;
+    assert_int_equal(trial_run(t), 0);
+    assert_true(trial_watch.calls > 6);
+    trial_watch.stop_after = 4;
+    assert_int_equal(trial_run(t), BLASD_E_cancelled);
+    trial_watch.stop_after = 0;
+    trial_device()->facts.memory_bytes = memory;
+    assert_int_equal(trial_run(t), 0);
+    trial_free(t);
+}
+
+static void long_descents_can_be_stopped(void **state) {
+    const struct form f = {0, 30, 2, 0, false, false, false, 0};
+    struct trial *t = make(&f);
+    (void)state;
+    set_method(t, 4, 0, true, false);
+    trial_set_int(t, "iterations", 500000000);
+    trial_watch.stop_after = 1;
+    assert_int_equal(trial_run(t), BLASD_E_cancelled);
+    trial_watch.stop_after = 0;
+    trial_free(t);
+}
+
+/* gd with more coefficients than fit into registers: a launch a step. */
+static void descents_of_every_width_agree(void **state) {
+    static const int64_t widths[] = {7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 150};
+    (void)state;
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        const struct form f = {0, 20, widths[i], i % 3 == 0 ? 2 : 0, false, false, false, 0};
+        struct trial *t = make(&f);
+        set_method(t, 4, 0, i % 2 == 0, false);
+        compare(t, 1e-11, "descent");
+        trial_free(t);
+    }
+}
+
+/* Two features that differ by one part in ten thousand: the Gram matrix has a condition of 1e9.
+ * What the fit says along their difference is compared with the data, in long double. */
+static void alike_features_keep_their_digits(void **state) {
+    (void)state;
+    for (int method = 0; method < 4; method++) {
+        const struct form f = {0, 80, 4, 0, false, false, false, 0};
+        const double l1 = method == 2 ? 8e-6 : method == 3 ? 2.4e-6 : 0; /* alpha ratio n */
+        const double l2 = method == 1 ? 1e-7 : method == 3 ? 5.6e-6 : 0;
+        struct trial *t = make(&f);
+        double *x = t->given[0], *y = t->given[1], b[4];
+        long double slope = 0, size = 0;
+        for (int64_t i = 0; i < 80; i++) {
+            x[4 * i + 1] = x[4 * i] + 1e-4 * trial_normal();
+            y[i] += 5e3 * (x[4 * i] - x[4 * i + 1]);
+        }
+        set_method(t, method, 0, false, false);
+        if (method > 0) trial_set_float(t, "alpha", 1e-7);
+        assert_int_equal(trial_run(t), 0);
+        /* of lasso, the rounding of coefficients so large alone can be more gap than tol */
+        if (method < 2) assert_int_equal(t->task.warning_count, 0);
+        for (int j = 0; j < 4; j++) b[j] = trial_value(trial_output(t, "coef"), j);
+        for (int64_t i = 0; i < 80; i++) {
+            long double left = y[i], apart = (long double)x[4 * i] - x[4 * i + 1];
+            for (int j = 0; j < 4; j++) left -= (long double)x[4 * i + j] * b[j];
+            slope += apart * left;
+            size += fabsl(apart * y[i]);
+        }
+        slope -= l1 * ((b[0] > 0) - (b[0] < 0) - (b[1] > 0) + (b[1] < 0)) + l2 * (b[0] - b[1]);
+        assert_true(b[0] != 0 && b[1] != 0 && fabs(b[0]) > 1);
+        ASSERT_CLOSE(slope, 0, 1e-11 * (double)size);
+        trial_free(t);
+    }
+}
+
+static void what_is_not_on_the_device_is_refused(void **state) {
+    static const struct form refused[] = {{0, 1100, 1030, 0, false, false, false, 0},
+                                          {0, 900, 2000, 0, false, false, false, 0}};
+    (void)state;
+    for (size_t f = 0; f < sizeof refused / sizeof *refused; f++) {
+        struct trial *t = make(&refused[f]);
+        assert_int_equal(trial_run(t), BLASD_E_job_too_large);
+        assert_non_null(strstr(t->task.err.detail, "cpu"));
+        trial_free(t);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_backends_agree),
+        cmocka_unit_test(wide_penalised_fits_agree),
+        cmocka_unit_test(slices_change_nothing),
+        cmocka_unit_test(slices_can_be_stopped),
+        cmocka_unit_test(long_descents_can_be_stopped),
+        cmocka_unit_test(descents_of_every_width_agree),
+        cmocka_unit_test(alike_features_keep_their_digits),
+        cmocka_unit_test(what_is_not_on_the_device_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
