@@ -16,8 +16,8 @@
 struct pair_matrix {
     char *d;
     int64_t task_step, item_bytes;
-    int64_t offset; /* condensed: the place of d's first entry */
-    int storage;    /* enum blasd_dtype */
+    int64_t offset;       /* condensed: the place of d's first entry */
+    int storage, element; /* enum blasd_dtype, and its bytes */
     int condensed;
     int vectors;  /* rows are aligned to four entries */
     int mirrored; /* x alone, whole matrix: compute what is above the diagonal, write both */

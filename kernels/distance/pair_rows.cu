@@ -10,13 +10,17 @@
 
 /* A power of two that brings a row of extreme numbers to where squares are safe; by a warp. */
 template <class T> static __device__ double row_scale(const T *x, int64_t k) {
-    double largest = 0;
-    if (sizeof(T) == 4) return 1; /* squares of float32 are */
-    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32)
-        largest = fmax(largest, fabs((double)x[d]));
-    for (int by = 16; by > 0; by /= 2)
-        largest = fmax(largest, __shfl_xor_sync(0xffffffffu, largest, by));
-    return largest > 0x1p400 ? 0x1p-600 : largest < 0x1p-400 ? 0x1p600 : 1;
+    if constexpr (sizeof(T) == 4) {
+        (void)x, (void)k;
+        return 1; /* squares of float32 are */
+    } else {
+        double largest = 0;
+        for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32)
+            largest = fmax(largest, fabs((double)x[d]));
+        for (int by = 16; by > 0; by /= 2)
+            largest = fmax(largest, __shfl_xor_sync(0xffffffffu, largest, by));
+        return largest > 0x1p400 ? 0x1p-600 : largest < 0x1p-400 ? 0x1p600 : 1;
+    }
 }
 
 /* The weighted mean of a row, scaled, by a warp; a constant row's mean is that constant, exactly.
@@ -186,6 +190,12 @@ static int columns(struct blasd_cuda_job *job, const struct pair_args &args,
     return blasd_launch(column_ends<T>, blocks_for(job, s.problems * args.k, ROWS_THREADS),
                         dim3(ROWS_THREADS), 0, job->stream, err, partial, s.chunks, args.k,
                         s.problems, (double)points_of(args), means, w);
+}
+
+int pair_means(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct pair_args &args,
+               const struct pair_statistics &statistics, struct blasd_err *err) {
+    if (dtype == BLASD_float64) return columns<double>(job, args, statistics, false, nullptr, err);
+    return columns<float>(job, args, statistics, false, nullptr, err);
 }
 
 template <class T>

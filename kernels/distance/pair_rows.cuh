@@ -43,6 +43,9 @@ struct pair_statistics {
 };
 int pair_statistics_take(struct blasd_cuda_job *job, const struct pair_args &args, int64_t problems,
                          bool covariance, struct pair_statistics *ret, struct blasd_err *err);
+/* statistics.means of each problem's coordinates. */
+int pair_means(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct pair_args &args,
+               const struct pair_statistics &statistics, struct blasd_err *err);
 /* w[problem][k] = 1 / variance of each coordinate over x and y (x alone). */
 int pair_variances(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct pair_args &args,
                    const struct pair_statistics &statistics, void *w, struct blasd_err *err);

@@ -87,23 +87,24 @@ static __device__ __forceinline__ void pair_write(const struct pair_args &args,
     }
 }
 
-/* Writes the tile's mirror image: rows and columns change places. */
+/* Writes the tile's mirror image: rows and columns change places. d: of the whole matrix. */
 template <class T>
 static __device__ __forceinline__ void pair_write_mirrored(const struct pair_args &args,
                                                            const struct pair_matrix &out, void *d,
                                                            int64_t row, int64_t column,
                                                            const T (&v)[PAIR_EACH][PAIR_EACH]) {
-    int64_t i = row + (int)threadIdx.x / 16 * PAIR_EACH;
+    int64_t i = args.first_row + row + (int)threadIdx.x / 16 * PAIR_EACH,
+            end = args.first_row + args.m;
     int64_t j = column + (int)threadIdx.x % 16 * PAIR_EACH;
     PAIR_FOUR(c) {
         if (j + c >= args.n) break;
         int64_t at = (j + c) * args.n + i;
-        if (out.vectors && i + PAIR_EACH <= args.m) {
+        if (out.vectors && i + PAIR_EACH <= end) {
             pair_put_four(d, at, v[0][c], v[1][c], v[2][c], v[3][c], out.storage);
             continue;
         }
         PAIR_FOUR(r)
-        if (i + r < args.m) pair_put(d, at + r, v[r][c], out.storage);
+        if (i + r < end) pair_put(d, at + r, v[r][c], out.storage);
     }
 }
 
