@@ -10,6 +10,7 @@
         */
 
 struct blasd_distance_limits blasd_distance_limits = {.stream_bytes = (int64_t)128 << 20,
+                                                      .nearest_most = PAIR_NEAREST_MOST,
                                                       .select_bytes = (int64_t)32 << 20,
                                                       .product_bytes = (int64_t)64 << 20,
                                                       .product_pairs = (int64_t)1 << 18,
@@ -313,7 +314,7 @@ static int prepare_nearest(struct blasd_cuda_job *job, struct pair_state *state,
     int64_t keep = shape->output == OUTPUT_TOPK ? shape->neighbours : 1, entries;
     int code;
     /* the rest is static shared memory */
-    state->wide = keep > PAIR_NEAREST_MOST ||
+    state->wide = keep > PAIR_NEAREST_MOST || keep > blasd_distance_limits.nearest_most ||
                   pair_nearest_bytes(state->size, (int)keep + PAIR_NEAREST_SLACK) + (20u << 10) >
                       job->facts->shared_bytes;
     if (state->wide) return prepare_select(job, state, err);

@@ -178,10 +178,12 @@ template <class T> struct pair_heads {
     int count[PAIR_SIDE];
 };
 
+/* Adds what is nearer; says whether some list is to be shrunk. */
 template <class T>
-static __device__ void pair_offer(const struct pair_args &args, int64_t row, int64_t column,
-                                  int room, const T (&v)[PAIR_EACH][PAIR_EACH],
+static __device__ bool pair_offer(const struct pair_args &args, int64_t row, int64_t column,
+                                  int keep, int room, const T (&v)[PAIR_EACH][PAIR_EACH],
                                   struct pair_heads<T> &heads, T *d, uint32_t *j) {
+    bool crowded = false;
     PAIR_FOUR(r) {
         int line = (int)threadIdx.x / 16 * PAIR_EACH + r;
         T far = heads.far[line];
@@ -195,8 +197,10 @@ static __device__ void pair_offer(const struct pair_args &args, int64_t row, int
             place = atomicAdd(&heads.count[line], 1);
             d[line * room + place] = v[r][c];
             j[line * room + place] = (uint32_t)at;
+            crowded |= place >= room - PAIR_SIDE || (place + 1 >= keep && far_j == PAIR_NOBODY);
         }
     }
+    return crowded;
 }
 
 template <class T>
@@ -239,9 +243,10 @@ __global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 0))
     __syncthreads();
     for (int64_t column = from; column < to && column < args.n; column += PAIR_SIDE) {
         T v[PAIR_EACH][PAIR_EACH];
+        bool crowded;
         pair_tile<T, LOOP>(args, problem, row, column, false, sh, v);
-        pair_offer<T>(args, row, column, lists.room, v, heads, d, j);
-        __syncthreads();
+        crowded = pair_offer<T>(args, row, column, lists.keep, lists.room, v, heads, d, j);
+        if (!__syncthreads_or(crowded)) continue;
         pair_keep<T>(lists.keep, lists.room, false, heads, d, j);
         __syncthreads();
     }

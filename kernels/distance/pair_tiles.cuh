@@ -282,9 +282,9 @@ static __device__ __forceinline__ void pair_four(const double *from, double (&to
  * fewer than a tile has. */
 template <class T, class To>
 static __device__ void pair_load(const T *from, int64_t first, int64_t count, int64_t k, int64_t at,
-                                 int deep, To &to) {
-    for (int e = (int)threadIdx.x; e < PAIR_SIDE * deep; e += PAIR_THREADS) {
-        int row = deep == PAIR_DEEP ? e / PAIR_DEEP : e / deep, d = e - row * deep;
+                                 unsigned deep, To &to) {
+    for (unsigned e = threadIdx.x; e < PAIR_SIDE * deep; e += PAIR_THREADS) {
+        unsigned row = deep == PAIR_DEEP ? e / PAIR_DEEP : e / deep, d = e - row * deep;
         int64_t point = first + row < count ? first + row : count - 1;
         to[d][row] = from[point * k + at + d];
     }
@@ -321,8 +321,8 @@ static __device__ __forceinline__ void pair_quadratic(const struct pair_args &ar
             int deep = args.k - at < PAIR_DEEP ? (int)(args.k - at) : PAIR_DEEP;
             if (d == 0 || args.k > PAIR_DEEP) {
                 __syncthreads();
-                pair_load(problem.x, row, args.m, args.k, at, deep, sh.x);
-                pair_load(problem.y, column, args.n, args.k, at, deep, sh.y);
+                pair_load(problem.x, row, args.m, args.k, at, (unsigned)deep, sh.x);
+                pair_load(problem.y, column, args.n, args.k, at, (unsigned)deep, sh.y);
                 __syncthreads();
             }
             PAIR_TWICE
@@ -371,8 +371,8 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
         for (int64_t at = 0; at < args.k; at += PAIR_DEEP) {
             int deep = args.k - at < PAIR_DEEP ? (int)(args.k - at) : PAIR_DEEP;
             __syncthreads();
-            pair_load(problem.x, row, args.m, args.k, at, deep, sh.x);
-            if (!kept) pair_load(problem.y, column, args.n, args.k, at, deep, sh.y);
+            pair_load(problem.x, row, args.m, args.k, at, (unsigned)deep, sh.x);
+            if (!kept) pair_load(problem.y, column, args.n, args.k, at, (unsigned)deep, sh.y);
             if (!kept) pair_load_weights(problem.w, at, deep, sh.w);
             __syncthreads();
             PAIR_TWICE
