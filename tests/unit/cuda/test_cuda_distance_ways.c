@@ -296,6 +296,80 @@ static void whole_tiles_of_every_metric(void **state) {
     }
 }
 
+/* Problem `b` of a trial with x (2, m, k) and y (1, n, k) or (2, n, k), by itself. */
+static struct trial *one_of(const struct trial *t, int64_t b) {
+    struct trial *one = trial_new("distance");
+    for (int i = IN_X; i <= IN_VI; i++) {
+        const struct blasd_tensor *tensor = &t->job.inputs[i].tensor;
+        size_t bytes = blasd_tensor_bytes(tensor);
+        bool batch = i <= IN_Y;
+        if (!blasd_job_has(&t->job, i)) continue;
+        if (batch) bytes /= (size_t)tensor->shape[0];
+        memcpy(trial_input(one, t->job.op->inputs[i].name, tensor->dtype, tensor->order,
+                           tensor->rank - batch, tensor->shape + batch),
+               (char *)t->given[i] + (batch && tensor->shape[0] > 1 ? (size_t)b * bytes : 0),
+               bytes);
+    }
+    memcpy(one->job.params, t->job.params, sizeof one->job.params);
+    return one;
+}
+
+/* Jobs of several problems in one batch give what each problem gives alone. */
+static void batches_are_as_single_problems(void **state) {
+    static const char *const metrics[] = {"euclidean", "seuclidean",  "mahalanobis",
+                                          "cosine",    "correlation", "jensenshannon",
+                                          "canberra",  "hamming",     "rogerstanimoto"};
+    static const char *const outputs[] = {"full", "topk", "within", "argmin"};
+    struct blasd_distance_limits kept = blasd_distance_limits;
+    struct blasd_gpu_facts *facts = &trial_device()->facts;
+    uint64_t memory = facts->memory_bytes;
+    (void)state;
+    for (int round = 0; round < 54; round++) {
+        const char *metric = metrics[round % 9], *output = outputs[round / 9 % 4];
+        enum blasd_dtype dtype = floats[round / 2 % 2];
+        int64_t m = trial_between(20, 80), n = trial_between(20, 80), k = trial_between(2, 9);
+        int64_t both = trial_between(1, 2);
+        bool weighted = trial_random() % 2 == 0 && strcmp(metric, "seuclidean") != 0 &&
+                        strcmp(metric, "mahalanobis") != 0 && strcmp(metric, "jensenshannon") != 0;
+        struct trial *list[3];
+        shuffle(round);
+        blasd_distance_limits.product_pairs = round >= 36 ? INT64_MAX : 1; /* then in rows */
+        blasd_distance_limits.product_deep_f64 = blasd_distance_limits.product_deep_f32 = 2;
+        if (round >= 36) facts->memory_bytes = 50000;
+        for (int i = 0; i < 3; i++) {
+            list[i] = trial_new("distance");
+            fill(trial_input(list[i], "x", dtype, BLASD_ROW_MAJOR, 3, (int64_t[]){2, m, k}), dtype,
+                 2 * m * k, metric, 0);
+            fill(trial_input(list[i], "y", dtype, BLASD_ROW_MAJOR, 3, (int64_t[]){both, n, k}),
+                 dtype, both * n * k, metric, 0);
+            trial_set_choice(list[i], "metric", metric);
+            trial_set_choice(list[i], "output", output);
+            if (strcmp(output, "topk") == 0) trial_set_int(list[i], "k", 5);
+            if (strcmp(output, "within") == 0) trial_set_float(list[i], "radius", 1);
+            if (weighted) weigh(list[i], k);
+            if (weighted) ((double *)list[i]->given[IN_W])[0] = i + 1;
+        }
+        assert_int_equal(trial_run_batch(list, 3), 0);
+        if (round >= 36 && round < 45) assert_non_null(strstr(list[0]->task.method, "in rows"));
+        facts->memory_bytes = memory;
+        for (int i = 0; i < 6; i++) {
+            struct trial *one = one_of(list[i / 2], i % 2);
+            assert_int_equal(trial_run(one), 0);
+            for (int o = 0; o < 3; o++) {
+                size_t bytes =
+                    one->task.outputs[o].rank < 0 ? 0 : blasd_tensor_bytes(&one->task.outputs[o]);
+                if (bytes > 0)
+                    assert_memory_equal((char *)list[i / 2]->task.outputs[o].data +
+                                            (size_t)(i % 2) * bytes,
+                                        one->task.outputs[o].data, bytes);
+            }
+            trial_free(one);
+        }
+        for (int i = 0; i < 3; i++) trial_free(list[i]);
+    }
+    blasd_distance_limits = kept;
+}
+
 /* A task whose weights are wrong, or whose points have no inverse covariance, fails alone. */
 static void bad_tasks_fail_alone(void **state) {
     struct trial *list[4];
@@ -330,6 +404,7 @@ int main(void) {
         cmocka_unit_test(what_does_not_fit_goes_down_in_rows),
         cmocka_unit_test(neighbours_of_every_number),
         cmocka_unit_test(whole_tiles_of_every_metric),
+        cmocka_unit_test(batches_are_as_single_problems),
         cmocka_unit_test(bad_tasks_fail_alone),
     };
     blasd_cuda_sizes = (struct blasd_cuda_sizes){4096, (size_t)1 << 20, 4096};
