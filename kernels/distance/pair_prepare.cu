@@ -252,7 +252,9 @@ static int prepare_matrix(struct blasd_cuda_job *job, struct pair_state *state,
     matrix->vectors = !matrix->condensed && shape->n % PAIR_EACH == 0;
     matrix->mirrored = shape->alone && !matrix->condensed && !state->streamed &&
                        pair_entry_work(state) >= MIRROR_WORK;
-    matrix->strip = !matrix->mirrored && tiles >= (int64_t)job->facts->units * 64 ? 4 : 1;
+    /* tiles of a block: more of them share what is read and worked out, while blocks are many */
+    tiles /= (int64_t)job->facts->units * 12;
+    matrix->strip = matrix->mirrored || tiles < 1 ? 1 : tiles > 4 ? 4 : (int)tiles;
     if (!state->streamed && product_serves(job, state)) return prepare_product(job, state, err);
     if (!state->streamed) return 0;
     bytes = (int64_t)(job->facts->memory_bytes / 16);

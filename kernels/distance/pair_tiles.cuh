@@ -125,14 +125,14 @@ static __device__ inline float pair_fma(float a, float b, float c) {
     return __fmaf_rn(a, b, c);
 }
 
-static __device__ __noinline__ double pair_power(double x, double p) {
+template <class T> static __device__ __noinline__ T pair_power(T x, T p) {
     return pow(x, p);
 }
 
 /* (1+t) log(1+t) + (1-t) log(1-t), halved: where that would cancel, its series t^2/2 + t^4/12 +
  * ..., whose terms are all positive (as in tiles_body.h). The products are rounded one by one: a
  * fused one would tell t from -t. */
-static __device__ __noinline__ double pair_shannon(double t) {
+template <class T> static __device__ __noinline__ T pair_shannon(T t) {
     const double c[] = {1.0 / 2,   1.0 / 12,  1.0 / 30,  1.0 / 56,  1.0 / 90,
                         1.0 / 132, 1.0 / 182, 1.0 / 240, 1.0 / 306, 1.0 / 380,
                         1.0 / 462, 1.0 / 552, 1.0 / 650, 1.0 / 756};
@@ -212,9 +212,10 @@ static __device__ __noinline__ T pair_careful(const T *a, const T *b, const T *w
 
 /* From a pair's sum of squares to its distance. *odd: that takes more care. */
 template <class T> static __device__ __forceinline__ T pair_of_squares(int finish, T s, bool *odd) {
-    T root = pair_root(s);
+    T root;
     if (finish == FINISH_HALF) return s * (T)0.5;
     if (finish != FINISH_ROOT) return s;
+    root = pair_root(s);
     *odd |= root > pair_range<T>::most || root < pair_range<T>::least;
     return root;
 }
