@@ -396,6 +396,60 @@ static void bad_tasks_fail_alone(void **state) {
     }
 }
 
+/* Every call of the library fails once: the job fails or is right, and the next one is right. */
+static void faults_are_errors_and_no_more(void **state) {
+    static const struct {
+        const char *metric, *output;
+        int64_t k;
+        bool rows;
+    } cases[] = {{"cosine", "full", 3, false},     {"mahalanobis", "full", 2, false},
+                 {"euclidean", "full", 64, false}, {"cityblock", "condensed", 2, true},
+                 {"euclidean", "topk", 2, false},  {"seuclidean", "topk", 2, false},
+                 {"euclidean", "within", 2, false}};
+    struct blasd_distance_limits kept = blasd_distance_limits;
+    struct blasd_gpu_facts *facts = &trial_device()->facts;
+    uint64_t memory = facts->memory_bytes;
+    (void)state;
+    blasd_distance_limits.product_pairs = 1;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct trial *t = trial_new("distance"), *again;
+        bool more = true;
+        int failed = 0;
+        fill(trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){30, cases[c].k}),
+             BLASD_float64, 30 * cases[c].k, "", 0);
+        trial_set_choice(t, "metric", cases[c].metric);
+        trial_set_choice(t, "output", cases[c].output);
+        if (strcmp(cases[c].output, "within") == 0) trial_set_float(t, "radius", 1);
+        if (strcmp(cases[c].output, "topk") == 0) trial_set_int(t, "k", c == 4 ? 3 : 29);
+        if (c == 5) blasd_distance_limits.nearest_most = 4;
+        again = with_output(t, cases[c].output);
+        if (cases[c].rows) facts->memory_bytes = 1000;
+        assert_int_equal(trial_run(again), 0);
+        for (int at = 1; more; at++) {
+            enum blasd_code code;
+            blasd_standin.fail_at = at;
+            blasd_standin.fail_code = at % 2 ? BLASD_E_internal_error : BLASD_E_out_of_memory;
+            code = trial_run(t);
+            more = blasd_standin.fail_at == 0; /* it has come */
+            blasd_standin.fail_at = 0;
+            if (code != BLASD_OK) {
+                failed++;
+                assert_true(code == BLASD_E_internal_error || code == BLASD_E_out_of_memory);
+                continue;
+            }
+            for (int o = 0; o < 3; o++)
+                if (t->task.outputs[o].rank >= 0)
+                    assert_memory_equal(t->task.outputs[o].data, again->task.outputs[o].data,
+                                        blasd_tensor_bytes(&t->task.outputs[o]));
+        }
+        assert_true(failed > 0);
+        facts->memory_bytes = memory;
+        trial_free(t);
+        trial_free(again);
+    }
+    blasd_distance_limits = kept;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_keep_what_differences_have),
@@ -406,6 +460,7 @@ int main(void) {
         cmocka_unit_test(whole_tiles_of_every_metric),
         cmocka_unit_test(batches_are_as_single_problems),
         cmocka_unit_test(bad_tasks_fail_alone),
+        cmocka_unit_test(faults_are_errors_and_no_more),
     };
     blasd_cuda_sizes = (struct blasd_cuda_sizes){4096, (size_t)1 << 20, 4096};
     return cmocka_run_group_tests(tests, NULL, NULL);
