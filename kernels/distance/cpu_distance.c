@@ -110,11 +110,7 @@ static int start_lists(struct run *run, int64_t number, const struct distance_ou
     out->row_splits[0] = 0;
     for (int64_t i = 0; i < shape->m; i++) out->row_splits[i + 1] += out->row_splits[i];
     if (out->row_splits[shape->m] > shape->pairs)
-        return blasd_fail(&task->err, BLASD_E_invalid_parameter, "params.max_pairs",
-                          "%lld pairs lie within the radius, and there is room for %lld: set "
-                          "max_pairs to at least %lld",
-                          (long long)out->row_splits[shape->m], (long long)shape->pairs,
-                          (long long)out->row_splits[shape->m]);
+        return blasd_distance_no_room(shape, out->row_splits[shape->m], &task->err);
     from.data = &infinity;
     for (int64_t at = out->row_splits[shape->m]; at < shape->pairs; at++) {
         out->index[at] = -1;

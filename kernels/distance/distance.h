@@ -92,6 +92,15 @@ struct distance_shape {
 int blasd_distance_read(const struct blasd_job *job, struct distance_shape *shape,
                         struct blasd_err *err);
 
+/* The loop that the job's metric needs, and its numbers; fills no array. */
+void blasd_distance_choose(const struct distance_shape *shape, struct distance_args *args);
+/* Checks k weights of the arithmetic's type (NULL: ones) and sums them up. */
+int blasd_distance_weigh(const struct distance_shape *shape, const void *w, double *total,
+                         struct blasd_err *err);
+/* The error of a job within whose radius more pairs lie than it has room for. */
+int blasd_distance_no_room(const struct distance_shape *shape, int64_t pairs,
+                           struct blasd_err *err);
+
 /* One problem (a batch element of one task) made ready: the rows of x as the loops want them, y as
  * panels, and the loops' arguments. Everything is of the arithmetic's type. */
 struct distance_problem {

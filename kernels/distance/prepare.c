@@ -204,43 +204,13 @@ done:
 
 static int load_weights(struct distance_problem *problem, const void *w, struct blasd_err *err) {
     const struct distance_shape *shape = problem->shape;
-    long double total = 0;
-    for (int64_t d = 0; d < shape->k; d++) {
-        double value = w == NULL ? 1 : element(shape->arithmetic, w, d);
-        if (!(value >= 0))
-            return blasd_fail(err, BLASD_E_out_of_range, "inputs.w",
-                              "weight %lld is %g: weights must not be negative", (long long)d,
-                              value);
-        total += (long double)value;
-        set_element(shape->arithmetic, problem->extra, d, (long double)value);
-    }
+    int code = blasd_distance_weigh(shape, w, &problem->args.total, err);
+    if (code != 0) return code;
+    for (int64_t d = 0; d < shape->k; d++)
+        set_element(shape->arithmetic, problem->extra, d,
+                    w == NULL ? 1 : (long double)element(shape->arithmetic, w, d));
     problem->args.w = problem->extra;
-    problem->args.total = (double)total;
     return 0;
-}
-
-/* minkowski of order 1, 2 and infinity are metrics of their own. */
-static void choose_loop(struct distance_problem *problem) {
-    const struct distance_shape *shape = problem->shape;
-    const struct distance_metric_info *metric = &blasd_distance_metrics[shape->metric];
-    struct distance_args *args = &problem->args;
-    /* exact: the rows made ready carry the weights of these metrics already */
-    bool weighted = shape->weighted && metric->finish != FINISH_HALF;
-    args->loop = metric->loop;
-    args->finish = metric->finish;
-    if (shape->metric == METRIC_minkowski && shape->p == 1) {
-        args->loop = LOOP_ABSOLUTE;
-    } else if (shape->metric == METRIC_minkowski && shape->p == 2) {
-        args->loop = LOOP_SQUARES;
-        args->finish = FINISH_ROOT;
-    } else if (shape->metric == METRIC_minkowski && isinf(shape->p)) {
-        args->loop = LOOP_LARGEST;
-    }
-    if (weighted && args->loop == LOOP_SQUARES) args->loop = LOOP_SQUARES_W;
-    if (weighted && args->loop == LOOP_ABSOLUTE) args->loop = LOOP_ABSOLUTE_W;
-    args->k = shape->k;
-    args->p = shape->p;
-    args->scale = 1 / log(shape->base);
 }
 
 int blasd_distance_problem_load(struct distance_problem *problem, const void *x, const void *y,
@@ -249,7 +219,7 @@ int blasd_distance_problem_load(struct distance_problem *problem, const void *x,
     const struct distance_shape *shape = problem->shape;
     enum blasd_dtype dtype = shape->arithmetic;
     int code = 0;
-    choose_loop(problem);
+    blasd_distance_choose(shape, &problem->args);
     if (shape->metric == METRIC_seuclidean)
         load_variances(problem, x, y, v);
     else if (shape->metric == METRIC_mahalanobis && vi != NULL)

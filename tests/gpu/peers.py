@@ -26,9 +26,13 @@ def torch_rows():
         a, b = normal(*shape[0], dtype=dtype), normal(*shape[1], dtype=dtype)
         return lambda: torch.matmul(a, b)
 
-    def cdist(n, k):
+    def cdist(n, k, dtype=torch.float32, p=2.0):
+        x = normal(n, k, dtype=dtype)
+        return lambda: torch.cdist(x, x, p=p)
+
+    def nearest(n, k, neighbours):
         x = normal(n, k)
-        return lambda: torch.cdist(x, x)
+        return lambda: torch.topk(torch.cdist(x, x), neighbours, largest=False)
 
     def lstsq(n, p, dtype, batch=()):
         x, y = normal(*batch, n, p, dtype=dtype), normal(*batch, n, 1, dtype=dtype)
@@ -57,6 +61,11 @@ def torch_rows():
         ("distance", "4096 points, 3 dimensions, float32", lambda: cdist(4096, 3)),
         ("distance", "27000 points, 3 dimensions, float32", lambda: cdist(27000, 3)),
         ("distance", "4096 points, 256 dimensions, float32", lambda: cdist(4096, 256)),
+        ("distance", "4096 points, 3 dimensions, float64", lambda: cdist(4096, 3, f64)),
+        ("distance", "4096 points, 256 dimensions, float64", lambda: cdist(4096, 256, f64)),
+        ("distance", "4096 points, 3 dimensions, cityblock, float32", lambda: cdist(4096, 3, f32, 1.0)),
+        ("distance", "10 nearest of 27000 points, 3 dimensions, float32", lambda: nearest(27000, 3, 10)),
+        ("distance", "10 nearest of 4096 points, 256 dimensions, float32", lambda: nearest(4096, 256, 10)),
         ("regression", "1000000 x 50 float32", lambda: lstsq(1000000, 50, f32)),
         ("regression", "1000000 x 50 float64", lambda: lstsq(1000000, 50, f64)),
         ("regression", "1000000 x 50 float64, gd 10000 steps", lambda: descent(1000000, 50, 10000, f64)),
@@ -102,10 +111,10 @@ def cupy_rows():
         b = normal(count, n, 1, dtype=dtype)
         return lambda: cupy.linalg.solve(a, b)
 
-    def cdist(n, k):
+    def cdist(n, k, metric="euclidean"):
         from cupyx.scipy.spatial.distance import cdist as scipy_cdist
         x = normal(n, k)
-        return lambda: scipy_cdist(x, x)
+        return lambda: scipy_cdist(x, x, metric)
 
     def lstsq(n, p, dtype):
         x, y = normal(n, p, dtype=dtype), normal(n, dtype=dtype)
@@ -118,6 +127,8 @@ def cupy_rows():
         ("distance", "4096 points, 3 dimensions, float32", lambda: cdist(4096, 3)),
         ("distance", "27000 points, 3 dimensions, float32", lambda: cdist(27000, 3)),
         ("distance", "4096 points, 256 dimensions, float32", lambda: cdist(4096, 256)),
+        ("distance", "4096 points, 3 dimensions, cityblock, float32", lambda: cdist(4096, 3, "cityblock")),
+        ("distance", "4096 points, 16 dimensions, canberra, float32", lambda: cdist(4096, 16, "canberra")),
         ("regression", "1000000 x 50 float32", lambda: lstsq(1000000, 50, "float32")),
         ("regression", "1000000 x 50 float64", lambda: lstsq(1000000, 50, "float64")),
     ]

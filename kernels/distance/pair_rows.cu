@@ -1,0 +1,335 @@
+/* Points made ready on the device, and their statistics. Read next: pair_rows.cuh says for what. */
+#include "kernels/distance/pair_rows.cuh"
+
+#include "kernels/distance/pair_dd.cuh"
+
+#define ROWS_THREADS 256
+#define CHUNK 4096 /* points whose sums are one partial sum */
+
+/* ---- rows ---- */
+
+/* A power of two that brings a row of extreme numbers to where squares are safe; by a warp. */
+template <class T> static __device__ double row_scale(const T *x, int64_t k) {
+    if constexpr (sizeof(T) == 4) {
+        (void)x, (void)k;
+        return 1; /* squares of float32 are */
+    } else {
+        double largest = 0;
+        for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32)
+            largest = fmax(largest, fabs((double)x[d]));
+        for (int by = 16; by > 0; by /= 2)
+            largest = fmax(largest, __shfl_xor_sync(0xffffffffu, largest, by));
+        return largest > 0x1p400 ? 0x1p-600 : largest < 0x1p-400 ? 0x1p600 : 1;
+    }
+}
+
+/* The weighted mean of a row, scaled, by a warp; a constant row's mean is that constant, exactly.
+ */
+template <class T>
+static __device__ struct pair_dd row_mean(const T *x, const T *w, int64_t k, double scale) {
+    struct pair_dd sum = {0, 0}, total = {0, 0};
+    bool constant = true;
+    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
+        double weight = w == nullptr ? 1 : (double)w[d];
+        if (x[d] != x[0]) constant = false;
+        sum = pair_dd_add(sum, pair_dd_product(scale * (double)x[d], weight));
+        total = pair_dd_add(total, {weight, 0});
+    }
+    sum = pair_dd_over_warp(sum);
+    total = pair_dd_over_warp(total);
+    constant = __all_sync(0xffffffffu, constant);
+    return constant && k > 0 ? pair_dd{scale * (double)x[0], 0} : pair_dd_quotient(sum, total);
+}
+
+template <class T>
+static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred, T *to) {
+    struct pair_dd squares = {0, 0}, mean = {0, 0};
+    double length, scale = row_scale<T>(x, k);
+    if (centred) mean = row_mean<T>(x, w, k, scale);
+    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
+        struct pair_dd e = pair_dd_less(scale * (double)x[d], mean), square;
+        square = pair_dd_product(e.hi, e.hi);
+        square.lo = __fma_rn(2 * e.hi, e.lo, square.lo);
+        if (w != nullptr) square = pair_dd_scale(square, (double)w[d]);
+        squares = pair_dd_add(squares, square);
+    }
+    length = pair_dd_root(pair_dd_over_warp(squares));
+    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
+        struct pair_dd e = pair_dd_less(scale * (double)x[d], mean);
+        double value = __dadd_rn(e.hi, e.lo);
+        if (w != nullptr) value = __dmul_rn(value, __dsqrt_rn((double)w[d]));
+        to[d] = (T)__ddiv_rn(value, length);
+    }
+}
+
+template <class T> static __device__ void share_row(const T *x, int64_t k, T *to) {
+    struct pair_dd sum = {0, 0};
+    double all, scale = row_scale<T>(x, k);
+    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32)
+        sum = pair_dd_add(sum, {scale * (double)x[d], 0});
+    sum = pair_dd_over_warp(sum);
+    all = __dadd_rn(sum.hi, sum.lo);
+    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32)
+        to[d] = (T)__ddiv_rn(scale * (double)x[d], all);
+}
+
+/* A warp does a row. */
+template <class T> __global__ void __launch_bounds__(ROWS_THREADS) ready_rows(struct pair_ready r) {
+    int64_t warps = (int64_t)gridDim.x * (ROWS_THREADS / 32);
+    int64_t warp = ((int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x) / 32;
+    for (int64_t row = warp; row < r.all_rows; row += warps) {
+        int64_t task = row / r.rows;
+        const T *x = reinterpret_cast<const T *>(r.from + task * r.from_step) + row % r.rows * r.k;
+        const T *w = r.w == nullptr ? nullptr : reinterpret_cast<const T *>(r.w + task * r.w_step);
+        T *to = reinterpret_cast<T *>(r.to) + row * r.k;
+        if (r.kind == ROWS_SHARES)
+            share_row<T>(x, r.k, to);
+        else
+            unit_row<T>(x, w, r.k, r.kind == ROWS_CENTRED, to);
+    }
+}
+
+static dim3 blocks_for(struct blasd_cuda_job *job, int64_t work, int64_t each) {
+    int64_t blocks = (work + each - 1) / each, most = (int64_t)job->facts->units * 32;
+    return dim3((unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most));
+}
+
+int pair_make_ready(struct blasd_cuda_job *job, enum blasd_dtype dtype,
+                    const struct pair_ready &ready, struct blasd_err *err) {
+    dim3 blocks = blocks_for(job, ready.all_rows, ROWS_THREADS / 32);
+    if (dtype == BLASD_float64)
+        return blasd_launch(ready_rows<double>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
+                            ready);
+    return blasd_launch(ready_rows<float>, blocks, dim3(ROWS_THREADS), 0, job->stream, err, ready);
+}
+
+template <class T>
+__global__ void __launch_bounds__(ROWS_THREADS) reciprocals(const T *v, T *w, int64_t count) {
+    for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * ROWS_THREADS)
+        w[i] = 1 / v[i];
+}
+
+int pair_reciprocals(struct blasd_cuda_job *job, enum blasd_dtype dtype, const void *v, void *w,
+                     int64_t count, struct blasd_err *err) {
+    dim3 blocks = blocks_for(job, count, ROWS_THREADS);
+    if (dtype == BLASD_float64)
+        return blasd_launch(reciprocals<double>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
+                            (const double *)v, (double *)w, count);
+    return blasd_launch(reciprocals<float>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
+                        (const float *)v, (float *)w, count);
+}
+
+/* ---- statistics of coordinates ---- */
+
+static __host__ __device__ inline int64_t points_of(const struct pair_args &args) {
+    return args.alone ? args.m : args.m + args.n;
+}
+
+/* partial[problem][chunk][coordinate] = sum over the chunk's points of x, or of (x - mean)^2: 32
+ * coordinates a block, a warp for each eighth of the points. */
+template <class T>
+__global__ void __launch_bounds__(ROWS_THREADS)
+    column_sums(struct pair_args args, const struct pair_dd *means, struct pair_dd *partial,
+                int64_t chunks) {
+    __shared__ struct pair_dd sums[ROWS_THREADS / 32][32];
+    int64_t groups = (args.k + 31) / 32, group = blockIdx.x % groups;
+    int64_t chunk = blockIdx.x / groups % chunks, number = blockIdx.x / groups / chunks;
+    int64_t d = group * 32 + threadIdx.x % 32, points = points_of(args);
+    struct pair_problem<T> problem = pair_locate<T>(args, number);
+    struct pair_dd sum = {0, 0}, mean = {0, 0};
+    if (means != nullptr && d < args.k) mean = means[number * args.k + d];
+    for (int64_t i = chunk * CHUNK + threadIdx.x / 32;
+         d < args.k && i < (chunk + 1) * CHUNK && i < points; i += ROWS_THREADS / 32) {
+        double x =
+            (double)(i < args.m ? problem.x[i * args.k + d] : problem.y[(i - args.m) * args.k + d]);
+        struct pair_dd e = pair_dd_less(x, mean), square = e;
+        if (means != nullptr) {
+            square = pair_dd_product(e.hi, e.hi);
+            square.lo = __fma_rn(2 * e.hi, e.lo, square.lo);
+        }
+        sum = pair_dd_add(sum, square);
+    }
+    sums[threadIdx.x / 32][threadIdx.x % 32] = sum;
+    __syncthreads();
+    if (threadIdx.x >= 32 || d >= args.k) return;
+    for (int i = 1; i < ROWS_THREADS / 32; i++) sum = pair_dd_add(sum, sums[i][threadIdx.x]);
+    partial[(number * chunks + chunk) * args.k + d] = sum;
+}
+
+/* From partial sums to means, or to weights 1 / variance. */
+template <class T>
+__global__ void __launch_bounds__(ROWS_THREADS)
+    column_ends(const struct pair_dd *partial, int64_t chunks, int64_t k, int64_t problems,
+                double points, struct pair_dd *means, T *w) {
+    for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < problems * k;
+         i += (int64_t)gridDim.x * ROWS_THREADS) {
+        struct pair_dd sum = {0, 0};
+        for (int64_t c = 0; c < chunks; c++)
+            sum = pair_dd_add(sum, partial[(i / k * chunks + c) * k + i % k]);
+        if (w == nullptr) {
+            means[i] = pair_dd_quotient(sum, {points, 0});
+        } else {
+            struct pair_dd variance = pair_dd_quotient(sum, {points - 1, 0});
+            w[i] = (T)__ddiv_rn(1, __dadd_rn(variance.hi, variance.lo));
+        }
+    }
+}
+
+template <class T>
+static int columns(struct blasd_cuda_job *job, const struct pair_args &args,
+                   const struct pair_statistics &s, bool squares, T *w, struct blasd_err *err) {
+    int64_t blocks = (args.k + 31) / 32 * s.chunks * s.problems;
+    struct pair_dd *partial = (struct pair_dd *)s.partial, *means = (struct pair_dd *)s.means;
+    int code;
+    if (blocks > INT32_MAX)
+        return blasd_fail(err, BLASD_E_job_too_large, "inputs.x", "there are too many points");
+    code = blasd_launch(column_sums<T>, dim3((unsigned)blocks), dim3(ROWS_THREADS), 0, job->stream,
+                        err, args, squares ? means : (struct pair_dd *)nullptr, partial, s.chunks);
+    if (code != 0) return code;
+    return blasd_launch(column_ends<T>, blocks_for(job, s.problems * args.k, ROWS_THREADS),
+                        dim3(ROWS_THREADS), 0, job->stream, err, partial, s.chunks, args.k,
+                        s.problems, (double)points_of(args), means, w);
+}
+
+int pair_means(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct pair_args &args,
+               const struct pair_statistics &statistics, struct blasd_err *err) {
+    if (dtype == BLASD_float64) return columns<double>(job, args, statistics, false, nullptr, err);
+    return columns<float>(job, args, statistics, false, nullptr, err);
+}
+
+template <class T>
+static int variances(struct blasd_cuda_job *job, const struct pair_args &args,
+                     const struct pair_statistics &s, T *w, struct blasd_err *err) {
+    int code = columns<T>(job, args, s, false, nullptr, err);
+    return code != 0 ? code : columns<T>(job, args, s, true, w, err);
+}
+
+int pair_variances(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct pair_args &args,
+                   const struct pair_statistics &statistics, void *w, struct blasd_err *err) {
+    if (dtype == BLASD_float64) return variances<double>(job, args, statistics, (double *)w, err);
+    return variances<float>(job, args, statistics, (float *)w, err);
+}
+
+/* ---- covariance ---- */
+
+/* to = the points of a problem, x and y, less the means. */
+template <class T>
+__global__ void __launch_bounds__(ROWS_THREADS)
+    centre_points(struct pair_args args, int64_t number, const struct pair_dd *means, double *to) {
+    struct pair_problem<T> problem = pair_locate<T>(args, number);
+    int64_t first = args.m * args.k, all = points_of(args) * args.k;
+    for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < all;
+         i += (int64_t)gridDim.x * ROWS_THREADS) {
+        double x = (double)(i < first ? problem.x[i] : problem.y[i - first]);
+        struct pair_dd e = pair_dd_less(x, means[number * args.k + i % args.k]);
+        to[i] = __dadd_rn(e.hi, e.lo);
+    }
+}
+
+/* The right-hand sides that make a solution the inverse; keeps the diagonal of the matrix. */
+__global__ void __launch_bounds__(ROWS_THREADS)
+    identity(const double *matrix, double *diagonal, double *to, int64_t k) {
+    for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < k * k;
+         i += (int64_t)gridDim.x * ROWS_THREADS) {
+        to[i] = i / k == i % k ? 1 : 0;
+        if (i / k == i % k) diagonal[i / k] = matrix[i];
+    }
+}
+
+/* A pivot that is but the rounding of the variance it came from counts as 0. */
+template <class T>
+__global__ void __launch_bounds__(ROWS_THREADS)
+    take_inverse(const double *factor, const double *diagonal, const double *inverse, T *v,
+                 int64_t k, int *info) {
+    for (int64_t i = (int64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; i < k * k;
+         i += (int64_t)gridDim.x * ROWS_THREADS) {
+        int64_t row = i / k, column = i % k;
+        double pivot = factor[row * k + row];
+        v[i] = (T)inverse[row > column ? i : column * k + row];
+        if (row == column && !(pivot * pivot > 0x1p-52 * (double)k * diagonal[row]))
+            atomicOr(info, 1);
+    }
+}
+
+template <class T>
+static int inverse_of(struct blasd_cuda_job *job, const struct pair_args &args,
+                      const struct pair_statistics &s, int64_t number, T *v,
+                      struct blasd_err *err) {
+    int64_t k = args.k, points = points_of(args);
+    dim3 blocks = blocks_for(job, k * k, ROWS_THREADS);
+    struct blasd_gpu_gemm g = {};
+    int code = blasd_launch(centre_points<T>, blocks_for(job, points * k, ROWS_THREADS),
+                            dim3(ROWS_THREADS), 0, job->stream, err, args, number,
+                            (const struct pair_dd *)s.means, s.centred);
+    g.dtype = g.out = BLASD_float64;
+    g.trans_a = true;
+    g.m = g.n = g.lda = g.ldb = g.ldc = k;
+    g.k = points;
+    g.alpha = 1 / (double)(points - 1);
+    g.a = g.b = s.centred;
+    g.c = s.matrix;
+    g.count = 1;
+    if (code == 0) code = job->calls->gemm(job->stream, &g, err);
+    if (code == 0)
+        code = blasd_launch(identity, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
+                            (const double *)s.matrix, s.diagonal, s.inverse, k);
+    if (code == 0)
+        code = job->calls->potrf(job->stream, BLASD_float64, true, k, s.matrix, k, s.work,
+                                 s.work_bytes, s.host_work, s.host_bytes, s.info + 2 * number, err);
+    if (code == 0)
+        code = job->calls->potrs(job->stream, BLASD_float64, true, k, k, s.matrix, k, s.inverse, k,
+                                 s.info + 2 * number + 1, err);
+    if (code == 0)
+        code = blasd_launch(take_inverse<T>, blocks, dim3(ROWS_THREADS), 0, job->stream, err,
+                            (const double *)s.matrix, (const double *)s.diagonal,
+                            (const double *)s.inverse, v + number * k * k, k, s.info + 2 * number);
+    return code;
+}
+
+template <class T>
+static int covariances(struct blasd_cuda_job *job, const struct pair_args &args,
+                       const struct pair_statistics &s, T *v, struct blasd_err *err) {
+    int code = columns<T>(job, args, s, false, nullptr, err);
+    for (int64_t p = 0; code == 0 && p < s.problems; p++)
+        code = inverse_of<T>(job, args, s, p, v, err);
+    return code;
+}
+
+int pair_covariances(struct blasd_cuda_job *job, enum blasd_dtype dtype,
+                     const struct pair_args &args, const struct pair_statistics &statistics,
+                     void *v, struct blasd_err *err) {
+    if (dtype == BLASD_float64) return covariances<double>(job, args, statistics, (double *)v, err);
+    return covariances<float>(job, args, statistics, (float *)v, err);
+}
+
+int pair_statistics_take(struct blasd_cuda_job *job, const struct pair_args &args, int64_t problems,
+                         bool covariance, struct pair_statistics *ret, struct blasd_err *err) {
+    size_t k = (size_t)args.k, points = (size_t)points_of(args);
+    struct pair_statistics s = {};
+    int code;
+    s.problems = problems;
+    s.chunks = (int64_t)(points + CHUNK - 1) / CHUNK;
+    code = blasd_cuda_take(job, (size_t)(s.chunks * problems) * k * sizeof(struct pair_dd),
+                           (void **)&s.partial, err);
+    if (code == 0)
+        code = blasd_cuda_take(job, (size_t)problems * k * sizeof(struct pair_dd),
+                               (void **)&s.means, err);
+    if (!covariance || code != 0) {
+        *ret = s;
+        return code;
+    }
+    if (k > INT32_MAX)
+        return blasd_fail(err, BLASD_E_job_too_large, "inputs.x", "there are too many coordinates");
+    code = blasd_cuda_take(job, points * k * sizeof(double), (void **)&s.centred, err);
+    if (code == 0) code = blasd_cuda_take(job, k * k * sizeof(double), (void **)&s.matrix, err);
+    if (code == 0) code = blasd_cuda_take(job, k * k * sizeof(double), (void **)&s.inverse, err);
+    if (code == 0) code = blasd_cuda_take(job, k * sizeof(double), (void **)&s.diagonal, err);
+    if (code == 0)
+        code = job->calls->potrf_size(job->stream, BLASD_float64, true, args.k, args.k,
+                                      &s.work_bytes, &s.host_bytes, err);
+    if (code == 0) code = blasd_cuda_take(job, s.work_bytes, &s.work, err);
+    if (code == 0) code = blasd_cuda_host(job, s.host_bytes, &s.host_work, err);
+    *ret = s;
+    return code;
+}

@@ -1,0 +1,398 @@
+/* The values of a tile of the distance matrix on the device: 64 rows of x against 64 of y, 16
+ * entries a thread, from differences of coordinates.
+ *
+ * Coordinates pass through shared memory 16 at a time, coordinate by coordinate, so that the sums
+ * of a thread's 4 x 4 entries stay in registers and each number read serves four of them. Every sum
+ * runs over the coordinates in order and by the same operations in every kernel, so that d(a,b) and
+ * d(b,a) are equal to the last bit, equal rows are exactly 0 apart, and all outputs see the same
+ * numbers. Knows nothing of what becomes of a tile. Read next: pair_sinks.cuh. */
+#ifndef BLASD_KERNELS_DISTANCE_PAIR_TILES_CUH
+#define BLASD_KERNELS_DISTANCE_PAIR_TILES_CUH
+
+#include "kernels/cuda/gpu.h"
+
+extern "C" {
+#include "kernels/distance/distance.h"
+}
+
+#include <math.h>
+
+#define PAIR_THREADS 256 /* 16 x 16 */
+#define PAIR_SIDE 64     /* rows and columns of a tile */
+#define PAIR_EACH 4      /* rows and columns of a thread */
+#define PAIR_DEEP 16     /* coordinates in shared memory */
+
+/* Before a loop over a thread's own entries: they are to stay in registers. */
+#ifdef __CUDACC__
+#define PAIR_UNROLL _Pragma("unroll")
+#define PAIR_TWICE _Pragma("unroll 2") /* and before those over coordinates */
+#define PAIR_ONCE _Pragma("unroll 1")  /* and before those that matter little */
+#else
+#define PAIR_UNROLL
+#define PAIR_TWICE
+#define PAIR_ONCE
+#endif
+/* The loops over a thread's rows or columns, and over both. */
+#define PAIR_FOUR(r) PAIR_UNROLL for (int r = 0; r < PAIR_EACH; r++)
+#define PAIR_ENTRIES(r, c) PAIR_FOUR(r) PAIR_FOUR(c)
+/* Blocks that a multiprocessor is to hold at least, which limits a thread's registers; `more` where
+ * they have little else to keep. */
+#define PAIR_BLOCKS(T, LOOP, more)                                                                 \
+    (sizeof(T) == 4 ? 2 + (more && LOOP < LOOP_JACCARD) : LOOP < LOOP_JACCARD ? 2 : 1)
+
+/* Where the items of one operand lie: those of task t from base + t * task_step on. */
+struct pair_source {
+    const char *base;
+    int64_t task_step, item_bytes;
+    int64_t steps[BLASD_MAX_RANK]; /* of the batch's dimensions, in items */
+};
+
+/* Problems in device memory, all of one shape. */
+struct pair_args {
+    int rank;
+    int64_t shape[BLASD_MAX_RANK]; /* of the batch */
+    struct pair_source x, y;
+    const char *w; /* k weights; NULL: ones */
+    int64_t w_task, w_item;
+    const char *v; /* k x k, of mahalanobis */
+    int64_t v_task, v_item;
+    const double *totals; /* of the weights, for each task */
+    int64_t problems;     /* of a task */
+    int64_t m, n, k;
+    int64_t first_row; /* of the whole matrix: what row 0 of x is */
+    int finish, alone;
+    double p, scale;
+};
+
+template <class T> struct pair_problem {
+    const T *x, *y, *w, *v;
+    double total;
+};
+
+static __host__ __device__ inline int64_t pair_item(const struct pair_args &args,
+                                                    const struct pair_source &source, int64_t at) {
+    int64_t sum = 0;
+    for (int d = args.rank - 1; d >= 0; d--) {
+        sum += at % args.shape[d] * source.steps[d];
+        at /= args.shape[d];
+    }
+    return sum;
+}
+
+template <class T>
+static __device__ struct pair_problem<T> pair_locate(const struct pair_args &args, int64_t number) {
+    int64_t task = number / args.problems, at = number % args.problems;
+    struct pair_problem<T> ret;
+    ret.x = reinterpret_cast<const T *>(args.x.base + task * args.x.task_step +
+                                        pair_item(args, args.x, at) * args.x.item_bytes);
+    ret.y = reinterpret_cast<const T *>(args.y.base + task * args.y.task_step +
+                                        pair_item(args, args.y, at) * args.y.item_bytes);
+    ret.w = args.w == nullptr
+                ? nullptr
+                : reinterpret_cast<const T *>(args.w + task * args.w_task + at * args.w_item);
+    ret.v = args.v == nullptr
+                ? nullptr
+                : reinterpret_cast<const T *>(args.v + task * args.v_task + at * args.v_item);
+    ret.total = args.totals == nullptr ? 0 : args.totals[task];
+    return ret;
+}
+
+/* ---- arithmetic ---- */
+
+/* Beyond these the root's square may have overflowed, or lost bits to underflow. */
+template <class T>
+struct pair_range;
+template <> struct pair_range<double> { static constexpr double most = 0x1p510, least = 0x1p-480; };
+template <> struct pair_range<float> { static constexpr float most = 0x1p63f, least = 0x1p-49f; };
+
+static __device__ inline double pair_abs(double x) {
+    return fabs(x);
+}
+static __device__ inline float pair_abs(float x) {
+    return fabsf(x);
+}
+static __device__ inline double pair_root(double x) {
+    return __dsqrt_rn(x);
+}
+static __device__ inline float pair_root(float x) {
+    return __fsqrt_rn(x);
+}
+/* a b + c, rounded once: said and not left to the compiler, so that all kernels agree */
+static __device__ inline double pair_fma(double a, double b, double c) {
+    return __fma_rn(a, b, c);
+}
+static __device__ inline float pair_fma(float a, float b, float c) {
+    return __fmaf_rn(a, b, c);
+}
+
+template <class T> static __device__ __noinline__ T pair_power(T x, T p) {
+    return pow(x, p);
+}
+
+/* (1+t) log(1+t) + (1-t) log(1-t), halved: where that would cancel, its series t^2/2 + t^4/12 +
+ * ..., whose terms are all positive (as in tiles_body.h). The products are rounded one by one: a
+ * fused one would tell t from -t. */
+template <class T> static __device__ __noinline__ T pair_shannon(T t) {
+    const double c[] = {1.0 / 2,   1.0 / 12,  1.0 / 30,  1.0 / 56,  1.0 / 90,
+                        1.0 / 132, 1.0 / 182, 1.0 / 240, 1.0 / 306, 1.0 / 380,
+                        1.0 / 462, 1.0 / 552, 1.0 / 650, 1.0 / 756};
+    double square = __dmul_rn(t, t), sum = 0;
+    if (t > 0.3 || t < -0.3) {
+        double more = t <= -1 ? 0 : __dmul_rn(1 + t, log(1 + t));
+        double less = t >= 1 ? 0 : __dmul_rn(1 - t, log(1 - t));
+        return 0.5 * __dadd_rn(more, less);
+    }
+    for (int i = 13; i >= 0; i--) sum = __fma_rn(sum, square, c[i]);
+    return sum * square;
+}
+
+/* One coordinate of one pair. s, t, u: the sums of the pair, as far as the loop has them. */
+template <class T, int LOOP>
+static __device__ __forceinline__ void pair_step(const struct pair_args &args, T x, T y, T w, T &s,
+                                                 T &t, T &u) {
+    (void)args, (void)w, (void)t, (void)u;
+    if constexpr (LOOP == LOOP_SQUARES) {
+        T e = x - y;
+        s = pair_fma(e, e, s);
+    } else if constexpr (LOOP == LOOP_SQUARES_W) {
+        T e = x - y;
+        s = pair_fma(e * e, w, s);
+    } else if constexpr (LOOP == LOOP_ABSOLUTE) {
+        s += pair_abs(x - y);
+    } else if constexpr (LOOP == LOOP_ABSOLUTE_W) {
+        s = pair_fma(pair_abs(x - y), w, s);
+    } else if constexpr (LOOP == LOOP_LARGEST) { /* the comparison drops NaN, t keeps it */
+        T e = pair_abs(x - y);
+        s = e > s ? e : s;
+        t += e;
+    } else if constexpr (LOOP == LOOP_POWER) {
+        s = pair_fma(w, (T)pair_power((double)pair_abs(x - y), args.p), s);
+    } else if constexpr (LOOP == LOOP_CANBERRA) {
+        T e = pair_abs(x - y), size = pair_abs(x) + pair_abs(y);
+        s = size == 0 ? s : pair_fma(w, e / size, s);
+    } else if constexpr (LOOP == LOOP_BRAYCURTIS) {
+        s = pair_fma(w, pair_abs(x - y), s);
+        t = pair_fma(w, pair_abs(x + y), t);
+    } else if constexpr (LOOP == LOOP_JENSENSHANNON) {
+        double sum = (double)x + (double)y;
+        if (x < 0 || y < 0)
+            s = (T)NAN;
+        else if (sum != 0) /* NaN too */
+            s += (T)__dmul_rn(sum, pair_shannon(((double)x - (double)y) / sum));
+    } else if constexpr (LOOP == LOOP_HAMMING) {
+        s += x != y ? w : 0;
+    } else if constexpr (LOOP == LOOP_JACCARD) {
+        s += x != y ? w : 0;
+        t += x != 0 || y != 0 ? w : 0;
+    } else if constexpr (LOOP == LOOP_BOOLEAN) {
+        s += x != 0 && y != 0 ? w : 0;
+        t += x != 0 && !(y != 0) ? w : 0;
+        u += !(x != 0) && y != 0 ? w : 0;
+    }
+}
+
+/* sqrt(sum of w (a-b)^2) where the squares overflow or underflow: scaled by the largest difference.
+ */
+template <class T>
+static __device__ __noinline__ T pair_careful(const T *a, const T *b, const T *w, int64_t k) {
+    T largest = 0, sum = 0;
+    for (int64_t d = 0; d < k; d++) {
+        T diff = pair_abs(a[d] - b[d]) * (w != nullptr ? pair_root(w[d]) : 1);
+        if (diff != diff) return diff;
+        if (diff > largest) largest = diff;
+    }
+    if (largest == 0 || largest - largest != 0) return largest;
+    for (int64_t d = 0; d < k; d++) {
+        T diff = pair_abs(a[d] - b[d]) * (w != nullptr ? pair_root(w[d]) : 1);
+        diff /= largest;
+        sum = pair_fma(diff, diff, sum);
+    }
+    return largest * pair_root(sum);
+}
+
+/* From a pair's sum of squares to its distance. *odd: that takes more care. */
+template <class T> static __device__ __forceinline__ T pair_of_squares(int finish, T s, bool *odd) {
+    T root;
+    if (finish == FINISH_HALF) return s * (T)0.5;
+    if (finish != FINISH_ROOT) return s;
+    root = pair_root(s);
+    *odd |= root > pair_range<T>::most || root < pair_range<T>::least;
+    return root;
+}
+
+template <class T> static __device__ T pair_boolean(int finish, T s, T t, T u, T total) {
+    T both = t + u, cross = t * u;
+    switch (finish) {
+    case FINISH_KULCZYNSKI1: return s / both;
+    case FINISH_ROGERSTANIMOTO: return 2 * both / (total + both);
+    case FINISH_RUSSELLRAO: return (total - s) / total;
+    case FINISH_SOKALSNEATH: return 2 * both / (s + 2 * both);
+    case FINISH_YULE: return cross == 0 ? 0 : 2 * cross / pair_fma(s, total - (s + both), cross);
+    default: return both / (2 * s + both);
+    }
+}
+
+template <class T, int LOOP>
+static __device__ __forceinline__ T pair_finish(const struct pair_args &args, T total, T s, T t,
+                                                T u, bool *odd) {
+    (void)total, (void)t, (void)u, (void)odd;
+    if constexpr (LOOP <= LOOP_SQUARES_W)
+        return pair_of_squares<T>(args.finish, s, odd);
+    else if constexpr (LOOP == LOOP_LARGEST)
+        return t != t ? t : s;
+    else if constexpr (LOOP == LOOP_POWER)
+        return (T)pair_power((double)s, 1 / args.p);
+    else if constexpr (LOOP == LOOP_BRAYCURTIS)
+        return s / t;
+    else if constexpr (LOOP == LOOP_JENSENSHANNON)
+        return pair_root(s / 2 * (T)args.scale);
+    else if constexpr (LOOP == LOOP_HAMMING)
+        return s / total;
+    else if constexpr (LOOP == LOOP_JACCARD)
+        return t == 0 ? 0 : s / t;
+    else if constexpr (LOOP == LOOP_BOOLEAN)
+        return pair_boolean<T>(args.finish, s, t, u, total);
+    else if constexpr (LOOP == LOOP_MAHALANOBIS)
+        return pair_root(s);
+    else
+        return s;
+}
+
+/* ---- tiles ---- */
+
+/* A row is one coordinate of a tile's points. The 16 bytes behind it spread the columns in which
+ * points arrive over the banks. */
+template <class T> struct pair_shared {
+    static constexpr int length = PAIR_SIDE + 16 / (int)sizeof(T);
+    __align__(16) T x[PAIR_DEEP][length];
+    __align__(16) T y[PAIR_DEEP][length];
+    T w[PAIR_DEEP];
+};
+
+static __device__ __forceinline__ void pair_four(const float *from, float (&to)[PAIR_EACH]) {
+    float4 v = *reinterpret_cast<const float4 *>(from);
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+static __device__ __forceinline__ void pair_four(const double *from, double (&to)[PAIR_EACH]) {
+    double2 v = reinterpret_cast<const double2 *>(from)[0];
+    double2 w = reinterpret_cast<const double2 *>(from)[1];
+    to[0] = v.x, to[1] = v.y, to[2] = w.x, to[3] = w.y;
+}
+
+/* Coordinates at .. at + deep of the points from `first` on; the last point again where there are
+ * fewer than a tile has. */
+template <class T, class To>
+static __device__ void pair_load(const T *from, int64_t first, int64_t count, int64_t k, int64_t at,
+                                 unsigned deep, To &to) {
+    for (unsigned e = threadIdx.x; e < PAIR_SIDE * deep; e += PAIR_THREADS) {
+        unsigned row = deep == PAIR_DEEP ? e / PAIR_DEEP : e / deep, d = e - row * deep;
+        int64_t point = first + row < count ? first + row : count - 1;
+        to[d][row] = from[point * k + at + d];
+    }
+}
+
+template <class T>
+static __device__ void pair_load_weights(const T *from, int64_t at, int deep, T *to) {
+    if ((int)threadIdx.x < deep)
+        to[threadIdx.x] = from == nullptr ? (T)1 : from[at + (int64_t)threadIdx.x];
+}
+
+/* The coordinates of a thread's rows and columns. */
+template <class T> struct pair_corner { T x[PAIR_EACH], y[PAIR_EACH]; };
+template <class T>
+static __device__ __forceinline__ struct pair_corner<T> pair_read(const struct pair_shared<T> &sh,
+                                                                  int d) {
+    struct pair_corner<T> ret;
+    pair_four(&sh.x[d][(int)threadIdx.x / 16 * PAIR_EACH], ret.x);
+    pair_four(&sh.y[d][(int)threadIdx.x % 16 * PAIR_EACH], ret.y);
+    return ret;
+}
+
+/* (a-b)' V (a-b), differences first: for each coordinate d, the inner product of row d of V. */
+template <class T>
+static __device__ __forceinline__ void pair_quadratic(const struct pair_args &args,
+                                                      const struct pair_problem<T> &problem,
+                                                      int64_t row, int64_t column,
+                                                      struct pair_shared<T> &sh,
+                                                      T (&s)[PAIR_EACH][PAIR_EACH]) {
+    T inner[PAIR_EACH][PAIR_EACH], own[PAIR_EACH][PAIR_EACH] = {};
+    for (int64_t d = 0; d < args.k; d++) {
+        PAIR_ENTRIES(r, c) inner[r][c] = 0;
+        for (int64_t at = 0; at < args.k; at += PAIR_DEEP) {
+            int deep = args.k - at < PAIR_DEEP ? (int)(args.k - at) : PAIR_DEEP;
+            if (d == 0 || args.k > PAIR_DEEP) {
+                __syncthreads();
+                pair_load(problem.x, row, args.m, args.k, at, (unsigned)deep, sh.x);
+                pair_load(problem.y, column, args.n, args.k, at, (unsigned)deep, sh.y);
+                __syncthreads();
+            }
+            PAIR_TWICE
+            for (int e = 0; e < deep; e++) {
+                struct pair_corner<T> corner = pair_read(sh, e);
+                T v = problem.v[d * args.k + at + e];
+                PAIR_ENTRIES(r, c) {
+                    T diff = corner.x[r] - corner.y[c];
+                    inner[r][c] = pair_fma(v, diff, inner[r][c]);
+                    if (at + e == d) own[r][c] = diff;
+                }
+            }
+        }
+        PAIR_ENTRIES(r, c) s[r][c] = pair_fma(own[r][c], inner[r][c], s[r][c]);
+    }
+}
+
+/* Roots of sums that left the range of numbers, once more with care. */
+template <class T, int LOOP>
+static __device__ __forceinline__ void pair_mend(const struct pair_args &args,
+                                                 const struct pair_problem<T> &problem, int64_t row,
+                                                 int64_t column, T (&out)[PAIR_EACH][PAIR_EACH]) {
+    int64_t i = row + (int)threadIdx.x / 16 * PAIR_EACH;
+    int64_t j = column + (int)threadIdx.x % 16 * PAIR_EACH;
+    PAIR_ENTRIES(r, c) {
+        if (out[r][c] <= pair_range<T>::most && out[r][c] >= pair_range<T>::least) continue;
+        if (i + r >= args.m || j + c >= args.n) continue;
+        out[r][c] = pair_careful<T>(problem.x + (i + r) * args.k, problem.y + (j + c) * args.k,
+                                    LOOP == LOOP_SQUARES_W ? problem.w : nullptr, args.k);
+    }
+}
+
+/* out[r][c] = distance of the points row + 4 (thread / 16) + r of x and column + 4 (thread % 16) +
+ * c of y. `kept`: the columns are those of the call before, and there is but one round of
+ * coordinates. All threads of the block call this. */
+template <class T, int LOOP>
+static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
+                                                 const struct pair_problem<T> &problem, int64_t row,
+                                                 int64_t column, bool kept,
+                                                 struct pair_shared<T> &sh,
+                                                 T (&out)[PAIR_EACH][PAIR_EACH]) {
+    T s[PAIR_EACH][PAIR_EACH] = {}, t[PAIR_EACH][PAIR_EACH] = {}, u[PAIR_EACH][PAIR_EACH] = {};
+    if constexpr (LOOP == LOOP_MAHALANOBIS) {
+        pair_quadratic<T>(args, problem, row, column, sh, s);
+    } else {
+        for (int64_t at = 0; at < args.k; at += PAIR_DEEP) {
+            int deep = args.k - at < PAIR_DEEP ? (int)(args.k - at) : PAIR_DEEP;
+            __syncthreads();
+            pair_load(problem.x, row, args.m, args.k, at, (unsigned)deep, sh.x);
+            if (!kept) pair_load(problem.y, column, args.n, args.k, at, (unsigned)deep, sh.y);
+            if (!kept) pair_load_weights(problem.w, at, deep, sh.w);
+            __syncthreads();
+            PAIR_TWICE
+            for (int d = 0; d < deep; d++) {
+                struct pair_corner<T> corner = pair_read(sh, d);
+                T w = sh.w[d];
+                /* a weight of 0 drops its coordinate, NaN and all; in sums of products it
+                 * multiplies */
+                if (LOOP > LOOP_ABSOLUTE_W && w == 0) continue;
+                PAIR_ENTRIES(r, c)
+                pair_step<T, LOOP>(args, corner.x[r], corner.y[c], w, s[r][c], t[r][c], u[r][c]);
+            }
+        }
+    }
+    bool odd = false;
+    PAIR_ENTRIES(r, c)
+    out[r][c] = pair_finish<T, LOOP>(args, (T)problem.total, s[r][c], t[r][c], u[r][c], &odd);
+    if constexpr (LOOP <= LOOP_SQUARES_W)
+        if (odd) pair_mend<T, LOOP>(args, problem, row, column, out);
+}
+
+#endif
