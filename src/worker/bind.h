@@ -13,6 +13,7 @@
 struct blasd_bound {
     struct blasd_blob in, out;
     bool has_in, has_out;
+    bool staged;         /* the outputs lie in the arena and are still to be written into `out` */
     unsigned char *base; /* of the outputs, in `out` or in the arena; borrowed */
     uint64_t offsets[BLASD_MAX_OUTPUTS];
     uint64_t reserved[BLASD_MAX_OUTPUTS]; /* bytes from that offset that this output may use */
@@ -25,11 +26,14 @@ struct blasd_bound {
 int blasd_bind_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
                       const struct blasd_item *item, struct blasd_task *task,
                       struct blasd_bound *bound, struct blasd_err *err);
-/* Fills task->outputs: in the arena where they fit `inline_bytes` together, else in the new blob
- * "ID.out" of `store`. Errors: no_space, out_of_memory, internal_error. */
+/* Fills task->outputs: in the arena where they fit `inline_bytes` together, else for the new blob
+ * "ID.out" of `store`, in it or, until blasd_bound_settle, in the arena. Errors: no_space,
+ * out_of_memory, internal_error. */
 int blasd_bind_outputs(struct blasd_store *store, struct blasd_arena *arena, uint64_t inline_bytes,
                        const struct blasd_item *item, struct blasd_task *task,
                        struct blasd_bound *bound, struct blasd_err *err);
+/* After the kernel: the outputs are where others find them. no_space, internal_error. */
+int blasd_bound_settle(struct blasd_bound *bound, struct blasd_err *err);
 /* Closes the blobs; the arena is the caller's to reset. */
 void blasd_bound_close(struct blasd_bound *bound);
 
