@@ -195,7 +195,7 @@ int blasd_blob_grow(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *e
 
 int blasd_blob_fit(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *err) {
     uint64_t spare = bytes / 8 + STORE_POOL_LEAST / 4; /* not worth the call */
-    if (blob->store == NULL || blob->bytes <= bytes) return blasd_blob_grow(blob, bytes, err);
+    if (blob->store == NULL || blob->bytes < bytes) return blasd_blob_grow(blob, bytes, err);
     if (blob->data != NULL || blob->bytes - bytes <= spare) return 0;
     if (ftruncate(blob->fd, (off_t)bytes) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "a blob could not be cut: %s",
