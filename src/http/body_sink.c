@@ -17,6 +17,8 @@ static uint64_t align_up(uint64_t bytes) {
 static int move_to_blob(struct http_body_sink *sink, struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     snprintf(name, sizeof name, "%s.in", sink->id);
+    /* what goes to Redis is exactly as long as its tensors */
+    if (blasd_store_kind(sink->server->store) != BLASD_STORE_DIR) sink->expected = 0;
     int rc = blasd_blob_obtain(sink->server->store, name, sink->expected, &sink->blob, err);
     if (rc == 0 && sink->memory.len > 0) rc = blasd_blob_grow(&sink->blob, sink->memory.len, err);
     if (rc == 0 && sink->memory.len > 0)
