@@ -43,6 +43,9 @@ struct blasd_err;
       "second")                                                                                    \
     X(record_sync_s, 60, 1, 86400, "seconds", "how long the result of a waited-for job is kept")   \
     X(record_async_s, 3600, 1, 2592000, "seconds", "how long the result of any other job is kept") \
+    X(pool_bytes, 0, 1, BLASD_TIB, "bytes",                                                        \
+      "files of removed blobs kept some seconds for the next ones (0: a sixteenth of the blob "    \
+      "store; less than 256K: none)")                                                              \
     X(wait_s, 300, 1, 86400, "seconds", "longest wait that one request may ask for")               \
     X(deadline_ms, 86400000, 1, 2592000000, "milliseconds", "longest deadline of a job")           \
     X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \

@@ -16,7 +16,9 @@ static uint64_t align_up(uint64_t bytes) {
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     snprintf(name, sizeof name, "%s.in", sink->id);
-    int rc = blasd_blob_create(sink->loop->server->store, name, &sink->blob, err);
+    /* what goes to Redis is exactly as long as its tensors */
+    if (blasd_store_kind(sink->loop->server->store) != BLASD_STORE_DIR) sink->expected = 0;
+    int rc = blasd_blob_obtain(sink->loop->server->store, name, sink->expected, &sink->blob, err);
     if (rc == 0 && sink->memory.len > 0) rc = blasd_blob_grow(&sink->blob, sink->memory.len, err);
     if (rc == 0 && sink->memory.len > 0)
         rc = blasd_blob_write(&sink->blob, 0, sink->memory.data, sink->memory.len, err);
@@ -57,10 +59,32 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
     return 0;
 }
 
-/* How large the blob should be once it must hold `bytes`. */
+/* How large the blob should be once it must hold `bytes`. In the end it is as large as the body,
+ * rather than its tensors, so that it fits the next body of the same kind. */
 static uint64_t grown(const struct http_body_sink *sink, uint64_t bytes) {
     uint64_t size = (bytes + GROW_BYTES - 1) / GROW_BYTES * GROW_BYTES;
-    return size < sink->total ? size : sink->total;
+    uint64_t most = sink->total > sink->expected ? sink->total : sink->expected;
+    return size < most ? size : most;
+}
+
+static int write_blob(struct http_body_sink *sink, uint64_t offset, const void *bytes, size_t len,
+                      struct blasd_err *err) {
+    struct blasd_blob *blob = &sink->blob;
+    /* In a recycled blob the gaps between tensors keep what lay there: nobody reads them.
+     * Into pages that are there already bytes are best copied. Fresh ones are best written, which
+     * spares them the zeros that they would be filled with. */
+    if (!sink->begun && blob->recycled && blob->bytes >= sink->total)
+        (void)blasd_blob_map(blob, NULL); /* where it cannot be had, it is written */
+    sink->begun = true;
+    if (offset + len > blob->bytes) {
+        int rc;
+        blasd_blob_unmap(blob);
+        rc = blasd_blob_grow(blob, grown(sink, offset + len), err);
+        if (rc != 0) return rc;
+    }
+    if (blob->data == NULL) return blasd_blob_write(blob, offset, bytes, len, err);
+    memcpy((char *)blob->data + offset, bytes, len);
+    return 0;
 }
 
 static int sink_write(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
@@ -70,18 +94,15 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
     if (offset > sink->total || len > sink->total - offset)
         return blasd_fail(err, BLASD_E_internal_error, "",
                           "a tensor was written outside the room reserved for it");
-    if (http_body_sink_in_blob(sink)) {
-        int rc = 0;
-        if (offset + len > sink->blob.bytes)
-            rc = blasd_blob_grow(&sink->blob, grown(sink, offset + len), err);
-        return rc != 0 ? rc : blasd_blob_write(&sink->blob, offset, bytes, len, err);
-    }
+    if (http_body_sink_in_blob(sink)) return write_blob(sink, offset, bytes, len, err);
     memcpy(sink->memory.data + offset, bytes, len);
     return 0;
 }
 
 int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err) {
-    return http_body_sink_in_blob(sink) ? blasd_blob_grow(&sink->blob, sink->total, err) : 0;
+    if (!http_body_sink_in_blob(sink)) return 0;
+    if (sink->total > sink->blob.bytes) blasd_blob_unmap(&sink->blob);
+    return blasd_blob_fit(&sink->blob, sink->total, err);
 }
 
 size_t http_body_sink_memory(const struct http_server *server) {

@@ -14,8 +14,10 @@ struct http_body_sink {
     struct http_loop *loop; /* borrowed */
     const char *id;         /* of the job, for the blob's name; borrowed */
     struct blasd_buf memory;
+    bool begun;             /* something was written into the blob */
     struct blasd_blob blob; /* once total exceeds memory.max; grows as it is written */
     uint64_t total;         /* bytes of payload reserved */
+    uint64_t expected;      /* what total will come to, as a guess from the size of the body */
     uint64_t claim_limit;   /* what total may come to, from the size of the body */
     uint64_t intake;        /* bytes reserved of the server's intake */
 };

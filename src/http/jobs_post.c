@@ -125,6 +125,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     blasd_id_new(upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, blasd_clock_wall_us(),
                  exchange->id);
     upload->sink.claim_limit = claim_limit(upload);
+    upload->sink.expected = request->content_length;
     if ((rc = http_body_sink_intake(&upload->sink, request->content_length, err)) != 0) return rc;
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }

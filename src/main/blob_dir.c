@@ -17,6 +17,7 @@
 #define PREFIX "blasd-"
 #define MARK ".data" /* two lines: the mount namespace, the path of the data directory */
 #define STORE ".store"
+#define POOL ".pool" /* files that wait for their next use: queue/store_pool.h */
 #define NAMESPACE_MAX 64
 
 void blob_dir_choose(const struct data_dir *dir, char spec[BLOB_SPEC_MAX]) {
@@ -104,19 +105,27 @@ static bool is_orphan(int mark, const char *instance) {
     return !same;
 }
 
-static void remove_all(int dir_fd, const char *name) {
+/* Removes a folder and the files in it. */
+static bool remove_folder(int dir_fd, const char *name) {
     struct dirent *entry;
     int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (dir == NULL) {
         if (fd >= 0) close(fd);
-        return;
+        return false;
     }
     while ((entry = readdir(dir)) != NULL)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             unlinkat(fd, entry->d_name, 0);
     closedir(dir);
-    if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0)
+    return unlinkat(dir_fd, name, AT_REMOVEDIR) == 0;
+}
+
+static void remove_all(int dir_fd, const char *name) {
+    char pool[NAME_MAX + 16];
+    snprintf(pool, sizeof pool, "%s/" POOL, name);
+    remove_folder(dir_fd, pool);
+    if (remove_folder(dir_fd, name))
         blasd_log(BLASD_LOG_INFO, "removed " SHARED "/%s, whose data directory is gone", name);
 }
 
@@ -151,6 +160,7 @@ void blob_dir_remove_empty(const char *spec) {
     bool empty = true;
     DIR *dir = opendir(path);
     if (dir == NULL) return;
+    remove_folder(dirfd(dir), POOL);
     while ((entry = readdir(dir)) != NULL) {
         bool own = false;
         for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)

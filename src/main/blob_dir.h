@@ -19,7 +19,8 @@ int blob_dir_mark(const char *spec, const struct data_dir *dir);
 /* Removes the blob directories of data directories that are gone, of this user and on this view of
  * the file system, that nobody holds. */
 void blob_dir_remove_stale(void);
-/* Removes one that holds no blob; the next start makes it anew. */
+/* Once nobody uses it: removes the files kept for the next blobs, and the directory itself where it
+ * holds no blob; the next start makes it anew. */
 void blob_dir_remove_empty(const char *spec);
 
 #endif

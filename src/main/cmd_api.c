@@ -112,6 +112,7 @@ static int run(struct settings *settings) {
                ? listeners_adopt(&settings->listeners, settings->fds, &err)
                : listeners_open(&settings->listeners, settings->listen, settings->loops, &err);
     if (code == 0) code = blasd_store_open(blobs, &queue.store, &err);
+    if (code == 0) blasd_store_recycle(queue.store, queue.limits->pool_bytes);
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;
         options.loops = settings->listeners.count;

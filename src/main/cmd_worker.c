@@ -109,6 +109,7 @@ static int run(const struct settings *settings) {
     signal(SIGPIPE, SIG_IGN);
     code = blasd_backend_find(settings->device, &options.backend, &options.ordinal, &err);
     if (code == 0) code = blasd_store_open(blobs, &options.queue.store, &err);
+    if (code == 0) blasd_store_recycle(options.queue.store, options.queue.limits->pool_bytes);
     if (code == 0) code = blasd_worker_run(&options, &err);
     blasd_store_free(options.queue.store);
     if (code == 0) return BLASD_EXIT_OK;

@@ -6,6 +6,8 @@
 
 #include "base/text.h"
 #include "queue/store_dir.h"
+#include "queue/store_maps.h"
+#include "queue/store_pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,13 +24,17 @@
 
 struct blasd_store {
     enum blasd_store_kind kind;
-    int dir_fd; /* owned; -1 for the kind redis */
+    int dir_fd;  /* owned; -1 for the kind redis */
+    bool memory; /* the bytes lie in memory: the kind redis, or tmpfs */
+    struct store_pool pool;
     char identity[sizeof "dir:" + BLASD_STORE_TOKEN];
+    struct store_maps maps;
 };
 
 int blasd_store_open(const char *spec, struct blasd_store **ret, struct blasd_err *err) {
     char token[BLASD_STORE_TOKEN + 1] = "";
     struct blasd_store *store;
+    struct statfs kind;
     int result;
     bool dir = strncmp(spec, "dir:", 4) == 0;
     *ret = NULL;
@@ -50,12 +56,18 @@ int blasd_store_open(const char *spec, struct blasd_store **ret, struct blasd_er
         }
     }
     blasd_text_join(store->identity, sizeof store->identity, dir ? "dir:" : "redis", token, NULL);
+    store->memory = !dir || (fstatfs(store->dir_fd, &kind) == 0 && kind.f_type == TMPFS_MAGIC);
+    store_pool_open(&store->pool, store->dir_fd, 0);
+    store_maps_init(&store->maps, 0);
     *ret = store;
     return 0;
 }
 
 void blasd_store_free(struct blasd_store *store) {
     if (store == NULL) return;
+    store_pool_trim(&store->pool, true); /* nobody may be left to do it later */
+    store_pool_close(&store->pool);
+    store_maps_release(&store->maps);
     if (store->dir_fd >= 0) close(store->dir_fd);
     free(store);
 }
@@ -85,12 +97,9 @@ static void memory_space(uint64_t *free_bytes, uint64_t *all_bytes) {
     fclose(file);
 }
 
-void blasd_store_space(const struct blasd_store *store, uint64_t *free_bytes, uint64_t *all_bytes) {
+static void free_space(const struct blasd_store *store, uint64_t *free_bytes, uint64_t *all_bytes) {
     uint64_t free_memory, all_memory;
     struct statvfs space;
-    struct statfs kind;
-    bool is_memory = store->kind == BLASD_STORE_REDIS ||
-                     (fstatfs(store->dir_fd, &kind) == 0 && kind.f_type == TMPFS_MAGIC);
     *free_bytes = *all_bytes = UINT64_MAX;
     if (store->kind == BLASD_STORE_DIR) {
         if (fstatvfs(store->dir_fd, &space) != 0) {
@@ -100,11 +109,31 @@ void blasd_store_space(const struct blasd_store *store, uint64_t *free_bytes, ui
             *all_bytes = (uint64_t)space.f_blocks * space.f_frsize;
         }
     }
-    if (!is_memory) return;
+    if (!store->memory) return;
     /* a tmpfs may promise more than the machine has left */
     memory_space(&free_memory, &all_memory);
     if (free_memory < *free_bytes) *free_bytes = free_memory;
     if (all_memory < *all_bytes) *all_bytes = all_memory;
+}
+
+void blasd_store_space(const struct blasd_store *store, uint64_t *free_bytes, uint64_t *all_bytes) {
+    uint64_t kept = store_pool_bytes(&store->pool);
+    free_space(store, free_bytes, all_bytes);
+    *free_bytes = kept < *all_bytes - *free_bytes ? *free_bytes + kept : *all_bytes;
+}
+
+void blasd_store_recycle(struct blasd_store *store, uint64_t bytes) {
+    uint64_t free_bytes, all_bytes;
+    if (store->kind != BLASD_STORE_DIR || !store->memory) return;
+    free_space(store, &free_bytes, &all_bytes);
+    store_pool_close(&store->pool);
+    store_pool_open(&store->pool, store->dir_fd, bytes != 0 ? bytes : all_bytes / 16);
+    store->maps.limit = store->pool.fd >= 0 ? store->pool.limit : 0;
+}
+
+void blasd_store_trim(struct blasd_store *store) {
+    store_maps_trim(&store->maps, false);
+    store_pool_trim(&store->pool, false);
 }
 
 static int blob_start(struct blasd_store *store, const char *name, struct blasd_blob *blob,
@@ -121,11 +150,18 @@ static int blob_start(struct blasd_store *store, const char *name, struct blasd_
 
 int blasd_blob_create(struct blasd_store *store, const char *name, struct blasd_blob *blob,
                       struct blasd_err *err) {
+    return blasd_blob_obtain(store, name, 0, blob, err);
+}
+
+int blasd_blob_obtain(struct blasd_store *store, const char *name, uint64_t want,
+                      struct blasd_blob *blob, struct blasd_err *err) {
     int fd, result = blob_start(store, name, blob, err);
     if (result < 0) return result;
-    if (store->kind == BLASD_STORE_DIR)
+    fd = store_pool_take(&store->pool, name, want, &blob->bytes);
+    blob->recycled = fd >= 0;
+    if (fd < 0 && store->kind == BLASD_STORE_DIR)
         fd = blasd_store_dir_create(store->dir_fd, name, err);
-    else if ((fd = memfd_create(name, MFD_CLOEXEC)) < 0)
+    else if (fd < 0 && (fd = memfd_create(name, MFD_CLOEXEC)) < 0)
         fd = blasd_fail(err, BLASD_E_no_space, "", "memory for a blob could not be had: %s",
                         strerror(errno));
     if (fd < 0) {
@@ -133,6 +169,7 @@ int blasd_blob_create(struct blasd_store *store, const char *name, struct blasd_
         return fd;
     }
     blob->fd = fd;
+    blob->writable = true;
     return 0;
 }
 
@@ -147,11 +184,22 @@ int blasd_blob_grow(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *e
                           bytes);
     do {
         reason = posix_fallocate(blob->fd, (off_t)blob->bytes, (off_t)(bytes - blob->bytes));
-    } while (reason == EINTR);
+    } while (reason == EINTR || (reason == ENOSPC && store_pool_trim(&blob->store->pool, true)));
     if (reason != 0)
         return blasd_fail(err, BLASD_E_no_space, "",
                           "the blob store has no room for %" PRIu64 " bytes more: %s",
                           bytes - blob->bytes, strerror(reason));
+    blob->bytes = bytes;
+    return 0;
+}
+
+int blasd_blob_fit(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *err) {
+    uint64_t spare = bytes / 8 + STORE_POOL_LEAST / 4; /* not worth the call */
+    if (blob->store == NULL || blob->bytes < bytes) return blasd_blob_grow(blob, bytes, err);
+    if (blob->data != NULL || blob->bytes - bytes <= spare) return 0;
+    if (ftruncate(blob->fd, (off_t)bytes) != 0)
+        return blasd_fail(err, BLASD_E_internal_error, "", "a blob could not be cut: %s",
+                          strerror(errno));
     blob->bytes = bytes;
     return 0;
 }
@@ -178,19 +226,40 @@ int blasd_blob_write(struct blasd_blob *blob, uint64_t offset, const void *bytes
 }
 
 int blasd_blob_map(struct blasd_blob *blob, struct blasd_err *err) {
-    int protection = PROT_READ;
+    struct stat info;
+    struct store_map kept;
     void *data;
     if (blob->store == NULL)
         return blasd_fail(err, BLASD_E_internal_error, "", "a closed blob cannot be mapped");
     if (blob->data != NULL || blob->bytes == 0) return 0;
-    if ((fcntl(blob->fd, F_GETFL) & O_ACCMODE) == O_RDWR) protection |= PROT_WRITE;
-    data = mmap(NULL, (size_t)blob->bytes, protection, MAP_SHARED, blob->fd, 0);
+    blob->inode = fstat(blob->fd, &info) == 0 ? info.st_ino : 0;
+    kept = store_maps_take(&blob->store->maps, blob->inode, blob->writable, blob->bytes);
+    if (kept.data != NULL) {
+        blob->data = kept.data;
+        blob->mapped = kept.bytes;
+        return 0;
+    }
+    /* the pages of a recycled file are there: to enter them all at once beats a fault for each */
+    data = mmap(NULL, (size_t)blob->bytes, PROT_READ | (blob->writable ? PROT_WRITE : 0),
+                MAP_SHARED | (blob->recycled ? MAP_POPULATE : 0), blob->fd, 0);
     if (data == MAP_FAILED)
         return blasd_fail(err, BLASD_E_no_space, "",
                           "a blob of %" PRIu64 " bytes could not be mapped: %s", blob->bytes,
                           strerror(errno));
     blob->data = data;
+    blob->mapped = blob->bytes;
     return 0;
+}
+
+void blasd_blob_unmap(struct blasd_blob *blob) {
+    if (blob->data == NULL) return;
+    if (blob->store->maps.limit > 0 && blob->mapped >= STORE_POOL_LEAST) {
+        store_maps_keep(&blob->store->maps, (struct store_map){blob->data, blob->mapped,
+                                                               blob->inode, blob->writable, 0});
+    } else {
+        munmap(blob->data, (size_t)blob->mapped);
+    }
+    blob->data = NULL;
 }
 
 int blasd_blob_open(struct blasd_store *store, const char *name, uint64_t bytes,
@@ -204,7 +273,8 @@ int blasd_blob_open(struct blasd_store *store, const char *name, uint64_t bytes,
     if (blob->fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
         result = blasd_fail(err, BLASD_E_no_space, "", "a blob could not be opened: %s",
                             strerror(errno));
-    } else if (blob->fd < 0 || fstat(blob->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    } else if (blob->fd < 0 || fstat(blob->fd, &info) != 0 || !S_ISREG(info.st_mode) ||
+               !store_pool_hold(&store->pool, name, blob->fd)) {
         result = blasd_fail(err, BLASD_E_inputs_lost, "", "the tensors are not in the blob store");
     } else if ((uint64_t)info.st_size < bytes) {
         result = blasd_fail(err, BLASD_E_inputs_lost, "",
@@ -221,17 +291,19 @@ int blasd_blob_open(struct blasd_store *store, const char *name, uint64_t bytes,
 
 void blasd_blob_close(struct blasd_blob *blob) {
     if (blob->store == NULL) return; /* zeroed, or closed before */
-    if (blob->data != NULL) munmap(blob->data, (size_t)blob->bytes);
-    if (blob->fd >= 0) close(blob->fd);
-    blob->data = NULL;
+    blasd_blob_unmap(blob);
+    if (blob->fd >= 0) {
+        if (blob->mapped > 0) store_pool_let_go(blob->fd);
+        close(blob->fd);
+    }
     blob->fd = -1;
-    blob->bytes = 0;
+    blob->bytes = blob->mapped = 0;
     blob->store = NULL;
 }
 
 void blasd_store_remove(struct blasd_store *store, const char *name) {
     if (store->kind != BLASD_STORE_DIR || !blasd_blob_name_valid(name)) return;
-    unlinkat(store->dir_fd, name, 0);
+    if (!store_pool_give(&store->pool, name)) unlinkat(store->dir_fd, name, 0);
 }
 
 int blasd_store_sweep(struct blasd_store *store,
@@ -239,5 +311,5 @@ int blasd_store_sweep(struct blasd_store *store,
                                         bool *keep),
                       void *arg, struct blasd_err *err) {
     if (store->kind != BLASD_STORE_DIR) return 0;
-    return blasd_store_dir_sweep(store->dir_fd, referenced, arg, err);
+    return blasd_store_dir_sweep(&store->pool, referenced, arg, err);
 }

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/id.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,13 +24,23 @@ enum blasd_store_kind { BLASD_STORE_DIR, BLASD_STORE_REDIS };
 
 struct blasd_store;
 
+/* How much room the files of removed blobs may take that are kept for the next ones (store_pool.h);
+ * `bytes` 0: a sixteenth of the store. To be called before threads share the store; without it, and
+ * where the directory is not on tmpfs, nothing is kept. */
+void blasd_store_recycle(struct blasd_store *store, uint64_t bytes);
+/* Lets go of what has been kept for some seconds; to be called about once a second. */
+void blasd_store_trim(struct blasd_store *store);
+
 /* One blob, open. Zero it before use; blasd_blob_close takes it half-built or closed. */
 struct blasd_blob {
     struct blasd_store *store; /* borrowed */
     char name[BLASD_BLOB_NAME];
     int fd;         /* owned; -1 when closed */
-    uint64_t bytes; /* allocated */
+    uint64_t bytes; /* allocated; of a recycled blob they hold what an earlier job left there */
     void *data;     /* the mapping, once blasd_blob_map was called; owned */
+    uint64_t mapped, inode; /* the store's: bytes of the mapping, and the file behind it */
+    bool writable;          /* this process made it */
+    bool recycled;          /* it was one of the files kept */
 };
 
 /* Opens the store that `spec` names: "dir:/path" (made with mode 0700 where it is missing; refused
@@ -41,26 +52,35 @@ void blasd_store_free(struct blasd_store *store); /* takes NULL */
 enum blasd_store_kind blasd_store_kind(const struct blasd_store *store);
 /* "redis", or "dir:TOKEN": what Redis records. Borrowed. */
 const char *blasd_store_identity(const struct blasd_store *store);
-/* Bytes free, and in all, where the blobs lie. */
+/* Bytes free (with what is only kept for the next blobs), and in all, where the blobs lie. */
 void blasd_store_space(const struct blasd_store *store, uint64_t *free_bytes, uint64_t *all_bytes);
 
 /* Makes a new empty blob, locked. no_space or internal_error. */
 int blasd_blob_create(struct blasd_store *store, const char *name, struct blasd_blob *blob,
                       struct blasd_err *err);
+/* The same for a blob of about `want` bytes: it may be one of the files kept, so that blob->bytes
+ * is not 0. Every byte of it that anybody may read is the caller's to write. */
+int blasd_blob_obtain(struct blasd_store *store, const char *name, uint64_t want,
+                      struct blasd_blob *blob, struct blasd_err *err);
 /* Allocates it to `bytes` in all (posix_fallocate: a full tmpfs is an error here and not a SIGBUS
  * later). no_space. */
 int blasd_blob_grow(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *err);
+/* It is to have `bytes` and no more: grows, or gives back what a recycled file has too much of. */
+int blasd_blob_fit(struct blasd_blob *blob, uint64_t bytes, struct blasd_err *err);
 int blasd_blob_write(struct blasd_blob *blob, uint64_t offset, const void *bytes, size_t len,
                      struct blasd_err *err);
 /* Maps the whole blob, readable and (where this process made it) writable. */
 int blasd_blob_map(struct blasd_blob *blob, struct blasd_err *err);
+/* Unmaps it, so that it can grow again. */
+void blasd_blob_unmap(struct blasd_blob *blob);
 /* Opens an existing blob of the kind dir for reading; inputs_lost where it is not there or shorter
  * than `bytes`. */
 int blasd_blob_open(struct blasd_store *store, const char *name, uint64_t bytes,
                     struct blasd_blob *blob, struct blasd_err *err);
 /* Unmaps, closes, unlocks. */
 void blasd_blob_close(struct blasd_blob *blob);
-/* Removes a blob of the kind dir by name; no error where it is not there. */
+/* Removes a blob of the kind dir by name; no error where it is not there. A large file is kept for
+ * another blob, unless somebody still has it open. */
 void blasd_store_remove(struct blasd_store *store, const char *name);
 
 /* Removes blobs of the kind dir that nobody holds and `referenced` does not know. `referenced` gets

@@ -207,7 +207,7 @@ skip:
 
 /* Removes what is not referred to and lets the locks go. Returns the number removed, or negative.
  */
-static int group_end(struct group *group, int dir_fd,
+static int group_end(struct group *group, const struct store_pool *pool,
                      int (*referenced)(void *arg, const char (*names)[BLASD_BLOB_NAME], int count,
                                        bool *keep),
                      void *arg) {
@@ -217,14 +217,17 @@ static int group_end(struct group *group, int dir_fd,
                                    : referenced(arg, (const char(*)[BLASD_BLOB_NAME])group->names,
                                                 group->count, keep);
     for (int i = 0; i < group->count; i++) {
-        if (result >= 0 && !keep[i] && unlinkat(dir_fd, group->names[i], 0) == 0) removed++;
+        if (result >= 0 && !keep[i] &&
+            (store_pool_give_locked(pool, group->names[i], group->fds[i]) ||
+             unlinkat(pool->dir_fd, group->names[i], 0) == 0))
+            removed++;
         close(group->fds[i]);
     }
     group->count = 0;
     return result < 0 ? result : removed;
 }
 
-int blasd_store_dir_sweep(int dir_fd,
+int blasd_store_dir_sweep(const struct store_pool *pool,
                           int (*referenced)(void *arg, const char (*names)[BLASD_BLOB_NAME],
                                             int count, bool *keep),
                           void *arg, struct blasd_err *err) {
@@ -232,7 +235,7 @@ int blasd_store_dir_sweep(int dir_fd,
     int removed = 0, result = 0;
     struct dirent *entry;
     DIR *dir;
-    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(pool->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || (dir = fdopendir(fd)) == NULL) {
         if (fd >= 0) close(fd);
         return blasd_fail(err, BLASD_E_internal_error, "",
@@ -240,13 +243,13 @@ int blasd_store_dir_sweep(int dir_fd,
     }
     while (result >= 0 && (entry = readdir(dir)) != NULL) {
         if (!blasd_blob_name_valid(entry->d_name)) continue;
-        group_add(&group, dir_fd, entry->d_name);
+        group_add(&group, pool->dir_fd, entry->d_name);
         if (group.count < SWEEP_GROUP) continue;
-        result = group_end(&group, dir_fd, referenced, arg);
+        result = group_end(&group, pool, referenced, arg);
         if (result > 0) removed += result;
     }
     if (result >= 0) {
-        result = group_end(&group, dir_fd, referenced, arg);
+        result = group_end(&group, pool, referenced, arg);
         if (result > 0) removed += result;
     }
     closedir(dir);

@@ -5,6 +5,7 @@
 #define BLASD_QUEUE_STORE_DIR_H
 
 #include "queue/store.h"
+#include "queue/store_pool.h"
 
 #define BLASD_STORE_TOKEN 32 /* hexadecimal digits */
 
@@ -15,8 +16,8 @@ int blasd_store_dir_open(const char *path, int *fd, char token[BLASD_STORE_TOKEN
 /* Makes the file `name`, which must not exist, and locks it. Returns a descriptor or a negative
  * code. */
 int blasd_store_dir_create(int dir_fd, const char *name, struct blasd_err *err);
-/* See blasd_store_sweep. */
-int blasd_store_dir_sweep(int dir_fd,
+/* See blasd_store_sweep. Large files go into the pool. */
+int blasd_store_dir_sweep(const struct store_pool *pool,
                           int (*referenced)(void *arg, const char (*names)[BLASD_BLOB_NAME],
                                             int count, bool *keep),
                           void *arg, struct blasd_err *err);

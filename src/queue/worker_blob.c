@@ -174,6 +174,7 @@ int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err 
     char key[BLASD_LINK_KEY_MAX];
     redisReply *reply;
     int removed = 0;
+    blasd_store_trim(queue->options.store);
     blasd_link_key(key, queue->name, ":sweeping");
     blasd_worker_command(queue, "SET");
     blasd_worker_text(queue, key);

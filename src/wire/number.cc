@@ -1,5 +1,5 @@
-/* Numbers of JSON through from_chars and to_chars. The only C++ in the front end: it neither
- * throws nor allocates. */
+/* Numbers of JSON through from_chars. This and number_write.cc are the only C++ in the front end:
+ * they neither throw nor allocate. Read next: number_write.cc. */
 #include "wire/number.h"
 
 #include <charconv>
@@ -157,14 +157,6 @@ enum blasd_number_int blasd_number_read_int(const char *p, const char *end, cons
     }
     *magnitude = value;
     return BLASD_INT_OK;
-}
-
-char *blasd_number_write(char *out, double value) {
-    return std::to_chars(out, out + BLASD_NUMBER_MAX, value).ptr;
-}
-
-char *blasd_number_write_float(char *out, float value) {
-    return std::to_chars(out, out + BLASD_NUMBER_MAX, value).ptr;
 }
 
 char *blasd_number_write_int(char *out, int64_t value) {

@@ -1,8 +1,8 @@
 /* Numbers as JSON writes them: one at a time, exact, independent of the locale.
  *
- * A window on C++17's from_chars and to_chars, which are several times faster than strtod and
- * printf and round correctly both ways. Knows JSON's grammar of a number and nothing else of JSON.
- * Read next: json_in.c. */
+ * A window on C++17's from_chars, several times faster than strtod, and a printer of our own
+ * (number_write.cc), several times faster than printf; both round correctly. Knows JSON's grammar
+ * of a number and nothing else of JSON. Read next: json_in.c. */
 #ifndef BLASD_WIRE_NUMBER_H
 #define BLASD_WIRE_NUMBER_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define BLASD_NUMBER_MAX 32 /* bytes that hold any number written here, without a zero */
+#define BLASD_NUMBER_MAX 36 /* bytes that writing any number here may touch; no zero follows it */
 
 /* Reads the number that begins at `p`, by JSON's grammar alone: no sign +, no leading zeros, digits
  * on both sides of the point. Rounds to nearest even; what is too small becomes a subnormal or a

@@ -89,18 +89,29 @@ int blasd_bind_inputs(struct blasd_worker_queue *queue, struct blasd_arena *aren
     return code;
 }
 
-static int make_blob(struct blasd_store *store, const struct blasd_item *item,
-                     struct blasd_bound *bound, struct blasd_err *err) {
+/* Outputs of a blob with fresh pages are computed in memory that is warm, and written once they are
+ * there: that is half the cost of faulting the pages in, each filled with zeros first. Not above
+ * this many bytes a batch, for they are held twice. */
+#define STAGED_BYTES (UINT64_C(32) << 20)
+
+static int make_blob(struct blasd_store *store, struct blasd_arena *arena,
+                     const struct blasd_item *item, struct blasd_bound *bound,
+                     struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     int code;
     snprintf(name, sizeof name, "%s.out", item->claim->id);
     blasd_store_remove(store,
                        name); /* a worker that died while it ran this job may have left one */
-    code = blasd_blob_create(store, name, &bound->out, err);
+    code = blasd_blob_obtain(store, name, bound->payload_bytes, &bound->out, err);
     if (code != 0) return code;
     bound->has_out = true;
-    code = blasd_blob_grow(&bound->out, bound->payload_bytes, err);
-    if (code == 0) code = blasd_blob_map(&bound->out, err);
+    code = blasd_blob_fit(&bound->out, bound->payload_bytes, err);
+    if (code == 0 && !bound->out.recycled && blasd_store_kind(store) == BLASD_STORE_DIR &&
+        arena->used + bound->payload_bytes <= STAGED_BYTES)
+        bound->base = blasd_arena_take(arena, bound->payload_bytes);
+    bound->staged = bound->base != NULL;
+    if (code != 0 || bound->staged) return code;
+    code = blasd_blob_map(&bound->out, err);
     if (code == 0) bound->base = bound->out.data;
     return code;
 }
@@ -123,7 +134,7 @@ int blasd_bind_outputs(struct blasd_worker_queue *queue, const struct blasd_queu
     if (bound->base != NULL) {
         /* no blob and no copy */
     } else if (total > options->limits->inline_bytes) {
-        code = make_blob(options->store, item, bound, err);
+        code = make_blob(options->store, arena, item, bound, err);
         if (code != 0) return code;
     } else if ((bound->base = blasd_arena_take(arena, total)) == NULL) {
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of outputs",
@@ -139,6 +150,12 @@ int blasd_bind_outputs(struct blasd_worker_queue *queue, const struct blasd_queu
         memset((unsigned char *)task->outputs[i].data + bytes, 0, align_up(bytes) - bytes);
     }
     return 0;
+}
+
+int blasd_bound_settle(struct blasd_bound *bound, struct blasd_err *err) {
+    if (!bound->staged) return 0;
+    bound->staged = false;
+    return blasd_blob_write(&bound->out, 0, bound->base, bound->payload_bytes, err);
 }
 
 void blasd_bound_close(struct blasd_bound *bound) {

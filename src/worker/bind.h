@@ -15,7 +15,8 @@ struct blasd_bound {
     bool has_in, has_out;
     struct blasd_view *view;  /* of the segment that holds the inputs, or NULL */
     struct blasd_slice slice; /* of the outputs, where it is given */
-    unsigned char *base;      /* of the outputs, in `out`, the slice or the arena; borrowed */
+    bool staged;         /* the outputs lie in the arena and are still to be written into `out` */
+    unsigned char *base; /* of the outputs, in `out`, the slice or the arena; borrowed */
     uint64_t offsets[BLASD_MAX_OUTPUTS];
     uint64_t reserved[BLASD_MAX_OUTPUTS]; /* bytes from that offset that this output may use */
     uint64_t payload_bytes;               /* all outputs, each at a multiple of 64 */
@@ -28,11 +29,13 @@ int blasd_bind_inputs(struct blasd_worker_queue *queue, struct blasd_arena *aren
                       const struct blasd_item *item, struct blasd_task *task,
                       struct blasd_bound *bound, struct blasd_err *err);
 /* Fills task->outputs: in a slice where there is one for that many bytes, else in the arena where
- * they fit the limit inline_bytes together, else in the new blob "ID.out". Errors: no_space,
- * out_of_memory, internal_error. */
+ * they fit the limit inline_bytes together, else for the new blob "ID.out", in it or, until
+ * blasd_bound_settle, in the arena. Errors: no_space, out_of_memory, internal_error. */
 int blasd_bind_outputs(struct blasd_worker_queue *queue, const struct blasd_queue_options *options,
                        struct blasd_arena *arena, const struct blasd_item *item,
                        struct blasd_task *task, struct blasd_bound *bound, struct blasd_err *err);
+/* After the kernel: the outputs are where others find them. no_space, internal_error. */
+int blasd_bound_settle(struct blasd_bound *bound, struct blasd_err *err);
 /* Closes the blobs and lets go of the inputs; the arena is the caller's to reset, the slice to give
  * back. */
 void blasd_bound_close(struct blasd_bound *bound);

@@ -240,6 +240,8 @@ static int store_outputs(struct blasd_batcher *batcher, struct blasd_bound *boun
                          struct blasd_err *err) {
     int code, tries = 0;
     if (!bound->has_out) return 0;
+    code = blasd_bound_settle(bound, err);
+    if (code != 0) return code;
     do {
         code = blasd_worker_queue_blob_put(batcher->queue, &bound->out, err);
     } while (code == -(int)BLASD_E_queue_unavailable && blasd_batcher_try_again(batcher, &tries));

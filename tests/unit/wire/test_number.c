@@ -214,12 +214,95 @@ static void test_write(void **state) {
     assert_string_equal(text, "-9223372036854775808");
 }
 
+/* The digits of a text and its decimal exponent, without zeros at either end. */
+static int digits_of(const char *text, const char *end, char digits[40], int *exponent) {
+    int n = 0, after = 0;
+    bool point = false;
+    *exponent = 0;
+    for (const char *p = text; p < end; p++) {
+        if (*p == 'e') {
+            *exponent = (int)strtol(p + 1, NULL, 10);
+            break;
+        }
+        if (*p == '.') point = true;
+        if (*p < '0' || *p > '9') continue;
+        if (point) after++;
+        if (n > 0 || *p != '0') digits[n++] = *p;
+    }
+    *exponent -= after;
+    while (n > 0 && digits[n - 1] == '0') {
+        n--;
+        ++*exponent;
+    }
+    digits[n] = '\0';
+    return n;
+}
+
+/* Held against printf: what reads back, with the fewest digits that do, and of those the nearest.
+ * (Below a power of two there may be a shorter one that printf does not come upon.) */
+static void expect_shortest(double value) {
+    char text[BLASD_NUMBER_MAX + 1], wanted[40], got[40], longer[40];
+    char *end = blasd_number_write(text, value);
+    double back;
+    int precision = 17, n, place, wanted_place;
+    assert_true(end - text <= 24);
+    *end = '\0';
+    assert_ptr_equal(blasd_number_read(text, end, &back), end);
+    assert_memory_equal(&back, &value, sizeof value);
+    if (fabs(value) >= 0x1p53)
+        return; /* whole numbers with all their digits, where that is short */
+    do {
+        snprintf(longer, sizeof longer, "%.*e", precision - 1, value);
+        if (strtod(longer, NULL) != value) break;
+        memcpy(wanted, longer, sizeof wanted);
+    } while (--precision > 0);
+    n = digits_of(text, end, got, &place);
+    memcpy(longer, wanted, sizeof longer);
+    if (n < digits_of(longer, longer + strlen(longer), wanted, &wanted_place)) return;
+    if (strcmp(got, wanted) != 0 || place != wanted_place)
+        print_error("%s in place of %s\n", text, longer);
+    assert_string_equal(got, wanted);
+    assert_int_equal(place, wanted_place);
+}
+
+static void test_shortest(void **state) {
+    uint64_t seed = 88172645463325252u;
+    (void)state;
+    for (int e = -1074; e < 1024; e++) {
+        double power = ldexp(1.0, e);
+        expect_shortest(power);
+        expect_shortest(nextafter(power, INFINITY));
+        if (power > 4.95e-324) expect_shortest(nextafter(power, 0));
+    }
+    for (int e = -323; e < 309; e++) {
+        char text[16];
+        double power;
+        snprintf(text, sizeof text, "1e%d", e);
+        power = strtod(text, NULL);
+        expect_shortest(power);
+        expect_shortest(nextafter(power, INFINITY));
+    }
+    for (int i = 0; i < 200000; i++) {
+        double value;
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        memcpy(&value, &seed, sizeof value);
+        if (isfinite(value)) expect_shortest(value);
+        expect_shortest((double)(seed >> 11) * 0x1p-53);       /* of 16 and 17 digits */
+        expect_shortest((double)(int64_t)(seed >> 24) / 1000); /* of few decimals */
+        expect_shortest(ldexp((double)(seed >> 20), (int)(seed % 40) - 39));
+        expect_shortest((double)(seed >> (11 + seed % 40))); /* whole */
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_read),           cmocka_unit_test(test_read_beyond_range),
         cmocka_unit_test(test_read_malformed), cmocka_unit_test(test_read_stops),
         cmocka_unit_test(test_read_int),       cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_short_decimals), cmocka_unit_test(test_write),
+        cmocka_unit_test(test_shortest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
