@@ -158,4 +158,5 @@ const struct blasd_backend blasd_backend_cpu = {
     .device_close = cpu_device_close,
     .device_info = cpu_device_info,
     .kernels = blasd_cpu_kernels,
+    .side_by_side = true,
 };
