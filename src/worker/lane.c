@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "kernels/numeric/parallel.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,8 +17,9 @@
 #define MS INT64_C(1000000)
 #define HEAVY_NS 10e6 /* jobs that take longer than this run here */
 #define MOST_WAITING 64
-/* A thread of this nice value gives way at once to those of the front end, of Redis and of the main
- * thread, and still gets a tenth of a core that they all want. */
+/* The lane's thread has this nice value, so that it gives way soon to those of the front end, of
+ * Redis and of the main thread, and still gets a tenth of a core that they all want. Those that
+ * help it give way at once. */
 #define NICE 10
 
 /* A group that was taken over. */
@@ -133,6 +135,7 @@ static void *run(void *arg) {
     prctl(PR_SET_NAME, "heavy lane");
     if (setpriority(PRIO_PROCESS, (id_t)gettid(), NICE) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot lower the weight of the heavy lane");
+    blasd_parallel_background();
     pthread_mutex_lock(&lane->lock);
     while (!lane->stop) {
         struct blasd_err err = {0};
