@@ -78,7 +78,7 @@ static void submit(struct bench *bench, int depth) {
     for (int i = 0; i < 5; i++) lens[i] = strlen(argv[i]);
     for (int i = 0; i < depth; i++) {
         static const char *const rest[] = {"2", "4096", "",
-                                           "front:0123456789abcdef\tmatmul\tanonymous"};
+                                           "\tfront:0123456789abcdef\tmatmul\tanonymous"};
         blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), ids[i]);
         argv[argc] = ids[i];
         lens[argc++] = BLASD_ID_LEN;

@@ -5,6 +5,7 @@
 
 #include "base/id.h"
 #include "core/op.h"
+#include "core/slice.h"
 
 /* The order is part of stored frames: append only. */
 enum blasd_priority { BLASD_PRIORITY_HIGH, BLASD_PRIORITY_NORMAL, BLASD_PRIORITY_LOW };
@@ -42,6 +43,7 @@ struct blasd_job {
     int64_t deadline_ms; /* from submission on Redis' clock; 0: none */
     uint64_t payload_bytes;
     bool payload_in_blob; /* the payload is the blob "ID.in", not bytes beside the frame */
+    struct blasd_slice slice; /* or it lies there, where one is given */
     int64_t receive_us;   /* from the request's first byte to submission */
     int64_t created_us;   /* wall clock of submission, microseconds since 1970 */
 };

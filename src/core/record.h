@@ -69,6 +69,7 @@ struct blasd_record {
     struct blasd_output outputs[BLASD_MAX_OUTPUTS]; /* by position in the operation's descriptor */
     uint64_t payload_bytes;
     bool payload_in_blob; /* the outputs are the blob "ID.out", not bytes in the record */
+    struct blasd_slice slice; /* or they lie there, where one is given */
 };
 
 #endif

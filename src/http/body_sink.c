@@ -13,11 +13,10 @@ static uint64_t align_up(uint64_t bytes) {
     return (bytes + ALIGN - 1) & ~(ALIGN - 1);
 }
 
-/* Goes over to a blob, taking along what lies in memory. */
-static int move_to_blob(struct http_body_sink *sink, struct blasd_err *err) {
+int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     snprintf(name, sizeof name, "%s.in", sink->id);
-    int rc = blasd_blob_create(sink->server->store, name, &sink->blob, err);
+    int rc = blasd_blob_create(sink->loop->server->store, name, &sink->blob, err);
     if (rc == 0 && sink->memory.len > 0) rc = blasd_blob_grow(&sink->blob, sink->memory.len, err);
     if (rc == 0 && sink->memory.len > 0)
         rc = blasd_blob_write(&sink->blob, 0, sink->memory.data, sink->memory.len, err);
@@ -30,7 +29,9 @@ static int in_memory(struct http_body_sink *sink, uint64_t total, struct blasd_e
     if (more == 0) return 0; /* an empty tensor first of all: there is no memory yet */
     if (blasd_buf_reserve(&sink->memory, more) != 0)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    memset(sink->memory.data + sink->memory.len, 0, more); /* the gaps are stored too */
+    /* the gap before a tensor is stored too; the tensor's own bytes are all written, or the body is
+     * refused */
+    memset(sink->memory.data + sink->memory.len, 0, more < ALIGN ? more : ALIGN);
     sink->memory.len += more;
     return 0;
 }
@@ -48,8 +49,8 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
     rc = http_body_sink_intake(sink, at + bytes, err);
     if (rc != 0) return rc;
     if (!http_body_sink_in_blob(sink))
-        rc = at + bytes > sink->server->limits->inline_bytes ? move_to_blob(sink, err)
-                                                             : in_memory(sink, at + bytes, err);
+        rc = at + bytes > sink->memory.max ? http_body_sink_store(sink, err)
+                                           : in_memory(sink, at + bytes, err);
     if (rc != 0) return rc;
     sink->total = at + bytes;
     *offset = at;
@@ -83,23 +84,42 @@ int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err) {
     return http_body_sink_in_blob(sink) ? blasd_blob_grow(&sink->blob, sink->total, err) : 0;
 }
 
-void http_body_sink_init(struct http_body_sink *sink, struct http_server *server, const char *id) {
+size_t http_body_sink_memory(const struct http_server *server) {
+    bool slices = blasd_store_kind(server->store) == BLASD_STORE_DIR;
+    uint64_t inlined = server->limits->inline_bytes;
+    return slices && inlined < BLASD_SLICE_MOST ? BLASD_SLICE_MOST : inlined;
+}
+
+void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, const char *id) {
     *sink = (struct http_body_sink){.base = {.reserve = sink_reserve, .write = sink_write},
-                                    .server = server,
+                                    .loop = loop,
                                     .id = id,
                                     .blob = {.fd = -1}};
-    blasd_buf_init(&sink->memory, server->limits->inline_bytes);
+    blasd_buf_init(&sink->memory, http_body_sink_memory(loop->server));
+    if (loop->spare_count > 0) sink->memory = loop->spares[--loop->spare_count];
+}
+
+void http_body_sink_empty(struct http_body_sink *sink) {
+    struct http_loop *loop = sink->loop;
+    bool keep = sink->memory.data != NULL && loop->spare_count < HTTP_SPARES &&
+                sink->memory.cap <= BLASD_SLICE_MOST;
+    if (keep) {
+        blasd_buf_reset(&sink->memory);
+        loop->spares[loop->spare_count++] = sink->memory;
+        blasd_buf_init(&sink->memory, sink->memory.max);
+    }
+    blasd_buf_release(&sink->memory);
 }
 
 void http_body_sink_release(struct http_body_sink *sink) {
-    blasd_buf_release(&sink->memory);
+    http_body_sink_empty(sink);
     blasd_blob_close(&sink->blob);
-    if (sink->intake > 0) atomic_fetch_sub(&sink->server->intake_used, sink->intake);
+    if (sink->intake > 0) atomic_fetch_sub(&sink->loop->server->intake_used, sink->intake);
     sink->intake = 0;
 }
 
 int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct blasd_err *err) {
-    struct http_server *server = sink->server;
+    struct http_server *server = sink->loop->server;
     uint64_t more, used, limit;
     if (bytes <= sink->intake) return 0;
     more = bytes - sink->intake;

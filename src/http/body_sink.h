@@ -1,30 +1,38 @@
 /* Where the tensors of a request body land: in memory while they are small, in a blob once they
- * are not. Read next: jobs_post.c. */
+ * are not. What is in memory goes on in a slice, or beside the job's frame, or after all to a blob.
+ * Read next: jobs_post.c. */
 #ifndef BLASD_HTTP_BODY_SINK_H
 #define BLASD_HTTP_BODY_SINK_H
 
 #include "base/buf.h"
 #include "http/exchange.h"
+#include "queue/segment.h"
 #include "wire/intake.h"
 
 struct http_body_sink {
-    struct blasd_sink base;     /* must come first */
-    struct http_server *server; /* borrowed */
-    const char *id;             /* of the job, for the blob's name; borrowed */
+    struct blasd_sink base; /* must come first */
+    struct http_loop *loop; /* borrowed */
+    const char *id;         /* of the job, for the blob's name; borrowed */
     struct blasd_buf memory;
-    struct blasd_blob blob; /* once total exceeds the limit inline_bytes; grows as it is written */
+    struct blasd_blob blob; /* once total exceeds memory.max; grows as it is written */
     uint64_t total;         /* bytes of payload reserved */
     uint64_t claim_limit;   /* what total may come to, from the size of the body */
     uint64_t intake;        /* bytes reserved of the server's intake */
 };
 
-void http_body_sink_init(struct http_body_sink *sink, struct http_server *server, const char *id);
+/* Bytes of tensors that are held in memory. */
+size_t http_body_sink_memory(const struct http_server *server);
+void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, const char *id);
+/* Lets go of the memory, whose bytes have gone on. */
+void http_body_sink_empty(struct http_body_sink *sink);
 /* Frees what it holds; a blob is closed and not removed. */
 void http_body_sink_release(struct http_body_sink *sink);
 /* Makes the bytes reserved of the server's intake at least `bytes`. no_space. */
 int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct blasd_err *err);
 /* All is written: allocates what nobody wrote to. no_space. */
 int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err);
+/* Puts what is in memory into a blob. no_space. */
+int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err);
 /* Whether the payload lies in a blob, and whether that is open. */
 static inline bool http_body_sink_in_blob(const struct http_body_sink *sink) {
     return sink->blob.name[0] != '\0';

@@ -43,6 +43,8 @@ struct http_server {
     int quit_fd; /* an eventfd, written when it is time to end; nobody reads it */
 };
 
+#define HTTP_SPARES 4
+
 struct http_loop {
     struct http_server *server; /* borrowed */
     struct blasd_loop *loop;    /* owned, as the next two */
@@ -56,9 +58,11 @@ struct http_loop {
     int exchange_count;
     struct http_exchange **waiting; /* buckets of the table in waits.c; owned */
     size_t waiting_buckets, waiting_count;
-    struct blasd_buf scratch; /* for what does not outlive a call */
-    int lingering;            /* see linger.c */
-    bool resumed;             /* MHD_run must be called in this turn */
+    struct blasd_buf scratch;             /* for what does not outlive a call */
+    struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */
+    int spare_count;
+    int lingering; /* see linger.c */
+    bool resumed;  /* MHD_run must be called in this turn */
     bool draining, out_of_time;
 };
 

@@ -28,6 +28,10 @@ void http_jobs_fetch(struct http_exchange *exchange);
 /* results.c: answers with a record, in the format and with the outputs the exchange asks for.
  * `payload`, where its outputs are not in a blob, is borrowed during the call. A record that is not
  * final is answered with `unended`, one that is with 200. */
+/* The payload of `record`, which came with it at `beside`, or lies in a slice and is copied to the
+ * loop's scratch, or is NULL: it lies in a blob, or nobody needs it. record_expired, no_space. */
+int http_result_payload(struct http_exchange *exchange, const struct blasd_record *record,
+                        const char *beside, const char **payload, struct blasd_err *err);
 void http_result_answer(struct http_exchange *exchange, unsigned unended,
                         const struct blasd_record *record, const char *payload);
 

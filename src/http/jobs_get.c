@@ -33,16 +33,19 @@ static void answer(struct http_exchange *exchange, const struct blasd_err *err, 
                    size_t len, bool unended_too) {
     struct blasd_record record;
     struct blasd_err bad = {0};
+    const char *payload;
     size_t payload_at;
     if (!http_exchange_open(exchange)) return;
     if (err != NULL)
         http_reply_problem(exchange, err);
     else if (blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0)
         http_reply_problem(exchange, &bad);
-    else if (exchange->request.method == HTTP_DELETE) /* the outputs may be gone by now */
-        http_reply_document(exchange, 200, &record,
-                            record.payload_in_blob ? NULL : (const char *)bytes + payload_at);
-    else if (unended_too || blasd_state_final(record.state))
+    else if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
+        if (http_result_payload(exchange, &record, (const char *)bytes + payload_at, &payload,
+                                &bad) != 0)
+            payload = NULL;
+        http_reply_document(exchange, 200, &record, payload);
+    } else if (unended_too || blasd_state_final(record.state))
         http_result_answer(exchange, exchange->wait_status, &record,
                            (const char *)bytes + payload_at);
 }

@@ -137,7 +137,7 @@ void http_jobs_post_begin(struct http_exchange *exchange) {
     }
     exchange->upload = upload;
     upload->exchange = exchange;
-    http_body_sink_init(&upload->sink, exchange->home->server, exchange->id);
+    http_body_sink_init(&upload->sink, exchange->home, exchange->id);
     if (start(upload, &err) != 0) refuse(exchange, &err);
 }
 
@@ -264,9 +264,39 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     struct http_exchange *exchange = upload->exchange;
     memcpy(job->id, exchange->id, sizeof job->id);
     job->payload_bytes = upload->sink.total;
-    job->payload_in_blob = http_body_sink_in_blob(&upload->sink);
     job->created_us = blasd_clock_wall_us();
     job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
+}
+
+/* Decides how the tensors travel, and says so in the job. */
+static int place_inputs(struct http_upload *upload, struct blasd_job *job, struct blasd_err *err) {
+    struct http_body_sink *sink = &upload->sink;
+    void *room = NULL;
+    int rc = 0;
+    if (!http_body_sink_in_blob(sink))
+        room = blasd_front_queue_slice_take(upload->exchange->home->queue, job->id, sink->total,
+                                            &job->slice);
+    if (room != NULL)
+        memcpy(room, sink->memory.data, (size_t)sink->total);
+    else if (!http_body_sink_in_blob(sink) &&
+             sink->total > upload->exchange->home->server->limits->inline_bytes)
+        rc = http_body_sink_store(sink, err);
+    job->payload_in_blob = http_body_sink_in_blob(sink);
+    return rc;
+}
+
+/* Writes the job's frame, and what travels beside it, into the loop's scratch. */
+static int write_frame(struct http_upload *upload, const struct blasd_job *job,
+                       struct blasd_err *err) {
+    struct blasd_buf *frame = &upload->exchange->home->scratch;
+    const struct http_body_sink *sink = &upload->sink;
+    int rc;
+    blasd_buf_reset(frame);
+    if ((rc = blasd_job_encode(job, frame, err)) != 0) return rc;
+    if (!job->payload_in_blob && !blasd_slice_given(&job->slice) &&
+        blasd_buf_add(frame, sink->memory.data, sink->memory.len) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    return 0;
 }
 
 static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t cost,
@@ -277,17 +307,17 @@ static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t co
                                           .cost_bytes = cost,
                                           .idempotency_key = exchange->request.idempotency_key,
                                           .watch = upload->wait_s > 0};
-    const struct http_body_sink *sink = &upload->sink;
     int rc;
     complete(upload, job);
     if (submission.idempotency_key != NULL &&
         (rc = fingerprint(upload, job, &submission.fingerprint, err)) != 0)
         return rc;
-    blasd_buf_reset(&loop->scratch);
-    if ((rc = blasd_job_encode(job, &loop->scratch, err)) != 0) return rc;
-    if (!job->payload_in_blob &&
-        blasd_buf_add(&loop->scratch, sink->memory.data, sink->memory.len) != 0)
-        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if ((rc = place_inputs(upload, job, err)) != 0) return rc;
+    if ((rc = write_frame(upload, job, err)) != 0) {
+        blasd_front_queue_slice_drop(loop->queue, &job->slice);
+        return rc;
+    }
+    http_body_sink_empty(&upload->sink);
     submission.frame = loop->scratch.data;
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;

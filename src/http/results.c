@@ -257,14 +257,30 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
     return 0;
 }
 
+int http_result_payload(struct http_exchange *exchange, const struct blasd_record *record,
+                        const char *beside, const char **payload, struct blasd_err *err) {
+    struct blasd_buf *scratch = &exchange->home->scratch;
+    int rc;
+    *payload = record->payload_in_blob ? NULL : beside;
+    if (!blasd_slice_given(&record->slice)) return 0;
+    *payload = NULL;
+    if (!wants_tensors(exchange) && !has_small_output(exchange, record)) return 0;
+    blasd_buf_reset(scratch);
+    rc = blasd_front_queue_slice_read(exchange->home->queue, &record->slice, record->payload_bytes,
+                                      scratch, err);
+    if (rc == 0) *payload = scratch->data;
+    return rc;
+}
+
 void http_result_answer(struct http_exchange *exchange, unsigned unended,
                         const struct blasd_record *record, const char *payload) {
     struct blasd_err err = {0};
     bool tensors = wants_tensors(exchange);
-    if (record->payload_in_blob) payload = NULL;
     /* a document that cannot be had as tensors is still a document */
     if (exchange->output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED) tensors = false;
-    if (tensors) {
+    if (http_result_payload(exchange, record, payload, &payload, &err) != 0) {
+        http_reply_problem(exchange, &err);
+    } else if (tensors) {
         if (check_wanted(exchange, record, &err) != 0)
             http_reply_problem(exchange, &err);
         else

@@ -8,6 +8,7 @@
  * goes on with it. Read next: exchange.h. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "http/body_sink.h"
 #include "http/exchange.h"
 #include "http/waits.h"
 
@@ -174,7 +175,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     int rc;
     loop->server = server;
     loop->metrics = &server->metrics[number];
-    blasd_buf_init(&loop->scratch, server->limits->inline_bytes + 4 * BLASD_MIB);
+    blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);
     loop->waiting_buckets = WAITING_BUCKETS;
     loop->waiting = calloc(loop->waiting_buckets, sizeof(struct http_exchange *));
     loop->loop = blasd_loop_new();
@@ -220,6 +221,7 @@ static void loop_stop(struct http_loop *loop) {
     }
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
+    while (loop->spare_count > 0) blasd_buf_release(&loop->spares[--loop->spare_count]);
     free(loop->waiting);
 }
 

@@ -8,6 +8,7 @@
 #include "main/signal_pipe.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -123,11 +124,22 @@ static int run(struct settings *settings) {
     return BLASD_EXIT_FAILED;
 }
 
+/* Bodies and answers come and go by the thousand: memory given back to the kernel after each is
+ * faulted in, and zeroed, for the next. */
+static void keep_memory(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mallopt(M_TRIM_THRESHOLD, 32 << 20);
+    mallopt(M_TOP_PAD, 1 << 20);
+#endif
+}
+
 int blasd_cmd_api(int argc, char **argv) {
     struct settings settings = {.listen = "127.0.0.1:8080", .loops = 1};
     int status = parse(&settings, argc, argv);
     if (status == 0) {
         prctl(PR_SET_NAME, "blasd api");
+        keep_memory();
         blasd_log_setup("blasd api", settings.common.log_level);
         status = run(&settings);
     }

@@ -6,13 +6,15 @@
  *   front_submit.c  jobs collected into batches, idempotent so that a batch may be sent again
  *   front_watch.c   who is waited for, and the messages that say who ended
  *   front_read.c    get, watch, cancel, list, stats
- *   front_blob.c    blobs, of either kind, out of the store and into it */
+ *   front_blob.c    blobs, of either kind, out of the store and into it
+ *   front_slice.c   payloads of middling size, in segments */
 #ifndef BLASD_QUEUE_FRONT_H
 #define BLASD_QUEUE_FRONT_H
 
 #include "base/buf.h"
 #include "queue/front_link.h"
 #include "queue/front_queue.h"
+#include "queue/segment.h"
 
 #define MS INT64_C(1000000)
 #define CALL_KEPT (2000 * MS) /* how long a call waits for a connection */
@@ -109,6 +111,10 @@ struct blasd_front_queue {
 
     struct front_submit *batch; /* being collected; NULL: none */
 
+    struct blasd_segments *segments; /* owned: inputs of jobs */
+    struct blasd_views *views;       /* owned: outputs */
+    bool asking;                     /* which segments are free: a call is in flight */
+
     struct front_watch **watches; /* buckets of a hash table */
     size_t watch_buckets, watch_count;
     uint64_t watch_seed, watch_serial;
@@ -143,6 +149,11 @@ void front_watch_ask(struct blasd_front_queue *queue, const char *id);
 void front_watch_free(struct blasd_front_queue *queue);
 /* Whether the bytes of a record (queue/functions.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);
+
+/* front_slice.c: asks which segments are free again, where that is worth it or `all` are wanted. */
+void front_slices_ask(struct blasd_front_queue *queue, bool all);
+/* Once a second: gives back what is not used. */
+void front_slices_trim(struct blasd_front_queue *queue);
 
 /* front_blob.c: sends a blob of kind redis, then the call `then` (taken over), which is answered
  * with the error if that fails. `blob` is borrowed until `then` is answered. */

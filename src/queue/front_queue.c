@@ -280,6 +280,7 @@ static void tick_fire(struct blasd_timer *timer) {
     if (queue->subscribed) ping_channel(queue);
     probe(queue);
     tick(queue);
+    front_slices_trim(queue);
 }
 
 static void expire_fire(struct blasd_timer *timer) {
@@ -319,7 +320,13 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
     *ret = NULL;
     if (queue == NULL) return blasd_fail(err, BLASD_E_internal_error, "", "out of memory");
     result = front_init(queue, options, err);
+    queue->segments = blasd_segments_new(options->store);
+    queue->views = blasd_views_new(options->store);
+    if (result == 0 && (queue->segments == NULL || queue->views == NULL))
+        result = blasd_fail(err, BLASD_E_internal_error, "", "out of memory");
     if (result != 0) {
+        blasd_segments_free(queue->segments);
+        blasd_views_free(queue->views);
         free(queue);
         return result;
     }
@@ -354,6 +361,8 @@ void blasd_front_queue_free(struct blasd_front_queue *queue) {
     front_batch_free(queue);
     front_calls_free(queue);
     front_watch_free(queue);
+    blasd_segments_free(queue->segments);
+    blasd_views_free(queue->views);
     free(queue);
 }
 
@@ -365,6 +374,7 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
     front_calls_answer(queue);
     front_batch_close(queue); /* what the answers have set going */
     front_watch_again(queue);
+    front_slices_ask(queue, false);
     front_calls_expire(queue);
     front_calls_pump(queue);
     (void)blasd_front_link_flush(&queue->replies);

@@ -8,6 +8,7 @@
 #ifndef BLASD_QUEUE_FRONT_QUEUE_H
 #define BLASD_QUEUE_FRONT_QUEUE_H
 
+#include "base/buf.h"
 #include "base/loop.h"
 #include "queue/queue.h"
 
@@ -109,6 +110,15 @@ void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done
 /* The outputs of a job that lie in the store. */
 void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *name, uint64_t bytes,
                                 blasd_blob_fn done, void *arg);
+/* Room for the inputs of the job `id` that is to be submitted, for the caller to write and to name
+ * in the job; NULL where payloads of that size travel another way, or there is no room. A slice
+ * whose job is not submitted after all is given back with _drop. */
+void *blasd_front_queue_slice_take(struct blasd_front_queue *queue, const char *id, uint64_t bytes,
+                                   struct blasd_slice *slice);
+void blasd_front_queue_slice_drop(struct blasd_front_queue *queue, const struct blasd_slice *slice);
+/* Appends the outputs of a job that lie in a slice. Errors: record_expired, no_space. */
+int blasd_front_queue_slice_read(struct blasd_front_queue *queue, const struct blasd_slice *slice,
+                                 uint64_t bytes, struct blasd_buf *out, struct blasd_err *err);
 /* Removes a blob, of either kind. */
 void blasd_front_queue_blob_remove(struct blasd_front_queue *queue, const char *name);
 

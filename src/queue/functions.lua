@@ -1,5 +1,5 @@
 #!lua name=blasd_1
--- revision 1
+-- revision 2
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -17,14 +17,18 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        ID.in, else 0), f = the frame with its inline payload
   {q}:pending          hash ID -> stub, exactly while the job is queued or running; whoever removes
                        it ends the job, so a job ends once. A stub is
-                         "SI ENTRY US COST DEADLINE\tCHANNEL[,CHANNEL...]\tOP\tTENANT"
+                         "SI ENTRY US COST DEADLINE[ SEG]\tCHANNEL[,CHANNEL...]\tOP\tTENANT"
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
-                       cuda low = 9); DEADLINE in us on Redis' clock, 0: none
+                       cuda low = 9); DEADLINE in us on Redis' clock, 0: none; SEG: the segment its
+                       inputs lie in
   {q}:bytes            sum of the costs of pending jobs
   {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
   {q}:rec:KIND:B       hash ID -> PIECE with the final record. KIND s|a and B come from the id: B is
                        its second / 1 (s) or / 8 (a)
   {q}:out:KIND:B       hash ID -> bytes of the blob ID.out, of records that have one
+  {q}:refs             hash SEG -> references to the segment SEG: pending jobs whose inputs lie in
+                       it, and records whose outputs do; no field means none
+  {q}:seg:KIND:B       hash SEG -> how many of these references are records of that bucket
   {q}:recs             zset "KIND:B" -> second in which the bucket expires (last finish + its time)
   {q}:recbytes         hash "KIND:B" -> bytes of records and their blobs; field `total`: of all
   {q}:gone             hash KIND -> the highest B dropped so far
@@ -36,8 +40,10 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
   {q}:redo:CLASS       list of "SI ENTRY": jobs to be delivered again, before all others
-  {q}:idle             hash NAME -> class digit: workers that found nothing and wait on
-  {q}:wake:NAME        list: one element wakes the worker NAME from BLPOP
+  {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES TURN [ID ...]", what it asked for in claim
+                       and the jobs it still had: workers that found nothing and wait on
+  {q}:wake:NAME        list that wakes the worker NAME from BLMPOP: "1", it must claim; or what
+                       claim would have given it, now_us as a text: these jobs are its already
   {q}:idem:TENANT:KEY  "ID FINGERPRINT", with an expiry: the Idempotency-Keys in use
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
@@ -68,7 +74,7 @@ Front ends call
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
       r=1 (sent again after its reply was missed: a job of this ID that is there counts as queued);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
-      NOTE: "CHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
+      NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 ID, SI or COST is malformed; or, where the key was used for the
       same request, an array {ID of the earlier job, its RECORD where it has ended and a CHANNEL was
@@ -88,7 +94,7 @@ Front ends call
       "records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...}}
   refs BLOB...
       -> text of one digit for each: 1 referred to (ID.in while the job is pending; ID.out while it
-      is pending or its record lives; both while on hold), 0 not
+      is pending or its record lives; both while on hold; SEG.seg while it has references), 0 not
   tick
       -> {now_us, jobs, bytes, cpu workers, cuda workers, blobs set free (> 0: worth a sweep), next
       deadline or 0}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
@@ -107,14 +113,16 @@ lease is not theirs any more)
   bury NAME               -> 0: the same for a worker known to be dead
   claim NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
       -> {now_us, j1, f1, j2, f2, ...}; j as in the entry, with " ATTEMPTS" behind it where the job
-      is delivered again. With no jobs the worker is now idle: it waits in BLPOP {q}:wake:NAME.
+      is delivered again. With no jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. A
+      few jobs that come then are handed over in that list, which saves it the next claim.
       TURN counts claims and drives ageing. WAS_IDLE 1: the last claim had no jobs. HELD: "ID ID
       ..." of the jobs it still has. CHECK 1: a reply may have been missed, so jobs that are noted
       as held by it but are not in HELD go back
   begin NAME EPOCH TEXT   -> 0: TEXT becomes {q}:run:NAME
-  finish NAME EPOCH RESENT, then 3 for each job: ID PIECE BLOB_BYTES
+  finish NAME EPOCH RESENT, then 3 for each job: ID PIECE OUTPUTS
       -> text of a digit for each: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was
-      missed; what is recorded just so counts as accepted
+      missed; what is recorded just so counts as accepted. OUTPUTS: "0", they are in the record;
+      "BYTES", in the blob ID.out; "BYTES SEG", in that segment
   progress NAME EPOCH PROGRESS ID...
       -> text of a digit for each: 1 still wanted, 0 not
 
@@ -130,7 +138,7 @@ local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
 local PIECE_HEAD = 45        -- bytes of a piece before its record
 
 -- Filled in by the first call: while this file is loaded there are no globals but `redis`.
-local call, format, find, match, gmatch, sub, concat, floor, min, max
+local call, format, find, match, gmatch, sub, byte, concat, floor, min, max
 
 -- What the running call works with; set by start.
 local K               -- names of the keys
@@ -145,11 +153,11 @@ local function key_table(q)
     if k then return k end
     k = {s = {}, redo = {}}
     for _, noun in ipairs({'pending', 'bytes', 'deadlines', 'recs', 'recbytes', 'gone', 'epoch',
-                           'workers', 'attempts', 'idle', 'store', 'blobs'}) do
+                           'workers', 'attempts', 'idle', 'store', 'blobs', 'refs'}) do
         k[noun] = q .. ':' .. noun
     end
-    for _, noun in ipairs({'lease', 'held', 'run', 'prog', 'wake', 'rec', 'out', 'idem', 'blob',
-                           'hold'}) do
+    for _, noun in ipairs({'lease', 'held', 'run', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
+                           'blob', 'hold'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -169,7 +177,8 @@ local function start(keys, args)
     if not call then
         call = redis.call
         format, find, match, gmatch = string.format, string.find, string.match, string.gmatch
-        sub, concat, floor, min, max = string.sub, table.concat, math.floor, math.min, math.max
+        sub, byte, concat = string.sub, string.byte, table.concat
+        floor, min, max = math.floor, math.min, math.max
     end
     K = key_table(keys[1])
     if args[1] ~= limits_text then
@@ -228,14 +237,14 @@ end
 -- A stub that nothing here has written must not stop the jobs beside it: its own job can still be
 -- read, ended and cancelled.
 local function parse(stub)
-    local si, entry, us, cost, deadline, channels, op, tenant =
-        match(stub, '^([1-9]) (%d+%-%d+) (%d+) (%d+) (%d+)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
+    local si, entry, us, cost, deadline, seg, channels, op, tenant =
+        match(stub, '^([1-9]) (%d+%-%d+) (%d+) (%d+) (%d+) ?(%x*)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
     if not si then
-        return {si = '2', entry = '0-1', us = now_text, cost = 0, deadline = 0, channels = '',
-                op = 'unknown', tenant = 'anonymous'}
+        return {si = '2', entry = '0-1', us = now_text, cost = 0, deadline = 0, seg = '',
+                channels = '', op = 'unknown', tenant = 'anonymous'}
     end
     return {si = si, entry = entry, us = us, cost = tonumber(cost), deadline = tonumber(deadline),
-            channels = channels, op = op, tenant = tenant}
+            seg = seg, channels = channels, op = op, tenant = tenant}
 end
 
 local function priority_of(si) return PRIORITIES[(tonumber(si) - 1) % 3 + 1] end
@@ -308,7 +317,7 @@ end
 -- Ending jobs, many at a time
 
 local function ending_new()
-    return {count = 0, ids = {}, entries = {}, cost = 0, into = {}, told = {}}
+    return {count = 0, ids = {}, entries = {}, cost = 0, segs = {}, into = {}, told = {}}
 end
 
 local function ending_tell(e, channel, piece)
@@ -325,25 +334,34 @@ local function ending_tell(e, channel, piece)
     told.bytes = told.bytes + #piece
 end
 
--- Notes that the pending job `id` has ended with `piece`.
-local function ending_add(e, id, si, entry, cost, channels, piece, blob_bytes)
+-- Changes the number of references to a segment.
+local function refer(seg, by)
+    if call('HINCRBY', K.refs, seg, by) <= 0 then call('HDEL', K.refs, seg) end
+end
+
+-- Notes that the pending job `id` has ended with `piece`. `seg` held its inputs, `out_seg` holds
+-- its outputs; '': none. `out_bytes` lie outside the record.
+local function ending_add(e, id, si, entry, cost, seg, channels, piece, out_bytes, out_seg)
     local count = e.count + 1
     e.count, e.ids[count] = count, id
     local entries = e.entries[si]
     if entries then entries[#entries + 1] = entry else e.entries[si] = {entry} end
     e.cost = e.cost + cost
+    if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - 1 end
     local bucket = bucket_of(id)
     local into = e.into[bucket]
     if not into then
-        into = {count = 0, bytes = 0, records = {}, outs = {}}
+        into = {count = 0, bytes = 0, records = {}, outs = {}, segs = {}}
         e.into[bucket] = into
     end
     local n, records = into.count, into.records
     records[n + 1], records[n + 2], into.count = id, piece, n + 2
-    into.bytes = into.bytes + #piece + blob_bytes + RECORD_OVERHEAD
-    if blob_bytes > 0 then
+    into.bytes = into.bytes + #piece + out_bytes + RECORD_OVERHEAD
+    if out_seg ~= '' then
+        into.segs[out_seg] = (into.segs[out_seg] or 0) + 1
+    elseif out_bytes > 0 then
         local outs = into.outs
-        outs[#outs + 1], outs[#outs + 2] = id, whole(blob_bytes)
+        outs[#outs + 1], outs[#outs + 2] = id, whole(out_bytes)
     end
     if channels == '' then return end
     if find(channels, ',', 1, true) then
@@ -355,8 +373,9 @@ end
 
 -- Forgets a bucket of records; returns how many blobs nobody refers to any more.
 local function bucket_drop(bucket)
-    local blobs = call('HLEN', K.out_of .. bucket)
-    call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket)
+    local blobs, segs = call('HLEN', K.out_of .. bucket), call('HGETALL', K.seg_of .. bucket)
+    for i = 1, #segs, 2 do refer(segs[i], '-' .. segs[i + 1]) end
+    call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket, K.seg_of .. bucket)
     local bytes = call('HGET', K.recbytes, bucket)
     if bytes then
         call('HDEL', K.recbytes, bucket)
@@ -391,8 +410,13 @@ local function ending_commit(e, worker)
         call_many('HDEL', K.attempts, e.ids)
         if worker then call_many('HDEL', prog, e.ids) end
     end
+    for seg, by in pairs(e.segs) do refer(seg, by) end
     local sum = 0
     for bucket, into in pairs(e.into) do
+        for seg, by in pairs(into.segs) do
+            refer(seg, by)
+            call('HINCRBY', K.seg_of .. bucket, seg, by)
+        end
         call_many('HSET', K.rec_of .. bucket, into.records)
         call_many('HSET', K.out_of .. bucket, into.outs)
         call('HINCRBY', K.recbytes, bucket, whole(into.bytes))
@@ -408,7 +432,7 @@ end
 local function ending_add_terse(e, id, job, state, code, finder)
     local record = terse(id, job, state, code, finder)
     local piece = struct.pack('<I4', #record) .. id .. record
-    ending_add(e, id, job.si, job.entry, job.cost, job.channels, piece, 0)
+    ending_add(e, id, job.si, job.entry, job.cost, job.seg, job.channels, piece, 0, '')
     return record
 end
 
@@ -427,13 +451,124 @@ local function expire_due()
     return #ids == 100
 end
 
+-- Giving jobs to a worker
+
+-- Puts a job back at the head of its class; wakes nobody.
+local function redo(job)
+    call('RPUSH', K.redo[job.si], job.si .. ' ' .. job.entry)
+end
+
+local function class_of(si) return floor((tonumber(si) - 1) / 3) + 1 end
+
+-- One claim in the making.
+local function claim_add(c, id, j, frame, cost)
+    local n, reply = c.count + 1, c.reply
+    c.count = n
+    c.room = c.room - cost
+    c.frames = c.frames + #frame
+    c.held[n + 1] = id -- after HELD
+    reply[2 * n], reply[2 * n + 1] = j, frame -- after now_us
+    if c.frames > 33554432 then c.full = true end
+end
+
+local function claim_redo(c, key)
+    while c.count < c.most and not c.full do
+        local item = call('LPOP', key)
+        if not item then return end
+        local si, entry = match(item, '^(%d) (%S+)$')
+        local found = call('XRANGE', K.s[si], entry, entry)[1] -- none: the job has ended meanwhile
+        if found then
+            local j, frame = found[2][2], found[2][4]
+            local id, cost = match(j, '^(%S+) %d+ (%d+)')
+            cost = tonumber(cost)
+            if cost > c.room and c.count > 0 then
+                call('LPUSH', key, item)
+                c.full = true
+            else
+                claim_add(c, id, j .. ' ' .. (call('HGET', K.attempts, id) or '0'), frame, cost)
+            end
+        end
+    end
+end
+
+-- Takes up to `quota` new jobs from one stream. What was read beyond the bytes goes to the redo
+-- list, so it reads no more than will fit if jobs are of average size.
+local function claim_stream(c, si, quota)
+    while quota > 0 and c.count < c.most and not c.full do
+        local n = max(1, min(quota, c.most - c.count, 512, floor(c.room / c.mean)))
+        local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', n, 'NOACK', 'STREAMS', K.s[si],
+                       '>')
+        if not r then return end
+        local entries = r[1][2]
+        for _, e in ipairs(entries) do
+            local j, frame = e[2][2], e[2][4]
+            local id, cost = sub(j, 1, 41), 0
+            if c.tight then cost = tonumber(match(j, '^%d+ (%d+)', 43)) or 0 end
+            if not frame or not find(j, '^[sa]%x+ %d+ %d+ [01]$') then -- not an entry of ours
+                call('XDEL', K.s[si], e[1])
+            elseif c.full or (cost > c.room and c.count > 0) then
+                c.full = true
+                redo({si = si, entry = e[1]})
+            else
+                claim_add(c, id, j, frame, cost)
+            end
+        end
+        if #entries < n then return end
+        quota = quota - n
+    end
+end
+
+-- Gives jobs to the worker: what claim replies with is then in the result's `reply`, and its `held`
+-- are noted. `room` in bytes; `held` are the ids it has already.
+local function claim_take(name, class, most, room, turn, held)
+    local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
+    local c = {most = most, room = room, mean = max(1, bytes / max(jobs, 1)), tight = bytes > room,
+               count = 0, frames = 0, full = false, held = {held}, reply = {now}}
+    local own, any = class * 3, 0
+    if jobs == 0 then return c end
+    if call('EXISTS', K.redo[tostring(own + 1)], K.redo['1']) > 0 then
+        claim_redo(c, K.redo[tostring(own + 1)])
+        claim_redo(c, K.redo['1'])
+    end
+    -- Ageing: of each eight claims one gives normal, and one low, the first half.
+    local aged = turn % 8 == 3 and 2 or turn % 8 == 7 and 3 or nil
+    if aged then
+        local half = floor((c.most + 1) / 2)
+        claim_stream(c, tostring(own + aged), half)
+        claim_stream(c, tostring(any + aged), half - min(half, c.count))
+    end
+    for p = 1, 3 do
+        claim_stream(c, tostring(own + p), c.most)
+        claim_stream(c, tostring(any + p), c.most)
+    end
+    if c.count > 0 then call('SET', K.held_of .. name, concat(c.held, ' ')) end
+    return c
+end
+
 -- Workers: waking, leases, recovery
 
--- Wakes idle workers for that many new jobs of each class.
-local function wake(any, cpu, cuda)
+-- Gives an idle worker jobs, or just wakes it.
+local function hand_over(name, asked, most)
+    local class, max_jobs, room, turn, held = match(asked, '^(%d) (%d+) (%d+) (%d+) ?(.*)$')
+    local reply = {'1'}
+    if class then
+        local c = claim_take(name, tonumber(class), min(most, tonumber(max_jobs)), tonumber(room),
+                             tonumber(turn), held)
+        if c.count > 0 then
+            reply = c.reply
+            reply[1] = now_text
+        end
+    end
+    call_many('RPUSH', K.wake_of .. name, reply)
+end
+
+-- Wakes idle workers for that many new jobs of each class. `new`: how many jobs there are, where
+-- they are handed over if they are few (what passes a list is written, and logged, once more).
+local HANDED = 8
+local function wake(any, cpu, cuda, new)
     local idle = call('HGETALL', K.idle)
     for i = 1, #idle, 2 do
-        local name, class, fits = idle[i], idle[i + 1], true
+        local name, class, fits = idle[i], sub(idle[i + 1], 1, 1), true
         if class == '1' and cpu > 0 then
             cpu = cpu - 1
         elseif class == '2' and cuda > 0 then
@@ -445,17 +580,14 @@ local function wake(any, cpu, cuda)
         end
         if fits then
             call('HDEL', K.idle, name)
-            call('RPUSH', K.wake_of .. name, '1')
+            if new and new <= HANDED then
+                hand_over(name, idle[i + 1], floor((2 * new - 1) / #idle) + 1) -- its share
+            else
+                call('RPUSH', K.wake_of .. name, '1')
+            end
         end
     end
 end
-
--- Puts a job back at the head of its class; wakes nobody.
-local function redo(job)
-    call('RPUSH', K.redo[job.si], job.si .. ' ' .. job.entry)
-end
-
-local function class_of(si) return floor((tonumber(si) - 1) / 3) + 1 end
 
 -- Gives back all that the worker holds, and forgets it. What it had begun has cost one attempt.
 local function recover(name)
@@ -609,6 +741,7 @@ local function submit(keys, args)
     if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments a job') end
     local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
     local before, reply, stubs, count, tried = bytes, {now, 0, 0}, {}, {0, 0, 0}, false
+    local seg, seg_jobs = nil, 0
     for i = 2, #args, 6 do
         local id, si, cost = args[i], args[i + 2], tonumber(args[i + 3])
         local options, note = args[i + 4], args[i + 5]
@@ -629,7 +762,7 @@ local function submit(keys, args)
                 r = -1
             end
             if key and r == 0 then
-                local channel, tenant = match(note, '^([^\t]*)\t[^\t]*\t(.*)$')
+                local channel, tenant = match(note, '^[^\t]*\t([^\t]*)\t[^\t]*\t(.*)$')
                 idem, fingerprint = K.idem_of .. tenant .. ':' .. key, print
                 r = repeated(idem, print, channel) or 0
             end
@@ -651,8 +784,16 @@ local function submit(keys, args)
             local entry = call('XADD', K.s[si], '*', 'j', id .. when .. blob, 'f', args[i + 1])
             local n = #stubs
             stubs[n + 1] = id
-            stubs[n + 2] = si .. ' ' .. entry .. when .. (deadline or '0') .. '\t' .. note
+            stubs[n + 2] = si .. ' ' .. entry .. when .. (deadline or '0') .. note
             jobs, bytes = jobs + 1, bytes + cost
+            if byte(note) == 32 then -- its inputs lie in a segment, the same one as a rule
+                local own = match(note, '^ (%x+)')
+                if own ~= seg then
+                    if seg_jobs > 0 then refer(seg, seg_jobs) end
+                    seg, seg_jobs = own, 0
+                end
+                seg_jobs = seg_jobs + 1
+            end
             if deadline then call('ZADD', K.deadlines, deadline, id) end
             if idem then call('SET', idem, id .. ' ' .. fingerprint, 'EX', L.ttl.a) end
             local class = class_of(si)
@@ -660,9 +801,11 @@ local function submit(keys, args)
         end
         reply[#reply + 1] = r == -1 and 0 or r
     end
+    if seg_jobs > 0 then refer(seg, seg_jobs) end
     call_many('HSET', K.pending, stubs)
     if bytes ~= before then call('INCRBY', K.bytes, whole(bytes - before)) end
-    if count[1] + count[2] + count[3] > 0 then wake(count[1], count[2], count[3]) end
+    local new = count[1] + count[2] + count[3]
+    if new > 0 then wake(count[1], count[2], count[3], new) end
     reply[2], reply[3] = jobs, bytes
     return reply
 end
@@ -873,9 +1016,10 @@ local function refs(keys, args)
     start(keys, args)
     local digits = {}
     for i = 2, #args do
-        local id, kind = match(args[i], '^([sa]%x+)%.(%a+)$')
+        local id, kind = match(args[i], '^([sa]?%x+)%.(%a+)$')
         local bucket = id and #id == 41 and bucket_of(id)
-        local yes = bucket and (call('HEXISTS', K.pending, id) == 1 or
+        local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
+                    bucket and (call('HEXISTS', K.pending, id) == 1 or
                                 (kind == 'out' and call('HEXISTS', K.out_of .. bucket, id) == 1) or
                                 call('EXISTS', K.hold_of .. args[i]) == 1)
         digits[#digits + 1] = yes and '1' or '0'
@@ -961,64 +1105,6 @@ local function bury(keys, args)
     return 0
 end
 
--- One claim in the making.
-local function claim_add(c, id, j, frame, cost)
-    local n, reply = c.count + 1, c.reply
-    c.count = n
-    c.room = c.room - cost
-    c.frames = c.frames + #frame
-    c.held[n + 1] = id -- after HELD
-    reply[2 * n], reply[2 * n + 1] = j, frame -- after now_us
-    if c.frames > 33554432 then c.full = true end
-end
-
-local function claim_redo(c, key)
-    while c.count < c.most and not c.full do
-        local item = call('LPOP', key)
-        if not item then return end
-        local si, entry = match(item, '^(%d) (%S+)$')
-        local found = call('XRANGE', K.s[si], entry, entry)[1] -- none: the job has ended meanwhile
-        if found then
-            local j, frame = found[2][2], found[2][4]
-            local id, cost = match(j, '^(%S+) %d+ (%d+)')
-            cost = tonumber(cost)
-            if cost > c.room and c.count > 0 then
-                call('LPUSH', key, item)
-                c.full = true
-            else
-                claim_add(c, id, j .. ' ' .. (call('HGET', K.attempts, id) or '0'), frame, cost)
-            end
-        end
-    end
-end
-
--- Takes up to `quota` new jobs from one stream. What was read beyond the bytes goes to the redo
--- list, so it reads no more than will fit if jobs are of average size.
-local function claim_stream(c, si, quota)
-    while quota > 0 and c.count < c.most and not c.full do
-        local n = max(1, min(quota, c.most - c.count, 512, floor(c.room / c.mean)))
-        local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', n, 'NOACK', 'STREAMS', K.s[si],
-                       '>')
-        if not r then return end
-        local entries = r[1][2]
-        for _, e in ipairs(entries) do
-            local j, frame = e[2][2], e[2][4]
-            local id, cost = sub(j, 1, 41), 0
-            if c.tight then cost = tonumber(match(j, '^%d+ (%d+)', 43)) or 0 end
-            if not frame or not find(j, '^[sa]%x+ %d+ %d+ [01]$') then -- not an entry of ours
-                call('XDEL', K.s[si], e[1])
-            elseif c.full or (cost > c.room and c.count > 0) then
-                c.full = true
-                redo({si = si, entry = e[1]})
-            else
-                claim_add(c, id, j, frame, cost)
-            end
-        end
-        if #entries < n then return end
-        quota = quota - n
-    end
-end
-
 -- Jobs the worker does not know that it holds, because a reply to it was lost, go back.
 local function claim_check(name, held)
     local ids = {}
@@ -1031,41 +1117,35 @@ local function claim_check(name, held)
     call('SET', K.held_of .. name, held)
 end
 
+-- What was handed to a worker that had stopped waiting, as claim gives it; it is the worker's.
+local function claim_handed(name)
+    local handed, reply, at = call('LRANGE', K.wake_of .. name, 0, -1), {now}, 1
+    while handed[at] == '1' do at = at + 1 end
+    for i = at + 1, #handed - 1, 2 do
+        if handed[i] == '1' then break end
+        reply[#reply + 1], reply[#reply + 2] = handed[i], handed[i + 1]
+    end
+    call('DEL', K.wake_of .. name)
+    return #reply > 1 and reply or nil
+end
+
 local function claim(keys, args)
     start(keys, args)
-    local name, class, turn, held = args[2], tonumber(args[4]), tonumber(args[7]) % 8, args[10]
+    local name, class, turn, held = args[2], tonumber(args[4]), tonumber(args[7]), args[10]
     local lost = lapsed(name, args[3])
     if lost then return lost end
-    if args[8] == '1' then call('HDEL', K.idle, name) end
+    if args[8] == '1' then
+        call('HDEL', K.idle, name)
+        -- where a reply was missed they may have been in it: then the check below gives them back
+        local reply = claim_handed(name)
+        if reply and args[9] ~= '1' then return reply end
+    end
     if args[9] == '1' then claim_check(name, held) end
     expire_due()
-    local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
-    local c = {most = tonumber(args[5]), room = tonumber(args[6]),
-               mean = max(1, bytes / max(jobs, 1)), tight = bytes > tonumber(args[6]), count = 0,
-               frames = 0, full = false, held = {held}, reply = {now}}
-    local own, any = class * 3, 0
-    if jobs > 0 then
-        if call('EXISTS', K.redo[tostring(own + 1)], K.redo['1']) > 0 then
-            claim_redo(c, K.redo[tostring(own + 1)])
-            claim_redo(c, K.redo['1'])
-        end
-        -- Ageing: of each eight claims one gives normal, and one low, the first half.
-        local aged = turn == 3 and 2 or turn == 7 and 3 or nil
-        if aged then
-            local most = floor((c.most + 1) / 2)
-            claim_stream(c, tostring(own + aged), most)
-            claim_stream(c, tostring(any + aged), most - min(most, c.count))
-        end
-        for p = 1, 3 do
-            claim_stream(c, tostring(own + p), c.most)
-            claim_stream(c, tostring(any + p), c.most)
-        end
-    end
+    local c = claim_take(name, class, tonumber(args[5]), tonumber(args[6]), turn, held)
     if c.count == 0 then
-        call('HSET', K.idle, name, args[4])
+        call('HSET', K.idle, name, concat({args[4], args[5], args[6], args[7], held}, ' '))
         call('DEL', K.wake_of .. name)
-    else
-        call('SET', K.held_of .. name, concat(c.held, ' '))
     end
     return c.reply
 end
@@ -1095,15 +1175,21 @@ local function finish(keys, args)
         local id, stub, digit = ids[i], stubs[i], '0'
         if stub and not seen[id] then
             seen[id] = true
-            local si, entry, cost, deadline, channels =
-                match(stub, '^([1-9]) (%d+%-%d+) %d+ (%d+) (%d+)\t([^\t]*)')
-            if not si then si, entry, cost, deadline, channels = '2', '0-1', '0', '0', '' end
+            local si, entry, cost, deadline, seg, channels =
+                match(stub, '^([1-9]) (%d+%-%d+) %d+ (%d+) (%d+) ?(%x*)\t([^\t]*)')
+            if not si then
+                si, entry, cost, deadline, seg, channels = '2', '0-1', '0', '0', '', ''
+            end
             if deadline ~= '0' and tonumber(deadline) <= now then
                 ending_add_terse(e, id, parse(stub), 'expired', 'deadline_exceeded', finder)
             else
-                local blob = args[4 + 3 * i]
-                ending_add(e, id, si, entry, tonumber(cost), channels, args[3 + 3 * i],
-                           blob == '0' and 0 or tonumber(blob))
+                local outputs, out_bytes, out_seg = args[4 + 3 * i], 0, ''
+                if outputs ~= '0' then
+                    out_bytes, out_seg = match(outputs, '^(%d+) ?(%x*)$')
+                    out_bytes = tonumber(out_bytes)
+                end
+                ending_add(e, id, si, entry, tonumber(cost), seg, channels, args[3 + 3 * i],
+                           out_bytes, out_seg)
                 digit = '1'
             end
         elseif resent then

@@ -3,6 +3,8 @@
  * and removes, so that a file can never be referred to in between. Read next: store.c. */
 #include "queue/store_dir.h"
 
+#include "core/slice.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +24,8 @@
 
 bool blasd_blob_name_valid(const char *name) {
     char id[BLASD_ID_LEN + 1];
+    if (strspn(name, "0123456789abcdef") == BLASD_SEGMENT_NAME)
+        return strcmp(name + BLASD_SEGMENT_NAME, ".seg") == 0;
     if (strnlen(name, BLASD_BLOB_NAME) <= BLASD_ID_LEN) return false;
     memcpy(id, name, BLASD_ID_LEN);
     id[BLASD_ID_LEN] = '\0';

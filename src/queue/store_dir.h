@@ -21,7 +21,7 @@ int blasd_store_dir_sweep(int dir_fd,
                                             int count, bool *keep),
                           void *arg, struct blasd_err *err);
 
-/* Whether `name` is that of a blob, ID.in or ID.out. */
+/* Whether `name` is that of a blob, ID.in or ID.out, or of a segment, NAME.seg. */
 bool blasd_blob_name_valid(const char *name);
 
 #endif

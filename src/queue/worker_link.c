@@ -83,19 +83,31 @@ static int collect(struct blasd_worker_queue *queue, struct blasd_err *err) {
     return 0;
 }
 
+static int write_out(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    int done = 0;
+    while (!done)
+        if (redisBufferWrite(queue->redis, &done) != REDIS_OK) return broken(queue, err);
+    return 0;
+}
+
 /* Sends and waits once. *again: it may be worth trying once more. */
 static int exchange(struct blasd_worker_queue *queue, redisReply **ret, bool *again,
                     struct blasd_err *err) {
     void *got = NULL;
-    int rc = collect(queue, err);
+    int rc = 0;
+    bool missed_before = queue->missed;
     *again = true;
-    if (rc < 0) return rc;
+    /* it is on its way before the replies that are owed are waited for */
     if (redisAppendCommandArgv(queue->redis, (int)queue->argc, queue->argv, queue->lens) !=
-            REDIS_OK ||
-        redisGetReply(queue->redis, &got) != REDIS_OK) {
+        REDIS_OK) {
         queue->missed = true;
         return broken(queue, err);
     }
+    queue->missed = true; /* until its reply is here */
+    if (write_out(queue, err) < 0 || collect(queue, err) < 0)
+        return -(int)BLASD_E_queue_unavailable;
+    if (redisGetReply(queue->redis, &got) != REDIS_OK) return broken(queue, err);
+    queue->missed = missed_before;
     redisReply *reply = got;
     if (reply->type != REDIS_REPLY_ERROR) {
         *ret = reply;
@@ -144,7 +156,6 @@ int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisRe
 
 int blasd_worker_post(struct blasd_worker_queue *queue) {
     struct blasd_err ignored;
-    int done = 0;
     if (!queue->redis || queue->arg_failed) return -1;
     if (queue->owed >= OWED_MOST && collect(queue, &ignored) < 0) return -1;
     if (redisAppendCommandArgv(queue->redis, (int)queue->argc, queue->argv, queue->lens) !=
@@ -153,10 +164,5 @@ int blasd_worker_post(struct blasd_worker_queue *queue) {
         return -1;
     }
     queue->owed++;
-    while (!done) {
-        if (redisBufferWrite(queue->redis, &done) == REDIS_OK) continue;
-        broken(queue, &ignored);
-        return -1;
-    }
-    return 0;
+    return write_out(queue, &ignored) < 0 ? -1 : 0;
 }

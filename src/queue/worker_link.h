@@ -6,6 +6,7 @@
 
 #include "queue/held.h"
 #include "queue/redis_link.h"
+#include "queue/segment.h"
 #include "queue/worker_queue.h"
 
 #define BLASD_WORKER_NAME_MAX 128 /* bytes of a worker's name with its zero */
@@ -34,12 +35,16 @@ struct blasd_worker_queue {
     unsigned turn;      /* claims so far, for ageing */
     bool idle;          /* the last claim found nothing, so this worker is registered as idle */
     bool may_wait;      /* and nothing has woken it since */
+    bool handed;        /* what woke it holds jobs: `claimed` is the list's reply */
     bool claim_missed;  /* a claim may have given jobs of which the reply was lost */
     bool finish_missed; /* a finish may have been done of which the reply was lost */
     int64_t offset_us;  /* Redis' clock minus this process' steady one */
     struct blasd_held held;
-    struct blasd_buf text; /* scratch for HELD and TEXT */
-    redisReply *claimed;   /* owned: the frames of the last claim lie here */
+    struct blasd_buf text;           /* scratch for HELD and TEXT */
+    struct blasd_segments *segments; /* owned: outputs of jobs */
+    struct blasd_views *views;       /* owned: inputs */
+    int64_t trimmed_ns;
+    redisReply *claimed; /* owned: the frames of the last claim lie here */
 };
 
 /* Starts a command; the words added are borrowed until the call. */
@@ -61,6 +66,8 @@ int blasd_worker_post(struct blasd_worker_queue *queue);
 int blasd_worker_patience(const struct blasd_worker_queue *queue);
 /* For a reply that has not the form it should have. */
 int blasd_worker_odd_reply(const char *what, struct blasd_err *err);
+/* Gives back, about once a second, what segments are not used. */
+void blasd_worker_slices_trim(struct blasd_worker_queue *queue);
 /* Closes the connection. */
 void blasd_worker_hang_up(struct blasd_worker_queue *queue);
 

@@ -5,6 +5,7 @@
 #include "queue/worker_link.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +17,8 @@
 #define RECORD_MOST (256 * BLASD_MIB)
 #define PIECE_HEAD (4 + BLASD_ID_LEN)
 #define NUMBER_LEN 20
-#define CLAIM_MOST 8192 /* jobs in one claim: Redis does nothing else meanwhile */
+#define WAKE_MOST "16400" /* elements: more than any claim has */
+#define CLAIM_MOST 8192   /* jobs in one claim: Redis does nothing else meanwhile */
 
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
                             struct blasd_worker_queue **ret, struct blasd_err *err) {
@@ -28,12 +30,16 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
     if (!queue) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     blasd_buf_init(&queue->text, TEXT_MOST);
     queue->options = *options;
+    queue->segments = blasd_segments_new(options->store);
+    queue->views = blasd_views_new(options->store);
     snprintf(queue->name, sizeof queue->name, "%s", options->name);
     queue->options.name = queue->name;
     snprintf(queue->tag, sizeof queue->tag, "{%s}", queue->name);
     queue->device_class = '0';
     blasd_link_limits(options, &queue->limits);
-    rc = blasd_link_parse(options->url, &queue->address, err);
+    rc = queue->segments && queue->views
+             ? blasd_link_parse(options->url, &queue->address, err)
+             : blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     queue->options.url = NULL; /* what it said is in address */
     if (rc < 0) goto fail;
     /* the first call makes the connection, and waits for a Redis that is still loading */
@@ -54,6 +60,8 @@ void blasd_worker_queue_free(struct blasd_worker_queue *queue) {
     if (!queue) return;
     blasd_worker_hang_up(queue);
     freeReplyObject(queue->claimed);
+    blasd_segments_free(queue->segments);
+    blasd_views_free(queue->views);
     blasd_held_release(&queue->held);
     blasd_buf_release(&queue->text);
     free(queue->argv);
@@ -77,6 +85,7 @@ static int set_worker(struct blasd_worker_queue *queue, const char *worker, stru
 static void forget_jobs(struct blasd_worker_queue *queue) {
     blasd_held_clear(&queue->held);
     queue->idle = queue->may_wait = queue->claim_missed = queue->finish_missed = false;
+    queue->handed = false;
 }
 
 int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *worker,
@@ -183,12 +192,18 @@ static bool read_claim(const redisReply *head, const redisReply *frame, struct b
     return true;
 }
 
+/* now_us, which is a text where the jobs were handed over in a list. */
+static int64_t read_now(const redisReply *r) {
+    if (r->type == REDIS_REPLY_INTEGER) return r->integer;
+    return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
+}
+
 static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply, int max,
                        struct blasd_claim *claims, int *count, struct blasd_err *err) {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements % 2 != 1 ||
-        reply->element[0]->type != REDIS_REPLY_INTEGER || reply->elements / 2 > (size_t)max)
+        read_now(reply->element[0]) <= 0 || reply->elements / 2 > (size_t)max)
         return blasd_worker_odd_reply("claim", err);
-    int64_t now = reply->element[0]->integer;
+    int64_t now = read_now(reply->element[0]);
     queue->offset_us = now - blasd_clock_ns() / 1000;
     for (size_t i = 1; i < reply->elements; i += 2) {
         struct blasd_claim *claim = &claims[*count];
@@ -202,6 +217,19 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
     return 0;
 }
 
+/* What the queue handed over while the worker waited: claimed, as if it had been asked for. */
+static int take_handed(struct blasd_worker_queue *queue, int max, struct blasd_claim *claims,
+                       int *count, struct blasd_err *err) {
+    const redisReply *list = queue->claimed->element[1];
+    int rc = take_claims(queue, list, max, claims, count, err);
+    queue->handed = queue->idle = false;
+    queue->turn++;
+    if (rc == 0) return 0;
+    *count = 0;
+    queue->claim_missed = true; /* those that could not be read go back */
+    return rc;
+}
+
 int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
                              struct blasd_claim *claims, int *count, bool *lost,
                              struct blasd_err *err) {
@@ -209,9 +237,10 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     redisReply *reply;
     *count = 0;
     *lost = false;
+    if (max > CLAIM_MOST) max = CLAIM_MOST;
+    if (queue->handed) return take_handed(queue, max, claims, count, err);
     freeReplyObject(queue->claimed);
     queue->claimed = NULL;
-    if (max > CLAIM_MOST) max = CLAIM_MOST;
     snprintf(max_text, sizeof max_text, "%d", max);
     snprintf(bytes_text, sizeof bytes_text, "%" PRIu64, max_bytes);
     snprintf(turn, sizeof turn, "%u", queue->turn++);
@@ -251,20 +280,50 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     return 0;
 }
 
+/* Whether [key, [...]] holds jobs; calls to wake up ("1") are taken out of it. */
+static bool was_handed(const redisReply *reply) {
+    redisReply *list;
+    size_t kept = 0;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) return false;
+    list = reply->element[1];
+    if (list->type != REDIS_REPLY_ARRAY) return false;
+    for (size_t i = 0; i < list->elements; i++) {
+        redisReply *one = list->element[i];
+        if (one->type == REDIS_REPLY_STRING && strcmp(one->str, "1") == 0)
+            freeReplyObject(one);
+        else
+            list->element[kept++] = one;
+    }
+    list->elements = kept;
+    return kept > 0;
+}
+
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err) {
     char key[BLASD_LINK_KEY_MAX], seconds[24];
     redisReply *reply;
     if (!queue->may_wait || timeout_ms <= 0) return 0;
+    blasd_worker_slices_trim(queue);
     /* the connection gives up on Redis after five seconds; waits are shorter than that */
     if (timeout_ms > 3000) timeout_ms = 3000;
     blasd_link_key(key, queue->name, ":wake:%s", queue->worker);
     snprintf(seconds, sizeof seconds, "%d.%03d", timeout_ms / 1000, timeout_ms % 1000);
-    blasd_worker_command(queue, "BLPOP");
-    blasd_worker_text(queue, key);
+    blasd_worker_command(queue, "BLMPOP");
     blasd_worker_text(queue, seconds);
+    blasd_worker_text(queue, "1");
+    blasd_worker_text(queue, key);
+    blasd_worker_text(queue, "LEFT");
+    blasd_worker_text(queue, "COUNT");
+    blasd_worker_text(queue, WAKE_MOST);
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    if (queue->missed) queue->claim_missed = true; /* jobs may have been in what was missed */
     if (rc == 0 && (queue->missed || reply->type == REDIS_REPLY_ARRAY)) queue->may_wait = false;
+    if (rc == 0 && was_handed(reply)) {
+        freeReplyObject(queue->claimed);
+        queue->claimed = reply;
+        queue->handed = true;
+        return 0;
+    }
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;
 }
@@ -299,7 +358,27 @@ int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const
     return rc < 0 ? rc : 0; /* where the lease is lost, finish says so */
 }
 
-/* Writes the piece of each ending and its blob's bytes into the scratch buffer. */
+/* OUTPUTS, see functions.lua, of the length that outputs_len tells; nothing for "0". */
+static int write_outputs(struct blasd_buf *text, const struct blasd_ending *ending) {
+    char number[BLASD_TEXT_NUMBER], padded[NUMBER_LEN];
+    size_t len = blasd_text_number(number, ending->out_bytes);
+    if (ending->out_bytes == 0) return 0;
+    memset(padded, '0', sizeof padded);
+    memcpy(padded + sizeof padded - len, number, len);
+    if (blasd_buf_add(text, padded, sizeof padded) < 0) return -1;
+    if (!blasd_slice_given(&ending->slice)) return 0;
+    return blasd_buf_add(text, " ", 1) < 0 ||
+                   blasd_buf_add(text, ending->slice.segment, BLASD_SEGMENT_NAME) < 0
+               ? -1
+               : 0;
+}
+
+static size_t outputs_len(const struct blasd_ending *ending) {
+    if (ending->out_bytes == 0) return 0;
+    return NUMBER_LEN + (blasd_slice_given(&ending->slice) ? 1 + BLASD_SEGMENT_NAME : 0);
+}
+
+/* Writes the piece and the OUTPUTS of each ending into the scratch buffer. */
 static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
                         int count, struct blasd_err *err) {
     struct blasd_buf *text = &queue->text;
@@ -312,9 +391,7 @@ static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_end
             return blasd_fail(err, BLASD_E_internal_error, "", "A job's ending is malformed");
         if (blasd_buf_add(text, head, sizeof head) < 0 ||
             blasd_buf_add(text, endings[i].id, BLASD_ID_LEN) < 0 ||
-            blasd_buf_add(text, endings[i].record, len) < 0 ||
-            (endings[i].blob_bytes &&
-             blasd_buf_printf(text, "%020" PRIu64, endings[i].blob_bytes) < 0))
+            blasd_buf_add(text, endings[i].record, len) < 0 || write_outputs(text, &endings[i]) < 0)
             return blasd_fail(err, BLASD_E_no_space, "", "The records of a batch are too large");
     }
     return 0;
@@ -337,9 +414,9 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
             blasd_worker_text(queue, endings[i].id);
             blasd_worker_arg(queue, at, PIECE_HEAD + endings[i].record_len);
             at += PIECE_HEAD + endings[i].record_len;
-            blasd_worker_arg(queue, endings[i].blob_bytes ? at : "0",
-                             endings[i].blob_bytes ? NUMBER_LEN : 1);
-            if (endings[i].blob_bytes) at += NUMBER_LEN;
+            size_t outputs = outputs_len(&endings[i]);
+            blasd_worker_arg(queue, outputs > 0 ? at : "0", outputs > 0 ? outputs : 1);
+            at += outputs;
         }
         queue->once = !queue->finish_missed; /* sent again it must say so */
         rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);

@@ -7,6 +7,7 @@
 #define BLASD_QUEUE_WORKER_QUEUE_H
 
 #include "queue/queue.h"
+#include "queue/segment.h"
 
 struct blasd_worker_queue;
 
@@ -26,9 +27,10 @@ struct blasd_ending {
     const char *id;     /* borrowed */
     const void *record; /* borrowed; a final record with its inline payload, wire/frame.h */
     size_t record_len;
-    uint64_t blob_bytes; /* bytes of the blob "ID.out", 0 where there is none */
-    bool accepted;       /* set: false where the job had already ended otherwise (cancelled,
-                            expired, taken by others) and this record was dropped */
+    uint64_t out_bytes;       /* of outputs outside the record, in the blob "ID.out" or the slice */
+    struct blasd_slice slice; /* where the outputs are, if it is given */
+    bool accepted;            /* set: false where the job had already ended otherwise (cancelled,
+                                 expired, taken by others) and this record was dropped */
 };
 
 /* Connects, loads the functions if the server has not this schema's, checks that the store is the
@@ -85,6 +87,18 @@ int blasd_worker_queue_blob_put(struct blasd_worker_queue *queue, struct blasd_b
 int blasd_worker_queue_blob_get(struct blasd_worker_queue *queue, const char *name, uint64_t bytes,
                                 struct blasd_blob *blob, struct blasd_err *err);
 void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char *name);
+/* The payload of a claimed job that lies in a slice; *hold keeps it there until
+ * blasd_views_let_go (segment.h). inputs_lost. */
+int blasd_worker_queue_slice_get(struct blasd_worker_queue *queue, const struct blasd_slice *slice,
+                                 uint64_t bytes, const void **ret, struct blasd_view **hold,
+                                 struct blasd_err *err);
+/* Room for the outputs of the job `id`; NULL where payloads of that size travel another way, or
+ * there is no room. It is the caller's until _done. */
+void *blasd_worker_queue_slice_take(struct blasd_worker_queue *queue, const char *id,
+                                    uint64_t bytes, struct blasd_slice *slice);
+/* `sure`: whether the job ended with these outputs is known. */
+void blasd_worker_queue_slice_done(struct blasd_worker_queue *queue,
+                                   const struct blasd_slice *slice, bool sure);
 /* Sweeps the store of orphans; of all workers that call, one in ten seconds does it. Returns the
  * number removed or a negative code. */
 int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err);

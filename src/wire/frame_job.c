@@ -2,7 +2,7 @@
  *
  *     id, operation           texts: a byte of length, then the bytes
  *     deadline_ms, payload_bytes, receive_us, created_us     8 bytes each
- *     flags                   1: bit 0, the payload lies in a blob
+ *     place of the payload    see frame_put_place
  *     inputs given            1, then for each: name, tensor, order 1, source kind 1,
  *                             first_nonfinite 8
  *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
@@ -51,7 +51,7 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     frame_put_u64(&w, job->payload_bytes);
     frame_put_i64(&w, job->receive_us);
     frame_put_i64(&w, job->created_us);
-    frame_put_u8(&w, job->payload_in_blob);
+    frame_put_place(&w, job->payload_in_blob, &job->slice);
     for (int i = 0; i < inputs; i++) given += blasd_job_has(job, i);
     frame_put_u8(&w, given);
     for (int i = 0; i < inputs; i++)
@@ -164,7 +164,7 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     char id[BLASD_ID_LEN + 1], name[BLASD_NAME_MAX];
     const struct blasd_op *op;
     struct frame_reader r;
-    unsigned priority, device, flags;
+    unsigned priority, device;
     int code = frame_open(frame, len, MAGIC, &r, &priority, &device, err);
     if (code != 0) return code;
     if (priority >= BLASD_PRIORITY_COUNT || device >= BLASD_DEVICE_CLASS_COUNT)
@@ -184,10 +184,9 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     job->payload_bytes = frame_get_u64(&r);
     job->receive_us = frame_get_i64(&r);
     job->created_us = frame_get_i64(&r);
-    flags = frame_get_u8(&r);
-    if (flags > 1) return frame_broken(err, "its flags are not known");
-    job->payload_in_blob = flags != 0;
-    code = get_body(&r, job, err);
+    code = frame_get_place(&r, &job->payload_in_blob, &job->slice, err);
+    if (code == 0) code = get_body(&r, job, err);
     if (code != 0) return code;
-    return frame_close(&r, frame, len, job->payload_bytes, job->payload_in_blob, payload_at, err);
+    return frame_close(&r, frame, len, job->payload_bytes,
+                       job->payload_in_blob || blasd_slice_given(&job->slice), payload_at, err);
 }

@@ -104,3 +104,29 @@ int frame_get_tensor(struct frame_reader *r, uint64_t payload_bytes, struct blas
         return frame_broken(err, "a tensor lies outside the payload");
     return 0;
 }
+
+#define IN_BLOB 1u
+#define IN_SEGMENT 2u
+
+void frame_put_place(struct frame_writer *w, bool in_blob, const struct blasd_slice *slice) {
+    bool in_segment = blasd_slice_given(slice);
+    frame_put_u8(w, (in_blob ? IN_BLOB : 0) | (in_segment ? IN_SEGMENT : 0));
+    if (!in_segment) return;
+    frame_put_text(w, slice->segment, sizeof slice->segment);
+    frame_put_u32(w, slice->generation);
+    frame_put_u64(w, slice->offset);
+}
+
+int frame_get_place(struct frame_reader *r, bool *in_blob, struct blasd_slice *slice,
+                    struct blasd_err *err) {
+    unsigned flags = frame_get_u8(r);
+    if (r->bad || flags > IN_SEGMENT) return frame_broken(err, "its flags are not known");
+    *in_blob = flags == IN_BLOB;
+    if (flags != IN_SEGMENT) return 0;
+    frame_get_text(r, slice->segment, sizeof slice->segment);
+    slice->generation = frame_get_u32(r);
+    slice->offset = frame_get_u64(r);
+    if (r->bad || strspn(slice->segment, "0123456789abcdef") != BLASD_SEGMENT_NAME)
+        return frame_broken(err, "it names a segment that cannot be one");
+    return 0;
+}

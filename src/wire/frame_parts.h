@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "core/slice.h"
 #include "core/tensor.h"
 #include "wire/frame_bytes.h"
 
@@ -43,6 +44,12 @@ void frame_put_tensor(struct frame_writer *w, const struct blasd_tensor *tensor,
 /* Also checks that the bytes are those of the shape and lie inside the payload. */
 int frame_get_tensor(struct frame_reader *r, uint64_t payload_bytes, struct blasd_tensor *tensor,
                      uint64_t *offset, uint64_t *bytes, struct blasd_err *err);
+
+/* Where the payload lies: flags (bit 0: in a blob; bit 1: in a segment, and then its name, the
+ * generation and the offset follow). The reader fails the frame where they are not known. */
+void frame_put_place(struct frame_writer *w, bool in_blob, const struct blasd_slice *slice);
+int frame_get_place(struct frame_reader *r, bool *in_blob, struct blasd_slice *slice,
+                    struct blasd_err *err);
 
 /* Fails with internal_error: a stored `what` ("job", "record") is not well formed because `why`. */
 int frame_broken(struct blasd_err *err, const char *why);

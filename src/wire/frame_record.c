@@ -7,9 +7,8 @@
  *     batch_size, attempts                       4 each
  *     flops, bytes                               8 each
  *     error                                      its code's name; where that is not "": field,
- * detail payload_bytes                              8 flags                                      1:
- * bit 0, the payload lies in a blob outputs there are                          1, then for each:
- * name, tensor
+ * detail payload_bytes                              8 place of the payload see frame_put_place
+ *     outputs there are                          1, then for each: name, tensor
  *
  * Only a job that succeeded has outputs. Read next: frame_terse.c. */
 #include "wire/frame.h"
@@ -99,7 +98,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     put_execution(&w, &record->execution);
     put_error(&w, &record->error);
     frame_put_u64(&w, record->payload_bytes);
-    frame_put_u8(&w, record->payload_in_blob);
+    frame_put_place(&w, record->payload_in_blob, &record->slice);
     code = put_outputs(&w, record, err);
     if (code != 0) return code;
     return frame_end(&w, room, out, err);
@@ -158,7 +157,7 @@ static int get_outputs(struct frame_reader *r, struct blasd_record *record, stru
 }
 
 static int get_record(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
-    unsigned flags;
+    int code;
     frame_get_text(r, record->id, sizeof record->id);
     frame_get_text(r, record->op, sizeof record->op);
     record->created_us = frame_get_i64(r);
@@ -172,11 +171,11 @@ static int get_record(struct frame_reader *r, struct blasd_record *record, struc
     get_execution(r, &record->execution);
     get_error(r, &record->error);
     record->payload_bytes = frame_get_u64(r);
-    flags = frame_get_u8(r);
-    if (r->bad || flags > 1 || !(record->progress >= 0 && record->progress <= 1))
+    code = frame_get_place(r, &record->payload_in_blob, &record->slice, err);
+    if (code != 0) return code;
+    if (r->bad || !(record->progress >= 0 && record->progress <= 1))
         return frame_broken(err, "a field ends early or has a value it cannot have");
     if (!blasd_id_valid(record->id)) return frame_broken(err, "its id is not one");
-    record->payload_in_blob = flags != 0;
     return get_outputs(r, record, err);
 }
 
@@ -197,6 +196,7 @@ int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *reco
     record->priority = (enum blasd_priority)priority;
     code = get_record(&r, record, err);
     if (code != 0) return code;
-    return frame_close(&r, bytes, len, record->payload_bytes, record->payload_in_blob, payload_at,
+    return frame_close(&r, bytes, len, record->payload_bytes,
+                       record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,
                        err);
 }

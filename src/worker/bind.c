@@ -10,8 +10,8 @@ static uint64_t align_up(uint64_t bytes) {
     return (bytes + ALIGN - 1) & ~(ALIGN - 1);
 }
 
-/* The payload's first byte, aligned to 64: the mapped blob, or a copy of what came with the frame
- * (which lies wherever the reply of Redis put it). */
+/* The payload's first byte, aligned to 64: the mapped blob or slice, or a copy of what came with
+ * the frame (which lies wherever the reply of Redis put it). */
 static int bind_payload(struct blasd_worker_queue *queue, struct blasd_arena *arena,
                         const struct blasd_item *item, struct blasd_bound *bound,
                         unsigned char **ret, struct blasd_err *err) {
@@ -25,6 +25,13 @@ static int bind_payload(struct blasd_worker_queue *queue, struct blasd_arena *ar
         bound->has_in = true;
         *ret = bound->in.data;
         return 0;
+    }
+    if (blasd_slice_given(&job->slice)) {
+        const void *data;
+        int code = blasd_worker_queue_slice_get(queue, &job->slice, job->payload_bytes, &data,
+                                                &bound->view, err);
+        *ret = (unsigned char *)(uintptr_t)data; /* no kernel writes to its inputs */
+        return code;
     }
     *ret = blasd_arena_take(arena, job->payload_bytes);
     if (*ret == NULL)
@@ -98,9 +105,9 @@ static int make_blob(struct blasd_store *store, const struct blasd_item *item,
     return code;
 }
 
-int blasd_bind_outputs(struct blasd_store *store, struct blasd_arena *arena, uint64_t inline_bytes,
-                       const struct blasd_item *item, struct blasd_task *task,
-                       struct blasd_bound *bound, struct blasd_err *err) {
+int blasd_bind_outputs(struct blasd_worker_queue *queue, const struct blasd_queue_options *options,
+                       struct blasd_arena *arena, const struct blasd_item *item,
+                       struct blasd_task *task, struct blasd_bound *bound, struct blasd_err *err) {
     const struct blasd_tensor *planned = item->plan.outputs;
     uint64_t total = 0;
     int code;
@@ -112,8 +119,11 @@ int blasd_bind_outputs(struct blasd_store *store, struct blasd_arena *arena, uin
         total += align_up(bound->reserved[i]);
     }
     bound->payload_bytes = total;
-    if (total > inline_bytes) {
-        code = make_blob(store, item, bound, err);
+    bound->base = blasd_worker_queue_slice_take(queue, item->claim->id, total, &bound->slice);
+    if (bound->base != NULL) {
+        /* no blob and no copy */
+    } else if (total > options->limits->inline_bytes) {
+        code = make_blob(options->store, item, bound, err);
         if (code != 0) return code;
     } else if ((bound->base = blasd_arena_take(arena, total)) == NULL) {
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of outputs",
@@ -134,5 +144,7 @@ int blasd_bind_outputs(struct blasd_store *store, struct blasd_arena *arena, uin
 void blasd_bound_close(struct blasd_bound *bound) {
     if (bound->has_in) blasd_blob_close(&bound->in);
     if (bound->has_out) blasd_blob_close(&bound->out);
+    blasd_views_let_go(bound->view);
     bound->has_in = bound->has_out = false;
+    bound->view = NULL;
 }

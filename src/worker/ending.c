@@ -82,6 +82,7 @@ static void fill_outputs(const struct blasd_item *item, const struct blasd_task 
                          const struct blasd_bound *bound, struct blasd_record *record) {
     record->payload_bytes = bound->payload_bytes;
     record->payload_in_blob = bound->has_out;
+    record->slice = bound->slice;
     for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
         if (item->plan.outputs[i].rank < 0) continue;
         record->outputs[i].tensor = task->outputs[i];
@@ -135,11 +136,12 @@ int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *
                       const struct blasd_item *item, struct blasd_bound *bound,
                       struct blasd_err *err) {
     size_t start = endings->bytes.len;
+    bool outside = record->payload_in_blob || blasd_slice_given(&record->slice);
     int code;
     if (make_room(endings) != 0)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the records of a batch");
     code = blasd_record_encode(record, &endings->bytes, err);
-    if (code == 0 && !record->payload_in_blob && record->payload_bytes > 0 &&
+    if (code == 0 && !outside && record->payload_bytes > 0 &&
         blasd_buf_add(&endings->bytes, bound->base, record->payload_bytes) != 0)
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the record of the job");
     if (code != 0) {
@@ -151,7 +153,8 @@ int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *
     endings->rows[endings->count++] =
         (struct blasd_ending){.id = item->claim->id,
                               .record_len = endings->bytes.len - start,
-                              .blob_bytes = record->payload_in_blob ? record->payload_bytes : 0};
+                              .out_bytes = outside ? record->payload_bytes : 0,
+                              .slice = record->slice};
     return 0;
 }
 

@@ -37,7 +37,7 @@ void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim) {
         item->job.op = NULL;
         return;
     }
-    if (!item->job.payload_in_blob) {
+    if (!item->job.payload_in_blob && !blasd_slice_given(&item->job.slice)) {
         item->payload = (const unsigned char *)claim->frame + payload_at;
         if (item->job.payload_bytes > claim->frame_len - payload_at) {
             blasd_fail(&item->err, BLASD_E_internal_error, "",

@@ -79,6 +79,8 @@ static void discard(struct blasd_batcher *batcher, const struct blasd_item *item
                     struct blasd_bound *bound) {
     bool had_out = bound->has_out;
     blasd_bound_close(bound);
+    blasd_worker_queue_slice_done(batcher->queue, &bound->slice, true);
+    bound->slice = (struct blasd_slice){0};
     if (had_out && !batcher->lost && !blasd_heartbeat_lost(batcher->heartbeat))
         remove_blob(batcher, item, "out");
 }
@@ -90,9 +92,11 @@ static void settle(struct blasd_batcher *batcher, bool certain) {
     for (int i = 0; i < endings->count; i++) {
         const struct blasd_ending_of *of = &endings->of[i];
         if (of->bound != NULL) blasd_bound_close(of->bound);
+        blasd_worker_queue_slice_done(batcher->queue, &endings->rows[i].slice, certain);
         if (endings->rows[i].accepted && of->item->claim->stored)
             remove_blob(batcher, of->item, "in");
-        else if (!endings->rows[i].accepted && certain && endings->rows[i].blob_bytes > 0)
+        else if (!endings->rows[i].accepted && certain && endings->rows[i].out_bytes > 0 &&
+                 !blasd_slice_given(&endings->rows[i].slice))
             remove_blob(batcher, of->item, "out");
     }
 }
@@ -164,7 +168,6 @@ void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items,
 
 static int bind_job(struct blasd_batcher *batcher, const struct blasd_item *item,
                     struct blasd_task *task, struct blasd_bound *bound, struct blasd_err *err) {
-    const struct blasd_queue_options *queue = &batcher->options->queue;
     int code, tries = 0;
     memset(bound, 0, sizeof *bound);
     task->job = &item->job;
@@ -177,7 +180,7 @@ static int bind_job(struct blasd_batcher *batcher, const struct blasd_item *item
         code = blasd_bind_inputs(batcher->queue, &batcher->room->arena, item, task, bound, err);
     } while (code == -(int)BLASD_E_queue_unavailable && blasd_batcher_try_again(batcher, &tries));
     if (code == 0)
-        code = blasd_bind_outputs(queue->store, &batcher->room->arena, queue->limits->inline_bytes,
+        code = blasd_bind_outputs(batcher->queue, &batcher->options->queue, &batcher->room->arena,
                                   item, task, bound, err);
     if (code != 0) discard(batcher, item, bound);
     return code;

@@ -25,13 +25,15 @@ static void try_job(const uint8_t *bytes, size_t len) {
     require(payload_at <= len);
     for (int i = 0; job.op->inputs[i].name != NULL; i++) {
         const struct blasd_source *source = &job.inputs[i].source;
-        if (job.payload_in_blob || !blasd_job_has(&job, i) || source->bytes == 0) continue;
+        if (job.payload_in_blob || blasd_slice_given(&job.slice) || !blasd_job_has(&job, i) ||
+            source->bytes == 0)
+            continue;
         require(source->offset + source->bytes <= len - payload_at);
     }
     blasd_buf_init(&first, TEXT_MOST);
     blasd_buf_init(&second, TEXT_MOST);
     require(blasd_job_encode(&job, &first, &err) == 0);
-    if (!job.payload_in_blob && job.payload_bytes > 0)
+    if (!job.payload_in_blob && !blasd_slice_given(&job.slice) && job.payload_bytes > 0)
         require(blasd_buf_add(&first, bytes + payload_at, job.payload_bytes) == 0);
     require(blasd_job_decode(first.data, first.len, &again, &second_at, &err) == 0);
     require(blasd_job_encode(&again, &second, &err) == 0);
@@ -74,11 +76,12 @@ static void try_record(const uint8_t *bytes, size_t len) {
     if (blasd_record_decode(bytes, len, &record, &payload_at, &err) != 0) return;
     require(payload_at <= len);
     /* outputs in a blob are not here: then only the rest can be shown */
-    show(&record, record.payload_in_blob ? NULL : bytes + payload_at);
+    show(&record,
+         record.payload_in_blob || blasd_slice_given(&record.slice) ? NULL : bytes + payload_at);
     blasd_buf_init(&first, TEXT_MOST);
     blasd_buf_init(&second, TEXT_MOST);
     require(blasd_record_encode(&record, &first, &err) == 0);
-    if (!record.payload_in_blob && record.payload_bytes > 0)
+    if (!record.payload_in_blob && !blasd_slice_given(&record.slice) && record.payload_bytes > 0)
         require(blasd_buf_add(&first, bytes + payload_at, record.payload_bytes) == 0);
     require(blasd_record_decode(first.data, first.len, &again, &second_at, &err) == 0);
     require(blasd_record_encode(&again, &second, &err) == 0);

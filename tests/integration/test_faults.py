@@ -15,7 +15,8 @@ def value_of(i):
 
 def run_one(service, i):
     """Submits a job and sees it through, as a careful client does: what was acknowledged is asked for by its id."""
-    body = {"a": np.full((3, 3), value_of(i)), "b": np.eye(3)}
+    n = (3, 24)[i % 2]  # beside the frame, and in a segment
+    body = {"a": np.full((n, n), value_of(i)), "b": np.eye(n)}
     key = f"fault-{i}"
     end = time.monotonic() + 60
     job_id = None
@@ -34,7 +35,7 @@ def run_one(service, i):
             if answer.status == 200:
                 job = answer.json()
                 assert job["state"] == "succeeded", job
-                assert job["outputs"]["c"]["data"] == [[value_of(i)] * 3] * 3
+                assert job["outputs"]["c"]["data"] == [[value_of(i)] * n] * n
                 return job
         except (OSError, http.client.HTTPException):
             time.sleep(0.05)  # the front end itself was killed

@@ -109,7 +109,7 @@ static inline void bed_open(struct bed *bed, const struct redis *redis, const ch
     memset(bed, 0, sizeof *bed);
     blasd_limits_init(&bed->limits);
     bed->limits.queue_bytes = bed->limits.record_bytes = BLASD_GIB;
-    bed->limits.lease_ms = 4000;
+    bed->limits.lease_ms = 10000;
     snprintf(bed->name, sizeof bed->name, "%s", name);
     snprintf(bed->tag, sizeof bed->tag, "{%s}", name);
     assert_int_equal(blasd_store_open("redis", &bed->store, &err), 0);
@@ -154,7 +154,7 @@ static inline void id_make(char id[BLASD_ID_LEN + 1], enum blasd_id_kind kind, i
 static inline int submit_as(struct bed *bed, const char *id, const char *si, const char *cost,
                             const char *options, const char *channel) {
     char note[128];
-    snprintf(note, sizeof note, "%s\tmatmul\tanonymous", channel);
+    snprintf(note, sizeof note, "\t%s\tmatmul\tanonymous", channel);
     redisReply *reply = fcall(bed, "submit", id, id, si, cost, options, note, NULL);
     assert_int_equal(reply->elements, 4);
     const redisReply *r = reply->element[3];
@@ -245,7 +245,7 @@ static inline void begin(struct blasd_worker_queue *queue, const struct blasd_cl
 static inline int finish(struct blasd_worker_queue *queue, const char *id, const char *record,
                          uint64_t blob_bytes) {
     struct blasd_ending ending = {
-        .id = id, .record = record, .record_len = strlen(record), .blob_bytes = blob_bytes};
+        .id = id, .record = record, .record_len = strlen(record), .out_bytes = blob_bytes};
     struct blasd_err err;
     bool lost;
     if (blasd_worker_queue_finish(queue, &ending, 1, &lost, &err) < 0) fail_msg("%s", err.detail);

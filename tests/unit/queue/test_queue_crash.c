@@ -59,7 +59,7 @@ static void *submitter(void *arg) {
             a[2] = "2";
             a[3] = "100";
             a[4] = "";
-            a[5] = "nobody\tmatmul\tanonymous";
+            a[5] = "\tnobody\tmatmul\tanonymous";
         }
         redisReply *reply = redisCommandArgv(redis, 5 + 6 * BATCH, argv, NULL);
         if (!reply || redis->err) {

@@ -118,8 +118,8 @@ static void test_full(void **state) {
     bed_limits(&bed);
     id_make(a, BLASD_ID_SYNC, 0);
     id_make(b, BLASD_ID_SYNC, 0);
-    redisReply *reply = fcall(&bed, "submit", a, "f", "2", "1", "", "\tmatmul\tanonymous", b, "f",
-                              "2", "1", "", "\tmatmul\tanonymous", NULL);
+    redisReply *reply = fcall(&bed, "submit", a, "f", "2", "1", "", "\t\tmatmul\tanonymous", b, "f",
+                              "2", "1", "", "\t\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[1]->integer, 4);
     assert_int_equal(reply->element[2]->integer, 801);
     assert_int_equal(reply->element[3]->integer, 0);
@@ -141,7 +141,7 @@ static void test_idempotency(void **state) {
     id_make(again, BLASD_ID_ASYNC, 0);
     assert_int_equal(submit_as(&bed, first, "2", "9", "k=00ff:my key: d=1", ""), 0);
     redisReply *reply = fcall(&bed, "submit", again, "f", "2", "9", "k=00ff:my key: d=1",
-                              "me\tmatmul\tanonymous", NULL);
+                              "\tme\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[3]->type, REDIS_REPLY_ARRAY);
     assert_string_equal(reply->element[3]->element[0]->str, first);
     assert_string_equal(reply->element[3]->element[1]->str, "");
@@ -156,15 +156,15 @@ static void test_idempotency(void **state) {
     assert_int_equal(claim(worker, 4, PLENTY, claims), 2);
     assert_int_equal(finish(worker, first, "the result", 0), 1);
     reply = fcall(&bed, "submit", again, "f", "2", "9", "k=00ff:my key: d=1",
-                  "me\tmatmul\tanonymous", NULL);
+                  "\tme\tmatmul\tanonymous", NULL);
     assert_string_equal(reply->element[3]->element[1]->str, "the result");
     drop(reply);
     /* both in one call */
     char c[BLASD_ID_LEN + 1], d[BLASD_ID_LEN + 1];
     id_make(c, BLASD_ID_SYNC, 0);
     id_make(d, BLASD_ID_SYNC, 0);
-    reply = fcall(&bed, "submit", c, "f", "2", "9", "k=1:k", "\tmatmul\tanonymous", d, "f", "2",
-                  "9", "k=1:k", "\tmatmul\tanonymous", NULL);
+    reply = fcall(&bed, "submit", c, "f", "2", "9", "k=1:k", "\t\tmatmul\tanonymous", d, "f", "2",
+                  "9", "k=1:k", "\t\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[3]->integer, 0);
     assert_string_equal(reply->element[4]->element[0]->str, c);
     drop(reply);

@@ -2,6 +2,8 @@
  * shows as a round that takes as long as the wait's time-out. */
 #include "redis_fixture.h"
 
+#include "queue/worker_link.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -134,7 +136,8 @@ static void test_no_lost_wake_by_class(void **state) {
     bed_close(&bed);
 }
 
-/* A worker that dies while idle leaves its work to the other one. */
+/* A worker that dies while idle leaves its work to the other one: at once, where it is only woken,
+ * and with its name where jobs were handed over. */
 static void test_dead_idle_worker(void **state) {
     struct bed bed;
     struct blasd_claim claims[4];
@@ -147,12 +150,15 @@ static void test_dead_idle_worker(void **state) {
     assert_int_equal(claim(dead, 4, PLENTY, claims), 0);
     blasd_worker_queue_free(dead);
     struct blasd_worker_queue *live = worker_new(&bed, "live", BLASD_DEVICE_CPU);
-    submit_new(&bed, id, "2"); /* wakes the dead one */
+    submit_new(&bed, id, "2"); /* is handed to the dead one */
     redisReply *reply = redisCommand(bed.raw, "LLEN %s:wake:dead", bed.tag);
-    assert_int_equal(reply->integer, 1);
+    assert_int_equal(reply->integer, 3);
     drop(reply);
-    assert_int_equal(claim(live, 4, PLENTY, claims), 1); /* but anyone may take it */
+    assert_int_equal(claim(live, 4, PLENTY, claims), 0);
     assert_int_equal(blasd_worker_queue_bury(live, "dead", &err), 0);
+    assert_int_equal(claim(live, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    assert_int_equal(claims[0].attempts, 0); /* it had not begun */
     reply = redisCommand(bed.raw, "EXISTS %s:wake:dead", bed.tag);
     assert_int_equal(reply->integer, 0);
     drop(reply);
@@ -184,11 +190,70 @@ static void test_dead_idle_worker(void **state) {
     bed_close(&bed);
 }
 
+static long long length(struct bed *bed, const char *name) {
+    redisReply *reply = redisCommand(bed->raw, "LLEN %s:wake:%s", bed->tag, name);
+    long long n = reply->integer;
+    drop(reply);
+    return n;
+}
+
+/* Few jobs are handed to an idle worker, many only wake it; either way each is claimed once. */
+static void test_handed_over(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[16];
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "handed");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    submit_new(&bed, id, "2");
+    submit_new(&bed, other, "2"); /* it is not idle any more */
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    assert_int_equal(length(&bed, "w"), 0);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    assert_memory_equal(claims[0].frame, id, BLASD_ID_LEN);
+    assert_true(claims[0].claimed_us >= claims[0].submitted_us && claims[0].submitted_us > 0);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, other);
+    assert_int_equal(finish(worker, other, "r", 0), 1);
+    /* it does not wait, but claims: what was handed over is what it gets */
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    submit_new(&bed, id, "2");
+    assert_int_equal(length(&bed, "w"), 3);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    assert_int_equal(length(&bed, "w"), 0);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    /* the list's reply is lost with its connection: the jobs come with the next claim */
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    submit_new(&bed, id, "2");
+    redisReply *reply = redisCommand(bed.raw, "DEL %s:wake:w", bed.tag);
+    drop(reply);
+    worker->claim_missed = true;
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    /* cancelled between the handing over and the end */
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    submit_new(&bed, id, "2");
+    drop(fcall(&bed, "cancel", id, NULL));
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_int_equal(finish(worker, id, "r", 0), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_lost_wake),
         cmocka_unit_test(test_no_lost_wake_by_class),
         cmocka_unit_test(test_dead_idle_worker),
+        cmocka_unit_test(test_handed_over),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

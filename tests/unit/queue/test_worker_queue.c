@@ -98,7 +98,7 @@ static void test_many_jobs(void **state) {
             endings[i] = (struct blasd_ending){.id = claims[i].id,
                                                .record = big,
                                                .record_len = i == 7 ? sizeof big : 3,
-                                               .blob_bytes = i == 8 ? 77 : 0};
+                                               .out_bytes = i == 8 ? 77 : 0};
         assert_int_equal(blasd_worker_queue_finish(worker, endings, count, &lost, &err), 0);
         assert_false(lost);
         for (int i = 0; i < count; i++) assert_true(endings[i].accepted);

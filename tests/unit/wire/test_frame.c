@@ -58,6 +58,21 @@ static struct blasd_tensor any_tensor(uint64_t *payload, uint64_t *offset, uint6
     return tensor;
 }
 
+static void any_slice(bool in_blob, struct blasd_slice *slice) {
+    memset(slice, 0, sizeof *slice);
+    if (in_blob || below(2) == 0) return;
+    for (int i = 0; i < BLASD_SEGMENT_NAME; i++) slice->segment[i] = "0123456789abcdef"[below(16)];
+    slice->generation = (uint32_t)any_int();
+    slice->offset = (uint64_t)any_int();
+}
+
+static void same_slice(const struct blasd_slice *a, const struct blasd_slice *b) {
+    assert_string_equal(a->segment, b->segment);
+    if (!blasd_slice_given(a)) return;
+    assert_int_equal(a->generation, b->generation);
+    assert_true(a->offset == b->offset);
+}
+
 static void any_job(struct blasd_job *job) {
     blasd_job_init(job, below(4) == 0 ? &plain_op : &sample_op);
     any_id(job->id);
@@ -84,7 +99,8 @@ static void any_job(struct blasd_job *job) {
     job->deadline_ms = any_int();
     job->receive_us = any_int();
     job->created_us = any_int();
-    job->payload_in_blob = below(2) == 0;
+    job->payload_in_blob = below(3) == 0;
+    any_slice(job->payload_in_blob, &job->slice);
 }
 
 static void any_record(struct blasd_record *record) {
@@ -126,7 +142,8 @@ static void any_record(struct blasd_record *record) {
         if (below(3) != 0)
             output->tensor = any_tensor(&record->payload_bytes, &output->offset, &output->bytes);
     }
-    record->payload_in_blob = below(2) == 0;
+    record->payload_in_blob = below(3) == 0;
+    any_slice(record->payload_in_blob, &record->slice);
 }
 
 /* --- equality, member by member --- */
@@ -165,6 +182,7 @@ static void same_job(const struct blasd_job *a, const struct blasd_job *b) {
     assert_int_equal(a->device, b->device);
     assert_true(a->deadline_ms == b->deadline_ms && a->payload_bytes == b->payload_bytes);
     assert_int_equal(a->payload_in_blob, b->payload_in_blob);
+    same_slice(&a->slice, &b->slice);
     assert_true(a->receive_us == b->receive_us && a->created_us == b->created_us);
 }
 
@@ -198,6 +216,7 @@ static void same_record(const struct blasd_record *a, const struct blasd_record 
     }
     assert_true(a->payload_bytes == b->payload_bytes);
     assert_int_equal(a->payload_in_blob, b->payload_in_blob);
+    same_slice(&a->slice, &b->slice);
 }
 
 /* --- tests --- */
@@ -223,7 +242,8 @@ static void jobs_read_back_the_same(void **state) {
         assert_int_equal(blasd_job_encode(&job, &buf, &err), 0);
         size = buf.len - before;
         assert_int_equal(size % 64, 0);
-        if (!job.payload_in_blob) add_payload(&buf, job.payload_bytes);
+        if (!job.payload_in_blob && !blasd_slice_given(&job.slice))
+            add_payload(&buf, job.payload_bytes);
         assert_int_equal(
             blasd_job_decode(buf.data + before, buf.len - before, &back, &payload_at, &err), 0);
         assert_true(payload_at == size);
@@ -246,7 +266,8 @@ static void records_read_back_the_same(void **state) {
         assert_int_equal(blasd_record_encode(&record, &buf, &err), 0);
         size = buf.len - before;
         assert_int_equal(size % 64, 0);
-        if (!record.payload_in_blob) add_payload(&buf, record.payload_bytes);
+        if (!record.payload_in_blob && !blasd_slice_given(&record.slice))
+            add_payload(&buf, record.payload_bytes);
         assert_int_equal(
             blasd_record_decode(buf.data + before, buf.len - before, &back, &payload_at, &err), 0);
         assert_true(payload_at == size);
@@ -335,7 +356,8 @@ static int decode_exact(bool job, const char *bytes, size_t len) {
     if (code == 0) {
         uint64_t bytes_inline = job ? into.payload_bytes : record.payload_bytes;
         assert_true(payload_at <= len);
-        if (!(job ? into.payload_in_blob : record.payload_in_blob))
+        if (!(job ? into.payload_in_blob || blasd_slice_given(&into.slice)
+                  : record.payload_in_blob || blasd_slice_given(&record.slice)))
             assert_true(bytes_inline <= len - payload_at);
     } else {
         assert_true(code < 0 && err.code == (enum blasd_code) - code && err.detail[0] != '\0');
@@ -353,6 +375,7 @@ static void cut_frames_are_refused(void **state) {
         struct blasd_buf buf;
         any_job(&job);
         job.payload_in_blob = false;
+        job.slice.segment[0] = '\0';
         blasd_buf_init(&buf, 1 << 20);
         assert_int_equal(blasd_job_encode(&job, &buf, &err), 0);
         add_payload(&buf, job.payload_bytes);
@@ -362,6 +385,7 @@ static void cut_frames_are_refused(void **state) {
         blasd_buf_reset(&buf);
         any_record(&record);
         record.payload_in_blob = false;
+        record.slice.segment[0] = '\0';
         assert_int_equal(blasd_record_encode(&record, &buf, &err), 0);
         add_payload(&buf, record.payload_bytes);
         for (size_t len = 0; len < buf.len; len++)

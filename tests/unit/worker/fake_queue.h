@@ -184,6 +184,34 @@ int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const
     return 0;
 }
 
+/* Slices travel as blobs here: there are none. */
+int blasd_worker_queue_slice_get(struct blasd_worker_queue *queue, const struct blasd_slice *slice,
+                                 uint64_t bytes, const void **ret, struct blasd_view **hold,
+                                 struct blasd_err *err) {
+    (void)queue;
+    (void)slice;
+    (void)bytes;
+    *ret = NULL;
+    *hold = NULL;
+    return blasd_fail(err, BLASD_E_inputs_lost, "", "the fake queue has no slices");
+}
+
+void *blasd_worker_queue_slice_take(struct blasd_worker_queue *queue, const char *id,
+                                    uint64_t bytes, struct blasd_slice *slice) {
+    (void)queue;
+    (void)id;
+    (void)bytes;
+    (void)slice;
+    return NULL;
+}
+
+void blasd_worker_queue_slice_done(struct blasd_worker_queue *queue,
+                                   const struct blasd_slice *slice, bool sure) {
+    (void)queue;
+    (void)slice;
+    (void)sure;
+}
+
 static void fake_end(struct fake_job *job, const struct blasd_ending *ending) {
     struct blasd_err err = {0};
     size_t payload_at = 0;
@@ -192,7 +220,7 @@ static void fake_end(struct fake_job *job, const struct blasd_ending *ending) {
     assert_int_equal(
         blasd_record_decode(job->record.data, job->record.len, &job->result, &payload_at, &err), 0);
     job->payload = (const unsigned char *)job->record.data + payload_at;
-    job->blob_bytes = ending->blob_bytes;
+    job->blob_bytes = ending->out_bytes;
     job->ended = true;
 }
 

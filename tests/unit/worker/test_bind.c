@@ -10,6 +10,40 @@
 
 #include <cmocka.h>
 
+/* The queue's slices: one place of 2 KiB, the size from which on outputs go there. */
+static _Alignas(64) unsigned char room[4096];
+static int taken;
+
+int blasd_worker_queue_slice_get(struct blasd_worker_queue *queue, const struct blasd_slice *slice,
+                                 uint64_t size, const void **ret, struct blasd_view **hold,
+                                 struct blasd_err *problem) {
+    (void)queue;
+    *hold = NULL;
+    *ret = room + slice->offset;
+    if (slice->generation == 7 && slice->offset + size <= sizeof room) return 0;
+    return blasd_fail(problem, BLASD_E_inputs_lost, "", "not there");
+}
+
+void *blasd_worker_queue_slice_take(struct blasd_worker_queue *queue, const char *id, uint64_t size,
+                                    struct blasd_slice *slice) {
+    (void)queue;
+    (void)id;
+    if (size < 2048) return NULL;
+    taken++;
+    *slice = (struct blasd_slice){"0123456789abcdef", 7, 64};
+    return room + 64;
+}
+
+void blasd_worker_queue_slice_done(struct blasd_worker_queue *queue,
+                                   const struct blasd_slice *slice, bool sure) {
+    (void)queue;
+    (void)slice;
+    (void)sure;
+}
+
+static const struct blasd_limits limits = {.inline_bytes = 4096};
+static const struct blasd_queue_options options = {.limits = &limits};
+
 static const struct blasd_port two_inputs[] = {{.name = "a"}, {.name = "b"}, {.name = NULL}};
 static const struct blasd_port three_outputs[] = {
     {.name = "x"}, {.name = "y"}, {.name = "z"}, {.name = NULL}};
@@ -152,7 +186,7 @@ static void test_outputs_lie_one_after_the_other(void **state) {
     memset(rubbish, 0xaa, 4096);
     blasd_arena_reset(&arena);
     plan_outputs();
-    assert_int_equal(blasd_bind_outputs(NULL, &arena, 4096, &item, &task, &bound, &err), 0);
+    assert_int_equal(blasd_bind_outputs(NULL, &options, &arena, &item, &task, &bound, &err), 0);
     assert_int_equal(bound.payload_bytes, 192);
     assert_ptr_equal(task.outputs[0].data, bound.base);
     assert_int_equal(task.outputs[1].rank, -1);
@@ -167,6 +201,30 @@ static void test_outputs_lie_one_after_the_other(void **state) {
     assert_int_equal(record.outputs[2].offset, 128);
     assert_int_equal(record.outputs[2].bytes, 8);
     assert_int_equal(record.payload_bytes, 192);
+    assert_false(record.payload_in_blob);
+}
+
+static void test_a_slice_is_used_where_it_lies(void **state) {
+    struct blasd_batch_times times = {0};
+    struct blasd_batch_place place = {"cpu:0", "a test", 1};
+    struct blasd_record record;
+    (void)state;
+    memcpy(room + 128, payload, 48);
+    item.job.slice = (struct blasd_slice){"0123456789abcdef", 7, 128};
+    assert_int_equal(bind(), 0);
+    assert_ptr_equal(task.inputs[0].data, room + 128);
+    item.job.slice.generation = 6; /* the segment is used again */
+    assert_int_equal(bind(), -(int)BLASD_E_inputs_lost);
+    item.plan.outputs[0] = blasd_tensor_make(BLASD_float64, 1, (int64_t[]){260});
+    memset(room, 0xaa, sizeof room);
+    taken = 0;
+    assert_int_equal(blasd_bind_outputs(NULL, &options, &arena, &item, &task, &bound, &err), 0);
+    assert_int_equal(taken, 1);
+    assert_ptr_equal(task.outputs[0].data, room + 64);
+    for (int i = 0; i < 32; i++) assert_int_equal(room[64 + 2080 + i], 0);
+    blasd_ending_record(&item, &task, &bound, NULL, &times, &place, &record);
+    assert_string_equal(record.slice.segment, "0123456789abcdef");
+    assert_int_equal(record.slice.offset, 64);
     assert_false(record.payload_in_blob);
 }
 
@@ -201,6 +259,7 @@ int main(void) {
         TEST(test_other_dtype),
         TEST(test_empty_inputs_are_there),
         TEST(test_stored_jobs_that_lie),
+        TEST(test_a_slice_is_used_where_it_lies),
         TEST(test_no_memory),
         TEST(test_outputs_lie_one_after_the_other),
         TEST(test_what_a_kernel_moves_itself_is_no_computing),

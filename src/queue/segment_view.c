@@ -1,0 +1,127 @@
+/* Segments as their readers see them: mapped when first met, unmapped when long unused.
+ *
+ * Read next: segment_writer.c, the other side. */
+#include "queue/segment.h"
+
+#include "base/clock.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ /* Linux 5.14; glibc names it since 2.35 */
+#define MADV_POPULATE_READ 22
+#endif
+#define BUCKETS 256 /* a power of two */
+#define IDLE_NS INT64_C(5000000000)
+
+struct blasd_view {
+    struct blasd_view *next; /* in its bucket */
+    char name[BLASD_SEGMENT_NAME + 1];
+    struct blasd_blob blob; /* owned, mapped */
+    int holds;
+    int64_t used_ns;
+};
+
+struct blasd_views {
+    struct blasd_store *store; /* borrowed */
+    int64_t trimmed_ns;
+    struct blasd_view *buckets[BUCKETS];
+};
+
+struct blasd_views *blasd_views_new(struct blasd_store *store) {
+    struct blasd_views *views = calloc(1, sizeof *views);
+    if (views != NULL) views->store = store;
+    return views;
+}
+
+static void drop(struct blasd_view **at) {
+    struct blasd_view *view = *at;
+    *at = view->next;
+    blasd_blob_close(&view->blob);
+    free(view);
+}
+
+void blasd_views_free(struct blasd_views *views) {
+    if (views == NULL) return;
+    for (int i = 0; i < BUCKETS; i++)
+        while (views->buckets[i] != NULL) drop(&views->buckets[i]);
+    free(views);
+}
+
+/* Names are random, so two of their digits are a hash. */
+static struct blasd_view **bucket_of(struct blasd_views *views, const char *name) {
+    unsigned hash = (unsigned char)name[0] * 31u + (unsigned char)name[1] * 17u +
+                    (unsigned char)name[2] * 7u + (unsigned char)name[3];
+    return &views->buckets[hash % BUCKETS];
+}
+
+static struct blasd_view *view_new(struct blasd_views *views, const char *name) {
+    struct blasd_view *view = calloc(1, sizeof *view);
+    char blob_name[BLASD_BLOB_NAME];
+    struct blasd_err err;
+    if (view == NULL) return NULL;
+    memcpy(view->name, name, sizeof view->name);
+    snprintf(blob_name, sizeof blob_name, "%s.seg", view->name);
+    if (blasd_blob_open(views->store, blob_name, BLASD_SEGMENT_BYTES, &view->blob, &err) != 0 ||
+        blasd_blob_map(&view->blob, &err) != 0) {
+        blasd_blob_close(&view->blob);
+        free(view);
+        return NULL;
+    }
+    (void)madvise(view->blob.data, (size_t)BLASD_SEGMENT_BYTES, MADV_POPULATE_READ);
+    close(view->blob.fd); /* the mapping stays */
+    view->blob.fd = -1;
+    return view;
+}
+
+const void *blasd_views_get(struct blasd_views *views, const struct blasd_slice *slice,
+                            uint64_t bytes, struct blasd_view **hold) {
+    struct blasd_view **bucket = bucket_of(views, slice->segment), *view = *bucket;
+    int64_t now = blasd_clock_ns();
+    *hold = NULL;
+    if (strnlen(slice->segment, sizeof slice->segment) != BLASD_SEGMENT_NAME ||
+        slice->offset % 64 != 0 || slice->offset < sizeof(struct blasd_segment_head) ||
+        slice->offset > BLASD_SEGMENT_BYTES || bytes > BLASD_SEGMENT_BYTES - slice->offset)
+        return NULL;
+    if (now - views->trimmed_ns > IDLE_NS) blasd_views_trim(views);
+    while (view != NULL && memcmp(view->name, slice->segment, BLASD_SEGMENT_NAME) != 0)
+        view = view->next;
+    if (view == NULL) {
+        if ((view = view_new(views, slice->segment)) == NULL) return NULL;
+        bucket = bucket_of(views, slice->segment);
+        view->next = *bucket;
+        *bucket = view;
+    }
+    view->used_ns = now;
+    if (!blasd_views_valid(view, slice)) return NULL;
+    view->holds++;
+    *hold = view;
+    return (const char *)view->blob.data + slice->offset;
+}
+
+bool blasd_views_valid(const struct blasd_view *hold, const struct blasd_slice *slice) {
+    struct blasd_segment_head *head = hold->blob.data;
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&head->generation, memory_order_relaxed) == slice->generation;
+}
+
+void blasd_views_let_go(struct blasd_view *hold) {
+    if (hold != NULL) hold->holds--;
+}
+
+void blasd_views_trim(struct blasd_views *views) {
+    int64_t now = blasd_clock_ns();
+    if (views == NULL) return;
+    views->trimmed_ns = now;
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct blasd_view **at = &views->buckets[i]; *at != NULL;) {
+            if ((*at)->holds == 0 && now - (*at)->used_ns > IDLE_NS)
+                drop(at);
+            else
+                at = &(*at)->next;
+        }
+}

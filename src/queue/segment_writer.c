@@ -1,0 +1,238 @@
+/* An owner's segments: the one being filled, full ones that may still be read, free ones.
+ *
+ * Read next: segment_view.c, the other side. */
+#include "queue/segment.h"
+
+#include "base/clock.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14; glibc names it since 2.35 */
+#define MADV_POPULATE_WRITE 23
+#endif
+#define ALIGN UINT64_C(64)
+#define ENOUGH_FREE 2
+#define IDLE_NS INT64_C(5000000000)
+#define MOST_SEGMENTS 512 /* each holds a descriptor open */
+#define LEAST_LEFT 8      /* segments never take the last eighth of the store */
+
+enum state { FREE, FILLING, FULL };
+
+struct segment {
+    struct segment *next, *prev;
+    char name[BLASD_SEGMENT_NAME + 1];
+    struct blasd_blob blob; /* owned, mapped and locked as long as the segment is ours */
+    enum state state;
+    bool doomed; /* an outcome is not known: left to the sweep once nothing pins it */
+    int pins;    /* slices whose fate Redis has not told */
+    uint64_t used;
+    int64_t free_ns; /* since when it is free */
+};
+
+struct blasd_segments {
+    struct blasd_store *store;                    /* borrowed */
+    struct segment *filling[BLASD_SEGMENT_KINDS]; /* NULL: none; among those below */
+    struct segment *head, *tail;                  /* all, those that became full first in front */
+    int count, free_count;
+    bool filled; /* one has become full since the last question */
+    int turn;    /* how many doubtful ones to skip before the second half of the next question */
+};
+
+enum blasd_segment_kind blasd_segment_kind_of(const char *id) {
+    return id[0] == BLASD_ID_ASYNC ? BLASD_SEGMENT_ASYNC : BLASD_SEGMENT_SYNC;
+}
+
+struct blasd_segments *blasd_segments_new(struct blasd_store *store) {
+    struct blasd_segments *segments = calloc(1, sizeof *segments);
+    if (segments != NULL) segments->store = store;
+    return segments;
+}
+
+static void list_remove(struct blasd_segments *all, struct segment *one) {
+    *(one->prev != NULL ? &one->prev->next : &all->head) = one->next;
+    *(one->next != NULL ? &one->next->prev : &all->tail) = one->prev;
+    one->next = one->prev = NULL;
+}
+
+static void list_append(struct blasd_segments *all, struct segment *one) {
+    one->prev = all->tail;
+    one->next = NULL;
+    *(all->tail != NULL ? &all->tail->next : &all->head) = one;
+    all->tail = one;
+}
+
+static void release(struct blasd_segments *all, struct segment *one) {
+    list_remove(all, one);
+    all->count--;
+    if (one->state == FREE) all->free_count--;
+    blasd_blob_close(&one->blob);
+    free(one);
+}
+
+void blasd_segments_free(struct blasd_segments *segments) {
+    if (segments == NULL) return;
+    while (segments->head != NULL) release(segments, segments->head);
+    free(segments);
+}
+
+bool blasd_segments_wanted(const struct blasd_segments *segments, uint64_t bytes) {
+    return segments != NULL && blasd_store_kind(segments->store) == BLASD_STORE_DIR &&
+           bytes >= BLASD_SLICE_LEAST && bytes <= BLASD_SLICE_MOST;
+}
+
+static void name_new(char name[BLASD_SEGMENT_NAME + 1]) {
+    static const char hex[] = "0123456789abcdef";
+    unsigned char random[BLASD_SEGMENT_NAME / 2];
+    while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+    }
+    for (int i = 0; i < BLASD_SEGMENT_NAME; i++) name[i] = hex[(random[i / 2] >> (i % 2 * 4)) & 15];
+    name[BLASD_SEGMENT_NAME] = '\0';
+}
+
+static struct segment *segment_new(struct blasd_segments *all) {
+    char blob_name[BLASD_BLOB_NAME];
+    uint64_t free_bytes, all_bytes;
+    struct segment *one;
+    struct blasd_err err;
+    blasd_store_space(all->store, &free_bytes, &all_bytes);
+    if (all->count >= MOST_SEGMENTS || free_bytes < BLASD_SEGMENT_BYTES + all_bytes / LEAST_LEFT)
+        return NULL;
+    if ((one = calloc(1, sizeof *one)) == NULL) return NULL;
+    name_new(one->name);
+    snprintf(blob_name, sizeof blob_name, "%s.seg", one->name);
+    if (blasd_blob_create(all->store, blob_name, &one->blob, &err) != 0) goto fail;
+    if (blasd_blob_grow(&one->blob, BLASD_SEGMENT_BYTES, &err) != 0 ||
+        blasd_blob_map(&one->blob, &err) != 0) {
+        blasd_store_remove(all->store, blob_name);
+        blasd_blob_close(&one->blob);
+        goto fail;
+    }
+    /* a fault for all pages together is cheaper than one for each; where it fails they come singly
+     */
+    (void)madvise(one->blob.data, (size_t)BLASD_SEGMENT_BYTES, MADV_POPULATE_WRITE);
+    list_append(all, one);
+    all->count++;
+    return one;
+fail:
+    free(one);
+    return NULL;
+}
+
+/* Makes the segment the one to fill; whoever still believes in its earlier contents is warned. */
+static void segment_begin(struct segment *one) {
+    struct blasd_segment_head *head = one->blob.data;
+    if (one->used > 0) {
+        atomic_fetch_add_explicit(&head->generation, 1, memory_order_relaxed);
+        atomic_thread_fence(memory_order_release);
+    }
+    one->state = FILLING;
+    one->used = ALIGN;
+}
+
+static struct segment *free_one(struct blasd_segments *all) {
+    struct segment *best = NULL;
+    if (all->free_count == 0) return NULL;
+    for (struct segment *one = all->tail; one != NULL; one = one->prev) {
+        if (one->state != FREE) continue;
+        best = one; /* the one freed last: its pages are warm */
+        break;
+    }
+    if (best != NULL) all->free_count--;
+    return best;
+}
+
+static struct segment *filling(struct blasd_segments *all, enum blasd_segment_kind kind,
+                               uint64_t bytes) {
+    struct segment *one = all->filling[kind];
+    if (one != NULL && one->used + bytes <= BLASD_SEGMENT_BYTES && !one->doomed) return one;
+    if (one != NULL) {
+        one->state = FULL;
+        all->filled = true;
+        list_remove(all, one);
+        list_append(all, one);
+    }
+    one = free_one(all);
+    if (one == NULL) one = segment_new(all);
+    all->filling[kind] = one;
+    if (one != NULL) segment_begin(one);
+    return one;
+}
+
+void *blasd_segments_take(struct blasd_segments *segments, enum blasd_segment_kind kind,
+                          uint64_t bytes, struct blasd_slice *slice) {
+    struct segment *one;
+    struct blasd_segment_head *head;
+    if (!blasd_segments_wanted(segments, bytes)) return NULL;
+    one = filling(segments, kind, bytes);
+    if (one == NULL) return NULL;
+    head = one->blob.data;
+    memcpy(slice->segment, one->name, sizeof slice->segment);
+    slice->generation = atomic_load_explicit(&head->generation, memory_order_relaxed);
+    slice->offset = one->used;
+    one->used += (bytes + ALIGN - 1) & ~(ALIGN - 1);
+    one->pins++;
+    return (char *)one->blob.data + slice->offset;
+}
+
+static struct segment *find(struct blasd_segments *all, const char *name) {
+    for (struct segment *one = all->tail; one != NULL; one = one->prev)
+        if (memcmp(one->name, name, BLASD_SEGMENT_NAME) == 0) return one;
+    return NULL;
+}
+
+void blasd_segments_unpin(struct blasd_segments *segments, const struct blasd_slice *slice,
+                          bool sure) {
+    struct segment *one;
+    if (segments == NULL || !blasd_slice_given(slice)) return;
+    one = find(segments, slice->segment);
+    if (one == NULL) return;
+    one->pins--;
+    if (!sure) one->doomed = true;
+    if (!one->doomed || one->pins > 0) return;
+    for (int kind = 0; kind < BLASD_SEGMENT_KINDS; kind++)
+        if (segments->filling[kind] == one) segments->filling[kind] = NULL;
+    release(segments, one);
+}
+
+int blasd_segments_doubtful(struct blasd_segments *segments, char (*names)[BLASD_BLOB_NAME],
+                            int most, bool all) {
+    int count = 0, seen = 0;
+    if (segments == NULL) return 0;
+    if (!all && (!segments->filled || segments->free_count >= ENOUGH_FREE)) return 0;
+    segments->filled = false;
+    /* the oldest, and as many of the others by turns: one that is held long hides none for ever */
+    for (struct segment *one = segments->head; one != NULL && count < most; one = one->next) {
+        if (one->state != FULL || one->pins > 0) continue;
+        if (seen++ >= most / 2 && seen <= segments->turn) continue;
+        snprintf(names[count++], BLASD_BLOB_NAME, "%s.seg", one->name);
+    }
+    segments->turn = count < most ? 0 : seen;
+    return count;
+}
+
+void blasd_segments_reuse(struct blasd_segments *segments, const char *name) {
+    struct segment *one = find(segments, name);
+    if (one == NULL || one->state != FULL || one->pins > 0) return;
+    one->state = FREE;
+    one->free_ns = blasd_clock_ns();
+    segments->free_count++;
+    list_remove(segments, one);
+    list_append(segments, one);
+}
+
+void blasd_segments_trim(struct blasd_segments *segments) {
+    int64_t now = blasd_clock_ns();
+    struct segment *next;
+    if (segments == NULL) return;
+    for (struct segment *one = segments->head; one != NULL; one = next) {
+        next = one->next;
+        if (one->state != FREE || now - one->free_ns < IDLE_NS) continue;
+        blasd_store_remove(segments->store, one->blob.name);
+        release(segments, one);
+    }
+}
