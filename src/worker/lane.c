@@ -107,6 +107,7 @@ static int carry(struct blasd_lane *lane, struct load *load, struct blasd_err *e
     if (batcher->lost) return 0; /* the queue has handed these jobs to others */
     code = blasd_batch_run(batcher, load->items, &load->group, load->claimed_ns, err);
     if (batcher->lost) blasd_heartbeat_give_up(batcher->heartbeat);
+    blasd_worker_queue_tidy(batcher->queue);
     return code;
 }
 

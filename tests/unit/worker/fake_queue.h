@@ -161,6 +161,10 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     return 0;
 }
 
+void blasd_worker_queue_tidy(struct blasd_worker_queue *queue) {
+    (void)queue;
+}
+
 int blasd_worker_queue_nudge(struct blasd_worker_queue *queue, struct blasd_err *err) {
     (void)queue;
     (void)err;
