@@ -74,7 +74,7 @@ CUDA_C = $(wildcard kernels/cuda/*.c)
 CUDA_OWN = $(filter-out kernels/cuda/library_%,$(wildcard kernels/*/*.cu))
 CUDA_OPS = $(sort $(patsubst cuda_%.cu,%,$(notdir $(wildcard kernels/*/cuda_*.cu))))
 CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
-CUDA_LIBS = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcusolver -lcudart_static -lrt -ldl -lm
+CUDA_LIBS = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcublasLt -lcusolver -lcudart_static -lrt -ldl -lm
 CUDA_SO = $(call obj,$(CUDA_C) $(CUDA_OWN) $(wildcard kernels/cuda/library_*.cu)) $(BUILD)/obj/gen/cuda_ops.c.o
 # -Wshadow takes C's struct NAME beside function NAME for a mistake
 SHIM = $(CXX) -std=c++20 -x c++ $(FLAGS) -Wno-shadow -fno-exceptions -fno-rtti
@@ -91,6 +91,14 @@ $(BUILD)/blasd_cuda.so: $(CUDA_SO) $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(
 	@echo '{ global: blasd_backend; local: *; };' > $(BUILD)/gen/blasd_cuda.map
 	$(CXX) -shared -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
 	    -Wl,--version-script=$(BUILD)/gen/blasd_cuda.map -Wl,-z,defs -Wl,--as-needed -llapacke -lopenblas $(CUDA_LIBS)
+# The stand-in as a backend that blasd loads, with a driver library that has nothing in it: for tests of the service with a
+# device of class cuda. Never beside build/blasd itself.
+$(BUILD)/standin/blasd_cuda.so: $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+	@mkdir -p $(@D) $(BUILD)/gen
+	@echo '{ global: blasd_backend; local: *; };' > $(BUILD)/gen/standin.map
+	$(CC) -shared -o $(@D)/libcuda.so.1 -x c /dev/null
+	$(CXX) $(LDFLAGS) -shared -pthread -o $@ -Wl,-u,blasd_backend -Wl,--start-group $^ -Wl,--end-group \
+	    -Wl,--version-script=$(BUILD)/gen/standin.map -Wl,-z,defs -Wl,--as-needed -llapacke -lopenblas -ldl -lm
 ifneq ($(NVCC),)
 ifeq ($(SANITIZE),)
 all: $(BUILD)/blasd_cuda.so
@@ -134,6 +142,11 @@ UNIT = $(UNIT_C:%.c=$(BUILD)/%) $(UNIT_CC:%.cc=$(BUILD)/%)
 $(UNIT_CC:%.cc=$(BUILD)/%): $(BUILD)/tests/unit/%: $(BUILD)/obj/shim/tests/unit/%.cc.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
+# NVML's place, loaded by the test
+$(BUILD)/tests/unit/cuda/fake_nvml.so: $(BUILD)/obj/tests/unit/cuda/fake_nvml.c.o
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -shared -o $@ $<
+$(BUILD)/tests/unit/cuda/test_cuda_nvml: $(BUILD)/tests/unit/cuda/fake_nvml.so
 $(BUILD)/tests/unit/cuda/test_cuda_worker: $(filter-out %/client.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/cuda/%,$(UNIT)): $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.c.o
@@ -194,7 +207,7 @@ test-sanitized:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
 	@tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
 	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || exit 1; done
-test-integration: $(BUILD)/blasd $(BUILD)/client_example
+test-integration: $(BUILD)/blasd $(BUILD)/client_example $(BUILD)/standin/blasd_cuda.so
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/integration
 
 fuzz:

@@ -78,12 +78,21 @@ static void dtypes(unsigned mask) {
     }
 }
 
+/* What follows "Must be finite". */
+static const char *range(const struct blasd_port *port) {
+    if ((port->values & BLASD_VALUES_POSITIVE) != 0) return " and greater than 0";
+    if ((port->values & BLASD_VALUES_NOT_NEGATIVE) == 0) return "";
+    return (port->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 ? ", at least 0, and not all 0"
+                                                           : " and at least 0";
+}
+
 static void ports_md(const char *title, const struct blasd_port *port, const char *optional) {
     printf("| %s | shape | dtypes | |\n|---|---|---|---|\n", title);
     for (; port->name != NULL; port++) {
         printf("| `%s`%s | %s | ", port->name, port->optional ? optional : "", port->shape);
         dtypes(port->dtypes);
-        printf(" | %s%s |\n", port->doc, port->finite ? " Must be finite." : "");
+        printf(" | %s%s%s%s |\n", port->doc, port->finite ? " Must be finite" : "", range(port),
+               port->finite ? "." : "");
     }
     puts("");
 }

@@ -137,6 +137,7 @@ static int cpu_device_info(struct blasd_device *device, bool measure,
     file_value("/proc/cpuinfo", "model name", info->name, sizeof info->name);
     if (info->name[0] == '\0') snprintf(info->name, sizeof info->name, "CPU");
     info->device_class = BLASD_DEVICE_CPU;
+    snprintf(info->libraries, sizeof info->libraries, "%s", openblas_get_config());
     info->units = device->threads;
     info->busy_percent = -1;
     info->memory_bytes = memory_value("MemTotal");

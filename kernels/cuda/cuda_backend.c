@@ -22,6 +22,11 @@ struct blasd_cuda_sizes blasd_cuda_sizes = {.chunk_bytes = (size_t)4 << 20,
                                             .part_bytes = (size_t)64 << 20,
                                             .block_bytes = (size_t)64 << 20};
 
+/* A tenth of a millisecond at 10^12 operations a second; three batches of the same kind are hardly
+ * the last. */
+struct blasd_cuda_habits blasd_cuda_habits = {
+    .tune_flops = 1e8, .tune_seen = 3, .graph_seen = 4, .graph_nodes = 4, .energy_ns = 20000000};
+
 static int cuda_device_count(void) {
     return blasd_gpu_calls.device_count();
 }
@@ -42,12 +47,14 @@ static void cuda_device_close(struct blasd_device *device) {
             calls->event_close(slot->tickets[i]);
             calls->event_close(slot->marks[i]);
         }
+        blasd_cuda_replay_release(slot);
         blasd_cuda_ring_release(device, &slot->ring);
         blasd_cuda_arena_release(device, &slot->arena);
         blasd_cuda_scrap_release(&slot->scraps);
         free(slot->up.pieces);
         free(slot->down.pieces);
     }
+    blasd_cuda_tuner_release(device);
     calls->stream_close(device->up);
     calls->stream_close(device->down);
     blasd_cuda_ring_release(device, &device->ring);
@@ -83,6 +90,7 @@ static int cuda_device_open(int ordinal, struct blasd_device **ret, struct blasd
     if (code == 0) code = calls->stream_open(device->gpu, &device->up, err);
     if (code == 0) code = calls->stream_open(device->gpu, &device->down, err);
     for (int s = 0; code == 0 && s < BLASD_CUDA_SLOTS; s++) device->slots[s].device = device;
+    if (code == 0) code = blasd_cuda_probe(device, err);
     if (code != 0) {
         cuda_device_close(device);
         return code;
@@ -155,10 +163,7 @@ static int measure_all(struct blasd_device *device, struct blasd_device_info *in
     struct blasd_cuda_slot *slot = &device->slots[0];
     double us = 0;
     int code = 0;
-    if (slot->run == NULL) code = calls->stream_open(device->gpu, &slot->run, err);
-    if (code == 0 && slot->up_from == NULL)
-        code = calls->event_open(device->gpu, &slot->up_from, err);
-    if (code == 0 && slot->up_to == NULL) code = calls->event_open(device->gpu, &slot->up_to, err);
+    code = blasd_cuda_slot_open(slot, err);
     if (code == 0) code = calls->host_alloc(device->gpu, MEASURE_BYTES, &m.host, err);
     if (code == 0) code = calls->device_alloc(device->gpu, MEASURE_BYTES, &m.memory, err);
     if (code != 0) goto done;
@@ -182,6 +187,7 @@ static int cuda_device_info(struct blasd_device *device, bool measure,
     memset(info, 0, sizeof *info);
     snprintf(info->id, sizeof info->id, "cuda:%d", device->ordinal);
     snprintf(info->name, sizeof info->name, "%s", facts.name);
+    snprintf(info->libraries, sizeof info->libraries, "%s", facts.versions);
     info->device_class = BLASD_DEVICE_CUDA;
     info->units = facts.units;
     info->memory_bytes = facts.memory_bytes;

@@ -132,7 +132,7 @@ static int lay_out(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 
 /* ---- a part through a slot ---- */
 
-static int slot_events(struct blasd_cuda_slot *slot, struct blasd_err *err) {
+int blasd_cuda_slot_open(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     struct blasd_device *device = slot->device;
     struct blasd_gpu_event **events[] = {&slot->up_from, &slot->up_to,     &slot->run_from,
                                          &slot->run_to,  &slot->down_from, &slot->down_to};
@@ -150,7 +150,7 @@ static void slot_clear(struct blasd_cuda_slot *slot) {
     slot->up.count = slot->down.count = 0;
     slot->sent = (struct blasd_cuda_cursor){0, 0};
     slot->sends = slot->mark_count = 0;
-    slot->fetched = false;
+    slot->fetched = slot->repeats = false;
     slot->state = BLASD_SLOT_IDLE;
 }
 
@@ -165,8 +165,7 @@ static void slot_abandon(struct blasd_cuda_slot *slot) {
 }
 
 static int part_prepare(struct blasd_cuda_slot *slot, struct blasd_err *err) {
-    int code = slot_events(slot, err);
-    if (code == 0) code = wishes(slot, err);
+    int code = wishes(slot, err);
     if (code == 0) code = lay_out(slot, err);
     if (code == 0 && slot->op->prepare != NULL) code = slot->op->prepare(&slot->job, err);
     return code;
@@ -186,7 +185,7 @@ static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 static int part_compute(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     const struct blasd_gpu_library *calls = slot->device->calls;
     int code = calls->event_record(slot->run_from, slot->run, err);
-    if (code == 0) code = slot->op->compute(&slot->job, err);
+    if (code == 0) code = blasd_cuda_compute(slot, err);
     if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
     if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
     if (code == 0) code = calls->event_record(slot->down_from, slot->device->down, err);
@@ -206,11 +205,12 @@ static int part_begin(struct blasd_cuda_slot *slot, const struct blasd_cuda_op *
                                         .count = count,
                                         .watch = watch,
                                         .facts = &device->facts,
+                                        .can = &device->can,
                                         .slot = slot};
     slot->began_ns = blasd_clock_ns();
     slot->output_count = 0;
     while (tasks[0].job->op->outputs[slot->output_count].name != NULL) slot->output_count++;
-    code = slot_events(slot, err);
+    code = blasd_cuda_slot_open(slot, err);
     slot->job.stream = slot->run;
     if (code == 0) code = part_prepare(slot, err);
     if (code == 0) code = part_upload(slot, err);
@@ -391,6 +391,7 @@ int blasd_cuda_begin(struct blasd_device *device, struct blasd_task *tasks, int 
         .device = device, .tasks = tasks, .count = count, .most = count, .watch = watch};
     while (*link != NULL) link = &(*link)->next;
     *link = flight;
+    blasd_cuda_energy_begin(flight);
     fill_slots(device);
     /* batches that came first go first; this one has its turn before the caller goes on */
     while (flight->begun == 0 && flight->code == 0) go_on(device);
@@ -415,6 +416,7 @@ int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err) {
         }
         go_on(device);
     }
+    if (flight->code == 0) blasd_cuda_energy_end(flight);
     while (*link != flight) link = &(*link)->next;
     *link = flight->next;
     code = flight->code;

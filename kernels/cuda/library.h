@@ -22,11 +22,13 @@
 struct blasd_gpu;        /* an open device */
 struct blasd_gpu_stream; /* a stream, with its cuBLAS and cuSOLVER handles once they are needed */
 struct blasd_gpu_event;
+struct blasd_gpu_graph; /* work of a stream that was recorded, to be put on it again */
 
 struct blasd_gpu_facts {
     char name[64];
-    char bus_id[32]; /* for NVML */
-    int units;       /* multiprocessors */
+    char bus_id[32];   /* for NVML */
+    char versions[64]; /* of driver and runtime */
+    int units;         /* multiprocessors */
     int major, minor;
     uint64_t memory_bytes, memory_free_bytes;
     uint64_t shared_bytes; /* most shared memory of one block */
@@ -35,13 +37,25 @@ struct blasd_gpu_facts {
 /* What a product may do to float32 factors first; float64 and half factors are never changed. */
 enum blasd_gpu_rounding { BLASD_GPU_NATIVE, BLASD_GPU_TF32, BLASD_GPU_BF16 };
 
+/* What an address is a multiple of: 64, or the power of 2 below. */
+static inline int blasd_gpu_alignment(const void *address) {
+    uintptr_t bits = (uintptr_t)address | 64;
+    return (int)(bits & ~(bits - 1));
+}
+
+/* One of the library's algorithms for a product; a plain value, good for products of that shape,
+ * dtype, layout and alignment on the device that gave it. */
+struct blasd_gpu_choice {
+    uint64_t words[8];
+    size_t room; /* bytes of workspace that it takes, of the stream's own */
+};
+
 /* c = alpha * op(a) * op(b) + beta * c, ROW-MAJOR, `count` times. With beta 0, c is not read. */
 struct blasd_gpu_gemm {
     enum blasd_dtype dtype; /* of a and b: float64, float32, float16, bfloat16 */
     enum blasd_dtype out;   /* of c: that of a and b, or float32 for half factors. Sums of float32
                                and half products are float32 */
     enum blasd_gpu_rounding rounding;
-    bool tune; /* let the library time its algorithms for this shape, where it can */
     bool trans_a, trans_b;
     int64_t m, n, k; /* c is m x n; none is 0 */
     double alpha, beta;
@@ -50,6 +64,8 @@ struct blasd_gpu_gemm {
     int64_t lda, ldb, ldc; /* elements from one row to the next, as stored */
     /* between the products of a batch, in elements; 0 for a or b: the same one for all */
     int64_t stride_a, stride_b, stride_c, count;
+    const struct blasd_gpu_choice *choice; /* of `gemm`, read before it returns; NULL: as the
+                                              library finds best by itself */
 };
 
 /* One group of a grouped product: `count` products of one shape. */
@@ -110,6 +126,17 @@ struct blasd_gpu_library {
     int (*fill)(struct blasd_gpu_stream *stream, void *device, int byte, size_t bytes,
                 struct blasd_err *err);
 
+    /* ---- graphs: until capture_end the stream's work is written down and does not run ---- */
+    /* Work that waits, allocates or touches another stream fails while it is captured. */
+    int (*capture_begin)(struct blasd_gpu_stream *stream, struct blasd_err *err);
+    /* Ends it in any case. *nodes: kernels, copies and fills in the graph, whose memory must be
+     * there whenever it is launched. */
+    int (*capture_end)(struct blasd_gpu_stream *stream, struct blasd_gpu_graph **ret, int *nodes,
+                       struct blasd_err *err);
+    int (*graph_launch)(struct blasd_gpu_graph *graph, struct blasd_gpu_stream *stream,
+                        struct blasd_err *err);
+    void (*graph_close)(struct blasd_gpu_graph *graph); /* not while it runs; takes NULL */
+
     /* ---- cuBLAS: products are row-major ---- */
     int (*gemm)(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
                 struct blasd_err *err);
@@ -122,6 +149,10 @@ struct blasd_gpu_library {
                         enum blasd_gpu_rounding rounding, const struct blasd_gpu_group *groups,
                         int group_count, const void *const *a, const void *const *b, void *const *c,
                         struct blasd_err *err);
+    /* At most `most` algorithms that `gemm` can take as its choice, likely ones first; *count may
+     * be 0. All of them sum in the dtype that library calls without a choice sum in. */
+    int (*gemm_choices)(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
+                        int most, struct blasd_gpu_choice *ret, int *count, struct blasd_err *err);
 
     /* ---- cuBLAS: column-major, as LAPACK has it ---- */
     int (*trsm)(struct blasd_gpu_stream *stream, const struct blasd_gpu_triangle *t, const void *a,

@@ -1,5 +1,5 @@
 /* cuBLAS behind library.h. A row-major product is the column-major one with a and b swapped.
- * Read next: library_cusolver.cu. */
+ * Read next: library_lt.cu. */
 #include "kernels/cuda/library_cuda.h"
 
 #define BLAS(call, what) blasd_gpu_blas_status(call, what, err)
@@ -8,40 +8,35 @@ static cublasOperation_t op(bool trans) {
     return trans ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-static cublasComputeType_t compute_type(enum blasd_dtype dtype, enum blasd_gpu_rounding rounding) {
+cublasComputeType_t blasd_gpu_compute_type(enum blasd_dtype dtype,
+                                           enum blasd_gpu_rounding rounding) {
     if (dtype == BLASD_float64) return CUBLAS_COMPUTE_64F;
     if (dtype == BLASD_float32 && rounding == BLASD_GPU_TF32) return CUBLAS_COMPUTE_32F_FAST_TF32;
     if (dtype == BLASD_float32 && rounding == BLASD_GPU_BF16) return CUBLAS_COMPUTE_32F_FAST_16BF;
     return CUBLAS_COMPUTE_32F;
 }
 
-static cublasGemmAlgo_t algorithm(bool tune) {
-#if CUBLAS_VERSION >= 130100
-    if (tune) return CUBLAS_GEMM_AUTOTUNE;
-#endif
-    (void)tune;
-    return CUBLAS_GEMM_DEFAULT;
-}
-
 int blasd_gpu_gemm(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *g,
                    struct blasd_err *err) {
     cudaDataType_t type = blasd_gpu_type(g->dtype), out = blasd_gpu_type(g->out);
-    cublasComputeType_t compute = compute_type(g->dtype, g->rounding);
+    cublasComputeType_t compute = blasd_gpu_compute_type(g->dtype, g->rounding);
     bool wide = g->dtype == BLASD_float64;
     const float alpha32 = (float)g->alpha, beta32 = (float)g->beta;
     const void *alpha = wide ? (const void *)&g->alpha : &alpha32;
     const void *beta = wide ? (const void *)&g->beta : &beta32;
     int code = blasd_gpu_blas(stream, err);
     if (code != 0) return code;
+    if (g->choice != nullptr && (g->choice->room == 0 || stream->blas_room != nullptr))
+        return blasd_gpu_gemm_chosen(stream, g, err);
     if (g->count == 1)
         return BLAS(cublasGemmEx_64(stream->blas, op(g->trans_b), op(g->trans_a), g->n, g->m, g->k,
                                     alpha, g->b, type, g->ldb, g->a, type, g->lda, beta, g->c, out,
-                                    g->ldc, compute, algorithm(g->tune)),
+                                    g->ldc, compute, CUBLAS_GEMM_DEFAULT),
                     "gemm");
     return BLAS(cublasGemmStridedBatchedEx_64(
                     stream->blas, op(g->trans_b), op(g->trans_a), g->n, g->m, g->k, alpha, g->b,
                     type, g->ldb, g->stride_b, g->a, type, g->lda, g->stride_a, beta, g->c, out,
-                    g->ldc, g->stride_c, g->count, compute, algorithm(g->tune)),
+                    g->ldc, g->stride_c, g->count, compute, CUBLAS_GEMM_DEFAULT),
                 "batched gemm");
 }
 
@@ -57,7 +52,7 @@ int blasd_gpu_gemm_pointers(struct blasd_gpu_stream *stream, const struct blasd_
                     wide ? (const void *)&g->alpha : &alpha32, (const void *const *)g->b, type,
                     g->ldb, (const void *const *)g->a, type, g->lda,
                     wide ? (const void *)&g->beta : &beta32, (void *const *)g->c, out, g->ldc,
-                    g->count, compute_type(g->dtype, g->rounding), CUBLAS_GEMM_DEFAULT),
+                    g->count, blasd_gpu_compute_type(g->dtype, g->rounding), CUBLAS_GEMM_DEFAULT),
                 "gemm of pointers");
 }
 
@@ -103,7 +98,7 @@ int blasd_gpu_gemm_grouped(struct blasd_gpu_stream *stream, enum blasd_dtype dty
                         stream->blas, s.trans_b, s.trans_a, s.n, s.m, s.k,
                         wide ? (const void *)s.alpha : s.alpha32, b, type, s.ldb, a, type, s.lda,
                         wide ? (const void *)s.beta : s.beta32, c, type, s.ldc, count, s.size,
-                        compute_type(dtype, rounding)),
+                        blasd_gpu_compute_type(dtype, rounding)),
                     "grouped gemm");
         a += products;
         b += products;

@@ -1,12 +1,9 @@
-/* The CUDA runtime behind library.h, the handles, and the table. Read next: library_cublas.cu. */
+/* The CUDA runtime behind library.h, the handles, and the table. Read next: library_graph.cu. */
 #include "kernels/cuda/library_cuda.h"
 
 #include <new>
 #include <stdio.h>
 #include <string.h>
-
-/* What NVIDIA recommends for Hopper; given by us so that cuBLAS allocates nothing by itself. */
-static const size_t blas_room_bytes = (size_t)32 << 20;
 
 struct blasd_gpu_event {
     cudaEvent_t raw;
@@ -78,7 +75,7 @@ cudaDataType_t blasd_gpu_type(enum blasd_dtype dtype) {
     }
 }
 
-static int device_count(void) {
+int blasd_gpu_device_count(void) {
     int count = 0;
     if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
     (void)cudaGetLastError();
@@ -91,7 +88,7 @@ static int device_count(void) {
         if (status_ != cudaSuccess) return blasd_gpu_cuda_status((int)status_, what, err);         \
     } while (0)
 
-static int gpu_open(int ordinal, struct blasd_gpu **ret, struct blasd_err *err) {
+int blasd_gpu_open(int ordinal, struct blasd_gpu **ret, struct blasd_err *err) {
     struct blasd_gpu *gpu;
     CUDA(cudaSetDevice(ordinal), "opening the device");
     /* waiting threads sleep or spin as the runtime finds best; the context is made here */
@@ -103,17 +100,21 @@ static int gpu_open(int ordinal, struct blasd_gpu **ret, struct blasd_err *err) 
     return 0;
 }
 
-static void gpu_close(struct blasd_gpu *gpu) {
+void blasd_gpu_close(struct blasd_gpu *gpu) {
     delete gpu;
 }
 
-static int facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blasd_err *err) {
+int blasd_gpu_facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blasd_err *err) {
     cudaDeviceProp properties;
     size_t available = 0, total = 0;
+    int driver = 0, runtime = 0;
     memset(ret, 0, sizeof *ret);
     CUDA(cudaGetDeviceProperties(&properties, gpu->ordinal), "asking for the device's properties");
     CUDA(cudaMemGetInfo(&available, &total), "asking for the device's memory");
     snprintf(ret->name, sizeof ret->name, "%.63s", properties.name);
+    CUDA(cudaDriverGetVersion(&driver), "asking for the driver's version");
+    CUDA(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
+    snprintf(ret->versions, sizeof ret->versions, "CUDA driver %d, runtime %d", driver, runtime);
     CUDA(cudaDeviceGetPCIBusId(ret->bus_id, (int)sizeof ret->bus_id, gpu->ordinal),
          "asking for the device's address");
     ret->units = properties.multiProcessorCount;
@@ -125,16 +126,16 @@ static int facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blas
     return 0;
 }
 
-static int device_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
+int blasd_gpu_device_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
     CUDA(cudaMalloc(ret, bytes), "device memory");
     return 0;
 }
 
-static void device_free(struct blasd_gpu *, void *memory) {
+void blasd_gpu_device_free(struct blasd_gpu *, void *memory) {
     (void)cudaFree(memory);
 }
 
-static int host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
+int blasd_gpu_host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
     cudaError_t status = cudaHostAlloc(ret, bytes, cudaHostAllocDefault);
     if (status == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
@@ -145,12 +146,12 @@ static int host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd
     return 0;
 }
 
-static void host_free(struct blasd_gpu *, void *memory) {
+void blasd_gpu_host_free(struct blasd_gpu *, void *memory) {
     (void)cudaFreeHost(memory);
 }
 
-static int stream_open(struct blasd_gpu *gpu, struct blasd_gpu_stream **ret,
-                       struct blasd_err *err) {
+int blasd_gpu_stream_open(struct blasd_gpu *gpu, struct blasd_gpu_stream **ret,
+                          struct blasd_err *err) {
     struct blasd_gpu_stream *stream = new (std::nothrow) blasd_gpu_stream{};
     cudaError_t status;
     if (stream == nullptr)
@@ -165,7 +166,7 @@ static int stream_open(struct blasd_gpu *gpu, struct blasd_gpu_stream **ret,
     return 0;
 }
 
-static void stream_close(struct blasd_gpu_stream *stream) {
+void blasd_gpu_stream_close(struct blasd_gpu_stream *stream) {
     if (stream == nullptr) return;
     (void)cudaStreamSynchronize(stream->raw);
     if (stream->solver_params != nullptr) (void)cusolverDnDestroyParams(stream->solver_params);
@@ -180,12 +181,12 @@ void *blasd_gpu_stream_raw(struct blasd_gpu_stream *stream) {
     return stream == nullptr ? nullptr : stream->raw;
 }
 
-static int stream_wait(struct blasd_gpu_stream *stream, struct blasd_err *err) {
+int blasd_gpu_stream_wait(struct blasd_gpu_stream *stream, struct blasd_err *err) {
     CUDA(cudaStreamSynchronize(stream->raw), "running on the device");
     return 0;
 }
 
-static int event_open(struct blasd_gpu *, struct blasd_gpu_event **ret, struct blasd_err *err) {
+int blasd_gpu_event_open(struct blasd_gpu *, struct blasd_gpu_event **ret, struct blasd_err *err) {
     struct blasd_gpu_event *event = new (std::nothrow) blasd_gpu_event{};
     cudaError_t status;
     if (event == nullptr)
@@ -199,30 +200,30 @@ static int event_open(struct blasd_gpu *, struct blasd_gpu_event **ret, struct b
     return 0;
 }
 
-static void event_close(struct blasd_gpu_event *event) {
+void blasd_gpu_event_close(struct blasd_gpu_event *event) {
     if (event == nullptr) return;
     (void)cudaEventDestroy(event->raw);
     delete event;
 }
 
-static int event_record(struct blasd_gpu_event *event, struct blasd_gpu_stream *stream,
-                        struct blasd_err *err) {
+int blasd_gpu_event_record(struct blasd_gpu_event *event, struct blasd_gpu_stream *stream,
+                           struct blasd_err *err) {
     CUDA(cudaEventRecord(event->raw, stream->raw), "recording an event");
     return 0;
 }
 
-static int stream_after(struct blasd_gpu_stream *stream, struct blasd_gpu_event *event,
-                        struct blasd_err *err) {
+int blasd_gpu_stream_after(struct blasd_gpu_stream *stream, struct blasd_gpu_event *event,
+                           struct blasd_err *err) {
     CUDA(cudaStreamWaitEvent(stream->raw, event->raw, 0), "ordering streams");
     return 0;
 }
 
-static int event_wait(struct blasd_gpu_event *event, struct blasd_err *err) {
+int blasd_gpu_event_wait(struct blasd_gpu_event *event, struct blasd_err *err) {
     CUDA(cudaEventSynchronize(event->raw), "running on the device");
     return 0;
 }
 
-static int event_done(struct blasd_gpu_event *event, bool *ret, struct blasd_err *err) {
+int blasd_gpu_event_done(struct blasd_gpu_event *event, bool *ret, struct blasd_err *err) {
     cudaError_t status = cudaEventQuery(event->raw);
     *ret = status == cudaSuccess;
     if (status == cudaErrorNotReady) {
@@ -233,8 +234,8 @@ static int event_done(struct blasd_gpu_event *event, bool *ret, struct blasd_err
     return 0;
 }
 
-static int event_us(struct blasd_gpu_event *from, struct blasd_gpu_event *to, double *ret,
-                    struct blasd_err *err) {
+int blasd_gpu_event_us(struct blasd_gpu_event *from, struct blasd_gpu_event *to, double *ret,
+                       struct blasd_err *err) {
     float ms = 0;
     CUDA(cudaEventElapsedTime(&ms, from->raw, to->raw), "reading events");
     *ret = (double)ms * 1000;
@@ -248,21 +249,21 @@ static int copy(struct blasd_gpu_stream *stream, void *to, const void *from, siz
     return 0;
 }
 
-static int copy_up(struct blasd_gpu_stream *stream, void *device, const void *host, size_t bytes,
-                   struct blasd_err *err) {
+int blasd_gpu_copy_up(struct blasd_gpu_stream *stream, void *device, const void *host, size_t bytes,
+                      struct blasd_err *err) {
     return copy(stream, device, host, bytes, cudaMemcpyHostToDevice, "upload", err);
 }
-static int copy_down(struct blasd_gpu_stream *stream, void *host, const void *device, size_t bytes,
-                     struct blasd_err *err) {
+int blasd_gpu_copy_down(struct blasd_gpu_stream *stream, void *host, const void *device,
+                        size_t bytes, struct blasd_err *err) {
     return copy(stream, host, device, bytes, cudaMemcpyDeviceToHost, "download", err);
 }
-static int copy_within(struct blasd_gpu_stream *stream, void *to, const void *from, size_t bytes,
-                       struct blasd_err *err) {
+int blasd_gpu_copy_within(struct blasd_gpu_stream *stream, void *to, const void *from, size_t bytes,
+                          struct blasd_err *err) {
     return copy(stream, to, from, bytes, cudaMemcpyDeviceToDevice, "copy on the device", err);
 }
 
-static int fill(struct blasd_gpu_stream *stream, void *device, int byte, size_t bytes,
-                struct blasd_err *err) {
+int blasd_gpu_fill(struct blasd_gpu_stream *stream, void *device, int byte, size_t bytes,
+                   struct blasd_err *err) {
     if (bytes == 0) return 0;
     CUDA(cudaMemsetAsync(device, byte, bytes, stream->raw), "filling memory");
     return 0;
@@ -283,9 +284,9 @@ int blasd_gpu_blas(struct blasd_gpu_stream *stream, struct blasd_err *err) {
                               (cublasMath_t)(CUBLAS_DEFAULT_MATH |
                                              CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
             "cuBLAS", err);
-    if (code == 0 && cudaMalloc(&stream->blas_room, blas_room_bytes) == cudaSuccess)
-        code = blasd_gpu_blas_status(cublasSetWorkspace(handle, stream->blas_room, blas_room_bytes),
-                                     "cuBLAS", err);
+    if (code == 0 && cudaMalloc(&stream->blas_room, blasd_gpu_blas_room) == cudaSuccess)
+        code = blasd_gpu_blas_status(
+            cublasSetWorkspace(handle, stream->blas_room, blasd_gpu_blas_room), "cuBLAS", err);
     (void)cudaGetLastError(); /* without room of ours cuBLAS makes its own */
     return code;
 }
@@ -308,30 +309,4 @@ int blasd_gpu_solver(struct blasd_gpu_stream *stream, struct blasd_err *err) {
     return code;
 }
 
-extern "C" const struct blasd_gpu_library blasd_gpu_calls = {.name = "cuda",
-                                                             .device_count = device_count,
-                                                             .open = gpu_open,
-                                                             .close = gpu_close,
-                                                             .facts = facts,
-                                                             .device_alloc = device_alloc,
-                                                             .device_free = device_free,
-                                                             .host_alloc = host_alloc,
-                                                             .host_free = host_free,
-                                                             .stream_open = stream_open,
-                                                             .stream_close = stream_close,
-                                                             .stream_wait = stream_wait,
-                                                             .event_open = event_open,
-                                                             .event_close = event_close,
-                                                             .event_record = event_record,
-                                                             .stream_after = stream_after,
-                                                             .event_wait = event_wait,
-                                                             .event_done = event_done,
-                                                             .event_us = event_us,
-                                                             .copy_up = copy_up,
-                                                             .copy_down = copy_down,
-                                                             .copy_within = copy_within,
-                                                             .fill = fill,
-#define X(name) .name = blasd_gpu_##name,
-                                                             BLASD_GPU_PARTS(X)
-#undef X
-};
+extern "C" const struct blasd_gpu_library blasd_gpu_calls = BLASD_GPU_TABLE("cuda");

@@ -86,9 +86,18 @@ static void product(const struct blasd_gpu_gemm &g, const void *a, const void *b
         product_of_floats(g, a, b, c);
 }
 
+/* A dtype that a test took from this call. */
+static int dtype_check(unsigned refused, enum blasd_dtype dtype, struct blasd_err *err) {
+    if ((refused >> dtype & 1) == 0) return 0;
+    blasd_standin.refused++;
+    return blasd_fail(err, BLASD_E_internal_error, "", "this call does not take %s here",
+                      blasd_dtype_name(dtype));
+}
+
 /* What cuBLAS refuses. */
-static int gemm_check(const struct blasd_gpu_gemm *g, struct blasd_err *err) {
+static int gemm_check(const struct blasd_gpu_gemm *g, unsigned refused, struct blasd_err *err) {
     FAULT();
+    if (int code = dtype_check(refused, g->dtype, err); code != 0) return code;
     blasd_standin.gemms++;
     if (g->m < 1 || g->n < 1 || g->k < 1 || g->count < 1 || g->lda < (g->trans_a ? g->m : g->k) ||
         g->ldb < (g->trans_b ? g->k : g->n) || g->ldc < g->n ||
@@ -101,28 +110,54 @@ static int gemm_check(const struct blasd_gpu_gemm *g, struct blasd_err *err) {
 int blasd_gpu_gemm(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
                    struct blasd_err *err) {
     struct blasd_gpu_gemm g = *gemm;
-    int code = gemm_check(gemm, err);
+    uint64_t choice = gemm->choice != nullptr ? gemm->choice->words[0] : 0;
+    int code = gemm_check(
+        gemm, gemm->count > 1 ? blasd_standin.refuse_strided : blasd_standin.refuse_gemm, err);
     if (code != 0) return code;
-    blasd_standin_put(stream, [g] {
+    if (choice > BLASD_STANDIN_CHOICES ||
+        (choice > 0 && (blasd_standin.refuse_choices >> (choice - 1) & 1) != 0))
+        return blasd_fail(err, BLASD_E_internal_error, "", "this algorithm cannot do it");
+    if (choice > 0) blasd_standin.chosen[choice - 1]++;
+    g.choice = nullptr;
+    blasd_standin_put(stream, [g, choice] {
         int64_t in = (int64_t)blasd_dtype_size(g.dtype), out = (int64_t)blasd_dtype_size(g.out);
         for (int64_t i = 0; i < g.count; i++)
             product(g, (const char *)g.a + i * g.stride_a * in,
                     (const char *)g.b + i * g.stride_b * in, (char *)g.c + i * g.stride_c * out);
+        blasd_standin_delay(choice > 0 ? blasd_standin.choice_us[choice - 1]
+                                       : blasd_standin.own_us);
     });
     return 0;
 }
 
-int blasd_gpu_gemm_pointers(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
-                            struct blasd_err *err) {
-    struct blasd_gpu_gemm g = *gemm;
-    int code = gemm_check(gemm, err);
-    if (code != 0) return code;
+int blasd_gpu_gemm_choices(struct blasd_gpu_stream *, const struct blasd_gpu_gemm *g, int most,
+                           struct blasd_gpu_choice *ret, int *count, struct blasd_err *err) {
+    unsigned refused = g->count > 1 ? blasd_standin.refuse_strided : blasd_standin.refuse_gemm;
+    *count = 0;
+    FAULT();
+    if (int code = dtype_check(refused, g->dtype, err); code != 0) return code;
+    blasd_standin.asked++;
+    for (int i = 0; i < most && i < blasd_standin.choices && i < BLASD_STANDIN_CHOICES; i++) {
+        ret[*count] = {};
+        ret[(*count)++].words[0] = (uint64_t)i + 1;
+    }
+    return 0;
+}
+
+/* The addresses of factors and results are in device memory. */
+static void put_pointers(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm &g) {
     blasd_standin_put(stream, [g] {
         for (int64_t i = 0; i < g.count; i++)
             product(g, ((const void *const *)g.a)[i], ((const void *const *)g.b)[i],
                     ((void *const *)g.c)[i]);
     });
-    return 0;
+}
+
+int blasd_gpu_gemm_pointers(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *gemm,
+                            struct blasd_err *err) {
+    int code = gemm_check(gemm, blasd_standin.refuse_pointers, err);
+    if (code == 0) put_pointers(stream, *gemm);
+    return code;
 }
 
 int blasd_gpu_gemm_grouped(struct blasd_gpu_stream *stream, enum blasd_dtype dtype,
@@ -131,15 +166,30 @@ int blasd_gpu_gemm_grouped(struct blasd_gpu_stream *stream, enum blasd_dtype dty
                            void *const *c, struct blasd_err *err) {
     if (blasd_standin.no_grouped)
         return blasd_fail(err, BLASD_E_internal_error, "", "no grouped product here");
+    if (int code = dtype_check(blasd_standin.refuse_grouped, dtype, err); code != 0) return code;
     for (int i = 0; i < group_count; i++) {
         const struct blasd_gpu_group *group = &groups[i];
-        struct blasd_gpu_gemm g = {dtype,          dtype,      rounding, false,     group->trans_a,
-                                   group->trans_b, group->m,   group->n, group->k,  group->alpha,
-                                   group->beta,    a,          b,        (void *)c, group->lda,
-                                   group->ldb,     group->ldc, 0,        0,         0,
-                                   group->count};
-        int code = blasd_gpu_gemm_pointers(stream, &g, err);
+        struct blasd_gpu_gemm g = {};
+        int code;
+        g.dtype = g.out = dtype;
+        g.rounding = rounding;
+        g.trans_a = group->trans_a;
+        g.trans_b = group->trans_b;
+        g.m = group->m;
+        g.n = group->n;
+        g.k = group->k;
+        g.alpha = group->alpha;
+        g.beta = group->beta;
+        g.lda = group->lda;
+        g.ldb = group->ldb;
+        g.ldc = group->ldc;
+        g.count = group->count;
+        g.a = a;
+        g.b = b;
+        g.c = (void *)c;
+        code = gemm_check(&g, 0, err);
         if (code != 0) return code;
+        put_pointers(stream, g);
         a += group->count;
         b += group->count;
         c += group->count;

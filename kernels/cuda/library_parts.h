@@ -1,5 +1,5 @@
-/* The names of the functions that a library's table takes from other files than its runtime's: both
- * libraries define each as blasd_gpu_NAME. C++ only. */
+/* The names of a library's functions, in the order of library.h: both libraries define each as
+ * blasd_gpu_NAME, and make their table of them. C++ only. */
 #ifndef BLASD_KERNELS_CUDA_LIBRARY_PARTS_H
 #define BLASD_KERNELS_CUDA_LIBRARY_PARTS_H
 
@@ -10,9 +10,36 @@ extern "C" {
 #include <type_traits>
 
 #define BLASD_GPU_PARTS(X)                                                                         \
+    X(device_count)                                                                                \
+    X(open)                                                                                        \
+    X(close)                                                                                       \
+    X(facts)                                                                                       \
+    X(device_alloc)                                                                                \
+    X(device_free)                                                                                 \
+    X(host_alloc)                                                                                  \
+    X(host_free)                                                                                   \
+    X(stream_open)                                                                                 \
+    X(stream_close)                                                                                \
+    X(stream_wait)                                                                                 \
+    X(event_open)                                                                                  \
+    X(event_close)                                                                                 \
+    X(event_record)                                                                                \
+    X(stream_after)                                                                                \
+    X(event_wait)                                                                                  \
+    X(event_done)                                                                                  \
+    X(event_us)                                                                                    \
+    X(copy_up)                                                                                     \
+    X(copy_down)                                                                                   \
+    X(copy_within)                                                                                 \
+    X(fill)                                                                                        \
+    X(capture_begin)                                                                               \
+    X(capture_end)                                                                                 \
+    X(graph_launch)                                                                                \
+    X(graph_close)                                                                                 \
     X(gemm)                                                                                        \
     X(gemm_pointers)                                                                               \
     X(gemm_grouped)                                                                                \
+    X(gemm_choices)                                                                                \
     X(trsm)                                                                                        \
     X(trsm_pointers)                                                                               \
     X(syrk)                                                                                        \
@@ -36,5 +63,9 @@ extern "C" {
 #define X(name) extern std::remove_pointer_t<decltype(blasd_gpu_library::name)> blasd_gpu_##name;
 BLASD_GPU_PARTS(X)
 #undef X
+
+#define BLASD_GPU_ENTRY(name) .name = blasd_gpu_##name,
+#define BLASD_GPU_TABLE(title)                                                                     \
+    { .name = title, BLASD_GPU_PARTS(BLASD_GPU_ENTRY) }
 
 #endif

@@ -60,6 +60,8 @@ std::vector<struct block> device_memory, host_memory;
 std::vector<struct blasd_gpu_stream *> streams;
 char broken_why[200];
 uint64_t random_state;
+int64_t delayed_ns; /* by which the clock of events is ahead */
+bool capturing;     /* some stream is */
 
 uint64_t draw() {
     uint64_t z = (random_state += 0x9e3779b97f4a7c15u) + blasd_standin.seed;
@@ -90,6 +92,13 @@ void allow(int protection) {
 
 struct blasd_gpu_stream {
     std::deque<struct operation> queue;
+    bool capturing;
+    bool captured_badly; /* something was asked for that a graph cannot hold */
+    std::vector<std::function<void()>> captured;
+};
+
+struct blasd_gpu_graph {
+    std::vector<std::function<void()>> work;
 };
 
 namespace {
@@ -116,7 +125,7 @@ bool step() {
         if (next.kind == operation::RUN && !blasd_standin.broken) next.run();
         if (next.kind == operation::RECORD) {
             next.event->passed = next.number;
-            next.event->at_ns = blasd_clock_ns();
+            next.event->at_ns = blasd_clock_ns() + delayed_ns;
         }
         return true;
     }
@@ -156,12 +165,46 @@ int blasd_standin_fault(struct blasd_err *err) {
     if (int fault_ = blasd_standin_fault(err); fault_ != 0) return fault_
 
 void blasd_standin_put(struct blasd_gpu_stream *stream, std::function<void()> run) {
+    if (stream->capturing) {
+        stream->captured.push_back(std::move(run));
+        return;
+    }
     stream->queue.push_back({operation::RUN, std::move(run), nullptr, 0});
+}
+
+void blasd_standin_delay(double us) {
+    delayed_ns += (int64_t)(us * 1e3);
+}
+
+/* What a stream refuses while it is being captured; the graph is lost then. */
+static int not_captured(struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    if (!stream->capturing) return 0;
+    stream->captured_badly = true;
+    return blasd_fail(err, BLASD_E_internal_error, "", "not while a graph is being made");
+}
+
+/* The same for calls that belong to no stream. */
+static int not_while_capturing(struct blasd_err *err) {
+    if (!capturing) return 0;
+    for (auto *stream : streams)
+        if (stream->capturing) return not_captured(stream, err);
+    return 0;
+}
+
+/* An allocation, of which a test may have said that there is no memory for it. */
+static int memory_fault(struct blasd_err *err) {
+    bool none = blasd_standin.no_memory_at < 0;
+    if (blasd_standin.no_memory_at > 0 && --blasd_standin.no_memory_at == 0) {
+        none = true;
+        blasd_standin.no_memory_at = blasd_standin.no_memory_after ? -1 : 0;
+    }
+    if (!none) return 0;
+    return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory, as a test asked for");
 }
 
 void blasd_standin_mend(void) {
     blasd_standin.broken = false;
-    blasd_standin.fail_at = 0;
+    blasd_standin.fail_at = blasd_standin.no_memory_at = 0;
 }
 
 int blasd_shim_launch(dim3 grid, dim3 block, size_t shared_bytes, struct blasd_gpu_stream *stream,
@@ -181,24 +224,24 @@ int blasd_shim_launch(dim3 grid, dim3 block, size_t shared_bytes, struct blasd_g
     return 0;
 }
 
-static int device_count(void) {
+int blasd_gpu_device_count(void) {
     return blasd_standin.device_count;
 }
 
-static int gpu_open(int ordinal, struct blasd_gpu **ret, struct blasd_err *err) {
+int blasd_gpu_open(int ordinal, struct blasd_gpu **ret, struct blasd_err *err) {
     FAULT();
     *ret = new (std::nothrow) blasd_gpu{ordinal};
     if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
     return 0;
 }
 
-static void gpu_close(struct blasd_gpu *gpu) {
+void blasd_gpu_close(struct blasd_gpu *gpu) {
     delete gpu;
 }
 
-static int facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blasd_err *err) {
+int blasd_gpu_facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blasd_err *err) {
     FAULT();
-    *ret = blasd_gpu_facts{};
+    *ret = {};
     snprintf(ret->name, sizeof ret->name, "stand-in for a GPU (%d)", gpu->ordinal);
     snprintf(ret->bus_id, sizeof ret->bus_id, "none");
     ret->units = 1;
@@ -209,10 +252,12 @@ static int facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blas
     return 0;
 }
 
-static int device_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
+int blasd_gpu_device_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
     size_t pages = (bytes + 4095) / 4096 * 4096;
     void *memory;
     FAULT();
+    if (int code = not_while_capturing(err); code != 0) return code;
+    if (int code = memory_fault(err); code != 0) return code;
     if (blasd_standin.device_bytes + pages > blasd_standin.memory_bytes)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory");
     memory = mmap(nullptr, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -226,7 +271,7 @@ static int device_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct bla
     return 0;
 }
 
-static void device_free(struct blasd_gpu *, void *memory) {
+void blasd_gpu_device_free(struct blasd_gpu *, void *memory) {
     go_on_to_the_end();
     for (size_t i = 0; i < device_memory.size(); i++) {
         if (device_memory[i].memory != memory) continue;
@@ -239,9 +284,11 @@ static void device_free(struct blasd_gpu *, void *memory) {
     break_device("memory was freed that had not been allocated");
 }
 
-static int host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
+int blasd_gpu_host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd_err *err) {
     size_t pages = (bytes + 4095) / 4096 * 4096;
     FAULT();
+    if (int code = not_while_capturing(err); code != 0) return code;
+    if (int code = memory_fault(err); code != 0) return code;
     *ret = aligned_alloc(4096, pages);
     if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
     host_memory.push_back({(char *)*ret, pages});
@@ -249,7 +296,7 @@ static int host_alloc(struct blasd_gpu *, size_t bytes, void **ret, struct blasd
     return 0;
 }
 
-static void host_free(struct blasd_gpu *, void *memory) {
+void blasd_gpu_host_free(struct blasd_gpu *, void *memory) {
     go_on_to_the_end();
     for (size_t i = 0; i < host_memory.size(); i++) {
         if (host_memory[i].memory != memory) continue;
@@ -261,16 +308,17 @@ static void host_free(struct blasd_gpu *, void *memory) {
     break_device("host memory was freed that had not been allocated");
 }
 
-static int stream_open(struct blasd_gpu *, struct blasd_gpu_stream **ret, struct blasd_err *err) {
+int blasd_gpu_stream_open(struct blasd_gpu *, struct blasd_gpu_stream **ret,
+                          struct blasd_err *err) {
     FAULT();
-    *ret = new (std::nothrow) blasd_gpu_stream;
+    *ret = new (std::nothrow) blasd_gpu_stream{};
     if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
     streams.push_back(*ret);
     blasd_standin.streams++;
     return 0;
 }
 
-static void stream_close(struct blasd_gpu_stream *stream) {
+void blasd_gpu_stream_close(struct blasd_gpu_stream *stream) {
     if (stream == nullptr) return;
     go_on([=] { return stream->queue.empty(); });
     for (size_t i = 0; i < streams.size(); i++) {
@@ -282,13 +330,14 @@ static void stream_close(struct blasd_gpu_stream *stream) {
     delete stream;
 }
 
-static int stream_wait(struct blasd_gpu_stream *stream, struct blasd_err *err) {
+int blasd_gpu_stream_wait(struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    if (int code = not_captured(stream, err); code != 0) return code;
     go_on([=] { return stream->queue.empty(); });
     FAULT();
     return 0;
 }
 
-static int event_open(struct blasd_gpu *, struct blasd_gpu_event **ret, struct blasd_err *err) {
+int blasd_gpu_event_open(struct blasd_gpu *, struct blasd_gpu_event **ret, struct blasd_err *err) {
     FAULT();
     *ret = new (std::nothrow) blasd_gpu_event{};
     if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
@@ -296,35 +345,37 @@ static int event_open(struct blasd_gpu *, struct blasd_gpu_event **ret, struct b
     return 0;
 }
 
-static void event_close(struct blasd_gpu_event *event) {
+void blasd_gpu_event_close(struct blasd_gpu_event *event) {
     if (event == nullptr) return;
     go_on_to_the_end(); /* operations may still name it */
     blasd_standin.events--;
     delete event;
 }
 
-static int event_record(struct blasd_gpu_event *event, struct blasd_gpu_stream *stream,
-                        struct blasd_err *err) {
+int blasd_gpu_event_record(struct blasd_gpu_event *event, struct blasd_gpu_stream *stream,
+                           struct blasd_err *err) {
     FAULT();
+    if (int code = not_captured(stream, err); code != 0) return code;
     stream->queue.push_back({operation::RECORD, nullptr, event, ++event->recorded});
     return 0;
 }
 
-static int stream_after(struct blasd_gpu_stream *stream, struct blasd_gpu_event *event,
-                        struct blasd_err *err) {
+int blasd_gpu_stream_after(struct blasd_gpu_stream *stream, struct blasd_gpu_event *event,
+                           struct blasd_err *err) {
     FAULT();
+    if (int code = not_captured(stream, err); code != 0) return code;
     stream->queue.push_back({operation::AFTER, nullptr, event, event->recorded});
     return 0;
 }
 
-static int event_wait(struct blasd_gpu_event *event, struct blasd_err *err) {
+int blasd_gpu_event_wait(struct blasd_gpu_event *event, struct blasd_err *err) {
     go_on([=] { return event->passed >= event->recorded; });
     FAULT();
     return 0;
 }
 
 /* A device goes on by itself, so that one who asks again and again gets his answer. */
-static int event_done(struct blasd_gpu_event *event, bool *ret, struct blasd_err *err) {
+int blasd_gpu_event_done(struct blasd_gpu_event *event, bool *ret, struct blasd_err *err) {
     int steps = 1;
     FAULT();
     go_on([&] { return steps-- == 0; });
@@ -332,8 +383,8 @@ static int event_done(struct blasd_gpu_event *event, bool *ret, struct blasd_err
     return 0;
 }
 
-static int event_us(struct blasd_gpu_event *from, struct blasd_gpu_event *to, double *ret,
-                    struct blasd_err *err) {
+int blasd_gpu_event_us(struct blasd_gpu_event *from, struct blasd_gpu_event *to, double *ret,
+                       struct blasd_err *err) {
     FAULT();
     if (from->passed < from->recorded || to->passed < to->recorded || to->recorded == 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "an event has not come to pass");
@@ -352,26 +403,28 @@ static int copy(struct blasd_gpu_stream *stream, void *to, const void *from, siz
     return 0;
 }
 
-static int copy_up(struct blasd_gpu_stream *stream, void *device, const void *host, size_t bytes,
-                   struct blasd_err *err) {
+int blasd_gpu_copy_up(struct blasd_gpu_stream *stream, void *device, const void *host, size_t bytes,
+                      struct blasd_err *err) {
     blasd_standin.copies_up++;
+    blasd_standin.bytes_up += bytes;
     return copy(stream, device, host, bytes,
                 within(device_memory, device, bytes) && within(host_memory, host, bytes), err);
 }
-static int copy_down(struct blasd_gpu_stream *stream, void *host, const void *device, size_t bytes,
-                     struct blasd_err *err) {
+int blasd_gpu_copy_down(struct blasd_gpu_stream *stream, void *host, const void *device,
+                        size_t bytes, struct blasd_err *err) {
     blasd_standin.copies_down++;
+    blasd_standin.bytes_down += bytes;
     return copy(stream, host, device, bytes,
                 within(device_memory, device, bytes) && within(host_memory, host, bytes), err);
 }
-static int copy_within(struct blasd_gpu_stream *stream, void *to, const void *from, size_t bytes,
-                       struct blasd_err *err) {
+int blasd_gpu_copy_within(struct blasd_gpu_stream *stream, void *to, const void *from, size_t bytes,
+                          struct blasd_err *err) {
     return copy(stream, to, from, bytes,
                 within(device_memory, to, bytes) && within(device_memory, from, bytes), err);
 }
 
-static int fill(struct blasd_gpu_stream *stream, void *device, int byte, size_t bytes,
-                struct blasd_err *err) {
+int blasd_gpu_fill(struct blasd_gpu_stream *stream, void *device, int byte, size_t bytes,
+                   struct blasd_err *err) {
     FAULT();
     if (bytes == 0) return 0;
     if (!within(device_memory, device, bytes))
@@ -380,30 +433,47 @@ static int fill(struct blasd_gpu_stream *stream, void *device, int byte, size_t 
     return 0;
 }
 
-extern "C" const struct blasd_gpu_library blasd_gpu_calls = {.name = "stand-in",
-                                                             .device_count = device_count,
-                                                             .open = gpu_open,
-                                                             .close = gpu_close,
-                                                             .facts = facts,
-                                                             .device_alloc = device_alloc,
-                                                             .device_free = device_free,
-                                                             .host_alloc = host_alloc,
-                                                             .host_free = host_free,
-                                                             .stream_open = stream_open,
-                                                             .stream_close = stream_close,
-                                                             .stream_wait = stream_wait,
-                                                             .event_open = event_open,
-                                                             .event_close = event_close,
-                                                             .event_record = event_record,
-                                                             .stream_after = stream_after,
-                                                             .event_wait = event_wait,
-                                                             .event_done = event_done,
-                                                             .event_us = event_us,
-                                                             .copy_up = copy_up,
-                                                             .copy_down = copy_down,
-                                                             .copy_within = copy_within,
-                                                             .fill = fill,
-#define X(name) .name = blasd_gpu_##name,
-                                                             BLASD_GPU_PARTS(X)
-#undef X
-};
+int blasd_gpu_capture_begin(struct blasd_gpu_stream *stream, struct blasd_err *err) {
+    FAULT();
+    if (int code = not_captured(stream, err); code != 0) return code;
+    if (blasd_standin.no_capture)
+        return blasd_fail(err, BLASD_E_internal_error, "", "no graphs here");
+    stream->capturing = capturing = true;
+    stream->captured_badly = false;
+    return 0;
+}
+
+int blasd_gpu_capture_end(struct blasd_gpu_stream *stream, struct blasd_gpu_graph **ret, int *nodes,
+                          struct blasd_err *err) {
+    std::vector<std::function<void()>> work = std::move(stream->captured);
+    bool badly = stream->captured_badly || !stream->capturing;
+    *ret = nullptr;
+    *nodes = 0;
+    stream->captured.clear();
+    stream->capturing = capturing = false;
+    FAULT();
+    if (badly) return blasd_fail(err, BLASD_E_internal_error, "", "the graph is lost");
+    *nodes = (int)work.size();
+    *ret = new (std::nothrow) blasd_gpu_graph{std::move(work)};
+    if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
+    blasd_standin.graphs++;
+    blasd_standin.captures++;
+    return 0;
+}
+
+int blasd_gpu_graph_launch(struct blasd_gpu_graph *graph, struct blasd_gpu_stream *stream,
+                           struct blasd_err *err) {
+    FAULT();
+    if (int code = not_captured(stream, err); code != 0) return code;
+    for (const auto &run : graph->work) blasd_standin_put(stream, run);
+    blasd_standin.replays++;
+    return 0;
+}
+
+void blasd_gpu_graph_close(struct blasd_gpu_graph *graph) {
+    if (graph == nullptr) return;
+    blasd_standin.graphs--;
+    delete graph;
+}
+
+extern "C" const struct blasd_gpu_library blasd_gpu_calls = BLASD_GPU_TABLE("stand-in");

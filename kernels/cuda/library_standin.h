@@ -9,7 +9,10 @@ extern "C" {
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#define BLASD_STANDIN_CHOICES 4
 
 struct blasd_standin {
     /* to set */
@@ -17,15 +20,29 @@ struct blasd_standin {
     uint64_t memory_bytes; /* of the device */
     int device_count;
     bool no_grouped; /* as a device that has no grouped product */
-    int fail_at;     /* the call with this number from now on fails (1: the next); 0: none */
+    /* a bit for each dtype (1 << BLASD_float16) that the call does not take */
+    unsigned refuse_gemm, refuse_strided, refuse_pointers, refuse_grouped;
+    int choices;             /* algorithms of each product; 0: only the library's own */
+    unsigned refuse_choices; /* a bit for each that fails when it runs */
+    double choice_us[BLASD_STANDIN_CHOICES]; /* how much longer each seems to take */
+    double own_us;                           /* and a gemm without a choice */
+    bool no_capture;                         /* graphs cannot be made */
+    int fail_at; /* the call with this number from now on fails (1: the next); 0: none */
     enum blasd_code fail_code; /* how; device_error sticks: all later calls fail too */
+    int no_memory_at;     /* the allocation with this number from now on finds none (1: the next) */
+    bool no_memory_after; /* and so do all later ones */
     /* to read */
     long calls;                                                  /* that can fail, so far */
     long device_blocks, host_blocks;                             /* allocations that are held */
     long streams, events;                                        /* that are open */
     long device_allocs, gemms, launches, copies_up, copies_down; /* ever */
-    uint64_t device_bytes;                                       /* held */
-    bool broken;                                                 /* an error that sticks has come */
+    long refused;                                                /* calls for their dtype */
+    long chosen[BLASD_STANDIN_CHOICES], asked; /* products by each; calls of gemm_choices */
+    long graphs;                               /* that are open */
+    long captures, replays;                    /* ever */
+    uint64_t bytes_up, bytes_down;             /* copied, ever */
+    uint64_t device_bytes;                     /* held */
+    bool broken;                               /* an error that sticks has come */
 };
 extern struct blasd_standin blasd_standin;
 

@@ -30,12 +30,14 @@ static void find(void *object, const char *name, void *function) {
     *(void **)function = address;
 }
 
+const char *blasd_nvml_library = "libnvidia-ml.so.1";
+
 struct blasd_nvml *blasd_nvml_open(const char *bus_id) {
     struct blasd_nvml *nvml = calloc(1, sizeof *nvml);
     int (*init)(void) = NULL;
     int (*by_bus_id)(const char *, nvml_device *) = NULL;
     if (nvml == NULL) return NULL;
-    nvml->object = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    nvml->object = dlopen(blasd_nvml_library, RTLD_NOW | RTLD_LOCAL);
     if (nvml->object == NULL) goto none;
     find(nvml->object, "nvmlInit_v2", &init);
     find(nvml->object, "nvmlShutdown", &nvml->shutdown);
@@ -65,7 +67,6 @@ void blasd_nvml_read(struct blasd_nvml *nvml, struct blasd_device_info *info) {
     struct nvml_utilization utilization;
     struct nvml_memory memory;
     unsigned milliwatts;
-    unsigned long long millijoules;
     if (nvml == NULL) return;
     if (nvml->utilization != NULL && nvml->utilization(nvml->device, &utilization) == 0)
         info->busy_percent = (int)utilization.gpu;
@@ -73,6 +74,13 @@ void blasd_nvml_read(struct blasd_nvml *nvml, struct blasd_device_info *info) {
         info->memory_free_bytes = memory.available;
     if (nvml->power != NULL && nvml->power(nvml->device, &milliwatts) == 0)
         info->power_watts = milliwatts / 1e3;
-    if (nvml->energy != NULL && nvml->energy(nvml->device, &millijoules) == 0)
-        info->energy_joules = (double)millijoules / 1e3;
+    (void)blasd_nvml_energy(nvml, &info->energy_joules);
+}
+
+bool blasd_nvml_energy(struct blasd_nvml *nvml, double *joules) {
+    unsigned long long millijoules;
+    if (nvml == NULL || nvml->energy == NULL || nvml->energy(nvml->device, &millijoules) != 0)
+        return false;
+    *joules = (double)millijoules / 1e3;
+    return true;
 }

@@ -28,37 +28,36 @@ static const char *const metric_names[] = {
 static const char *const output_names[] = {"full", "condensed", "argmin", "topk", "within", NULL};
 
 static const struct blasd_port inputs[] = {
-    [IN_X] = {"x", "(..., m, k)", "Points, one a row.", POINTS, 2, BLASD_MAX_RANK, false, false},
+    [IN_X] = {"x", "(..., m, k)", "Points, one a row.", POINTS, 2, BLASD_MAX_RANK, false, false, 0},
     [IN_Y] = {"y", "(..., n, k)",
               "Points to compare with; without it the points of x are compared with each other. "
               "Leading dimensions broadcast against those of x.",
-              POINTS, 2, BLASD_MAX_RANK, true, false},
+              POINTS, 2, BLASD_MAX_RANK, true, false, 0},
     [IN_W] = {"w", "(k,)",
-              "Weights of the coordinates, not negative; for the metrics for which SciPy takes "
-              "weights.",
-              NUMBERS, 1, 1, true, true},
+              "Weights of the coordinates; for the metrics for which SciPy takes weights.", NUMBERS,
+              1, 1, true, true, BLASD_VALUES_NOT_NEGATIVE},
     [IN_V] = {"V", "(k,)",
               "Variances, for seuclidean; without it those of x and y together (ddof 1).", NUMBERS,
-              1, 1, true, true},
+              1, 1, true, true, BLASD_VALUES_POSITIVE},
     [IN_VI] = {"VI", "(k, k)",
                "Inverse of the covariance matrix, for mahalanobis; without it that of x and y "
                "together.",
-               NUMBERS, 2, 2, true, true},
+               NUMBERS, 2, 2, true, true, 0},
     {0}};
 
 static const struct blasd_port outputs[] = {
     [OUT_D] = {"d", "(..., m, n)",
                "Distances: (..., m, n) for full, (..., m(m-1)/2) for condensed, (..., m) for "
                "argmin, (..., m, k) for topk, (..., pairs) for within.",
-               BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF, 1, BLASD_MAX_RANK, false, false},
+               BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF, 1, BLASD_MAX_RANK, false, false, 0},
     [OUT_INDEX] = {"index", "(..., m), (..., m, k) or (..., pairs)",
                    "For argmin, topk and within: the row of y (or of x) that each distance in d "
                    "belongs to.",
-                   BLASD_DTYPE_BIT(BLASD_int64), 1, BLASD_MAX_RANK, true, false},
+                   BLASD_DTYPE_BIT(BLASD_int64), 1, BLASD_MAX_RANK, true, false, 0},
     [OUT_ROW_SPLITS] = {"row_splits", "(..., m + 1)",
                         "For within: the neighbours of row i are the entries row_splits[i] up to "
                         "row_splits[i + 1] of index and d.",
-                        BLASD_DTYPE_BIT(BLASD_int64), 1, BLASD_MAX_RANK, true, false},
+                        BLASD_DTYPE_BIT(BLASD_int64), 1, BLASD_MAX_RANK, true, false, 0},
     {0}};
 
 static const struct blasd_param params[] = {
@@ -294,6 +293,7 @@ static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
     for (int i = IN_X; i <= IN_VI; i++) plan->input_dtype[i] = shape.arithmetic;
     pairs = (double)shape.problems * (double)shape.m * (double)shape.n;
     each = 3.0 * (double)shape.k * (shape.metric == METRIC_mahalanobis ? (double)shape.k : 1);
+    plan->items = (double)shape.problems;
     plan->flops = pairs * each;
     /* y in panels, rows made ready, and a segment of rows for each of a few threads */
     bytes = (double)blasd_dtype_size(shape.arithmetic) *
@@ -321,6 +321,16 @@ static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
     return 0;
 }
 
+/* n points and n others in 16 dimensions, all distances. */
+static bool distance_sample(struct blasd_job *job, int64_t n, int64_t items,
+                            enum blasd_dtype dtype) {
+    int64_t shape[3] = {items, n, 16};
+    if (items < 1) return false;
+    for (int i = IN_X; i <= IN_Y; i++)
+        blasd_job_give(job, i, dtype, items > 1 ? 3 : 2, items > 1 ? shape : shape + 1);
+    return true;
+}
+
 const struct blasd_op blasd_op_distance = {
     .name = "distance",
     .summary = "Distances between points, d[i,j] = metric(x[i], y[j])",
@@ -340,4 +350,5 @@ const struct blasd_op blasd_op_distance = {
     .outputs = outputs,
     .params = params,
     .plan = distance_plan,
+    .sample = distance_sample,
 };

@@ -208,7 +208,7 @@ static int load_weights(struct distance_problem *problem, const void *w, struct 
     for (int64_t d = 0; d < shape->k; d++) {
         double value = w == NULL ? 1 : element(shape->arithmetic, w, d);
         if (!(value >= 0))
-            return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.w",
+            return blasd_fail(err, BLASD_E_out_of_range, "inputs.w",
                               "weight %lld is %g: weights must not be negative", (long long)d,
                               value);
         total += (long double)value;

@@ -17,7 +17,17 @@ extern "C" {
 /* Products beyond this many operations fill the device by themselves: they join no grouped call. */
 #define GROUPED_FLOPS 2e8
 
-enum way { WAY_NOTHING, WAY_SLICES, WAY_TINY, WAY_STRIDED, WAY_POINTERS, WAY_GROUPED };
+/* From WAY_STRIDED on by the library; WAY_PLAIN, WAY_LOOP where it does not take better ones. */
+enum way {
+    WAY_NOTHING,
+    WAY_SLICES,
+    WAY_TINY,
+    WAY_PLAIN,
+    WAY_STRIDED,
+    WAY_POINTERS,
+    WAY_LOOP,
+    WAY_GROUPED
+};
 
 /* What a group's tasks have in common, and what is done with them. */
 struct group : stack {
@@ -28,9 +38,10 @@ struct group : stack {
     double alpha, beta;  /* of the products themselves */
     int first, count;    /* of the order */
     struct across_tasks a, b, c, out_at, target;
-    const void **products;      /* a of all products, then b, then c: in device memory */
     void *wide;                 /* float32 results that are yet to be rounded to half */
-    struct blasd_gpu_gemm gemm; /* WAY_STRIDED */
+    enum blasd_dtype made;      /* what the product makes: `out`, or wide */
+    struct blasd_gpu_gemm gemm; /* WAY_STRIDED, WAY_POINTERS; WAY_LOOP by steps or by addresses */
+    void **addresses[3];        /* WAY_LOOP: of a, b, c on the host; NULL: even steps */
 };
 
 struct plan {
@@ -74,6 +85,10 @@ static int read_group(struct group *group, const struct blasd_task *task,
     if (code != 0) return code;
     group->key = &task->plan->key;
     group->elements = blasd_tensor_elements(&task->outputs[0]);
+    /* cuBLAS rounds sums of half products once; what is multiplied by 0 afterwards must not have
+     * become infinite before */
+    group->made =
+        group->dtype != group->sum && (mm->alpha != 0 || mm->k == 0) ? group->out : group->sum;
     join_rows(group);
     /* a library may skip the product where alpha is 0, and lose the NaNs in it */
     group->alpha = mm->alpha == 0 ? 1 : mm->alpha;
@@ -153,9 +168,9 @@ static int locate_all(struct blasd_cuda_job *job, const struct plan *plan, struc
         code = locate(job, plan, group, false, BLASD_MATMUL_C, &group->c, err);
     if (code == 0) code = locate(job, plan, group, true, 0, &group->out_at, err);
     group->target = group->out_at;
-    if (code != 0 || group->way == WAY_TINY || group->out == group->dtype) return code;
+    if (code != 0 || group->way == WAY_TINY || group->out == group->made) return code;
     group->target = {};
-    group->target.step = (group->elements * (int64_t)blasd_dtype_size(group->dtype) + 63) / 64 * 64;
+    group->target.step = (group->elements * (int64_t)blasd_dtype_size(group->made) + 63) / 64 * 64;
     code =
         blasd_cuda_take(job, (size_t)group->target.step * (size_t)group->count, &group->wide, err);
     group->target.base = (char *)group->wide;
@@ -165,8 +180,8 @@ static int locate_all(struct blasd_cuda_job *job, const struct plan *plan, struc
 /* The step, in elements, from product to product of all tasks, where there is one for all; -1
  * where there is not. */
 static int64_t product_step(const struct group *group, const struct across_tasks *x,
-                            const int64_t *steps, int64_t matrix) {
-    int64_t size = (int64_t)blasd_dtype_size(group->dtype), step = 0, within = 1;
+                            enum blasd_dtype dtype, const int64_t *steps, int64_t matrix) {
+    int64_t size = (int64_t)blasd_dtype_size(dtype), step = 0, within = 1;
     if (group->items > 1) { /* a dense walk, or one matrix for all */
         bool dense = true, fixed = true;
         for (int d = group->walk.rank - 1; d >= 0; d--) {
@@ -189,16 +204,15 @@ static int64_t product_step(const struct group *group, const struct across_tasks
 static void fill_gemm(struct group *group, enum blasd_gpu_rounding rounding) {
     struct blasd_gpu_gemm *g = &group->gemm;
     int64_t mk = group->m * group->mm.k, kn = group->mm.k * group->n, mn = group->m * group->n;
-    static const int64_t dense[WALK_MOST] = {};
     struct item_walk out = group->walk;
     int64_t within = 1;
-    (void)dense;
     for (int d = out.rank - 1; d >= 0; d--) {
         out.a[d] = within;
         within *= out.shape[d];
     }
     *g = {};
-    g->dtype = g->out = group->dtype;
+    g->dtype = group->dtype;
+    g->out = group->made;
     g->rounding = rounding;
     g->trans_a = group->trans_a;
     g->trans_b = group->trans_b;
@@ -213,9 +227,9 @@ static void fill_gemm(struct group *group, enum blasd_gpu_rounding rounding) {
     g->lda = group->trans_a ? group->m : group->mm.k;
     g->ldb = group->trans_b ? group->mm.k : group->n;
     g->ldc = group->n;
-    g->stride_a = product_step(group, &group->a, group->walk.a, mk);
-    g->stride_b = product_step(group, &group->b, group->walk.b, kn);
-    g->stride_c = product_step(group, &group->target, out.a, mn);
+    g->stride_a = product_step(group, &group->a, group->dtype, group->walk.a, mk);
+    g->stride_b = product_step(group, &group->b, group->dtype, group->walk.b, kn);
+    g->stride_c = product_step(group, &group->target, group->made, out.a, mn);
     g->count = group->items * group->count;
     if (g->stride_a >= 0 && g->stride_b >= 0 && g->stride_c >= 0) group->way = WAY_STRIDED;
 }
@@ -231,7 +245,7 @@ static char *task_address(const struct plan *plan, const struct blasd_cuda_job *
 /* Writes the addresses of one operand (0: a, 1: b, 2: the target) of all products of a group. */
 static void fill_pointers(const struct plan *plan, const struct blasd_cuda_job *job,
                           const struct group *group, int which, void **to) {
-    int64_t size = (int64_t)blasd_dtype_size(group->dtype);
+    int64_t size = (int64_t)blasd_dtype_size(which == 2 ? group->made : group->dtype);
     int64_t matrix = which == 0   ? group->m * group->mm.k
                      : which == 1 ? group->mm.k * group->n
                                   : group->m * group->n;
@@ -245,17 +259,21 @@ static void fill_pointers(const struct plan *plan, const struct blasd_cuda_job *
     }
 }
 
-/* Tables of pointers for the groups of one way, operand by operand. */
+/* Tables of pointers for the groups of one way, operand by operand, where that way reads them. */
 static int make_pointers(struct blasd_cuda_job *job, struct plan *plan, enum way way, int from,
                          int to, void *ret[3], struct blasd_err *err) {
+    bool on_host = way == WAY_LOOP;
     size_t products = 0;
     for (int g = from; g < to; g++)
         if (plan->groups[g].way == way)
             products += (size_t)(plan->groups[g].items * plan->groups[g].count);
     for (int which = 0; which < 3; which++) {
         void *host;
-        int code = blasd_cuda_table(job, products * sizeof(void *), &host, &ret[which], err);
+        int code = on_host
+                       ? blasd_cuda_host(job, products * sizeof(void *), &host, err)
+                       : blasd_cuda_table(job, products * sizeof(void *), &host, &ret[which], err);
         if (code != 0) return code;
+        if (on_host) ret[which] = host;
         for (int g = from; g < to; g++) {
             const struct group *group = &plan->groups[g];
             if (group->way != way) continue;
@@ -266,24 +284,25 @@ static int make_pointers(struct blasd_cuda_job *job, struct plan *plan, enum way
     return 0;
 }
 
+/* Whether a group may share the call of the first one that may. */
+static bool may_group(const struct group *group, const struct plan *plan,
+                      const struct blasd_cuda_can *can) {
+    double flops = 2.0 * (double)group->m * (double)group->n * (double)group->mm.k;
+    uint32_t product = blasd_cuda_product(group->dtype, group->dtype, plan->rounding);
+    if (group->way < WAY_STRIDED || flops > GROUPED_FLOPS || group->mm.k == 0) return false;
+    return group->dtype == plan->groups[0].dtype && group->made == group->dtype &&
+           (can->grouped & product) != 0;
+}
+
 /* Products of different shapes that are small go into one call. */
 static int plan_grouped(struct blasd_cuda_job *job, struct plan *plan, struct blasd_err *err) {
-    enum blasd_dtype dtype = plan->groups[0].dtype;
     void *tables[3];
     int many = 0, code;
-    for (int g = 0; g < plan->group_count; g++) {
-        struct group *group = &plan->groups[g];
-        double flops = 2.0 * (double)group->m * (double)group->n * (double)group->mm.k;
-        if (group->way < WAY_STRIDED || flops > GROUPED_FLOPS || group->mm.k == 0) continue;
-        if (group->dtype == dtype) many++;
-    }
+    for (int g = 0; g < plan->group_count; g++)
+        if (may_group(&plan->groups[g], plan, job->can)) many++;
     if (many < 2) return 0;
-    for (int g = 0; g < plan->group_count; g++) {
-        struct group *group = &plan->groups[g];
-        double flops = 2.0 * (double)group->m * (double)group->n * (double)group->mm.k;
-        if (group->way < WAY_STRIDED || flops > GROUPED_FLOPS || group->mm.k == 0) continue;
-        if (group->dtype == dtype) group->way = WAY_GROUPED;
-    }
+    for (int g = 0; g < plan->group_count; g++)
+        if (may_group(&plan->groups[g], plan, job->can)) plan->groups[g].way = WAY_GROUPED;
     code = make_pointers(job, plan, WAY_GROUPED, 0, plan->group_count, tables, err);
     plan->grouped = true;
     plan->grouped_a = (const void *const *)tables[0];
@@ -292,8 +311,41 @@ static int plan_grouped(struct blasd_cuda_job *job, struct plan *plan, struct bl
     return code;
 }
 
+/* What the library does not take on this device is done call by call, or by a kernel of ours. */
+static void fall_back(struct group *group, const struct plan *plan,
+                      const struct blasd_cuda_can *can) {
+    uint32_t product = blasd_cuda_product(group->dtype, group->made, plan->rounding);
+    uint32_t taken = group->way == WAY_POINTERS ? can->pointers
+                     : group->gemm.count > 1    ? can->strided
+                                                : can->gemm;
+    if (group->way != WAY_STRIDED && group->way != WAY_POINTERS) return;
+    if (group->mm.k == 0 || (taken & product) != 0) return;
+    group->way = group->gemm.count > 1 && (can->gemm & product) != 0 ? WAY_LOOP : WAY_PLAIN;
+}
+
+/* The addresses that calls with pointers want; a loop of calls wants them on the host. */
+static int point(struct blasd_cuda_job *job, struct plan *plan, int g, bool strided,
+                 struct blasd_err *err) {
+    struct group *group = &plan->groups[g];
+    void *tables[3];
+    int code;
+    if (group->way != WAY_POINTERS && group->way != WAY_LOOP) return 0;
+    if (group->way == WAY_LOOP && strided) return 0;
+    code = make_pointers(job, plan, group->way, g, g + 1, tables, err);
+    if (code != 0) return code;
+    if (group->way == WAY_LOOP) {
+        for (int i = 0; i < 3; i++) group->addresses[i] = (void **)tables[i];
+        return 0;
+    }
+    group->gemm.a = tables[0];
+    group->gemm.b = tables[1];
+    group->gemm.c = tables[2];
+    return 0;
+}
+
 static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct plan *plan;
+    bool sliced = false;
     int code = take_host(job, 1, sizeof *plan, &job->state, err);
     int precision = job->tasks[0].job->params[BLASD_MATMUL_PRECISION].choice;
     if (code != 0) return code;
@@ -304,30 +356,26 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     code = find_groups(job, plan, err);
     for (int g = 0; code == 0 && g < plan->group_count; g++) {
         struct group *group = &plan->groups[g];
+        if (group->way == WAY_SLICES) sliced = true;
         if (group->way <= WAY_SLICES) continue;
         code = locate_all(job, plan, group, err);
         if (group->way != WAY_TINY) fill_gemm(group, plan->rounding);
     }
     if (code == 0) code = plan_grouped(job, plan, err);
     for (int g = 0; code == 0 && g < plan->group_count; g++) {
-        void *tables[3];
-        if (plan->groups[g].way != WAY_POINTERS) continue;
-        code = make_pointers(job, plan, WAY_POINTERS, g, g + 1, tables, err);
-        plan->groups[g].gemm.a = tables[0];
-        plan->groups[g].gemm.b = tables[1];
-        plan->groups[g].gemm.c = tables[2];
+        bool strided = plan->groups[g].way == WAY_STRIDED;
+        fall_back(&plan->groups[g], plan, job->can);
+        code = point(job, plan, g, strided, err);
     }
+    if (code == 0 && plan->group_count > 1 && !plan->grouped && !sliced) blasd_cuda_repeats(job);
     return code;
 }
 
 /* ---- the work ---- */
 
-template <class T, class Out>
-static int launch_tiny(struct blasd_cuda_job *job, const struct group *group,
-                       struct blasd_err *err) {
+static struct tiny_batch batch_of(const struct group *group) {
     const struct blasd_matmul *mm = &group->mm;
     struct tiny_batch batch = {};
-    int64_t mn = mm->m * mm->n, bytes = (mm->m + mm->n) * mm->k * (int64_t)sizeof(T), blocks;
     batch.a = group->a;
     batch.b = group->b;
     batch.c = group->c;
@@ -338,8 +386,6 @@ static int launch_tiny(struct blasd_cuda_job *job, const struct group *group,
     batch.trans_a = group->trans_a;
     batch.trans_b = group->trans_b;
     batch.add_c = mm->add_c;
-    batch.each = (int)(TINY_THREADS / mn > 1 ? TINY_THREADS / mn : 1);
-    if (bytes > 0 && batch.each > TINY_SHARED / bytes) batch.each = (int)(TINY_SHARED / bytes);
     batch.items = mm->batch_count;
     batch.products = mm->batch_count * group->count;
     batch.c_row = group->c_row;
@@ -347,16 +393,41 @@ static int launch_tiny(struct blasd_cuda_job *job, const struct group *group,
     batch.alpha = mm->alpha;
     batch.beta = mm->beta;
     batch.walk = group->walk;
+    return batch;
+}
+
+template <class In, class C, class Out>
+static int launch_own(struct blasd_cuda_job *job, const struct group *group,
+                      struct blasd_err *err) {
+    struct tiny_batch batch = batch_of(group);
+    int64_t mn = (int64_t)batch.m * batch.n, blocks;
+    int64_t bytes = (int64_t)(batch.m + batch.n) * batch.k * (int64_t)sizeof(In);
+    if (group->way == WAY_PLAIN) {
+        blocks = (mn * batch.products + TINY_THREADS - 1) / TINY_THREADS;
+        if (blocks > (int64_t)job->facts->units * 64) blocks = (int64_t)job->facts->units * 64;
+        return blasd_launch(plain_products<In, C, Out>, dim3((unsigned)blocks), dim3(TINY_THREADS),
+                            0, job->stream, err, batch);
+    }
+    batch.each = (int)(TINY_THREADS / mn > 1 ? TINY_THREADS / mn : 1);
+    if (bytes > 0 && batch.each > TINY_SHARED / bytes) batch.each = (int)(TINY_SHARED / bytes);
     blocks = (batch.products + batch.each - 1) / batch.each;
-    return blasd_launch(tiny_products<T, Out>, dim3((unsigned)blocks), dim3(TINY_THREADS),
+    return blasd_launch(tiny_products<In, C, Out>, dim3((unsigned)blocks), dim3(TINY_THREADS),
                         (size_t)(bytes * batch.each), job->stream, err, batch);
 }
 
-static int run_tiny(struct blasd_cuda_job *job, const struct group *group, struct blasd_err *err) {
-    if (group->dtype == BLASD_float64) return launch_tiny<double, double>(job, group, err);
-    if (group->out == BLASD_float16) return launch_tiny<float, float16_out>(job, group, err);
-    if (group->out == BLASD_bfloat16) return launch_tiny<float, bfloat16_out>(job, group, err);
-    return launch_tiny<float, float>(job, group, err);
+/* Half factors with a half result have a half c, and so on: see adapt. */
+template <class Half>
+static int launch_half(struct blasd_cuda_job *job, const struct group *group,
+                       struct blasd_err *err) {
+    if (group->out == BLASD_float32) return launch_own<Half, float, float>(job, group, err);
+    return launch_own<Half, Half, Half>(job, group, err);
+}
+
+static int run_own(struct blasd_cuda_job *job, const struct group *group, struct blasd_err *err) {
+    if (group->dtype == BLASD_float64) return launch_own<double, double, double>(job, group, err);
+    if (group->dtype == BLASD_float16) return launch_half<float16_bits>(job, group, err);
+    if (group->dtype == BLASD_bfloat16) return launch_half<bfloat16_bits>(job, group, err);
+    return launch_own<float, float, float>(job, group, err);
 }
 
 static int run_blend(struct blasd_cuda_job *job, const struct group *group, bool keep,
@@ -375,7 +446,7 @@ static int run_blend(struct blasd_cuda_job *job, const struct group *group, bool
     blend.c_column = group->c_column;
     blend.elements = group->elements * group->count;
     blend.walk = group->walk;
-    return launch_blend(job, group->dtype, &blend, err);
+    return launch_blend(job, group->made, group->added, &blend, err);
 }
 
 /* What the product finds in its target: c, spread; or zeros, where there will be no product. */
@@ -397,6 +468,28 @@ static int after_product(struct blasd_cuda_job *job, const struct group *group,
     if (code != 0 || group->wide == nullptr) return code;
     return launch_round(job, group->out, &group->target, &group->out_at, group->elements, elements,
                         err);
+}
+
+/* One call for each product. */
+static int run_loop(struct blasd_cuda_job *job, const struct group *group, struct blasd_err *err) {
+    int64_t in = (int64_t)blasd_dtype_size(group->dtype);
+    int64_t out = (int64_t)blasd_dtype_size(group->made);
+    struct blasd_gpu_gemm gemm = group->gemm;
+    int code = 0;
+    gemm.count = 1;
+    for (int64_t i = 0; code == 0 && i < group->gemm.count; i++) {
+        if (group->addresses[0] != nullptr) {
+            gemm.a = group->addresses[0][i];
+            gemm.b = group->addresses[1][i];
+            gemm.c = group->addresses[2][i];
+        } else {
+            gemm.a = (const char *)group->gemm.a + i * gemm.stride_a * in;
+            gemm.b = (const char *)group->gemm.b + i * gemm.stride_b * in;
+            gemm.c = (char *)group->gemm.c + i * gemm.stride_c * out;
+        }
+        code = job->calls->gemm(job->stream, &gemm, err);
+    }
+    return code;
 }
 
 /* All products WAY_GROUPED in one call; where the device has no such call for this dtype, shape by
@@ -421,6 +514,9 @@ static int run_grouped(struct blasd_cuda_job *job, struct plan *plan, struct bla
     for (int g = 0; code == 0 && g < plan->group_count; g++) {
         struct blasd_gpu_gemm gemm = plan->groups[g].gemm;
         if (plan->groups[g].way != WAY_GROUPED) continue;
+        /* some may have been added to c before the call failed */
+        code = before_product(job, &plan->groups[g], err);
+        if (code != 0) return code;
         gemm.a = plan->grouped_a + before;
         gemm.b = plan->grouped_b + before;
         gemm.c = (void *)(plan->grouped_c + before);
@@ -442,13 +538,14 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
                                   err);
             continue;
         }
-        if (group->way == WAY_TINY) {
-            code = run_tiny(job, group, err);
+        if (group->way == WAY_TINY || group->way == WAY_PLAIN) {
+            code = run_own(job, group, err);
             continue;
         }
         code = before_product(job, group, err);
         if (code != 0 || group->mm.k == 0) continue;
-        if (group->way == WAY_STRIDED) code = job->calls->gemm(job->stream, &group->gemm, err);
+        if (group->way == WAY_STRIDED) code = blasd_cuda_gemm(job, &group->gemm, err);
+        if (group->way == WAY_LOOP) code = run_loop(job, group, err);
         if (group->way == WAY_POINTERS)
             code = job->calls->gemm_pointers(job->stream, &group->gemm, err);
     }
@@ -462,9 +559,21 @@ static const char *way_name(const struct group *group) {
     switch (group->way) {
     case WAY_STRIDED: return group->gemm.count > 1 ? " batched" : "";
     case WAY_POINTERS: return " batched";
+    case WAY_LOOP: return " one by one";
     case WAY_GROUPED: return " grouped";
     case WAY_SLICES: return " in tiles";
     default: return "";
+    }
+}
+
+static const char *base_name(const struct group *group) {
+    if (group->way == WAY_TINY) return "tiny";
+    if (group->way == WAY_PLAIN) return "plain";
+    switch (group->dtype) {
+    case BLASD_float64: return "dgemm";
+    case BLASD_float16: return "hgemm";
+    case BLASD_bfloat16: return "bgemm";
+    default: return "sgemm";
     }
 }
 
@@ -474,16 +583,15 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     for (int t = 0; t < job->count; t++) {
         const struct group *group = &plan->groups[plan->group_of[t]];
         struct blasd_task *task = &job->tasks[t];
-        bool wide = group->dtype == BLASD_float64;
-        const char *rounding = wide || group->way == WAY_TINY     ? ""
+        bool single = group->dtype == BLASD_float32 && group->way > WAY_PLAIN;
+        const char *rounding = !single                            ? ""
                                : plan->rounding == BLASD_GPU_TF32 ? ", tf32"
                                : plan->rounding == BLASD_GPU_BF16 ? ", bf16"
                                                                   : "";
-        snprintf(task->method, sizeof task->method, "%s%s%s%s",
-                 group->way == WAY_TINY ? "tiny"
-                 : wide                 ? "dgemm"
-                                        : "sgemm",
-                 way_name(group), rounding, group->out != group->dtype ? ", rounded once" : "");
+        bool half = group->dtype != group->sum;
+        snprintf(task->method, sizeof task->method, "%s%s%s%s", base_name(group), way_name(group),
+                 group->way == WAY_NOTHING || !half ? rounding : ", float32 sums",
+                 group->out != group->sum ? ", rounded once" : "");
     }
     return 0;
 }
@@ -493,6 +601,22 @@ static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *
     const struct blasd_value *beta = &task->job->params[BLASD_MATMUL_BETA];
     if (too_large(task, facts)) wish->inputs = wish->outputs = 0;
     if (beta->f == 0) wish->inputs &= ~(UINT64_C(1) << BLASD_MATMUL_C); /* is not read */
+}
+
+/* Factors of one half dtype stay as they are: they travel in half the bytes, and are multiplied as
+ * such. c then has the dtype of the result. */
+static void adapt(const struct blasd_job *job, struct blasd_plan *plan) {
+    enum blasd_dtype a = job->inputs[BLASD_MATMUL_A].tensor.dtype;
+    enum blasd_dtype out = plan->outputs[0].dtype;
+    if (a != job->inputs[BLASD_MATMUL_B].tensor.dtype || out == BLASD_float64) return;
+    if (a != BLASD_float16 && a != BLASD_bfloat16) return;
+    plan->device_bytes = plan->workspace_bytes + blasd_tensor_bytes(&plan->outputs[0]);
+    for (int i = BLASD_MATMUL_A; i <= BLASD_MATMUL_C; i++) {
+        plan->input_dtype[i] = i == BLASD_MATMUL_C ? out : a;
+        if (blasd_job_has(job, i))
+            plan->device_bytes += (uint64_t)blasd_tensor_elements(&job->inputs[i].tensor) *
+                                  blasd_dtype_size(plan->input_dtype[i]);
+    }
 }
 
 /* Small products of any shape share a call, if they are computed in one dtype and rounded alike. */
@@ -505,7 +629,7 @@ static void company(const struct blasd_job *job, const struct blasd_plan *plan,
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_matmul = {
-    .kernel = BLASD_CUDA_KERNEL_MIXED("matmul", company),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("matmul", company, adapt),
     .choose = choose,
     .prepare = prepare,
     .compute = compute,

@@ -207,11 +207,26 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     }
     for (int i = 0; params[i].name != NULL; i++) add_param(&plan->key, &params[i], &job->params[i]);
     elements = (double)mm.batch_count * (double)mm.m * (double)mm.n;
+    plan->items = (double)mm.batch_count;
     plan->flops = elements * (2.0 * (double)mm.k + (mm.add_c ? 2 : 0));
     if (compute != dtype) plan->workspace_bytes = 4 * (uint64_t)blasd_tensor_elements(out);
     plan->device_bytes += blasd_tensor_bytes(out) + plan->workspace_bytes;
     plan->batchable = plan->flops < ALONE_FLOPS;
     return 0;
+}
+
+/* Square factors; or a matrix of 1024 columns times a vector. */
+static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
+    int64_t shape[3] = {items, n, n}, wide[2] = {n / 1024 / (int64_t)blasd_dtype_size(dtype), 1024};
+    if (items > 0) {
+        int rank = items > 1 ? 3 : 2;
+        blasd_job_give(job, BLASD_MATMUL_A, dtype, rank, shape + 3 - rank);
+        blasd_job_give(job, BLASD_MATMUL_B, dtype, rank, shape + 3 - rank);
+    } else {
+        blasd_job_give(job, BLASD_MATMUL_A, dtype, 2, wide);
+        blasd_job_give(job, BLASD_MATMUL_B, dtype, 1, wide + 1);
+    }
+    return true;
 }
 
 const struct blasd_op blasd_op_matmul = {
@@ -224,4 +239,5 @@ const struct blasd_op blasd_op_matmul = {
     .inputs = inputs,
     .outputs = outputs,
     .params = params,
-    .plan = plan};
+    .plan = plan,
+    .sample = sample};

@@ -49,6 +49,11 @@ int read_stack(struct stack *stack, const struct blasd_task *task, struct blasd_
     if (code != 0) return code;
     stack->dtype = a->dtype;
     stack->out = task->outputs[0].dtype;
+    stack->sum = a->dtype == BLASD_float64 ? BLASD_float64 : BLASD_float32;
+    stack->added = mm->add_c ? task->inputs[BLASD_MATMUL_C].dtype : stack->sum;
+    if (blasd_dtype_size(stack->out) == 2 && stack->dtype != stack->out)
+        return blasd_fail(err, BLASD_E_internal_error, "", "a half product of %s factors",
+                          blasd_dtype_name(stack->dtype));
     stack->trans_a = stored_transposed(a, &mm->a);
     stack->trans_b = stored_transposed(b, &mm->b);
     stack->walk = {};
@@ -66,12 +71,20 @@ static dim3 blocks_for(int64_t elements, const struct blasd_gpu_facts *facts) {
     return dim3((unsigned)(blocks < most ? blocks : most));
 }
 
-int launch_blend(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct blend *blend,
-                 struct blasd_err *err) {
-    dim3 blocks = blocks_for(blend->elements, job->facts);
-    if (dtype == BLASD_float64)
-        return blasd_launch(blend_elements<double>, blocks, dim3(256), 0, job->stream, err, *blend);
-    return blasd_launch(blend_elements<float>, blocks, dim3(256), 0, job->stream, err, *blend);
+template <class Target, class C>
+static int blend_of(struct blasd_cuda_job *job, const struct blend *blend, struct blasd_err *err) {
+    return blasd_launch(blend_elements<Target, C>, blocks_for(blend->elements, job->facts),
+                        dim3(256), 0, job->stream, err, *blend);
+}
+
+int launch_blend(struct blasd_cuda_job *job, enum blasd_dtype target, enum blasd_dtype added,
+                 const struct blend *blend, struct blasd_err *err) {
+    if (target == BLASD_float64) return blend_of<double, double>(job, blend, err);
+    if (target == BLASD_float16) return blend_of<float16_bits, float16_bits>(job, blend, err);
+    if (target == BLASD_bfloat16) return blend_of<bfloat16_bits, bfloat16_bits>(job, blend, err);
+    if (added == BLASD_float16) return blend_of<float, float16_bits>(job, blend, err);
+    if (added == BLASD_bfloat16) return blend_of<float, bfloat16_bits>(job, blend, err);
+    return blend_of<float, float>(job, blend, err);
 }
 
 int launch_round(struct blasd_cuda_job *job, enum blasd_dtype out, const struct across_tasks *from,
@@ -79,10 +92,10 @@ int launch_round(struct blasd_cuda_job *job, enum blasd_dtype out, const struct 
                  struct blasd_err *err) {
     dim3 blocks = blocks_for(elements, job->facts);
     if (out == BLASD_float16)
-        return blasd_launch(round_elements<float16_out>, blocks, dim3(256), 0, job->stream, err,
+        return blasd_launch(round_elements<float16_bits>, blocks, dim3(256), 0, job->stream, err,
                             *from, *to, each, elements);
-    return blasd_launch(round_elements<bfloat16_out>, blocks, dim3(256), 0, job->stream, err, *from,
-                        *to, each, elements);
+    return blasd_launch(round_elements<bfloat16_bits>, blocks, dim3(256), 0, job->stream, err,
+                        *from, *to, each, elements);
 }
 
 /* Two buffers of each kind, used in turn. */
@@ -101,8 +114,9 @@ struct tiles {
 static int take_tiles(struct blasd_cuda_job *job, struct tiles *tiles, struct blasd_err *err) {
     const struct blasd_matmul *mm = &tiles->stack.mm;
     size_t size = blasd_dtype_size(tiles->stack.dtype);
+    size_t wide = blasd_dtype_size(tiles->stack.sum);
     size_t narrow = blasd_dtype_size(tiles->stack.out);
-    double elements = (double)job->facts->memory_bytes / 4 / (double)size;
+    double elements = (double)job->facts->memory_bytes / 4 / (double)wide;
     int64_t side = (int64_t)sqrt(elements / 10);
     int code = 0;
     if (side < 1) side = 1;
@@ -117,10 +131,11 @@ static int take_tiles(struct blasd_cuda_job *job, struct tiles *tiles, struct bl
             code = blasd_cuda_take(job, (size_t)(tiles->k * tiles->n) * size, (void **)&tiles->b[i],
                                    err);
         if (code == 0 && mm->add_c)
-            code = blasd_cuda_take(job, mn * size, (void **)&tiles->c[i], err);
-        if (code == 0) code = blasd_cuda_take(job, mn * size, (void **)&tiles->target[i], err);
+            code = blasd_cuda_take(job, mn * blasd_dtype_size(tiles->stack.added),
+                                   (void **)&tiles->c[i], err);
+        if (code == 0) code = blasd_cuda_take(job, mn * wide, (void **)&tiles->target[i], err);
         tiles->out[i] = tiles->target[i];
-        if (code == 0 && narrow != size)
+        if (code == 0 && narrow != wide)
             code = blasd_cuda_take(job, mn * narrow, (void **)&tiles->out[i], err);
         tiles->factors_mark[i] = tiles->c_mark[i] = tiles->sent[i] = -1;
     }
@@ -157,7 +172,8 @@ static int multiply_tile(struct blasd_cuda_job *job, struct tiles *tiles, char *
         if (code == 0)
             code = fetch_block(job, tiles, tiles->b[turn], tiles->host_b, stack->trans_b, mm->k,
                                mm->n, l, j, k, n, err);
-        g.dtype = g.out = stack->dtype;
+        g.dtype = stack->dtype;
+        g.out = stack->sum; /* from one slice of k to the next, and rounded once at the end */
         g.rounding = tiles->rounding;
         g.trans_a = stack->trans_a;
         g.trans_b = stack->trans_b;
@@ -183,7 +199,7 @@ static int multiply_tile(struct blasd_cuda_job *job, struct tiles *tiles, char *
 static int blend_tile(struct blasd_cuda_job *job, struct tiles *tiles, int turn, int64_t i,
                       int64_t j, int64_t m, int64_t n, struct blasd_err *err) {
     const struct stack *stack = &tiles->stack;
-    size_t size = blasd_dtype_size(stack->dtype);
+    size_t size = blasd_dtype_size(stack->added);
     struct blend blend = {};
     int code = 0;
     if (!stack->mm.add_c && stack->mm.alpha == 1 && stack->mm.k > 0) return 0;
@@ -208,7 +224,7 @@ static int blend_tile(struct blasd_cuda_job *job, struct tiles *tiles, int turn,
                 job, tiles->c[turn], from, (size_t)columns * size,
                 (size_t)(stack->c_row != 0 ? stack->c_row : columns) * size, rows, err);
     }
-    if (code == 0) code = launch_blend(job, stack->dtype, &blend, err);
+    if (code == 0) code = launch_blend(job, stack->sum, stack->added, &blend, err);
     if (code == 0) code = blasd_cuda_mark(job, &tiles->c_mark[turn], err);
     return code;
 }
@@ -254,8 +270,9 @@ int run_slices(struct blasd_cuda_job *job, struct blasd_task *task,
                        (size_t)(walk_to(*walk, walk->b, item) * mm->k * mm->n) * size;
         tiles.host_out = (char *)task->outputs[0].data + (size_t)(item * mm->m * mm->n) * narrow;
         if (mm->add_c)
-            tiles.host_c = (const char *)task->inputs[BLASD_MATMUL_C].data +
-                           (size_t)walk_to(*walk, walk->c, item) * size;
+            tiles.host_c =
+                (const char *)task->inputs[BLASD_MATMUL_C].data +
+                (size_t)walk_to(*walk, walk->c, item) * blasd_dtype_size(tiles.stack.added);
         for (int64_t j = 0; code == 0 && j < mm->n; j += tiles.n)
             for (int64_t i = 0; code == 0 && i < mm->m; i += tiles.m) {
                 double done =

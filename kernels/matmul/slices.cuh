@@ -12,7 +12,9 @@ extern "C" {
 
 struct stack {
     struct blasd_matmul mm;
-    enum blasd_dtype dtype, out; /* of factors and sums; of the result */
+    enum blasd_dtype dtype, out; /* of the factors; of the result */
+    enum blasd_dtype sum;        /* float64 or float32: what the arithmetic is in */
+    enum blasd_dtype added;      /* of c, where it is there */
     bool trans_a, trans_b;       /* as stored: dense, row-major, perhaps transposed */
     struct item_walk walk;
     int64_t c_row, c_column; /* steps of c in elements */
@@ -26,8 +28,8 @@ int run_slices(struct blasd_cuda_job *job, struct blasd_task *task,
                enum blasd_gpu_rounding rounding, struct blasd_err *err);
 
 /* target = factor * target (where kept) + beta * c (where added), as `blend` says. */
-int launch_blend(struct blasd_cuda_job *job, enum blasd_dtype dtype, const struct blend *blend,
-                 struct blasd_err *err);
+int launch_blend(struct blasd_cuda_job *job, enum blasd_dtype target, enum blasd_dtype added,
+                 const struct blend *blend, struct blasd_err *err);
 /* Rounds `elements` floats, `each` a task, to a half dtype. */
 int launch_round(struct blasd_cuda_job *job, enum blasd_dtype out, const struct across_tasks *from,
                  const struct across_tasks *to, int64_t each, int64_t elements,

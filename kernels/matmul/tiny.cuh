@@ -33,25 +33,41 @@ struct tiny_batch {
     struct item_walk walk;
 };
 
-/* Half results, told apart by type. */
-struct float16_out {
+/* Half numbers, told apart by type. */
+struct float16_bits {
     uint16_t bits;
 };
-struct bfloat16_out {
+struct bfloat16_bits {
     uint16_t bits;
 };
+static __device__ inline double load(const double *from) {
+    return *from;
+}
+static __device__ inline float load(const float *from) {
+    return *from;
+}
+static __device__ inline float load(const float16_bits *from) {
+    return blasd_gpu_float16_read(from->bits);
+}
+static __device__ inline float load(const bfloat16_bits *from) {
+    return blasd_gpu_bfloat16_read(from->bits);
+}
 static __device__ inline void store(double *to, double v) {
     *to = v;
 }
 static __device__ inline void store(float *to, float v) {
     *to = v;
 }
-static __device__ inline void store(float16_out *to, float v) {
+static __device__ inline void store(float16_bits *to, float v) {
     to->bits = blasd_gpu_float16_write(v);
 }
-static __device__ inline void store(bfloat16_out *to, float v) {
+static __device__ inline void store(bfloat16_bits *to, float v) {
     to->bits = blasd_gpu_bfloat16_write(v);
 }
+
+/* In what numbers of a type are multiplied and added up. */
+template <class In> struct sums { using type = float; };
+template <> struct sums<double> { using type = double; };
 
 static __device__ inline char *of_task(const struct across_tasks &x, int64_t t) {
     return x.table != nullptr ? static_cast<char *>(x.table[t]) : x.base + t * x.step;
@@ -68,23 +84,40 @@ static __host__ __device__ inline int64_t walk_to(const struct item_walk &walk,
     return sum;
 }
 
+/* alpha times the sum, with c: an element of the result of a task. Adds of another type than the
+ * result are those of jobs whose inputs were all widened. */
+template <class T, class C, class Out>
+static __device__ inline void finish_element(const struct tiny_batch &batch, int64_t task,
+                                             int64_t item, int row, int column, T sum) {
+    sum *= (T)batch.alpha;
+    if (batch.add_c) {
+        const C *c = reinterpret_cast<const C *>(of_task(batch.c, task));
+        sum += (T)batch.beta * load(c + walk_to(batch.walk, batch.walk.c, item) +
+                                    row * batch.c_row + column * batch.c_column);
+    }
+    store(reinterpret_cast<Out *>(of_task(batch.out, task)) + item * batch.m * batch.n +
+              (int64_t)row * batch.n + column,
+          sum);
+}
+
 /* `each` products a block: their factors side by side in shared memory, then a thread an element.
  * Sums run over k in order, so a product gives the same bits in any batch. */
-template <class T, class Out>
+template <class In, class C, class Out>
 __global__ void __launch_bounds__(TINY_THREADS) tiny_products(struct tiny_batch batch) {
-    BLASD_DYNAMIC_SHARED(T, shared);
+    using T = typename sums<In>::type;
+    BLASD_DYNAMIC_SHARED(In, shared);
     int mk = batch.m * batch.k, kn = batch.k * batch.n, mn = batch.m * batch.n;
     int64_t first = (int64_t)blockIdx.x * batch.each, left = batch.products - first;
     int count = left < batch.each ? (int)left : batch.each;
-    T *a = shared, *b = shared + (int64_t)batch.each * mk;
+    In *a = shared, *b = shared + (int64_t)batch.each * mk;
     for (int i = (int)threadIdx.x; i < count * mk; i += TINY_THREADS) {
         int64_t product = first + i / mk;
-        const T *from = reinterpret_cast<const T *>(of_task(batch.a, product / batch.items));
+        const In *from = reinterpret_cast<const In *>(of_task(batch.a, product / batch.items));
         a[i] = from[walk_to(batch.walk, batch.walk.a, product % batch.items) * mk + i % mk];
     }
     for (int i = (int)threadIdx.x; i < count * kn; i += TINY_THREADS) {
         int64_t product = first + i / kn;
-        const T *from = reinterpret_cast<const T *>(of_task(batch.b, product / batch.items));
+        const In *from = reinterpret_cast<const In *>(of_task(batch.b, product / batch.items));
         b[i] = from[walk_to(batch.walk, batch.walk.b, product % batch.items) * kn + i % kn];
     }
     __syncthreads();
@@ -92,18 +125,35 @@ __global__ void __launch_bounds__(TINY_THREADS) tiny_products(struct tiny_batch 
         int64_t product = first + i / mn, task = product / batch.items;
         int64_t item = product % batch.items;
         int row = i % mn / batch.n, column = i % batch.n;
-        const T *x = a + i / mn * mk + row * (batch.trans_a ? 1 : batch.k);
-        const T *y = b + i / mn * kn + column * (batch.trans_b ? batch.k : 1);
+        const In *x = a + i / mn * mk + row * (batch.trans_a ? 1 : batch.k);
+        const In *y = b + i / mn * kn + column * (batch.trans_b ? batch.k : 1);
         int step_x = batch.trans_a ? batch.m : 1, step_y = batch.trans_b ? 1 : batch.n;
         T sum = 0;
-        for (int l = 0; l < batch.k; l++) sum += x[l * step_x] * y[l * step_y];
-        sum *= (T)batch.alpha;
-        if (batch.add_c) {
-            const T *c = reinterpret_cast<const T *>(of_task(batch.c, task));
-            sum += (T)batch.beta * c[walk_to(batch.walk, batch.walk.c, item) + row * batch.c_row +
-                                     column * batch.c_column];
-        }
-        store(reinterpret_cast<Out *>(of_task(batch.out, task)) + item * mn + i % mn, sum);
+        for (int l = 0; l < batch.k; l++) sum += load(x + l * step_x) * load(y + l * step_y);
+        finish_element<T, C, Out>(batch, task, item, row, column, sum);
+    }
+}
+
+/* The same for products of any size, straight from memory: slow, for what the library does not
+ * take. */
+template <class In, class C, class Out>
+__global__ void __launch_bounds__(TINY_THREADS) plain_products(struct tiny_batch batch) {
+    using T = typename sums<In>::type;
+    int64_t mn = (int64_t)batch.m * batch.n;
+    for (int64_t at = (int64_t)blockIdx.x * TINY_THREADS + threadIdx.x; at < batch.products * mn;
+         at += (int64_t)gridDim.x * TINY_THREADS) {
+        int64_t product = at / mn, task = product / batch.items, item = product % batch.items;
+        int row = (int)(at % mn / batch.n), column = (int)(at % batch.n);
+        const In *x = reinterpret_cast<const In *>(of_task(batch.a, task)) +
+                      walk_to(batch.walk, batch.walk.a, item) * batch.m * batch.k +
+                      (int64_t)row * (batch.trans_a ? 1 : batch.k);
+        const In *y = reinterpret_cast<const In *>(of_task(batch.b, task)) +
+                      walk_to(batch.walk, batch.walk.b, item) * batch.k * batch.n +
+                      (int64_t)column * (batch.trans_b ? batch.k : 1);
+        int64_t step_x = batch.trans_a ? batch.m : 1, step_y = batch.trans_b ? 1 : batch.n;
+        T sum = 0;
+        for (int64_t l = 0; l < batch.k; l++) sum += load(x + l * step_x) * load(y + l * step_y);
+        finish_element<T, C, Out>(batch, task, item, row, column, sum);
     }
 }
 
@@ -116,22 +166,25 @@ struct blend {
     struct item_walk walk;
 };
 
-/* target = factor * target (where kept) + beta * c (where added), c spread over the result. */
-template <class T> __global__ void __launch_bounds__(256) blend_elements(struct blend blend) {
+/* target = factor * target (where kept) + beta * c (where added), c spread over the result; rounded
+ * once where the target is half. */
+template <class Target, class C>
+__global__ void __launch_bounds__(256) blend_elements(struct blend blend) {
+    using T = typename sums<Target>::type;
     int64_t each = blend.m * blend.n * blend.items;
     for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < blend.elements;
          at += (int64_t)gridDim.x * 256) {
         int64_t task = at / each, i = at % each;
         int64_t item = i / (blend.m * blend.n), place = i % (blend.m * blend.n);
-        T *target = reinterpret_cast<T *>(of_task(blend.target, task)) + i;
-        T value = blend.keep ? (T)blend.factor * *target : (T)0;
+        Target *target = reinterpret_cast<Target *>(of_task(blend.target, task)) + i;
+        T value = blend.keep ? (T)blend.factor * load(target) : (T)0;
         if (blend.add_c) {
-            const T *c = reinterpret_cast<const T *>(of_task(blend.c, task)) +
+            const C *c = reinterpret_cast<const C *>(of_task(blend.c, task)) +
                          walk_to(blend.walk, blend.walk.c, item) + place / blend.n * blend.c_row +
                          place % blend.n * blend.c_column;
-            value = blend.keep ? value + (T)blend.beta * *c : (T)blend.beta * *c;
+            value = blend.keep ? value + (T)blend.beta * load(c) : (T)blend.beta * load(c);
         }
-        *target = value;
+        store(target, value);
     }
 }
 

@@ -27,6 +27,7 @@ struct room {
     struct regression_tall *tall;
     struct regression_factor factor;
     struct regression_fit fit;
+    struct regression_scaling scaling;
     double *tss, *work;
     const char *how; /* static text: the method of the last problem */
 };
@@ -56,6 +57,7 @@ static void room_release(struct room *room) {
     free(room->fit.singular);
     free(room->fit.n_iter);
     free(room->fit.dual_gap);
+    blasd_regression_scaling_release(&room->scaling);
     free(room->tss);
     free(room->work);
 }
@@ -153,6 +155,28 @@ static int least_squares(struct room *room, const struct regression_data *data,
     return code;
 }
 
+static int fit_problem(struct room *room, const struct regression_data *data,
+                       struct blasd_cpu_progress *progress, struct blasd_err *err);
+
+/* lasso and elastic_net whose penalty has no absolute values in it are ridge: no sweep finds the
+ * answer as well, and the duality gap says nothing. */
+static int fit_as_ridge(struct room *room, const struct regression_data *data,
+                        struct blasd_cpu_progress *progress, struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    struct regression_shape ridge = *shape;
+    int code;
+    ridge.method = METHOD_RIDGE;
+    ridge.alpha = shape->method == METHOD_LASSO ? 0 : shape->alpha * data->total;
+    for (int64_t l = 0; l < shape->t; l++) {
+        room->fit.n_iter[l] = 0;
+        room->fit.dual_gap[l] = 0;
+    }
+    room->shape = &ridge;
+    code = fit_problem(room, data, progress, err);
+    room->shape = shape;
+    return code;
+}
+
 /* Fits one problem. */
 static int fit_problem(struct room *room, const struct regression_data *data,
                        struct blasd_cpu_progress *progress, struct blasd_err *err) {
@@ -170,6 +194,9 @@ static int fit_problem(struct room *room, const struct regression_data *data,
         room->how = "gradient descent";
         return blasd_regression_descend(shape, data, fit, progress, err);
     }
+    if (shape->method != METHOD_RIDGE &&
+        (shape->alpha == 0 || (shape->method == METHOD_ELASTIC_NET && shape->l1_ratio == 0)))
+        return fit_as_ridge(room, data, progress, err);
     code = make_factor(room, data, &doubled, progress, err);
     if (code != 0) return code;
     if (shape->method == METHOD_RIDGE) {
@@ -188,13 +215,17 @@ static int check_weights(const struct regression_shape *shape, struct regression
     data->total = data->w == NULL ? (double)shape->n : 0;
     for (int64_t i = 0; data->w != NULL && i < shape->n; i++) {
         if (!(data->w[i] >= 0))
-            return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.sample_weight",
+            return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
                               "weight %lld is %g: weights must not be negative", (long long)i,
                               data->w[i]);
         data->total += data->w[i];
     }
     if (data->total > 0 && data->total < INFINITY) return 0;
-    return blasd_fail(err, BLASD_E_invalid_tensor, "inputs.sample_weight",
+    if (data->total > 0)
+        return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
+                          "the sum of the weights is beyond the range of float64: divide them by a "
+                          "large number");
+    return blasd_fail(err, BLASD_E_out_of_range, "inputs.sample_weight",
                       "the weights add up to %g: at least one must be positive", data->total);
 }
 
@@ -225,9 +256,13 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
             shape->weighted ? (const double *)in[IN_WEIGHT].data + walk.offset[2] * shape->n : NULL;
         blasd_walk_next(&walk);
         code = check_weights(shape, &data, &own);
+        if (code == 0) code = blasd_regression_scale(shape, &room->scaling, &data, &own);
         if (code == 0) code = fit_problem(room, &data, progress, &own);
         if (code == 0)
+            code = blasd_regression_scale_columns(shape, &room->scaling, &data, &room->fit, &own);
+        if (code == 0)
             code = blasd_regression_outputs(shape, task, at, &data, &room->fit, room->tss, &own);
+        if (code == 0) blasd_regression_unscale(shape, &room->scaling, task, at, &room->fit);
         if (code != 0 && own.code == BLASD_E_cancelled) {
             *err = own;
             return code;

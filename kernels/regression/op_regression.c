@@ -17,26 +17,27 @@
 
 static const struct blasd_port inputs[] = {
     [IN_X] = {"x", "(..., n, p)", "Observations, one a row, of p features.", NUMBERS, 2,
-              BLASD_MAX_RANK, false, true},
+              BLASD_MAX_RANK, false, true, 0},
     [IN_Y] = {"y", "(..., n) or (..., n, t)",
               "What is to be explained: one target (one dimension less than x), or t of them. "
               "Leading dimensions broadcast against those of x.",
-              NUMBERS, 1, BLASD_MAX_RANK, false, true},
-    [IN_WEIGHT] = {"sample_weight", "(..., n)", "Weights of the observations, not negative.",
-                   NUMBERS, 1, BLASD_MAX_RANK - 1, true, true},
+              NUMBERS, 1, BLASD_MAX_RANK, false, true, 0},
+    [IN_WEIGHT] = {"sample_weight", "(..., n)", "Weights of the observations.", NUMBERS, 1,
+                   BLASD_MAX_RANK - 1, true, true,
+                   BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_NOT_ALL_ZERO},
     {0}};
 
 #define EACH(out, name, doc)                                                                       \
-    [out] = {name, "(..., [t])", doc, FLOAT64, 0, BLASD_MAX_RANK, true, false}
+    [out] = {name, "(..., [t])", doc, FLOAT64, 0, BLASD_MAX_RANK, true, false, 0}
 #define EACH_COEF(out, name, doc)                                                                  \
-    [out] = {name, "(..., [t,] q)", doc, FLOAT64, 1, BLASD_MAX_RANK, true, false}
-#define COUNT(out, name, doc) [out] = {name, "(...)", doc, INT64, 0, BLASD_MAX_RANK, true, false}
+    [out] = {name, "(..., [t,] q)", doc, FLOAT64, 1, BLASD_MAX_RANK, true, false, 0}
+#define COUNT(out, name, doc) [out] = {name, "(...)", doc, INT64, 0, BLASD_MAX_RANK, true, false, 0}
 
 static const struct blasd_port outputs[] = {
     [OUT_COEF] = {"coef", "(..., [t,] p)", "Coefficients of the features.", RESULT, 1,
-                  BLASD_MAX_RANK, false, false},
+                  BLASD_MAX_RANK, false, false, 0},
     [OUT_INTERCEPT] = {"intercept", "(..., [t])", "The intercept; 0 without fit_intercept.", RESULT,
-                       0, BLASD_MAX_RANK, false, false},
+                       0, BLASD_MAX_RANK, false, false, 0},
     EACH_COEF(OUT_STDERR, "stderr",
               "ols: standard errors; the intercept's first where there is one (q = p + 1), then "
               "those of coef."),
@@ -44,10 +45,10 @@ static const struct blasd_port outputs[] = {
     EACH_COEF(OUT_PVALUES, "pvalues", "ols: two-sided p-values of tvalues."),
     [OUT_CONF_INT] = {"conf_int", "(..., [t,] q, 2)",
                       "ols: confidence intervals at `level`, lower and upper.", FLOAT64, 2,
-                      BLASD_MAX_RANK, true, false},
+                      BLASD_MAX_RANK, true, false, 0},
     [OUT_R2] = {"r2", "(..., [t])",
                 "Coefficient of determination; uncentred without fit_intercept.", FLOAT64, 0,
-                BLASD_MAX_RANK, false, false},
+                BLASD_MAX_RANK, false, false, 0},
     EACH(OUT_R2_ADJ, "r2_adj", "ols: r2 adjusted for the degrees of freedom."),
     EACH(OUT_FVALUE, "fvalue",
          "ols: F statistic of all coefficients but the intercept; a Wald test with robust errors."),
@@ -56,10 +57,10 @@ static const struct blasd_port outputs[] = {
     EACH(OUT_AIC, "aic", "ols: Akaike's information criterion."),
     EACH(OUT_BIC, "bic", "ols: Bayesian information criterion."),
     [OUT_SSR] = {"ssr", "(..., [t])", "Sum of squared residuals, weighted.", FLOAT64, 0,
-                 BLASD_MAX_RANK, false, false},
+                 BLASD_MAX_RANK, false, false, 0},
     [OUT_TSS] = {"tss", "(..., [t])",
                  "Sum of squares of y, weighted, less its mean with fit_intercept.", FLOAT64, 0,
-                 BLASD_MAX_RANK, false, false},
+                 BLASD_MAX_RANK, false, false, 0},
     EACH(OUT_SCALE, "scale", "ols: ssr / df_resid, the variance of the errors."),
     COUNT(OUT_DF_MODEL, "df_model", "ols: rank less the intercept."),
     COUNT(OUT_DF_RESID, "df_resid", "ols: n - rank."),
@@ -67,20 +68,23 @@ static const struct blasd_port outputs[] = {
     [OUT_SINGULAR_VALUES] = {"singular_values", "(..., min(n, q))",
                              "ols: of the weighted design matrix, the intercept's column included; "
                              "falling.",
-                             FLOAT64, 1, BLASD_MAX_RANK, true, false},
+                             FLOAT64, 1, BLASD_MAX_RANK, true, false, 0},
     [OUT_COND] = {"cond", "(...)", "ols: the largest singular value over the smallest.", FLOAT64, 0,
-                  BLASD_MAX_RANK, true, false},
-    [OUT_N_ITER] = {"n_iter", "(..., [t])", "lasso, elastic_net: sweeps over the coefficients.",
-                    INT64, 0, BLASD_MAX_RANK, true, false},
+                  BLASD_MAX_RANK, true, false, 0},
+    [OUT_N_ITER] =
+        {"n_iter", "(..., [t])",
+         "lasso, elastic_net: sweeps over the coefficients; 0 where the penalty has no absolute "
+         "values, which is solved as ridge is.",
+         INT64, 0, BLASD_MAX_RANK, true, false, 0},
     EACH(OUT_DUAL_GAP, "dual_gap",
          "lasso, elastic_net: the duality gap reached, in units of n times the objective."),
     [OUT_RESIDUALS] = {"residuals", "as y", "With `residuals`: y less the fitted values.", RESULT,
-                       1, BLASD_MAX_RANK, true, false},
+                       1, BLASD_MAX_RANK, true, false, 0},
     [OUT_FITTED] = {"fitted", "as y", "With `residuals`: intercept + x coef.", RESULT, 1,
-                    BLASD_MAX_RANK, true, false},
+                    BLASD_MAX_RANK, true, false, 0},
     [OUT_COV_PARAMS] = {"cov_params", "(..., [t,] q, q)",
                         "ols with `cov_params`: covariance of the coefficients, intercept first.",
-                        FLOAT64, 2, BLASD_MAX_RANK, true, false},
+                        FLOAT64, 2, BLASD_MAX_RANK, true, false, 0},
     {0}};
 
 static const char *const method_names[] = {"ols", "ridge", "lasso", "elastic_net", "gd", NULL};
@@ -387,6 +391,8 @@ static double count_bytes(const struct regression_shape *shape) {
     double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
     double rows = n < q ? n + 1 : q, numbers = (rows + 8) * (4 * q + 3 * t) + 4 * q * q + 4 * n * t;
     if (shape->method == METHOD_GD) numbers += n * (q + 2 * t);
+    numbers += n * (t + 1); /* in other units, as is x for a covariance */
+    if (shape->cov != COV_NONROBUST || shape->cov_params) numbers += n * q;
     if (shape->way == WAY_SMALL) numbers += 2 * (n + 32) * (q + t) + 8 * q * (q + t);
     if (shape->way == WAY_TALL) {
         numbers += 65536 + (q + t) * (2 * q + 256);
@@ -404,7 +410,8 @@ static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
     if (code == 0) code = plan_outputs(plan, &shape, err);
     if (code != 0) return code;
     for (int i = IN_X; i <= IN_WEIGHT; i++) plan->input_dtype[i] = BLASD_float64;
-    plan->flops = (double)shape.problems * count_flops(&shape);
+    plan->items = (double)shape.problems;
+    plan->flops = plan->items * count_flops(&shape);
     bytes = count_bytes(&shape);
     if (!(bytes < 0x1p62) || shape.q > MOST_COEFFICIENTS || shape.t > MOST_COEFFICIENTS ||
         (shape.way == WAY_TALL && shape.q > MOST_TRIANGLE) ||
@@ -423,6 +430,16 @@ static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
     }
     add_params(&plan->key, &shape);
     return 0;
+}
+
+/* Least squares: n / 8 features, and 16 n observations of each. */
+static bool regression_sample(struct blasd_job *job, int64_t n, int64_t items,
+                              enum blasd_dtype dtype) {
+    int64_t x[3] = {items, 16 * n, n < 8 ? 1 : n / 8}, y[2] = {items, 16 * n};
+    if (items < 1) return false;
+    blasd_job_give(job, IN_X, dtype, items > 1 ? 3 : 2, items > 1 ? x : x + 1);
+    blasd_job_give(job, IN_Y, dtype, items > 1 ? 2 : 1, items > 1 ? y : y + 1);
+    return true;
 }
 
 const struct blasd_op blasd_op_regression = {
@@ -446,4 +463,5 @@ const struct blasd_op blasd_op_regression = {
     .outputs = outputs,
     .params = params,
     .plan = regression_plan,
+    .sample = regression_sample,
 };

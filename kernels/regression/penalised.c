@@ -111,6 +111,15 @@ static int ridge_wide(const struct regression_shape *shape, const struct part *p
     return info;
 }
 
+/* What QR may have lost in b. */
+static bool improve(const struct regression_shape *shape, bool tall, const double *m,
+                    const double *g, int64_t rows, const double *qr, double *b) {
+    struct regression_ridge ridge = {rows, shape->p, shape->t, shape->alpha, m, g};
+    if (!blasd_regression_ridge_stiff(&ridge)) return true;
+    if (tall) return blasd_regression_ridge_refine(&ridge, qr, rows + shape->p, b);
+    return blasd_regression_ridge_dual(&ridge, b);
+}
+
 int blasd_regression_ridge(const struct regression_shape *shape,
                            const struct regression_factor *factor, struct regression_fit *fit,
                            struct blasd_err *err) {
@@ -126,6 +135,7 @@ int blasd_regression_ridge(const struct regression_shape *shape,
     if (code != 0) goto done;
     info = tall ? ridge_tall(shape, &part, sqrt(shape->alpha), b)
                 : ridge_wide(shape, &part, sqrt(shape->alpha), b);
+    if (info == 0 && !improve(shape, tall, whole.m, whole.g, whole.rows, part.m, b)) info = -1;
     if (info != 0) {
         code = no_memory(err);
         goto done;

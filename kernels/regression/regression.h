@@ -192,6 +192,21 @@ double blasd_regression_intercept(const struct regression_shape *shape,
 int blasd_regression_ridge(const struct regression_shape *shape,
                            const struct regression_factor *factor, struct regression_fit *fit,
                            struct blasd_err *err);
+/* min |M b - g|^2 + alpha |b|^2 for each of t columns of g; m and g column-major, rows long. */
+struct regression_ridge {
+    int64_t rows, p, t;
+    double alpha;
+    const double *m, *g; /* borrowed */
+};
+/* Whether alpha is so large against M that b, from such a QR, must be improved. */
+bool blasd_regression_ridge_stiff(const struct regression_ridge *ridge);
+/* Improves b (p x t, column-major), given the upper triangle of a QR of M over the root of alpha:
+ * column-major, `ldr` from column to column. False: memory has run out. */
+bool blasd_regression_ridge_refine(const struct regression_ridge *ridge, const double *r,
+                                   int64_t ldr, double *b);
+/* The same by way of M M' + alpha, for fewer rows than columns. */
+bool blasd_regression_ridge_dual(const struct regression_ridge *ridge, double *b);
+
 /* lasso and elastic_net from a factor. */
 int blasd_regression_coordinate(const struct regression_shape *shape,
                                 const struct regression_factor *factor, double total,
@@ -209,6 +224,30 @@ void blasd_regression_residuals(const struct regression_shape *shape,
 /* tss of each target, in double-double. */
 void blasd_regression_tss(const struct regression_shape *shape, const struct regression_data *data,
                           double *tss);
+
+/* A problem in units that keep squares in range: scaling.c. `on`: the outputs must be taken back.
+ */
+struct regression_scaling {
+    bool on;
+    int *target;       /* owned: t; targets are divided by 2^target */
+    int weight;        /* weights are divided by 2^weight, which is even */
+    int *column;       /* owned: q; features are multiplied by 2^column, coefficients divided */
+    double *x, *y, *w; /* owned: the data in such units, where they are needed */
+};
+void blasd_regression_scaling_release(struct regression_scaling *scaling);
+/* Before the fit: data->y and data->w become those of `scaling` where they are extreme. */
+int blasd_regression_scale(const struct regression_shape *shape, struct regression_scaling *scaling,
+                           struct regression_data *data, struct blasd_err *err);
+/* After the fit, before the outputs: the same for data->x with fit->basis and fit->coef, where a
+ * covariance matrix is asked for. */
+int blasd_regression_scale_columns(const struct regression_shape *shape,
+                                   struct regression_scaling *scaling, struct regression_data *data,
+                                   struct regression_fit *fit, struct blasd_err *err);
+/* The outputs of problem `at`, in place, in the user's units. Sets fit->overflowed of gd where a
+ * coefficient does not fit there. */
+void blasd_regression_unscale(const struct regression_shape *shape,
+                              const struct regression_scaling *scaling, struct blasd_task *task,
+                              int64_t at, struct regression_fit *fit);
 
 /* Writes every output of problem `at` of a task. */
 int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_task *task,

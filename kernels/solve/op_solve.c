@@ -174,15 +174,28 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     blasd_key_add_int(&plan->key, (int64_t)s.assume);
     blasd_key_add_int(&plan->key, s.transposed);
     blasd_key_add_int(&plan->key, (int64_t)s.refinement);
-    plan->flops = (double)s.batch_count * system_flops(&s);
+    plan->items = (double)s.batch_count;
+    plan->flops = plan->items * system_flops(&s);
     /* the matrix, its factors, and some columns for each right-hand side that is worked on */
     plan->workspace_bytes =
         blasd_dtype_size(dtype) * (uint64_t)s.n *
         (2 * (uint64_t)s.n + 4 * (uint64_t)(s.columns < 256 ? s.columns : 256) + 80);
     plan->device_bytes = plan->workspace_bytes + 2 * blasd_tensor_bytes(x) +
                          (uint64_t)blasd_tensor_elements(&a->tensor) * blasd_dtype_size(dtype);
+    /* one matrix, which is factored in place, and one column */
+    plan->device_least_bytes =
+        blasd_dtype_size(dtype) * (uint64_t)s.n * ((uint64_t)s.n + 1) * (s.batch_count > 0);
     plan->batchable = plan->flops < ALONE_FLOPS;
     return 0;
+}
+
+/* General systems with one right-hand side each. */
+static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
+    int64_t a[3] = {items, n, n}, b[3] = {items, n, 1};
+    if (items < 1) return false;
+    blasd_job_give(job, BLASD_SOLVE_A, dtype, items > 1 ? 3 : 2, items > 1 ? a : a + 1);
+    blasd_job_give(job, BLASD_SOLVE_B, dtype, items > 1 ? 3 : 1, items > 1 ? b : b + 1);
+    return true;
 }
 
 const struct blasd_op blasd_op_solve = {
@@ -198,4 +211,5 @@ const struct blasd_op blasd_op_solve = {
     .inputs = inputs,
     .outputs = outputs,
     .params = params,
-    .plan = plan};
+    .plan = plan,
+    .sample = sample};

@@ -64,6 +64,8 @@
       "See GET /ops for the shapes the operation takes.")                                          \
     X(not_finite, 422, false, "An input holds NaN or an infinity where none may be",               \
       "Remove or replace the values; `detail` says where the first one is.")                       \
+    X(out_of_range, 422, false, "An input holds a value outside the range it may have",            \
+      "Correct the values; `detail` says where the first one is and what is allowed.")             \
     X(no_such_device, 422, true, "No worker serves the device asked for",                          \
       "Use \"device\": \"auto\", or see GET /devices.")                                            \
     X(job_failed, 422, false, "The job failed, so it has no result", "See `error` in the job.")    \

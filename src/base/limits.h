@@ -26,7 +26,7 @@ struct blasd_err;
     X(multipart_parts, 64, 1, 1024, "parts", "most parts of a multipart request")                  \
     X(inline_bytes, 64 * BLASD_KIB, 0, 16 * BLASD_MIB, "bytes",                                    \
       "largest inputs, or outputs, of a job that travel through Redis; larger ones go to the "     \
-      "blob store")                                                                                \
+      "blob store, and where that is a directory 1K to 256K go to segments in it in any case")     \
     X(answer_inline_elements, 4096, 0, 16 * BLASD_MIB, "elements",                                 \
       "largest output whose data stands in the job document")                                      \
     X(job_bytes, 64 * BLASD_GIB, BLASD_KIB, 64 * BLASD_TIB, "bytes",                               \
@@ -40,6 +40,9 @@ struct blasd_err;
       "how long a small request that finds the queue full waits for room before it is refused")    \
     X(record_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "results kept for fetching (0: a quarter of the blob store); the oldest go first")           \
+    X(record_sync_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                         \
+      "of these, results of waited-for jobs (0: a sixteenth of the blob store), looked at once a " \
+      "second")                                                                                    \
     X(record_sync_s, 60, 1, 86400, "seconds", "how long the result of a waited-for job is kept")   \
     X(record_async_s, 3600, 1, 2592000, "seconds", "how long the result of any other job is kept") \
     X(wait_s, 300, 1, 86400, "seconds", "longest wait that one request may ask for")               \

@@ -1,4 +1,4 @@
-/* Between dtypes and memory orders, and the search for values that are not finite. */
+/* Between dtypes and memory orders, and the search for values that may not be there. */
 #include "core/half.h"
 #include "core/tensor.h"
 
@@ -108,4 +108,60 @@ int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, i
     default: break;
     }
     return -1;
+}
+
+/* Searches for the first element whose bits, less `from`, are `least` or more as an unsigned
+ * number. With s for the bit of the sign alone, those are: below 0, of floats (0, s + 1) for -0.0
+ * is s, of signed integers (0, s); 0 or below, of both (1, s - 1) for 0 turns into the largest
+ * number; 0, of unsigned ones (1, the largest number). Blocks become vector instructions, as above.
+ */
+#define SEARCH_FROM(TYPE)                                                                          \
+    do {                                                                                           \
+        for (int64_t start = 0; start < n; start += 1024) {                                        \
+            int64_t end = start + 1024 < n ? start + 1024 : n;                                     \
+            TYPE bits, bad = 0;                                                                    \
+            for (int64_t i = start; i < end; i++) {                                                \
+                memcpy(&bits, bytes + (size_t)i * sizeof bits, sizeof bits);                       \
+                bad |= (TYPE)((TYPE)(bits - (TYPE)from) >= (TYPE)least);                           \
+            }                                                                                      \
+            for (int64_t i = start; bad != 0 && i < end; i++) {                                    \
+                memcpy(&bits, bytes + (size_t)i * sizeof bits, sizeof bits);                       \
+                if ((TYPE)(bits - (TYPE)from) >= (TYPE)least) return i;                            \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+
+static int64_t search_from(size_t size, const unsigned char *bytes, int64_t n, uint64_t from,
+                           uint64_t least) {
+    switch (size) {
+    case 8: SEARCH_FROM(uint64_t); break;
+    case 4: SEARCH_FROM(uint32_t); break;
+    case 2: SEARCH_FROM(uint16_t); break;
+    default: SEARCH_FROM(uint8_t); break;
+    }
+    return -1;
+}
+
+int64_t blasd_tensor_first_negative(enum blasd_dtype dtype, const void *data, int64_t n,
+                                    bool zero_too) {
+    size_t size = blasd_dtype_size(dtype);
+    uint64_t sign = UINT64_C(1) << (8 * size - 1);
+    char kind = blasd_dtype_kind(dtype);
+    if (kind != 'f' && kind != 'i')
+        return zero_too ? search_from(size, data, n, 1, UINT64_MAX) : -1;
+    if (zero_too) return search_from(size, data, n, 1, sign - 1);
+    return search_from(size, data, n, 0, kind == 'f' ? sign + 1 : sign);
+}
+
+bool blasd_tensor_all_zero(enum blasd_dtype dtype, const void *data, int64_t n) {
+    const unsigned char *bytes = data;
+    size_t size = blasd_dtype_size(dtype);
+    /* little-endian: the sign of a float is in its last byte */
+    unsigned char last = blasd_dtype_kind(dtype) == 'f' ? 0x7f : 0xff;
+    for (int64_t i = 0; i < n; i++, bytes += size) {
+        unsigned seen = bytes[size - 1] & last;
+        for (size_t k = 0; k + 1 < size; k++) seen |= bytes[k];
+        if (seen != 0) return false;
+    }
+    return true;
 }

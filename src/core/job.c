@@ -10,12 +10,27 @@
 const char *const blasd_priority_names[] = {"high", "normal", "low"};
 const char *const blasd_device_class_names[] = {"any", "cpu", "cuda"};
 
+void blasd_input_init(struct blasd_input *input) {
+    memset(input, 0, sizeof *input);
+    input->first_nonfinite = input->first_negative = input->first_not_positive = -1;
+}
+
 void blasd_job_init(struct blasd_job *job, const struct blasd_op *op) {
     memset(job, 0, sizeof *job);
     job->op = op;
     job->priority = BLASD_PRIORITY_NORMAL;
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) job->inputs[i].first_nonfinite = -1;
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) blasd_input_init(&job->inputs[i]);
     for (int i = 0; op->params[i].name != NULL; i++) job->params[i] = op->params[i].preset;
+}
+
+void blasd_job_give(struct blasd_job *job, int i, enum blasd_dtype dtype, int rank,
+                    const int64_t *shape) {
+    struct blasd_input *input = &job->inputs[i];
+    input->tensor = blasd_tensor_make(dtype, rank, shape);
+    input->source = (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD,
+                                          .offset = job->payload_bytes,
+                                          .bytes = blasd_tensor_bytes(&input->tensor)};
+    job->payload_bytes += (input->source.bytes + 63) / 64 * 64;
 }
 
 void blasd_key_add(struct blasd_key *key, const void *bytes, size_t len) {
@@ -61,6 +76,30 @@ static void dtypes_text(unsigned mask, char *text, size_t size) {
         if ((mask & BLASD_DTYPE_BIT(dtype)) != 0)
             len += (size_t)snprintf(text + len, size - len, "%s%s", len == 0 ? "" : ", ",
                                     blasd_dtype_name((enum blasd_dtype)dtype));
+}
+
+/* Values outside the range that the port states. */
+static int check_values(const struct blasd_port *port, const struct blasd_input *input,
+                        struct blasd_err *err) {
+    bool positive = (port->values & BLASD_VALUES_POSITIVE) != 0;
+    int64_t at = positive                                          ? input->first_not_positive
+                 : (port->values & BLASD_VALUES_NOT_NEGATIVE) != 0 ? input->first_negative
+                                                                   : -1;
+    char field[64], text[160];
+    blasd_text_join(field, sizeof field, "inputs.", port->name, NULL);
+    if (at >= 0) {
+        index_text(&input->tensor, at, text, sizeof text);
+        return blasd_fail(err, BLASD_E_out_of_range, field,
+                          "the element at %s is %s: all elements of %s must be %s", text,
+                          !positive                     ? "negative"
+                          : at == input->first_negative ? "negative"
+                                                        : "0",
+                          port->name, positive ? "greater than 0" : "0 or greater");
+    }
+    if ((port->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && input->all_zero)
+        return blasd_fail(err, BLASD_E_out_of_range, field,
+                          "all elements of %s are 0: at least one must be positive", port->name);
+    return 0;
 }
 
 static int check_input(const struct blasd_port *port, const struct blasd_input *input,
@@ -135,5 +174,9 @@ int blasd_job_plan(const struct blasd_job *job, struct blasd_plan *plan, struct 
         if (code != 0) return code;
     }
     code = job->op->plan(job, plan, err);
+    /* last: an input that the job should not have at all has no wrong values */
+    for (int i = 0; code == 0 && job->op->inputs[i].name != NULL; i++)
+        if (job->op->inputs[i].values != 0 && blasd_job_has(job, i))
+            code = check_values(&job->op->inputs[i], &job->inputs[i], err);
     return code != 0 ? code : add_up(job, plan, err);
 }

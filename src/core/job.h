@@ -29,6 +29,11 @@ struct blasd_input {
     struct blasd_tensor tensor; /* dtype, order and shape; data is NULL until a worker binds it */
     struct blasd_source source;
     int64_t first_nonfinite; /* index, in the order sent, of the first NaN or infinity; -1: none */
+    /* Looked for on the way in, only where a port of this name asks (blasd_ops_values), and no part
+     * of a stored job: what they show was refused. */
+    int64_t first_negative; /* likewise the first element below 0; -1: none, or not looked for */
+    int64_t first_not_positive; /* likewise the first that is 0 or less */
+    bool all_zero;              /* there are elements, and they are 0; false: or not looked for */
 };
 
 /* A plain value of a few kilobytes; owns nothing. The payload (the tensors' bytes) lies beside it.
@@ -77,19 +82,30 @@ struct blasd_plan {
     /* by position in op->outputs; rank -1: this job does not have that output */
     struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
     double flops;                       /* floating-point operations, as usually counted */
+    double items;                       /* problems among which they are spread; 0 counts as 1 */
     uint64_t input_bytes, output_bytes; /* filled in by blasd_job_plan */
     uint64_t workspace_bytes;           /* on the host beside inputs and outputs, at the peak */
     uint64_t device_bytes; /* on a device with memory of its own, everything, at the peak */
-    struct blasd_key key;  /* of the batch this job can join; filled by the operation */
-    bool batchable;        /* false: runs alone */
+    /* of these, what no backend can cut or stream: a device with less memory refuses the job; 0: it
+     * runs on any */
+    uint64_t device_least_bytes;
+    struct blasd_key key; /* of the batch this job can join; filled by the operation */
+    bool batchable;       /* false: runs alone */
 };
 
 /* Marks every output of `plan` as absent, then calls op->plan, then adds up bytes. The checks that
- * the descriptor states (required inputs, dtypes, ranks, finiteness, parameter ranges) come first,
+ * the descriptor states (required inputs, dtypes, ranks, values, parameter ranges) come first,
  * so that a job which passes is right in everything but its values. */
 int blasd_job_plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err);
 
+/* An input that is not given. */
+void blasd_input_init(struct blasd_input *input);
+
 /* Sets parameters to their defaults and inputs to not given, for operation `op`. */
 void blasd_job_init(struct blasd_job *job, const struct blasd_op *op);
+/* Gives input number `i` a dtype and a row-major shape, as if its bytes had come: for op->sample.
+ */
+void blasd_job_give(struct blasd_job *job, int i, enum blasd_dtype dtype, int rank,
+                    const int64_t *shape);
 
 #endif

@@ -27,6 +27,7 @@ struct blasd_task {
     /* a kernel that moves data itself (cuda) says how long it took, and how long it computed; where
      * all three are 0 all is compute. What they leave of the time it had was waiting its turn */
     int64_t upload_us, download_us, compute_us;
+    double energy_joules; /* of the device, for the batch; 0: it does not tell */
 };
 
 /* Adds a warning; those beyond BLASD_MAX_WARNINGS are dropped. */
@@ -45,6 +46,8 @@ struct blasd_device; /* a backend's own */
 struct blasd_device_info {
     char id[16]; /* "cpu:0" */
     char name[64];
+    char
+        libraries[80]; /* versions of the driver and of what computes; measurements hold for them */
     enum blasd_device_class device_class;
     int units; /* cores or multiprocessors */
     uint64_t memory_bytes, memory_free_bytes;
@@ -79,6 +82,9 @@ struct blasd_kernel {
      * a coarser key instead says what may share a call on this device. */
     void (*company)(const struct blasd_job *job, const struct blasd_plan *plan,
                     struct blasd_key *ret);
+    /* Optional, for a kernel that reads an input in another dtype than the operation planned: sets
+     * plan->input_dtype, and device_bytes where they change. Called once, before `company`. */
+    void (*adapt)(const struct blasd_job *job, struct blasd_plan *plan);
 };
 
 struct blasd_backend {

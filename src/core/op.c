@@ -9,6 +9,12 @@ const struct blasd_op *blasd_op_find(const char *name) {
     return NULL;
 }
 
+int blasd_op_position(const struct blasd_op *op) {
+    for (int i = 0; blasd_ops[i] != NULL; i++)
+        if (blasd_ops[i] == op) return i;
+    return -1;
+}
+
 static int port_find(const struct blasd_port *ports, const char *name) {
     for (int i = 0; ports[i].name != NULL; i++)
         if (strcmp(ports[i].name, name) == 0) return i;
@@ -27,6 +33,15 @@ int blasd_op_param(const struct blasd_op *op, const char *name) {
     for (int i = 0; op->params[i].name != NULL; i++)
         if (strcmp(op->params[i].name, name) == 0) return i;
     return -1;
+}
+
+unsigned blasd_ops_values(const char *name) {
+    unsigned values = 0;
+    for (int i = 0; blasd_ops[i] != NULL; i++) {
+        int at = port_find(blasd_ops[i]->inputs, name);
+        if (at >= 0) values |= blasd_ops[i]->inputs[at].values;
+    }
+    return values;
 }
 
 int blasd_op_input_count(const struct blasd_op *op) {

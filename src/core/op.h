@@ -16,6 +16,12 @@ struct blasd_err;
 struct blasd_job;
 struct blasd_plan;
 
+/* What the elements of an input must be, beside finite: bits of blasd_port.values. A port that has
+ * one of them is `finite` too. Refused with `out_of_range` before anything is queued. */
+#define BLASD_VALUES_NOT_NEGATIVE 1u /* each is at least 0; -0.0 is 0 */
+#define BLASD_VALUES_POSITIVE 2u     /* each is more than 0 */
+#define BLASD_VALUES_NOT_ALL_ZERO 4u /* one of them is not 0; a tensor without elements passes */
+
 /* An input or an output. */
 struct blasd_port {
     const char *name;
@@ -23,8 +29,9 @@ struct blasd_port {
     const char *doc;   /* one or two sentences */
     unsigned dtypes;   /* BLASD_DTYPE_BIT mask of what may be sent (inputs) or comes (outputs) */
     int min_rank, max_rank;
-    bool optional; /* inputs: may be left out. outputs: is not always there */
-    bool finite;   /* inputs: NaN and infinities are refused with `not_finite` */
+    bool optional;   /* inputs: may be left out. outputs: is not always there */
+    bool finite;     /* inputs: NaN and infinities are refused with `not_finite` */
+    unsigned values; /* inputs: BLASD_VALUES_*; 0: every finite number will do */
 };
 
 enum blasd_param_kind { BLASD_PARAM_BOOL, BLASD_PARAM_INT, BLASD_PARAM_FLOAT, BLASD_PARAM_CHOICE };
@@ -63,6 +70,11 @@ struct blasd_op {
      * by the front end before anything is queued and by the worker before it runs. `plan` arrives
      * zeroed. Returns 0 or a negative code with `err` filled. */
     int (*plan)(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err);
+    /* Optional; without it no device is chosen by speed for this operation. Gives the inputs of
+     * `job`, which is fresh, dtypes and shapes for a job to measure devices with: `items` problems
+     * of the size that a user would call n. With items 0: one that moves about n bytes and computes
+     * next to nothing; false where the operation has none such. Shapes and kinds alone, no data. */
+    bool (*sample)(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype);
 };
 
 /* The operations in this build, ended by NULL; generated from kernels/<name>/op_<name>.c. */
@@ -70,10 +82,15 @@ extern const struct blasd_op *const blasd_ops[];
 
 /* The operation called `name`, or NULL. */
 const struct blasd_op *blasd_op_find(const char *name);
+/* Index of `op` in blasd_ops, or -1. */
+int blasd_op_position(const struct blasd_op *op);
 /* Index of a port or parameter by its name, or -1. */
 int blasd_op_input(const struct blasd_op *op, const char *name);
 int blasd_op_output(const struct blasd_op *op, const char *name);
 int blasd_op_param(const struct blasd_op *op, const char *name);
+/* The BLASD_VALUES_* of all inputs called `name`, of whatever operation: what to look for in a
+ * tensor that comes before its operation is known. */
+unsigned blasd_ops_values(const char *name);
 int blasd_op_input_count(const struct blasd_op *op);
 int blasd_op_param_count(const struct blasd_op *op);
 

@@ -46,7 +46,8 @@ struct blasd_execution {
     int batch_size; /* jobs that ran in the same call, this one included */
     int attempts;   /* workers that began it, the one that ended it included */
     double flops;
-    uint64_t bytes; /* inputs and outputs */
+    uint64_t bytes;       /* inputs and outputs */
+    double energy_joules; /* of the device, for the whole batch; 0: not known */
 };
 
 struct blasd_output {
@@ -61,6 +62,8 @@ struct blasd_record {
     char op[BLASD_NAME_MAX];
     enum blasd_state state;
     enum blasd_priority priority;
+    enum blasd_device_class device; /* the class it is queued for, where that is known; not stored:
+                                       once it has begun, execution.device says more */
     int64_t created_us, started_us, finished_us; /* wall clock; 0: not yet */
     double progress;                             /* 0 to 1 */
     struct blasd_timing timing;

@@ -37,6 +37,12 @@ const char *blasd_tensor_shape_text(const struct blasd_tensor *tensor, char *tex
 void blasd_tensor_convert(const struct blasd_tensor *from, struct blasd_tensor *to);
 /* Index of the first NaN or infinity among `n` elements of a floating dtype, or -1. */
 int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, int64_t n);
+/* Index of the first element below 0 among `n` of any dtype, or with `zero_too` of the first that
+ * is 0 or below, or -1. -0.0 is 0; a NaN counts by its sign. `data` need not be aligned. */
+int64_t blasd_tensor_first_negative(enum blasd_dtype dtype, const void *data, int64_t n,
+                                    bool zero_too);
+/* Whether all of `n` elements are 0 or -0.0. `data` need not be aligned. */
+bool blasd_tensor_all_zero(enum blasd_dtype dtype, const void *data, int64_t n);
 
 /* NumPy's broadcasting of the leading `ra` and `rb` lengths of two shapes; at most BLASD_MAX_RANK.
  * Returns the rank of the result, or -1 where they do not fit. */

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/loop.h"
+#include "http/choice.h"
 #include "http/guard.h"
 #include "http/http.h"
 #include "http/metrics.h"
@@ -52,6 +53,7 @@ struct http_loop {
     struct MHD_Daemon *daemon;
     struct http_metrics *metrics; /* this loop's own counters; borrowed from the server */
     struct blasd_watcher mhd_watcher, stop_watcher, quit_watcher;
+    struct http_choice choice; /* of the device class for a job */
     struct blasd_timer grace, tick;
     unsigned ticks;
     struct http_exchange *exchanges; /* every one that has a connection */

@@ -22,6 +22,7 @@ struct http_upload {
     /* what the document says until a worker takes the job */
     const char *op; /* static */
     enum blasd_priority priority;
+    enum blasd_device_class device; /* the class it is queued for */
     int64_t created_us, receive_us;
     bool submitted; /* the queue has the job */
     bool held;      /* it has to pass the gate: until the queue has the job, `body` is the body */
@@ -201,7 +202,19 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
     return 0;
 }
 
-/* Checks that the job can be run and answered here; *cost is what it takes of the queue. */
+/* The class of devices that the job is queued for. */
+static enum blasd_device_class choose_device(struct http_loop *loop, const struct blasd_job *job,
+                                             const struct blasd_plan *plan, uint64_t memory) {
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    if (!http_choice_open(view)) return job->device;
+    if (job->device == BLASD_DEVICE_ANY)
+        return http_choice_pick(&loop->choice, view, job->op, plan, memory, blasd_clock_ns());
+    http_choice_sent(&loop->choice, view, job->device, job->op, plan, blasd_clock_ns());
+    return job->device;
+}
+
+/* Checks that the job can be run and answered here, and chooses where; *cost is what it takes of
+ * the queue. */
 static int check_job(struct http_exchange *exchange, const struct blasd_job *job, uint64_t *cost,
                      struct blasd_err *err) {
     const struct blasd_limits *limits = exchange->home->server->limits;
@@ -222,17 +235,22 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                           "inputs and outputs come to %" PRIu64
                           " bytes, and the whole queue takes %" PRIu64 " (limit queue_bytes)",
                           *cost, blasd_front_queue_view(exchange->home->queue)->bytes_limit);
+    rc = http_choice_check(&exchange->home->choice, blasd_front_queue_view(exchange->home->queue),
+                           job->device, &plan, memory, err);
+    if (rc != 0) return rc;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
         if (plan.outputs[i].rank >= 0) outputs++;
     if (exchange->format == BLASD_FORMAT_NPY && outputs != 1)
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "the job has %d outputs, and a .npy file holds one", outputs);
+    exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
     return 0;
 }
 
 static void answer_queued(struct http_upload *upload) {
     struct blasd_record queued = {.state = BLASD_QUEUED,
                                   .priority = upload->priority,
+                                  .device = upload->device,
                                   .created_us = upload->created_us,
                                   .timing.receive_us = upload->receive_us};
     snprintf(queued.id, sizeof queued.id, "%s", upload->exchange->id);
@@ -348,6 +366,7 @@ static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t co
     struct http_loop *loop = exchange->home;
     struct blasd_submission submission = {.job = job,
                                           .cost_bytes = cost,
+                                          .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
                                           .watch = upload->wait_s > 0};
     int rc;
@@ -369,6 +388,7 @@ static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t co
     upload->created_us = job->created_us;
     upload->receive_us = job->receive_us;
     exchange->wait_status = 202;
+    http_count(&loop->metrics->sent[upload->device], 1);
     http_exchange_hold(exchange);
     loop->submitting++;
     if (submission.watch) http_waits_add(exchange, upload->wait_s);

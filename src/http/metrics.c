@@ -2,6 +2,7 @@
 #include "http/metrics.h"
 
 #include "base/clock.h"
+#include "http/device_metrics.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 
@@ -113,6 +114,15 @@ static void put_jobs(const struct http_server *server, struct blasd_buf *out, in
                 blasd_state_names[state], sum(server, &server->metrics[0].jobs[op][state]));
 }
 
+static void put_sent(const struct http_server *server, struct blasd_buf *out, int *rc) {
+    static const char *const names[] = {"auto", "cpu", "cuda"};
+    put_head(out, rc, "blasd_jobs_sent_total", "counter",
+             "Jobs queued, by the class of devices they were sent to; auto: whichever is free.");
+    for (int class = BLASD_DEVICE_ANY; class < BLASD_DEVICE_CLASS_COUNT; class ++)
+        PUT("blasd_jobs_sent_total{device=\"%s\"} %" PRIu64 "\n", names[class],
+            sum(server, &server->metrics[0].sent[class]));
+}
+
 static void put_queue(struct http_loop *loop, struct blasd_buf *out, int *rc) {
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     put_one(out, rc, "blasd_queue_available", "gauge", "1 while the queue takes jobs.",
@@ -189,7 +199,7 @@ static void put_process(const struct http_server *server, struct blasd_buf *out,
                 (double)files.rlim_cur);
 }
 
-void http_metrics_show(struct http_exchange *exchange) {
+static void show(struct http_exchange *exchange, const char *stats, size_t len) {
     struct http_loop *loop = exchange->home;
     struct http_server *server = loop->server;
     struct blasd_buf text, *out = &text;
@@ -200,7 +210,9 @@ void http_metrics_show(struct http_exchange *exchange) {
         server->options->version == NULL ? "" : server->options->version);
     put_requests(server, out, rc);
     put_jobs(server, out, rc);
+    put_sent(server, out, rc);
     put_queue(loop, out, rc);
+    if (http_device_metrics(stats, len, out) != 0) status = -1;
     put_http(server, out, rc);
     put_process(server, out, rc);
     if (status == 0)
@@ -208,4 +220,21 @@ void http_metrics_show(struct http_exchange *exchange) {
     else
         http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
     blasd_buf_release(out);
+}
+
+/* Without Redis the rows about devices are missing, and no others. */
+static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
+    struct http_exchange *exchange = arg;
+    if (http_exchange_open(exchange))
+        show(exchange, err == NULL ? text : "", err == NULL ? len : 0);
+    http_exchange_release(exchange);
+}
+
+void http_metrics_show(struct http_exchange *exchange) {
+    if (!blasd_front_queue_view(exchange->home->queue)->available) {
+        show(exchange, "", 0);
+        return;
+    }
+    http_exchange_hold(exchange);
+    blasd_front_queue_stats(exchange->home->queue, on_stats, exchange);
 }

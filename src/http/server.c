@@ -50,6 +50,7 @@ static void on_tick(struct blasd_timer *timer) {
         (struct http_loop *)(void *)((char *)timer - offsetof(struct http_loop, tick));
     if (loop == &loop->server->loops[0] && ++loop->ticks % INTAKE_TICKS == 0)
         measure_intake(loop->server);
+    http_choice_tick(loop);
     for (struct http_exchange *exchange = loop->exchanges; exchange != NULL;
          exchange = exchange->next)
         http_exchange_check(exchange);

@@ -1,5 +1,7 @@
 /* `blasd devices`: what the backends find here, and how fast it is. */
 #include "main/commands.h"
+#include "wire/cost_text.h"
+#include "worker/measure.h"
 #include "worker/worker.h"
 
 #include <getopt.h>
@@ -10,16 +12,50 @@
 static const char usage[] =
     "usage: blasd devices [--json] [--ids]\n"
     "\n"
-    "Lists the devices of this machine and measures each, which takes about a second.\n"
+    "Lists the devices of this machine and measures each, which takes about two seconds: the "
+    "rates\n"
+    "of the hardware, then what jobs take, as workers measure it to choose the device for a job.\n"
     "  --json                 as JSON\n"
     "  --ids                  the names alone, one a line, nothing measured\n";
 
 enum form { TABLE, JSON, IDS };
 
 static void print_row(const struct blasd_device_info *info) {
+    printf("%-8s %-40s %6s %10s %10s %12s %12s %9s\n", "device", "name", "units", "GB", "GB free",
+           "f64 GFLOP/s", "f32 GFLOP/s", "copy GB/s");
     printf("%-8s %-40s %6d %10.1f %10.1f %12.1f %12.1f %9.1f\n", info->id, info->name, info->units,
            (double)info->memory_bytes / 1e9, (double)info->memory_free_bytes / 1e9,
            info->gflops_float64, info->gflops_float32, info->copy_gbytes_s);
+}
+
+/* One line for each operation and precision: microseconds at each size. */
+static void print_cost(const struct blasd_device_info *info, const struct blasd_cost *cost) {
+    printf("%s: jobs move %.1f GB/s; microseconds of a job (each further one), by operations\n",
+           info->id, cost->copy_bytes_s / 1e9);
+    for (int op = 0; op < BLASD_COST_OPS && blasd_ops[op] != NULL; op++)
+        for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
+            const struct blasd_cost_curve *curve = &cost->curves[op][p];
+            if (curve->count == 0) continue;
+            printf("  %-10s %s ", blasd_ops[op]->name, blasd_cost_precision_names[p]);
+            for (int i = 0; i < curve->count; i++)
+                printf(" %.1e: %.3g (%.2g)", curve->points[i].flops, curve->points[i].alone_s * 1e6,
+                       curve->points[i].each_s * 1e6);
+            putchar('\n');
+        }
+    putchar('\n');
+}
+
+/* What jobs take on an open device; nothing is known where that cannot be measured. */
+static int measure(const struct blasd_backend *backend, struct blasd_device *device,
+                   struct blasd_cost *cost, struct blasd_err *err) {
+    struct blasd_measure *measuring;
+    int code = blasd_measure_new(backend, device, &measuring, err);
+    if (code != 0) return code;
+    while ((code = blasd_measure_step(measuring, err)) == 1) {
+    }
+    blasd_measure_cost(measuring, cost);
+    blasd_measure_free(measuring);
+    return code;
 }
 
 static json_t *row_json(const struct blasd_device_info *info) {
@@ -31,27 +67,42 @@ static json_t *row_json(const struct blasd_device_info *info) {
                      "gflops_float32", info->gflops_float32, "copy_gbytes_s", info->copy_gbytes_s);
 }
 
+/* The object with the costs as its member; both are borrowed. */
+static void add_cost(json_t *row, const struct blasd_cost *cost) {
+    struct blasd_buf text;
+    blasd_buf_init(&text, BLASD_COST_TEXT_MOST);
+    if (blasd_cost_known(cost) && blasd_cost_write(cost, &text) == 0)
+        json_object_set_new(row, "cost", json_loadb(text.data, text.len, 0, NULL));
+    blasd_buf_release(&text);
+}
+
 /* 0, or -1 after a message. */
 static int show_device(const struct blasd_backend *backend, int ordinal, enum form form,
                        json_t *list) {
     struct blasd_device *device = NULL;
     struct blasd_device_info info = {.id = ""};
+    struct blasd_cost cost = {.copy_bytes_s = 0};
     struct blasd_err err = {0};
     if (form == IDS) {
         printf("%s:%d\n", backend->name, ordinal);
         return 0;
     }
     if (backend->device_open(ordinal, &device, &err) != 0 ||
-        backend->device_info(device, true, &info, &err) != 0) {
+        backend->device_info(device, true, &info, &err) != 0 ||
+        measure(backend, device, &cost, &err) != 0) {
         fprintf(stderr, "blasd devices: %s:%d: %s\n", backend->name, ordinal, err.detail);
         if (device != NULL) backend->device_close(device);
         return -1;
     }
     backend->device_close(device);
-    if (form == TABLE)
+    if (form == TABLE) {
         print_row(&info);
-    else
-        json_array_append_new(list, row_json(&info));
+        if (blasd_cost_known(&cost)) print_cost(&info, &cost);
+    } else {
+        json_t *row = row_json(&info);
+        add_cost(row, &cost);
+        json_array_append_new(list, row);
+    }
     return 0;
 }
 
@@ -59,9 +110,6 @@ static int show(enum form form) {
     const struct blasd_backend *backends[BLASD_BACKENDS_MAX];
     int count = blasd_backends(backends), status = BLASD_EXIT_OK;
     json_t *list = json_array();
-    if (form == TABLE)
-        printf("%-8s %-40s %6s %10s %10s %12s %12s %9s\n", "device", "name", "units", "GB",
-               "GB free", "f64 GFLOP/s", "f32 GFLOP/s", "copy GB/s");
     for (int b = 0; b < count; b++)
         for (int i = 0; i < backends[b]->device_count(); i++)
             if (show_device(backends[b], i, form, list) != 0) status = BLASD_EXIT_FAILED;

@@ -115,11 +115,13 @@ static void share_cpus(struct worker_plan *plan, int i, int count) {
 }
 
 static void plan_worker(struct worker_plan *plan, const char *device, const char *host,
-                        const char *instance, int number) {
+                        const struct data_dir *dir, int number) {
     static char program[] = "blasd", command[] = "worker", option_device[] = "--device",
-                option_name[] = "--name";
-    char *const argv[] = {program,     command,    option_device, plan->device,
-                          option_name, plan->name, NULL};
+                option_name[] = "--name", option_measured[] = "--measured";
+    char *const argv[] = {program,    command,         option_device,  plan->device, option_name,
+                          plan->name, option_measured, plan->measured, NULL};
+    const char *instance = dir->instance;
+    snprintf(plan->measured, sizeof plan->measured, "%s/measured", dir->path);
     snprintf(plan->device, sizeof plan->device, "%s", device);
     snprintf(plan->label, sizeof plan->label, "blasd worker %s", device);
     /* the same at every start: a worker that takes a dead one's name takes its jobs back at once */
@@ -133,7 +135,7 @@ static void plan_worker(struct worker_plan *plan, const char *device, const char
 }
 
 /* New: the caller frees it. NULL where memory has run out or no device was found. */
-static struct worker_plan *plan_workers(const struct settings *settings, const char *instance,
+static struct worker_plan *plan_workers(const struct settings *settings, const struct data_dir *dir,
                                         int *count) {
     char devices[WORKERS_MOST][DEVICE_NAME], host[65] = "host";
     int wanted = settings->workers;
@@ -144,8 +146,7 @@ static struct worker_plan *plan_workers(const struct settings *settings, const c
     if (plans == NULL) return NULL;
     if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "host");
     for (int i = 0; i < *count; i++) {
-        plan_worker(&plans[i], wanted > 0 ? "cpu:0" : devices[i], host, instance,
-                    wanted > 0 ? i : -1);
+        plan_worker(&plans[i], wanted > 0 ? "cpu:0" : devices[i], host, dir, wanted > 0 ? i : -1);
         if (wanted > 0) share_cpus(&plans[i], i, wanted);
     }
     return plans;
@@ -208,7 +209,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     up.redis = own_redis ? &redis : NULL;
     up.redis_keep = &dir->lock_fd;
     up.redis_keep_count = 1;
-    up.workers = plan_workers(settings, dir->instance, &up.worker_count);
+    up.workers = plan_workers(settings, dir, &up.worker_count);
     if (up.workers == NULL || plan_api(settings, &listeners, fds, api_argv) != 0) {
         blasd_fail(err, BLASD_E_internal_error, "", "found no device, or too many options");
         goto done;

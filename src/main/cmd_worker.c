@@ -17,6 +17,8 @@ static const char usage[] =
     "Runs jobs of the queue on one device until SIGTERM, which lets the batch in hand end.\n"
     "  --device DEVICE        cpu:0 (default) or cuda:N\n"
     "  --name NAME            unique among the queue's workers; default HOST-DEVICE-PID\n"
+    "  --measured DIR         keeps there what was measured of the device's speed, which is else\n"
+    "                         measured at every start; none: not measured\n"
     "%s"
     "The blob store must be the one that the queue's other processes use; default redis.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed.\n";
@@ -50,7 +52,7 @@ static void default_name(const char *device, char *name, size_t size) {
 
 struct settings {
     struct common_options common;
-    const char *device, *name;
+    const char *device, *name, *measured;
 };
 
 /* 0, an exit status, or -1 after help was printed. */
@@ -58,6 +60,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
                                             {"device", required_argument, NULL, 'd'},
                                             {"name", required_argument, NULL, 'n'},
+                                            {"measured", required_argument, NULL, 'm'},
                                             {NULL, 0, NULL, 0}};
     int option;
     if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
@@ -68,6 +71,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
         switch (option) {
         case 'd': settings->device = optarg; break;
         case 'n': settings->name = optarg; break;
+        case 'm': settings->measured = optarg; break;
         case 'h': printf(usage, common_usage); return -1;
         default: return option_wrong("worker");
         }
@@ -90,10 +94,13 @@ static int run(const struct settings *settings) {
                                                      .name = settings->common.queue,
                                                      .limits = &settings->common.limits},
                                            .stopping = stopping,
+                                           .version = BLASD_VERSION,
                                            .ready = ready};
     struct blasd_err err = {0};
     char name[128];
     int code;
+    options.measure = settings->measured == NULL || strcmp(settings->measured, "none") != 0;
+    if (options.measure) options.kept_in = settings->measured;
     default_name(settings->device, name, sizeof name);
     options.name = settings->name != NULL ? settings->name : name;
     options.arg = (void *)(size_t)options.name;

@@ -10,6 +10,8 @@
 #include "main/probe.h"
 #include "queue/queue.h"
 
+#include <limits.h>
+
 #define WORKERS_MOST 256
 
 /* One worker to be. */
@@ -17,7 +19,8 @@ struct worker_plan {
     char device[16];
     char label[40];
     char name[128];
-    char *argv[8];
+    char measured[PATH_MAX + 16];
+    char *argv[10];
     cpu_set_t cpus;
     bool pinned;
 };

@@ -30,6 +30,9 @@ struct blasd_submission {
     struct blasd_blob *blob;     /* the inputs, or NULL; for a store of kind redis its bytes are
                                     sent ahead of the job. Stays the caller's, who closes it only
                                     once the callback has come. */
+    /* For a job of any class: the one whose workers are to take it, or any. Once no worker of that
+     * class has lived for some seconds the others take it. */
+    enum blasd_device_class chosen;
 };
 
 /* `id`: the job's id, which is an earlier job's where the Idempotency-Key had been used for the

@@ -174,6 +174,11 @@ static struct item *item_new(struct front_submit *submit) {
     return &submit->items[submit->count++];
 }
 
+/* The class of the stream that the job goes to. */
+static enum blasd_device_class class_of(const struct blasd_submission *s) {
+    return s->job->device == BLASD_DEVICE_ANY ? s->chosen : s->job->device;
+}
+
 /* OPTIONS, see functions.lua. */
 static void add_options(struct front_call *call, struct item *item,
                         const struct blasd_submission *s) {
@@ -215,7 +220,7 @@ static void add_job(struct front_submit *submit, struct item *item,
     item->watch = s->watch;
     front_call_arg(call, item->id, BLASD_ID_LEN);
     front_call_arg(call, s->frame, s->frame_len);
-    front_call_number(call, 1 + 3 * (uint64_t)s->job->device + (uint64_t)s->job->priority);
+    front_call_number(call, 1 + 3 * (uint64_t)class_of(s) + (uint64_t)s->job->priority);
     front_call_number(call, s->cost_bytes);
     add_options(call, item, s);
     front_call_arg(call, note, (size_t)len);

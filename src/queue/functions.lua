@@ -1,5 +1,5 @@
 #!lua name=blasd_1
--- revision 2
+-- revision 3
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -38,6 +38,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:held:NAME        text "ID ID ...": jobs the worker has claimed; some may have ended
   {q}:run:NAME         text, a line for each batch that has begun and not ended: "US ID ID ..."
   {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
+  {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
+                       an expiry
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
   {q}:redo:CLASS       list of "SI ENTRY": jobs to be delivered again, before all others
   {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES TURN [ID ...]", what it asked for in claim
@@ -54,13 +56,14 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
 
 FUNCTIONS. Called as FCALL blasd_1_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
-queue_jobs queue_bytes lease_ms". Times are microseconds on Redis' clock, as integers. A RECORD in
-a reply is a final record as it was given to finish, or a terse text record, made here, of a job
-that is queued or running or that no worker ended. A terse record is 13 lines joined by "\n" with
-no newline at the end:
+queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
+integers. A RECORD in a reply is a final record as it was given to finish, or a terse text record,
+made here, of a job that is queued or running or that no worker ended. A terse record is 14 lines
+joined by "\n" with no newline at the end:
   T1, state, id, op, priority (names), created_us, started_us, finished_us (0: not yet), progress (0
   to 1), attempts (workers that began it so far, the present one included), error code's name or "",
-  device id of the worker (member `id` of its INFO) or "", tenant
+  device id of the worker (member `id` of its INFO) or "", tenant, the class whose workers it
+  was sent to (name)
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
 job, or it was deleted; 410 its record has expired.
 
@@ -157,7 +160,7 @@ local function key_table(q)
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'held', 'run', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
-                           'blob', 'hold'}) do
+                           'blob', 'hold', 'alone'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -184,9 +187,9 @@ local function start(keys, args)
     if args[1] ~= limits_text then
         local n = {}
         for word in gmatch(args[1] or '', '%S+') do n[#n + 1] = tonumber(word) end
-        if #n ~= 7 then error('LIMITS must be seven numbers') end
+        if #n ~= 8 then error('LIMITS must be eight numbers') end
         L = {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
-             queue_bytes = n[6], lease_ms = n[7]}
+             queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8]}
         limits_text = args[1]
     end
     local t = call('TIME')
@@ -311,7 +314,8 @@ local function terse(id, job, state, code, finder)
     end
     return concat({'T1', state or (worker and 'running' or 'queued'), id, job.op,
                    priority_of(job.si), job.us, started or '0', state and now_text or '0', progress,
-                   tostring(attempts), code or '', device, job.tenant}, '\n')
+                   tostring(attempts), code or '', device, job.tenant,
+                   CLASSES[floor((tonumber(job.si) - 1) / 3) + 1]}, '\n')
 end
 
 -- Ending jobs, many at a time
@@ -395,6 +399,21 @@ local function buckets_fit(total, most)
         if total <= L.record_bytes or call('ZCARD', K.recs) < 2 then break end
         blobs = blobs + bucket_drop(call('ZRANGE', K.recs, 0, 0)[1])
         total = tonumber(call('HGET', K.recbytes, 'total') or 0)
+    end
+    return blobs
+end
+
+-- The same for results that were waited for, which have a limit of their own: of the newest buckets
+-- as many stay as fit.
+local function buckets_fit_sync()
+    local sync, sum, blobs = {}, 0, 0
+    for _, bucket in ipairs(call('ZRANGE', K.recs, 0, -1)) do
+        if byte(bucket) == 115 then sync[#sync + 1] = bucket end
+    end
+    local bytes = get_many(K.recbytes, sync)
+    for i = #sync, 1, -1 do
+        sum = sum + tonumber(bytes[i] or 0)
+        if i < #sync and sum > L.record_sync_bytes then blobs = blobs + bucket_drop(sync[i]) end
     end
     return blobs
 end
@@ -655,6 +674,61 @@ local function wake_for_backlog()
     wake(count[1], count[2], count[3])
 end
 
+-- Whether jobs wait in the streams of a class.
+local function class_waits(class)
+    for p = 1, 3 do
+        if call('XLEN', K.s[tostring((class - 1) * 3 + p)]) > 0 then return true end
+    end
+    return false
+end
+
+-- What no worker of the class has been given yet goes to its redo list, in order.
+local function deliver_to_redo(si)
+    for _ = 1, 8 do
+        local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', 32, 'NOACK', 'STREAMS', K.s[si],
+                       '>')
+        if not r then return end
+        for _, e in ipairs(r[1][2]) do redo({si = si, entry = e[1]}) end
+    end
+end
+
+-- Jobs that were only sent to a class because it seemed the faster one, their frame (byte 13: the
+-- device class their user asked for) saying any, and for which no worker of it has lived for
+-- ALONE_US, are for whoever comes.
+local ALONE_US = 5000000
+local function reroute(class)
+    local key = K.alone_of .. CLASSES[class]
+    local since = tonumber(call('GET', key) or 0)
+    if since == 0 or now - since < ALONE_US then
+        if since == 0 then call('SET', key, now_text) end
+        call('EXPIRE', key, 60)
+        return
+    end
+    call('EXPIRE', key, 60)
+    local list, any = K.redo[tostring(class * 3)], K.redo['1']
+    for p = 1, 3 do deliver_to_redo(tostring((class - 1) * 3 + p)) end
+    for _ = 1, min(call('LLEN', list), 256) do
+        local item = call('LPOP', list)
+        local si, entry = match(item, '^(%d) (%S+)$')
+        local found = call('XRANGE', K.s[si], entry, entry)[1] -- none: the job has ended meanwhile
+        if found then
+            local frame = found[2][4]
+            local wish = frame and sub(frame, 1, 4) == 'BLJF' and byte(frame, 14)
+            call('RPUSH', wish == 0 and any or list, item)
+        end
+    end
+end
+
+local function reroute_stranded(live)
+    for class = 2, 3 do
+        if live[class - 1] == 0 then
+            if class_waits(class) then reroute(class) end
+        elseif call('EXISTS', K.alone_of .. CLASSES[class]) == 1 then
+            call('DEL', K.alone_of .. CLASSES[class])
+        end
+    end
+end
+
 local function housekeeping()
     for _ = 1, 10 do
         if not expire_due() then break end
@@ -672,7 +746,9 @@ local function housekeeping()
     local old = call('ZRANGE', K.recs, '-inf', floor(now / 1000000), 'BYSCORE', 'LIMIT', 0, 16)
     for _, bucket in ipairs(old) do blobs = blobs + bucket_drop(bucket) end
     local total = tonumber(call('HGET', K.recbytes, 'total') or 0)
+    if total > L.record_sync_bytes then blobs = blobs + buckets_fit_sync() end
     if total > L.record_bytes then blobs = blobs + buckets_fit(total, 64) end
+    reroute_stranded(live)
     wake_for_backlog()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
     return {now, call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0), live[1], live[2],

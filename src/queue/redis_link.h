@@ -40,8 +40,8 @@ size_t blasd_link_key(char key[BLASD_LINK_KEY_MAX], const char *queue, const cha
 
 /* The limits as the functions take them, with those that are 0 resolved from the store's size. */
 struct blasd_link_limits {
-    char text[160]; /* the argument LIMITS */
-    uint64_t queue_jobs, queue_bytes, record_bytes;
+    char text[184]; /* the argument LIMITS */
+    uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes;
 };
 void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
 

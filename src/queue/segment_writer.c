@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 
 #ifndef MADV_POPULATE_WRITE /* Linux 5.14; glibc names it since 2.35 */
 #define MADV_POPULATE_WRITE 23
@@ -18,8 +19,9 @@
 #define ALIGN UINT64_C(64)
 #define ENOUGH_FREE 2
 #define IDLE_NS INT64_C(5000000000)
-#define MOST_SEGMENTS 512 /* each holds a descriptor open */
-#define LEAST_LEFT 8      /* segments never take the last eighth of the store */
+#define MOST_SEGMENTS 4096
+#define LEAST_FILES 256 /* descriptors that are left to others: each segment keeps one open */
+#define LEAST_LEFT 8    /* segments never take the last eighth of the store */
 
 enum state { FREE, FILLING, FULL };
 
@@ -39,6 +41,7 @@ struct blasd_segments {
     struct segment *filling[BLASD_SEGMENT_KINDS]; /* NULL: none; among those below */
     struct segment *head, *tail;                  /* all, those that became full first in front */
     int count, free_count;
+    int most;    /* segments, as descriptors allow */
     bool filled; /* one has become full since the last question */
     int turn;    /* how many doubtful ones to skip before the second half of the next question */
 };
@@ -49,7 +52,13 @@ enum blasd_segment_kind blasd_segment_kind_of(const char *id) {
 
 struct blasd_segments *blasd_segments_new(struct blasd_store *store) {
     struct blasd_segments *segments = calloc(1, sizeof *segments);
-    if (segments != NULL) segments->store = store;
+    struct rlimit files;
+    if (segments == NULL) return NULL;
+    segments->store = store;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > 2 * LEAST_FILES)
+        segments->most = files.rlim_cur - LEAST_FILES < MOST_SEGMENTS
+                             ? (int)(files.rlim_cur - LEAST_FILES)
+                             : MOST_SEGMENTS;
     return segments;
 }
 
@@ -100,7 +109,7 @@ static struct segment *segment_new(struct blasd_segments *all) {
     struct segment *one;
     struct blasd_err err;
     blasd_store_space(all->store, &free_bytes, &all_bytes);
-    if (all->count >= MOST_SEGMENTS || free_bytes < BLASD_SEGMENT_BYTES + all_bytes / LEAST_LEFT)
+    if (all->count >= all->most || free_bytes < BLASD_SEGMENT_BYTES + all_bytes / LEAST_LEFT)
         return NULL;
     if ((one = calloc(1, sizeof *one)) == NULL) return NULL;
     name_new(one->name);

@@ -6,6 +6,7 @@
 #include "wire/answer.h"
 #include "wire/json_elements.h"
 
+#include <float.h>
 #include <string.h>
 
 #define LITERAL JSON_OUT_LITERAL
@@ -175,12 +176,28 @@ static void write_execution(struct json_out *out, const struct blasd_execution *
     write_flops(out, execution->flops);
     LITERAL(out, ",\"bytes\":");
     json_out_uint(out, execution->bytes);
+    if (execution->energy_joules > 0 && execution->energy_joules <= DBL_MAX) {
+        LITERAL(out, ",\"energy_joules\":");
+        json_out_double(out, execution->energy_joules);
+    }
     LITERAL(out, ",\"warnings\":[");
     for (int i = 0; i < execution->warning_count && i < BLASD_MAX_WARNINGS; i++) {
         if (i > 0) LITERAL(out, ",");
         json_out_string(out, execution->warnings[i]);
     }
     LITERAL(out, "]}");
+}
+
+/* The class of devices the job was sent to: where it ran once that is known. */
+static void write_device(struct json_out *out, const struct blasd_record *record) {
+    const char *ran = record->execution.device, *name = blasd_device_class_names[record->device];
+    size_t len = strcspn(ran, ":");
+    LITERAL(out, ",\"device\":");
+    for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++)
+        if (strncmp(ran, blasd_device_class_names[c], len) == 0 &&
+            blasd_device_class_names[c][len] == '\0')
+            name = blasd_device_class_names[c];
+    json_out_string(out, strcmp(name, "any") == 0 ? "auto" : name);
 }
 
 void document_job(struct json_out *out, const struct blasd_record *record,
@@ -193,6 +210,7 @@ void document_job(struct json_out *out, const struct blasd_record *record,
     json_out_string(out, blasd_state_names[record->state]);
     LITERAL(out, ",\"priority\":");
     json_out_string(out, blasd_priority_names[record->priority]);
+    write_device(out, record);
     LITERAL(out, ",\"created_at\":");
     write_time(out, record->created_us);
     LITERAL(out, ",\"started_at\":");

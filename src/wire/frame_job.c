@@ -63,9 +63,10 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
 
 static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     char name[BLASD_NAME_MAX];
-    struct blasd_input input = {.source = {.kind = BLASD_SOURCE_NONE}};
+    struct blasd_input input;
     unsigned order, kind;
     int at, code;
+    blasd_input_init(&input);
     frame_get_text(r, name, sizeof name);
     code = frame_get_tensor(r, job->payload_bytes, &input.tensor, &input.source.offset,
                             &input.source.bytes, err);

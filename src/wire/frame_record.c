@@ -7,7 +7,10 @@
  *     batch_size, attempts                       4 each
  *     flops, bytes                               8 each
  *     error                                      its code's name; where that is not "": field,
- * detail payload_bytes                              8 place of the payload see frame_put_place
+ *                                                detail
+ *     payload_bytes                              8
+ *     place of the payload                       see frame_put_place
+ *     energy                                     1: 1 where energy_joules, 8, follows
  *     outputs there are                          1, then for each: name, tensor
  *
  * Only a job that succeeded has outputs. Read next: frame_terse.c. */
@@ -15,6 +18,8 @@
 
 #include "wire/frame_parts.h"
 #include "wire/frame_terse.h"
+
+#include <math.h>
 
 #define MAGIC "BLRF"
 
@@ -81,6 +86,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     struct frame_writer w =
         frame_begin(room, MAGIC, (unsigned)record->state, (unsigned)record->priority);
     double progress = record->progress;
+    bool energy = record->execution.energy_joules > 0 && isfinite(record->execution.energy_joules);
     int code;
     if (!(progress >= 0)) progress = 0; /* NaN too */
     if (progress > 1) progress = 1;
@@ -99,6 +105,8 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
     put_error(&w, &record->error);
     frame_put_u64(&w, record->payload_bytes);
     frame_put_place(&w, record->payload_in_blob, &record->slice);
+    frame_put_u8(&w, energy);
+    if (energy) frame_put_f64(&w, record->execution.energy_joules);
     code = put_outputs(&w, record, err);
     if (code != 0) return code;
     return frame_end(&w, room, out, err);
@@ -157,6 +165,7 @@ static int get_outputs(struct frame_reader *r, struct blasd_record *record, stru
 }
 
 static int get_record(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
+    unsigned energy;
     int code;
     frame_get_text(r, record->id, sizeof record->id);
     frame_get_text(r, record->op, sizeof record->op);
@@ -173,9 +182,16 @@ static int get_record(struct frame_reader *r, struct blasd_record *record, struc
     record->payload_bytes = frame_get_u64(r);
     code = frame_get_place(r, &record->payload_in_blob, &record->slice, err);
     if (code != 0) return code;
-    if (r->bad || !(record->progress >= 0 && record->progress <= 1))
+    energy = frame_get_u8(r);
+    if (r->bad || energy > 1 || !(record->progress >= 0 && record->progress <= 1))
         return frame_broken(err, "a field ends early or has a value it cannot have");
     if (!blasd_id_valid(record->id)) return frame_broken(err, "its id is not one");
+    if (energy != 0) {
+        record->execution.energy_joules = frame_get_f64(r);
+        if (r->bad || !(record->execution.energy_joules > 0) ||
+            !isfinite(record->execution.energy_joules))
+            return frame_broken(err, "its energy is not a number above 0");
+    }
     return get_outputs(r, record, err);
 }
 

@@ -1,8 +1,9 @@
-/* Terse records: thirteen lines of text, which a function inside Redis can put together.
+/* Terse records: fourteen lines of text, which a function inside Redis can put together.
  *
  *     T1 / state / id / operation / priority / created_us / started_us / finished_us /
- *     progress / attempts / error code or "" / device or "" / tenant
+ *     progress / attempts / error code or "" / device or "" / tenant / class it was sent to
  *
+ * The last line is missing from those that earlier versions made.
  * Times are decimal microseconds since 1970, 0 where there is none. Read next: frame.h. */
 #include "wire/frame_terse.h"
 
@@ -25,6 +26,7 @@ enum line {
     CODE,
     DEVICE,
     TENANT,
+    CLASS,
     LINES
 };
 #define LINE_MOST 64 /* bytes of a line with its zero */
@@ -39,11 +41,15 @@ static bool split(const char *text, size_t len, char lines[LINES][LINE_MOST]) {
     for (int i = 0; i < LINES; i++) {
         const char *stop = memchr(text, '\n', (size_t)(end - text));
         size_t n;
-        if ((stop == NULL) != (i == LINES - 1)) return false;
+        if (stop == NULL ? i < TENANT : i == LINES - 1) return false;
         n = (size_t)((stop == NULL ? end : stop) - text);
         if (n >= LINE_MOST || memchr(text, 0, n) != NULL) return false;
         memcpy(lines[i], text, n);
         lines[i][n] = '\0';
+        if (stop == NULL) {
+            if (i == TENANT) memcpy(lines[CLASS], "any", sizeof "any");
+            return true;
+        }
         text += n + 1;
     }
     return true;
@@ -76,6 +82,15 @@ static bool read_priority(const char *text, enum blasd_priority *ret) {
     for (int i = 0; i < BLASD_PRIORITY_COUNT; i++) {
         if (strcmp(blasd_priority_names[i], text) != 0) continue;
         *ret = (enum blasd_priority)i;
+        return true;
+    }
+    return false;
+}
+
+static bool read_class(const char *text, enum blasd_device_class *ret) {
+    for (int i = 0; i < BLASD_DEVICE_CLASS_COUNT; i++) {
+        if (strcmp(blasd_device_class_names[i], text) != 0) continue;
+        *ret = (enum blasd_device_class)i;
         return true;
     }
     return false;
@@ -131,6 +146,7 @@ int frame_terse_decode(const void *bytes, size_t len, struct blasd_record *recor
         !copy(record->id, sizeof record->id, lines[ID]) || !blasd_id_valid(record->id) ||
         !copy(record->op, sizeof record->op, lines[OP]) ||
         !read_priority(lines[PRIORITY], &record->priority) ||
+        !read_class(lines[CLASS], &record->device) ||
         !read_int(lines[CREATED], &record->created_us) ||
         !read_int(lines[STARTED], &record->started_us) ||
         !read_int(lines[FINISHED], &record->finished_us) ||

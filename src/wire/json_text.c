@@ -173,6 +173,7 @@ static const char *too_deep(const char *text, size_t len, int most) {
 
 json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *problem) {
     const char *deep = too_deep(text, len, most);
+    json_t *root;
     if (deep != NULL) {
         memset(problem, 0, sizeof *problem);
         problem->position = (int)(deep - text);
@@ -180,5 +181,10 @@ json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *pr
                  "nested deeper than %d levels, the limit json_depth", most);
         return NULL;
     }
-    return load(text, len, JSON_REJECT_DUPLICATES, problem);
+    root = load(text, len, JSON_REJECT_DUPLICATES, problem);
+    /* 18446744073709551616 is a number like any other, only no int64: whoever wants an integer then
+     * refuses it by its name */
+    if (root == NULL && json_error_code(problem) == json_error_numeric_overflow)
+        root = load(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, problem);
+    return root;
 }

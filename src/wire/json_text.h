@@ -46,7 +46,8 @@ int blasd_json_skip(const struct blasd_json_text *text, const char *p, const cha
  * before the outermost of those lists closes. Right wherever the text is valid. */
 uint64_t blasd_json_leaves_after(const struct blasd_json_text *text, const char *p, int depth);
 
-/* jansson's reading of `text`, with duplicate members refused: new reference, or NULL with
+/* jansson's reading of `text`, with duplicate members refused; where one integer is beyond int64,
+ * all of them are read as reals: new reference, or NULL with
  * `problem` filled. `most`: nesting allowed, since jansson recurses. */
 json_t *blasd_json_load(const char *text, size_t len, int most, json_error_t *problem);
 

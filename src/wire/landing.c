@@ -52,7 +52,7 @@ int blasd_arrivals_add(struct blasd_arrivals *arrivals, const char *name, size_t
     item = &arrivals->items[arrivals->count++];
     memset(item, 0, sizeof *item);
     memcpy(item->name, name, len);
-    item->input.first_nonfinite = -1;
+    blasd_input_init(&item->input);
     *ret = item;
     return 0;
 }
@@ -65,6 +65,8 @@ int blasd_landing_begin(struct blasd_landing *landing, struct blasd_sink *sink,
     *landing = (struct blasd_landing){.sink = sink, .to = to, .left = bytes};
     landing->size = (unsigned)blasd_dtype_size(to->input.tensor.dtype);
     landing->by = look && by->mask != 0 ? by : NULL;
+    landing->values = blasd_ops_values(to->name);
+    to->input.all_zero = (landing->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && bytes > 0;
     landing->swap = swap && landing->size > 1;
     if ((rc = sink->reserve(sink, bytes, &landing->offset, err)) != 0) return rc;
     to->input.source =
@@ -96,10 +98,27 @@ static int64_t scan(const struct blasd_scan *by, const unsigned char *p, size_t 
     return -1;
 }
 
+/* Looks for what some port of the tensor's name refuses. */
+static void look_at_values(struct blasd_landing *landing, const unsigned char *p, int64_t n) {
+    struct blasd_input *input = &landing->to->input;
+    enum blasd_dtype dtype = input->tensor.dtype;
+    bool signs = (landing->values & (BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_POSITIVE)) != 0;
+    int64_t at;
+    if (signs && input->first_negative < 0 &&
+        (at = blasd_tensor_first_negative(dtype, p, n, false)) >= 0)
+        input->first_negative = landing->index + at;
+    if ((landing->values & BLASD_VALUES_POSITIVE) != 0 && input->first_not_positive < 0 &&
+        (at = blasd_tensor_first_negative(dtype, p, n, true)) >= 0)
+        input->first_not_positive = landing->index + at;
+    if (input->all_zero) input->all_zero = blasd_tensor_all_zero(dtype, p, n);
+}
+
 static int look(struct blasd_landing *landing, const unsigned char *p, size_t n,
                 struct blasd_err *err) {
     struct blasd_input *input = &landing->to->input;
-    int64_t at = input->first_nonfinite < 0 ? scan(landing->by, p, n, landing->size) : -1;
+    int64_t at = -1;
+    if (landing->by != NULL && input->first_nonfinite < 0)
+        at = scan(landing->by, p, n, landing->size);
     if (at >= 0 && input->tensor.dtype == BLASD_bool) {
         char field[64];
         snprintf(field, sizeof field, "inputs.%s", landing->to->name);
@@ -108,8 +127,13 @@ static int look(struct blasd_landing *landing, const unsigned char *p, size_t n,
                           (long long)(landing->index + at), p[at]);
     }
     if (at >= 0) input->first_nonfinite = landing->index + at;
+    if (landing->values != 0) look_at_values(landing, p, (int64_t)n);
     landing->index += (int64_t)n;
     return 0;
+}
+
+static bool looks(const struct blasd_landing *landing) {
+    return landing->by != NULL || landing->values != 0;
 }
 
 /* Looks at a piece that may begin and end inside an element. */
@@ -171,7 +195,7 @@ static int feed_swapped(struct blasd_landing *landing, const unsigned char *p, s
         memcpy(landing->part, room + n * landing->size, landing->part_len);
         if (n == 0) continue;
         swap_elements(room, n, landing->size);
-        if (landing->by != NULL && (rc = look(landing, room, n, err)) != 0) return rc;
+        if (looks(landing) && (rc = look(landing, room, n, err)) != 0) return rc;
         rc = landing->sink->write(landing->sink, landing->offset, room, n * landing->size, err);
         if (rc != 0) return rc;
         landing->offset += n * landing->size;
@@ -187,7 +211,7 @@ int blasd_landing_feed(struct blasd_landing *landing, const void *bytes, size_t 
     landing->left -= len;
     if (len == 0) return 0;
     if (landing->swap) return feed_swapped(landing, bytes, len, err);
-    if (landing->by != NULL && (rc = look_across(landing, bytes, len, err)) != 0) return rc;
+    if (looks(landing) && (rc = look_across(landing, bytes, len, err)) != 0) return rc;
     rc = landing->sink->write(landing->sink, landing->offset, bytes, len, err);
     landing->offset += len;
     return rc;

@@ -1,8 +1,9 @@
 /* Where a tensor of a request comes down: its name and description, and its bytes on their way to
  * the sink. Every body format lands its tensors here.
  *
- * Looks at each element once as it passes (NaN and infinities, bytes that are no bool, byte order)
- * and keeps none. Knows no format. Read next: envelope.h for the rest of a request. */
+ * Looks at each element once as it passes (NaN and infinities, bytes that are no bool, byte order;
+ * where some operation's input of this name states a range, signs and zeros) and keeps none. Knows
+ * no format. Read next: envelope.h for the rest of a request. */
 #ifndef BLASD_WIRE_LANDING_H
 #define BLASD_WIRE_LANDING_H
 
@@ -34,6 +35,7 @@ struct blasd_landing {
     struct blasd_sink *sink;     /* borrowed */
     struct blasd_arrival *to;    /* borrowed */
     const struct blasd_scan *by; /* what to look for in the elements; NULL: nothing */
+    unsigned values;             /* BLASD_VALUES_* to look for as well */
     uint64_t offset, left;       /* in the payload; bytes still to come */
     unsigned size;               /* bytes an element */
     bool swap;                   /* the elements come big-endian */
@@ -43,7 +45,7 @@ struct blasd_landing {
 };
 
 /* Reserves `bytes` for `to`, whose tensor.dtype is known, and makes the landing ready for them.
- * `look`: search for NaN, infinities and bad bools; false where the caller knows. */
+ * `look`: search for NaN, infinities and bad bools; false where the caller knows of them. */
 int blasd_landing_begin(struct blasd_landing *landing, struct blasd_sink *sink,
                         struct blasd_arrival *to, uint64_t bytes, bool look, bool swap,
                         struct blasd_err *err);

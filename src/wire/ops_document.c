@@ -18,6 +18,17 @@ static void write_dtypes(struct json_out *out, unsigned mask) {
     LITERAL(out, "]");
 }
 
+/* The range of an input's elements, in the form of a parameter's; none where there is no bound. */
+static void write_values(struct json_out *out, unsigned values) {
+    bool positive = (values & BLASD_VALUES_POSITIVE) != 0;
+    if (positive || (values & BLASD_VALUES_NOT_NEGATIVE) != 0) {
+        LITERAL(out, ",\"range\":{\"least\":0.0,\"most\":null,\"exclusive_least\":");
+        json_out_bool(out, positive);
+        LITERAL(out, "}");
+    }
+    if ((values & BLASD_VALUES_NOT_ALL_ZERO) != 0) LITERAL(out, ",\"not_all_zero\":true");
+}
+
 static void write_port(struct json_out *out, const struct blasd_port *port, bool input) {
     LITERAL(out, "{\"name\":");
     json_out_string(out, port->name);
@@ -36,6 +47,7 @@ static void write_port(struct json_out *out, const struct blasd_port *port, bool
     if (input) {
         LITERAL(out, ",\"finite\":");
         json_out_bool(out, port->finite);
+        write_values(out, port->values);
     }
     LITERAL(out, "}");
 }

@@ -70,6 +70,7 @@ static void fill_execution(const struct blasd_item *item, const struct blasd_tas
         execution->bytes = item->plan.input_bytes + item->plan.output_bytes;
     }
     if (task == NULL) return;
+    execution->energy_joules = task->energy_joules;
     memcpy(execution->method, task->method, sizeof execution->method);
     execution->method[sizeof execution->method - 1] = '\0';
     execution->warning_count =

@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "queue/worker_queue.h"
+#include "wire/cost_text.h"
+#include "worker/host_memory.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -19,7 +21,7 @@
 #define TICK_NS (200 * MS)
 #define RENEW_MOST_NS (1000 * MS)
 #define SWEEP_NS (5000 * MS)
-#define INFO_MOST 4096
+#define INFO_MOST (4096 + BLASD_COST_TEXT_MOST)
 #define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
 
 /* The batch that runs in one place. All but the atomics is under the heartbeat's lock. */
@@ -41,12 +43,14 @@ struct blasd_heartbeat {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     int64_t started_ns, renewed_ns, swept_ns;
+    uint64_t host_memory;
 
     /* under the lock */
     bool stop;
     int64_t epoch; /* 0: no lease */
     struct shift shifts[BLASD_PLACES];
     struct blasd_device_info device;
+    struct blasd_cost cost;
     uint64_t jobs, failed, batches;
     int64_t busy_ns;
     int64_t window_ns, window_busy_ns; /* where the current window began, and busy_ns then */
@@ -85,6 +89,12 @@ void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
                             const struct blasd_device_info *info) {
     pthread_mutex_lock(&heartbeat->lock);
     heartbeat->device = *info;
+    pthread_mutex_unlock(&heartbeat->lock);
+}
+
+void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost) {
+    pthread_mutex_lock(&heartbeat->lock);
+    heartbeat->cost = *cost;
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
@@ -182,6 +192,21 @@ static int put_device(struct blasd_buf *out, const struct blasd_device_info *dev
     return failed;
 }
 
+/* What jobs cost on the device and how large they may be; under the lock. */
+static int put_cost(struct blasd_buf *out, const struct blasd_heartbeat *heartbeat) {
+    const struct blasd_backend *backend = heartbeat->options->backend;
+    const char *comma = "";
+    int failed = blasd_buf_printf(out, "\"host_memory_bytes\":%" PRIu64 ",\"ops\":[",
+                                  heartbeat->host_memory);
+    for (int i = 0; backend->kernels[i] != NULL; i++, comma = ",")
+        failed |= blasd_buf_printf(out, "%s\"%s\"", comma, backend->kernels[i]->op);
+    failed |= blasd_buf_puts(out, "],");
+    if (!blasd_cost_known(&heartbeat->cost)) return failed;
+    failed |= blasd_buf_puts(out, "\"cost\":");
+    failed |= blasd_cost_write(&heartbeat->cost, out);
+    return failed | blasd_buf_puts(out, ",");
+}
+
 char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat) {
     int64_t now = blasd_clock_ns();
     char host[65] = "";
@@ -196,6 +221,7 @@ char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat) {
     failed |= put_text(&out, "id", heartbeat->device.id);
     failed |= put_text(&out, "host", host);
     failed |= put_device(&out, &heartbeat->device);
+    failed |= put_cost(&out, heartbeat);
     failed |= blasd_buf_printf(
         &out,
         "\"pid\":%d,\"uptime_s\":%.3f,\"jobs\":%" PRIu64 ",\"failed\":%" PRIu64
@@ -321,6 +347,7 @@ int blasd_heartbeat_start(const struct blasd_worker_options *options, struct bla
         heartbeat->shifts[i].heartbeat = heartbeat;
     }
     heartbeat->options = options;
+    heartbeat->host_memory = blasd_host_memory();
     heartbeat->started_ns = heartbeat->window_ns = blasd_clock_ns();
     atomic_store(&heartbeat->lost_epoch, -1);
     pthread_mutex_init(&heartbeat->lock, NULL);

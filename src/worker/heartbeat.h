@@ -3,6 +3,7 @@
 #ifndef BLASD_WORKER_HEARTBEAT_H
 #define BLASD_WORKER_HEARTBEAT_H
 
+#include "core/cost.h"
 #include "worker/worker.h"
 
 struct blasd_heartbeat;
@@ -20,6 +21,8 @@ char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat);
 /* What the device is, for that object; called before the first lease, and later to refresh it. */
 void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
                             const struct blasd_device_info *info);
+/* What jobs cost on the device, for that object too. */
+void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost);
 /* A new lease, to be renewed from now on. */
 void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch);
 /* Whether the lease given last was lost. */

@@ -159,16 +159,18 @@ static void *run(void *arg) {
 
 /* ---- what the main thread does ---- */
 
+bool blasd_lane_idle(struct blasd_lane *lane) {
+    bool idle;
+    pthread_mutex_lock(&lane->lock);
+    idle = !lane->busy && lane->first == NULL;
+    pthread_mutex_unlock(&lane->lock);
+    return idle;
+}
+
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
                       const struct blasd_group *group) {
     double share = 1.0 / (double)group->count;
-    bool idle;
-    if (group->suspect) {
-        pthread_mutex_lock(&lane->lock);
-        idle = !lane->busy && lane->first == NULL;
-        pthread_mutex_unlock(&lane->lock);
-        return !idle;
-    }
+    if (group->suspect) return !blasd_lane_idle(lane);
     return blasd_weigh(lane->batcher.weigher, items[group->first].job.op, group->flops * share,
                        (double)group->bytes * share) > HEAVY_NS;
 }

@@ -33,6 +33,8 @@ int blasd_lane_serve(struct blasd_lane *lane, struct blasd_batcher *main, struct
 /* Runs on `main` what waits in the lane to run alone, if its turn has come. */
 int blasd_lane_run_alone(struct blasd_lane *lane, struct blasd_batcher *main,
                          struct blasd_err *err);
+/* Whether nothing runs or waits here. */
+bool blasd_lane_idle(struct blasd_lane *lane);
 /* Whether so much waits here that nothing more should be claimed. */
 bool blasd_lane_full(struct blasd_lane *lane);
 /* Bytes that the jobs here take, or will. */

@@ -176,6 +176,7 @@ static int bind_job(struct blasd_batcher *batcher, const struct blasd_item *item
     task->method[0] = '\0';
     task->warning_count = 0;
     task->upload_us = task->download_us = task->compute_us = 0;
+    task->energy_joules = 0;
     do {
         code = blasd_bind_inputs(batcher->queue, &batcher->room->arena, item, task, bound, err);
     } while (code == -(int)BLASD_E_queue_unavailable && blasd_batcher_try_again(batcher, &tries));

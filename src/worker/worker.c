@@ -3,9 +3,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "worker/cost_file.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"
 #include "worker/lane.h"
+#include "worker/measure.h"
 #include "worker/runner.h"
 
 #include <stdlib.h>
@@ -20,16 +22,30 @@
 
 #define REFRESH_NS (5000 * MS)
 
+/* The device is measured while it has been idle for a moment; one that never is, all the same, now
+ * and then a step. Twice more when it has been idle for longer, for others may have been in the
+ * way. */
+#define MEASURE_IDLE_NS (50 * MS)
+#define MEASURE_LATE_NS (5000 * MS)
+#define MEASURE_APART_NS (1000 * MS)
+#define MEASURE_PASSES 3
+static const int64_t measure_after_ns[MEASURE_PASSES] = {0, 15000 * MS, 60000 * MS};
+
 struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
     struct blasd_lane *lane; /* owned; NULL: all runs on this thread */
     struct blasd_weigher weigher;
     struct blasd_grouping grouping;
-    struct blasd_claim *claims; /* owned */
-    struct blasd_item *items;   /* owned */
-    int room, most;             /* rows in both; how many to claim next */
-    int64_t refreshed_ns;       /* when the device was last asked about its memory */
+    struct blasd_claim *claims;    /* owned */
+    struct blasd_item *items;      /* owned */
+    int room, most;                /* rows in both; how many to claim next */
+    int64_t refreshed_ns;          /* when the device was last asked about its memory */
+    struct blasd_measure *measure; /* owned; NULL: the costs are known, or not wanted */
+    int pass;                      /* of them all */
+    int64_t measure_ns;            /* when the pass begins; then, when a step is due under load */
+    int64_t idle_ns;               /* since when there have been no jobs */
+    struct blasd_cost cost;
 };
 
 static bool stopping(const struct worker *worker) {
@@ -93,9 +109,10 @@ static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) 
     return false;
 }
 
-/* A kernel may take jobs into one call that are not alike. */
+/* A kernel may want its inputs in other dtypes, and take jobs into one call that are not alike. */
 static void find_company(const struct blasd_backend *backend, struct blasd_item *item) {
     const struct blasd_kernel *kernel = blasd_backend_kernel(backend, item->job.op);
+    if (kernel != NULL && kernel->adapt != NULL) kernel->adapt(&item->job, &item->plan);
     if (kernel != NULL && kernel->company != NULL && item->plan.batchable)
         kernel->company(&item->job, &item->plan, &item->company);
 }
@@ -205,6 +222,71 @@ static int wait_for_jobs(struct worker *worker, struct blasd_err *err) {
                                 : blasd_worker_queue_wait(queue, WAIT_MS, err);
 }
 
+static void publish_cost(struct worker *worker) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    blasd_measure_info(&worker->cost, &batcher->info);
+    blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
+    blasd_heartbeat_cost(batcher->heartbeat, &worker->cost);
+}
+
+/* Costs from an earlier start, or the means to measure them. */
+static void begin_cost(struct worker *worker) {
+    const struct blasd_worker_options *options = worker->options;
+    struct blasd_batcher *batcher = &worker->batcher;
+    struct blasd_err err = {0};
+    if (!options->measure) return;
+    if (options->kept_in != NULL &&
+        blasd_cost_file_load(options->kept_in, &batcher->info, options->version, &worker->cost))
+        publish_cost(worker);
+    else if (blasd_measure_new(options->backend, batcher->device, &worker->measure, &err) != 0)
+        blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+    worker->idle_ns = worker->measure_ns = blasd_clock_ns();
+}
+
+/* The end of a pass over all that is measured. */
+static void end_pass(struct worker *worker) {
+    const struct blasd_worker_options *options = worker->options;
+    struct blasd_err err = {0};
+    blasd_measure_cost(worker->measure, &worker->cost);
+    if (blasd_cost_known(&worker->cost)) publish_cost(worker);
+    if (blasd_cost_known(&worker->cost) && options->kept_in != NULL &&
+        blasd_cost_file_save(options->kept_in, &worker->batcher.info, options->version,
+                             &worker->cost, &err) != 0)
+        blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+    blasd_log(BLASD_LOG_DEBUG, "measured %s", worker->batcher.info.id);
+    if (++worker->pass < MEASURE_PASSES) {
+        blasd_measure_again(worker->measure);
+        worker->measure_ns = blasd_clock_ns() + measure_after_ns[worker->pass];
+    } else {
+        blasd_measure_free(worker->measure);
+        worker->measure = NULL;
+    }
+}
+
+/* Whether a step of measuring is due now, after a claim that brought `jobs`. */
+static bool measure_due(struct worker *worker, bool jobs) {
+    int64_t now;
+    if (worker->measure == NULL) return false;
+    now = blasd_clock_ns();
+    if (jobs) worker->idle_ns = now;
+    if (worker->lane != NULL && !blasd_lane_idle(worker->lane)) { /* two would slow each other */
+        worker->idle_ns = now;
+        return false;
+    }
+    if (now < worker->measure_ns) return false;
+    if (worker->pass > 0) return now - worker->idle_ns > MEASURE_APART_NS;
+    return now - worker->idle_ns > MEASURE_IDLE_NS ||
+           (jobs && now - worker->measure_ns > MEASURE_LATE_NS);
+}
+
+/* Takes one step of measuring. Negative where the device cannot go on. */
+static int step_cost(struct worker *worker, bool jobs, struct blasd_err *err) {
+    int code = blasd_measure_step(worker->measure, err);
+    if (jobs) worker->measure_ns = blasd_clock_ns() + MEASURE_APART_NS - MEASURE_LATE_NS;
+    if (code == 0) end_pass(worker);
+    return code < 0 ? code : 0;
+}
+
 /* One claim and all its work but for the lane's. Negative where the worker must end. */
 static int turn(struct worker *worker, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
@@ -218,8 +300,11 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     if (code == 0 && count > 0 && !batcher->lost) {
         code = run_claimed(worker, count, claimed_ns, err);
         adapt(worker, count, blasd_clock_ns() - claimed_ns);
+        if (code == 0 && measure_due(worker, true)) code = step_cost(worker, true, err);
         return code;
     }
+    if (code == 0 && !batcher->lost && measure_due(worker, false))
+        return step_cost(worker, false, err);
     if (code == 0 && !batcher->lost) code = wait_for_jobs(worker, &problem);
     if (code != 0) {
         blasd_log(BLASD_LOG_DEBUG, "the queue does not answer: %s", problem.detail);
@@ -291,6 +376,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     if (code == -(int)BLASD_E_queue_unavailable) code = 0; /* told to stop while it waited */
     if (code != 0 || batcher->heartbeat == NULL) goto done;
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
+    begin_cost(&worker);
     code = work(&worker, err);
     if (code != 0) batcher->lost = true; /* what the lane runs is to stop */
     if (worker.lane != NULL) drained = blasd_lane_empty(worker.lane, batcher, &ignored);
@@ -308,6 +394,7 @@ done:
     blasd_heartbeat_stop(batcher->heartbeat);
     blasd_worker_queue_free(batcher->queue);
     if (batcher->device != NULL) backend->device_close(batcher->device);
+    blasd_measure_free(worker.measure);
     blasd_grouping_release(&worker.grouping);
     blasd_batcher_release(batcher);
     free(worker.claims);

@@ -2,9 +2,10 @@
  * and ends them; a second thread keeps its lease alive, a third runs what takes long.
  *
  * Knows nothing of HTTP and never ends the process itself. The pieces, in reading order: worker.c
- * (the loop), group.c (which jobs run together), lane.c (what runs beside the others), weigh.c (what
- * that is), runner.c (one group from inputs to records), bind.c (where tensors lie), ending.c
- * (records), heartbeat.c (the lease), backend_load.c (devices). */
+ * (the loop), group.c (which jobs run together), lane.c (what runs beside the others), weigh.c
+ * (what that is), runner.c (one group from inputs to records), bind.c (where tensors lie), ending.c
+ * (records), heartbeat.c (the lease), measure.c (what jobs cost on the device), backend_load.c
+ * (devices). */
 #ifndef BLASD_WORKER_WORKER_H
 #define BLASD_WORKER_WORKER_H
 
@@ -21,6 +22,10 @@ struct blasd_worker_options {
     const char *name;                    /* unique among live workers; a worker that takes the name
                                             of a dead one sends that one's jobs back to the queue at
                                             once. Borrowed */
+    bool measure;        /* publish what jobs cost on the device, measured while it is idle */
+    const char *kept_in; /* directory that keeps those figures; NULL: measured at every start.
+                            Borrowed */
+    const char *version; /* blasd's, for which they hold. Borrowed */
     /* Asked between batches and while waiting: true makes the worker finish the batch in hand, give
      * back the rest and return. May be called often; must be cheap. */
     bool (*stopping)(void *arg);

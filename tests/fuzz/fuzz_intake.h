@@ -15,6 +15,22 @@ static void require(bool holds, const char *what) {
     abort();
 }
 
+/* What the descriptor's range asks to be looked for was found where it is, or not looked for. */
+static void check_values(const struct blasd_port *port, const struct blasd_input *input,
+                         const unsigned char *bytes) {
+    unsigned asked = blasd_ops_values(port->name);
+    int64_t n = blasd_tensor_elements(&input->tensor), negative = -1, not_positive = -1;
+    bool all_zero = (asked & BLASD_VALUES_NOT_ALL_ZERO) != 0 && n > 0 &&
+                    blasd_tensor_all_zero(input->tensor.dtype, bytes, n);
+    if ((asked & (BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_POSITIVE)) != 0)
+        negative = blasd_tensor_first_negative(input->tensor.dtype, bytes, n, false);
+    if ((asked & BLASD_VALUES_POSITIVE) != 0)
+        not_positive = blasd_tensor_first_negative(input->tensor.dtype, bytes, n, true);
+    require(negative == input->first_negative, "the first negative element");
+    require(not_positive == input->first_not_positive, "the first element that is not positive");
+    require(all_zero == input->all_zero, "whether all are zero");
+}
+
 static void check_job(const struct outcome *outcome) {
     const struct blasd_job *job = &outcome->job;
     require(job->op != NULL, "a job has an operation");
@@ -38,6 +54,7 @@ static void check_job(const struct outcome *outcome) {
             at = blasd_tensor_first_nonfinite(input->tensor.dtype, bytes,
                                               blasd_tensor_elements(&input->tensor));
         require(at == input->first_nonfinite, "the first element that is not finite");
+        check_values(&job->op->inputs[i], input, bytes);
         if (input->tensor.dtype == BLASD_bool)
             for (uint64_t k = 0; k < input->source.bytes; k++) require(bytes[k] <= 1, "bools");
     }

@@ -40,6 +40,9 @@ def json_seeds():
     write("intake_json", "members",
           '{"inputs":{"b":[1],"a":[2]},"op":"mix","priority":"high","deadline_ms":5,"device":"cpu",'
           '"params":{"alpha":0.5,"transpose_a":true,"mode":"bf16","p":"Infinity","free":"NaN"}}')
+    write("intake_json", "values", '{"op":"mix","inputs":{"a":[1],"b":[1],"w":[[0,-0.0],[1,-2]],'
+          '"s":{"dtype":"int8","data":[1,0,-1]}}}')
+    write("intake_json", "big_integer", '{"op":"mix","inputs":{"a":[1]},"params":{"free":18446744073709551616}}')
     write("intake_json", "escapes", '{"\\u006fp":"mix","inputs":{"\\u0061":[1]}}')
     write("intake_json", "broken", '{"op":"mix","inputs":{"a":[1,2')
     write("intake_json", "long", '{"op":"mix","inputs":{"a":[%s]}}' % ",".join(
@@ -71,6 +74,9 @@ def safetensors_seeds():
           safetensors({"a": ("BOOL", np.array([True, False])), "b": ("I64", np.arange(3)),
                        "V": ("F16", np.array([1, np.inf], "f2"))},
                       {"op": "mix", "priority": "low", "deadline_ms": "9", "params.k": "7"}))
+    write("intake_safetensors", "values",
+          safetensors({"w": ("F16", np.array([0, -0.0, -1], "f2")), "s": ("F64", np.array([2.0, 0, -1])),
+                       "a": ("I8", np.array([-1], "i1"))}, {"op": "mix"}))
     write("intake_safetensors", "empty", safetensors({"a": ("U8", np.zeros((0, 4), "u1"))},
                                                      {"op": "plain"}))
 
@@ -109,6 +115,9 @@ def multipart_seeds():
           multipart([("a", npy(a)), ("b", npy(a)), ("op", "mix"), ("params", '{"k":4}'),
                      ("params.alpha", "2"), ("priority", "high"), ("deadline_ms", "5"),
                      ("device", "cpu")]))
+    write("intake_multipart", "values",
+          multipart([("op", "mix"), ("w", npy(np.array([0, -0.0, -3], ">f4"))),
+                     ("s", npy(np.array([3, 0, -1], ">i2")))]))
     write("intake_multipart", "truncated", multipart([("op", "mix"), ("a", npy(a))])[:-40])
     write("intake_multipart", "near", multipart([("op", "mix"), ("a", npy(np.frombuffer(
         b"\r\n--X\r\n--\r\r\n--XY", "u1")))]))

@@ -149,6 +149,47 @@ def test_bad_blobs(service, form, body, status, code, field):
     check(service, body, TYPES[form], status, code, field)
 
 
+X, POINTS = np.arange(8.0).reshape(4, 2), np.arange(6.0).reshape(2, 3)
+OUT_OF_RANGE = [  # operation, inputs, parameters, field, what the detail says
+    ("distance", {"x": POINTS, "w": np.array([1.0, -0.0, -2.0])}, {}, "inputs.w", "(2,) is negative"),
+    ("distance", {"x": POINTS, "w": np.array([1, -1, -2], np.int8)}, {"metric": "jaccard"}, "inputs.w",
+     "(1,) is negative"),
+    ("distance", {"x": POINTS, "V": np.array([1.0, 0.0, -1.0])}, {"metric": "seuclidean"}, "inputs.V", "(1,) is 0"),
+    ("distance", {"x": POINTS, "V": np.array([3, 0, 2], np.uint16)}, {"metric": "seuclidean"}, "inputs.V", "(1,) is 0"),
+    ("regression", {"x": X, "y": X[:, 0], "sample_weight": np.array([1, 2, -1e-300, 4])}, {}, "inputs.sample_weight",
+     "(2,) is negative"),
+    ("regression", {"x": X, "y": X[:, 0], "sample_weight": np.float32([1, 2, 3, -4])}, {"method": "ridge"},
+     "inputs.sample_weight", "(3,) is negative"),
+    ("regression", {"x": np.stack([X] * 3), "y": X[None, :, 0],
+                    "sample_weight": np.asfortranarray([[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, -1.0]])}, {},
+     "inputs.sample_weight", "(2, 3) is negative"),
+    ("regression", {"x": X, "y": X[:, 0], "sample_weight": np.array([0, -0.0, 0, 0])}, {}, "inputs.sample_weight",
+     "all elements"),
+]
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["little", "big"])
+@pytest.mark.parametrize("form", ["json", "safetensors", "multipart"])
+def test_values_outside_their_range_are_refused(service, form, swap):
+    jobs = lambda: [line for line in service.request("GET", "/metrics").body.decode().splitlines()
+                    if line.startswith("blasd_jobs_total")]
+    before = jobs()
+    for op, inputs, params, field, detail in OUT_OF_RANGE:
+        if swap and form == "multipart":
+            inputs = {name: value.astype(value.dtype.newbyteorder(">")) for name, value in inputs.items()}
+        answer = service.post(op, inputs, params, form=form)
+        problem = answer.json()
+        assert (answer.status, problem["code"], problem["field"]) == (422, "out_of_range", field), problem
+        assert detail in problem["detail"] and field.split(".")[1] in problem["detail"], problem
+    assert before and jobs() == before  # none of them was queued
+    for op, inputs, params in (  # zeros and minus zeros are weights like any other
+            ("distance", {"x": POINTS, "w": np.array([-0.0, 0.0, 1.0])}, {}),
+            ("distance", {"x": POINTS, "w": np.zeros(3)}, {}),
+            ("regression", {"x": X[:, :1], "y": X[:, 1], "sample_weight": np.array([1, -0.0, 0, 4])}, {})):
+        job = service.post(op, inputs, params, form=form).json()
+        assert job["state"] == "succeeded", job
+
+
 def test_every_truncation_of_a_good_body_is_refused(service):
     bodies = {"json": matmul(EYE).encode(), "safetensors": safetensors({"a": np.eye(2), "b": np.eye(2)}, op="matmul"),
               "multipart": multipart({"op": "matmul", "a": GOOD_NPY, "b": GOOD_NPY})}

@@ -210,5 +210,6 @@ def test_the_service_tells_of_itself(service):
         if line and not line.startswith("#"):
             float(line.rsplit(" ", 1)[1])
     assert "blasd_" in metrics
+    assert "blasd_device_memory_bytes{worker=" in metrics and 'device="cpu:0"' in metrics
     assert service.request("GET", "/health/live").status == 200
     assert service.request("GET", "/health/ready").status == 200

@@ -371,7 +371,8 @@ def test_what_only_the_numbers_show(service):
     worker = service.part("worker")
     for op, inputs, params, code in (
             ("distance", {"x": np.ones((9, 3))}, {"metric": "mahalanobis"}, "singular_matrix"),
-            ("regression", {"x": EYE, "y": EYE[0], "sample_weight": np.zeros(3)}, {}, "invalid_tensor"),
+            ("regression", {"x": np.stack([EYE, EYE]), "y": EYE[:1], "sample_weight": EYE[1:] * 0 + [[1], [0]]}, {},
+             "out_of_range"),
             ("distance", {"x": np.ones((200, 2))}, {"output": "within", "radius": 1, "max_pairs": 9},
              "invalid_parameter")):
         job = service.post(op, inputs, params).json()

@@ -111,6 +111,70 @@ static void the_first_value_that_is_not_finite_is_found(void **state) {
     free(x);
 }
 
+/* Bit patterns of each dtype: below 0, zeros, above 0; each list ends with 0 (the zero itself is
+ * given apart). */
+static void the_first_negative_value_is_found(void **state) {
+    static const struct {
+        enum blasd_dtype dtype;
+        uint64_t negative[4], zero[2], positive[4];
+    } rows[] = {
+        {BLASD_float64,
+         {UINT64_C(0x8000000000000001), UINT64_C(0xffefffffffffffff), UINT64_C(0xbff0000000000000)},
+         {0, UINT64_C(1) << 63},
+         {1, UINT64_C(0x7fefffffffffffff), UINT64_C(0x3ff0000000000000)}},
+        {BLASD_float32, {0x80000001, 0xff7fffff, 0xbf800000}, {0, 0x80000000}, {1, 0x7f7fffff}},
+        {BLASD_float16, {0x8001, 0xfbff, 0xbc00}, {0, 0x8000}, {1, 0x7bff, 0x3c00}},
+        {BLASD_bfloat16, {0x8001, 0xff7f, 0xbf80}, {0, 0x8000}, {1, 0x7f7f, 0x3f80}},
+        {BLASD_int64, {UINT64_C(1) << 63, UINT64_MAX, UINT64_C(1) << 63 | 1}, {0}, {1, INT64_MAX}},
+        {BLASD_int32, {0x80000000, 0xffffffff, 0x80000001}, {0}, {1, INT32_MAX}},
+        {BLASD_int16, {0x8000, 0xffff, 0x8001}, {0}, {1, INT16_MAX}},
+        {BLASD_int8, {0x80, 0xff, 0x81}, {0}, {1, INT8_MAX}},
+        {BLASD_uint64, {0}, {0}, {1, UINT64_MAX, UINT64_C(1) << 63}},
+        {BLASD_uint32, {0}, {0}, {1, UINT32_MAX, 0x80000000}},
+        {BLASD_uint16, {0}, {0}, {1, UINT16_MAX, 0x8000}},
+        {BLASD_uint8, {0}, {0}, {1, UINT8_MAX, 0x80}},
+        {BLASD_bool, {0}, {0}, {1}},
+    };
+    enum { N = 2100 };
+    static unsigned char room[N * 8 + 1];
+    unsigned char *data = room + 1; /* not aligned */
+    (void)state;
+    assert_int_equal(sizeof rows / sizeof *rows, BLASD_DTYPE_COUNT);
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        enum blasd_dtype dtype = rows[r].dtype;
+        size_t size = blasd_dtype_size(dtype);
+        int highs = 0;
+        while (rows[r].positive[highs] != 0) highs++;
+        for (int i = 0; i < N; i++)
+            memcpy(data + (size_t)i * size, &rows[r].positive[i % highs], size);
+        assert_int_equal(blasd_tensor_first_negative(dtype, data, N, true), -1);
+        assert_false(blasd_tensor_all_zero(dtype, data, N));
+        for (int at = 0; at < N; at += at < 70 ? 1 : 97) {
+            unsigned char kept[8];
+            unsigned char *here = data + (size_t)at * size;
+            memcpy(kept, here, size);
+            for (int z = 0; z < 2; z++) {
+                memcpy(here, &rows[r].zero[z], size);
+                assert_int_equal(blasd_tensor_first_negative(dtype, data, N, true), at);
+                assert_int_equal(blasd_tensor_first_negative(dtype, data, N, false), -1);
+                assert_true(blasd_tensor_all_zero(dtype, here, 1));
+            }
+            for (int k = 0; rows[r].negative[k] != 0; k++) {
+                memcpy(here, &rows[r].negative[k], size);
+                assert_int_equal(blasd_tensor_first_negative(dtype, data, N, true), at);
+                assert_int_equal(blasd_tensor_first_negative(dtype, data, N, false), at);
+                assert_int_equal(blasd_tensor_first_negative(dtype, data, at, false), -1);
+                assert_false(blasd_tensor_all_zero(dtype, here, 1));
+            }
+            memcpy(here, kept, size);
+        }
+        for (int k = 0; k < highs; k++)
+            assert_false(blasd_tensor_all_zero(dtype, &rows[r].positive[k], 1));
+        memset(data, 0, N * size);
+        assert_true(blasd_tensor_all_zero(dtype, data, N));
+    }
+}
+
 static void shapes_that_overflow_are_refused(void **state) {
     struct blasd_err err;
     struct blasd_tensor tensor = {.dtype = BLASD_float64, .rank = 2};
@@ -180,19 +244,29 @@ static int scale_plan(const struct blasd_job *job, struct blasd_plan *plan, stru
     return 0;
 }
 
-static const struct blasd_port scale_inputs[] = {{.name = "x",
-                                                  .shape = "(n, m)",
-                                                  .dtypes = BLASD_DTYPES_FLOAT,
-                                                  .min_rank = 1,
-                                                  .max_rank = 2,
-                                                  .finite = true},
-                                                 {.name = "y",
-                                                  .shape = "(n)",
-                                                  .dtypes = BLASD_DTYPES_FLOAT,
-                                                  .min_rank = 1,
-                                                  .max_rank = 1,
-                                                  .optional = true},
-                                                 {0}};
+static const struct blasd_port scale_inputs[] = {
+    {.name = "x",
+     .shape = "(n, m)",
+     .dtypes = BLASD_DTYPES_FLOAT,
+     .min_rank = 1,
+     .max_rank = 2,
+     .finite = true},
+    {.name = "y",
+     .shape = "(n)",
+     .dtypes = BLASD_DTYPES_FLOAT,
+     .min_rank = 1,
+     .max_rank = 1,
+     .optional = true,
+     .finite = true,
+     .values = BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_NOT_ALL_ZERO},
+    {.name = "v",
+     .shape = "(n)",
+     .dtypes = BLASD_DTYPES_FLOAT,
+     .max_rank = 1,
+     .optional = true,
+     .finite = true,
+     .values = BLASD_VALUES_POSITIVE},
+    {0}};
 static const struct blasd_port scale_outputs[] = {{.name = "z"}, {.name = "extra"}, {0}};
 static const struct blasd_param scale_params[] = {{.name = "alpha",
                                                    .kind = BLASD_PARAM_FLOAT,
@@ -249,6 +323,50 @@ static void plans_check_what_the_descriptor_says(void **state) {
     free(plan);
 }
 
+static void plans_check_the_values(void **state) {
+    struct blasd_plan *plan = malloc(sizeof *plan);
+    struct blasd_job *job = malloc(sizeof *job);
+    struct blasd_err err;
+    (void)state;
+    blasd_job_init(job, &scale);
+    for (int i = 0; i < 3; i++) {
+        job->inputs[i].source.kind = BLASD_SOURCE_PAYLOAD;
+        job->inputs[i].tensor = blasd_tensor_make(BLASD_float32, 1, (int64_t[]){5});
+    }
+    assert_int_equal(blasd_job_plan(job, plan, &err), 0);
+    job->inputs[0].first_negative = job->inputs[0].first_not_positive = 0; /* x may be anything */
+    job->inputs[0].all_zero = true;
+    job->inputs[1].first_not_positive = 2;
+    job->inputs[2].all_zero = true;
+    assert_int_equal(blasd_job_plan(job, plan, &err), 0);
+
+    job->inputs[1].first_negative = 4;
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_out_of_range);
+    assert_string_equal(err.field, "inputs.y");
+    assert_non_null(strstr(err.detail, "(4,) is negative"));
+    assert_non_null(strstr(err.detail, "0 or greater"));
+    job->inputs[1].first_nonfinite = 3; /* the worse of the two */
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_not_finite);
+    job->inputs[1].first_nonfinite = job->inputs[1].first_negative = -1;
+    job->inputs[1].all_zero = true;
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_out_of_range);
+    assert_non_null(strstr(err.detail, "at least one must be positive"));
+    job->inputs[1].source.kind = BLASD_SOURCE_NONE;
+    assert_int_equal(blasd_job_plan(job, plan, &err), 0);
+
+    job->inputs[2].first_not_positive = 1;
+    job->inputs[2].first_negative = 3;
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_out_of_range);
+    assert_string_equal(err.field, "inputs.v");
+    assert_non_null(strstr(err.detail, "(1,) is 0"));
+    assert_non_null(strstr(err.detail, "greater than 0"));
+    job->inputs[2].first_not_positive = 3;
+    assert_int_equal(blasd_job_plan(job, plan, &err), -(int)BLASD_E_out_of_range);
+    assert_non_null(strstr(err.detail, "(3,) is negative"));
+    free(job);
+    free(plan);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_float16_reads_as_defined_and_writes_back),
@@ -256,11 +374,13 @@ int main(void) {
         cmocka_unit_test(column_major_becomes_row_major),
         cmocka_unit_test(integers_and_bools_convert_by_value),
         cmocka_unit_test(the_first_value_that_is_not_finite_is_found),
+        cmocka_unit_test(the_first_negative_value_is_found),
         cmocka_unit_test(shapes_that_overflow_are_refused),
         cmocka_unit_test(shapes_broadcast_as_in_numpy),
         cmocka_unit_test(shapes_are_written_as_python_does),
         cmocka_unit_test(keys_that_overflow_equal_nothing),
         cmocka_unit_test(plans_check_what_the_descriptor_says),
+        cmocka_unit_test(plans_check_the_values),
     };
     return cmocka_run_group_tests_name("core", tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void mixed(enum blasd_dtype dtype, int least, int most, bool grouped) {
 
 static void mixed_shapes_run_as_one_call(void **state) {
     (void)state;
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 4; d++) {
         mixed(floats[d], 17, 18, true);
         mixed(floats[d], 17, 18, false);
         mixed(floats[d], 1, 60, true);
@@ -73,7 +73,7 @@ static void mixed_jobs_of_every_kind(void **state) {
     (void)state;
     for (int round = 0; round < 12; round++) {
         struct trial *trials[MOST];
-        enum blasd_dtype compute = round % 2 ? BLASD_float32 : BLASD_float64;
+        enum blasd_dtype compute = floats[round % 4];
         for (int i = 0; i < MOST;) {
             trials[i] = random_job(FILL_NORMAL);
             assert_int_equal(trial_plan(trials[i]), BLASD_OK);
@@ -164,6 +164,160 @@ static void precision_only_as_asked(void **state) {
     assert_true(error_of(BLASD_float64, "tf32", "dgemm") < 0x1p-50);
 }
 
+/* Half factors go up and come down as they are, and are multiplied as such. */
+static void halves_travel_as_they_are(void **state) {
+    const struct {
+        enum blasd_dtype a, b, c; /* c float64: none is given */
+        double alpha;
+        uint64_t in;
+        const char *method;
+    } cases[] = {
+        {BLASD_float16, BLASD_float16, BLASD_float64, 1, 2, "hgemm, float32 sums, rounded once"},
+        {BLASD_bfloat16, BLASD_bfloat16, BLASD_float64, 1, 2, "bgemm, float32 sums, rounded once"},
+        {BLASD_float16, BLASD_float16, BLASD_float64, 0, 2, "hgemm, float32 sums, rounded once"},
+        {BLASD_float16, BLASD_float16, BLASD_float32, 1, 2, "hgemm, float32 sums"},
+        {BLASD_float16, BLASD_float16, BLASD_bfloat16, 1, 2, "hgemm, float32 sums"},
+        {BLASD_float16, BLASD_float16, BLASD_float16, 2, 2, "hgemm, float32 sums, rounded once"},
+        {BLASD_bfloat16, BLASD_bfloat16, BLASD_bfloat16, 0, 2, "bgemm, float32 sums, rounded once"},
+        {BLASD_float16, BLASD_bfloat16, BLASD_float64, 1, 4, "sgemm"},
+        {BLASD_float16, BLASD_float32, BLASD_float64, 1, 4, "sgemm"},
+        {BLASD_float16, BLASD_int32, BLASD_float64, 1, 8, "dgemm"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int slices = 0; slices < 2; slices++) {
+            struct trial *t = trial_new("matmul");
+            uint64_t memory = trial_device()->facts.memory_bytes, up, down, out;
+            give(t, "a", cases[i].a, BLASD_ROW_MAJOR, 2, (int64_t[]){32, 64}, FILL_NORMAL);
+            give(t, "b", cases[i].b, BLASD_COLUMN_MAJOR, 2, (int64_t[]){64, 32}, FILL_NORMAL);
+            if (cases[i].c != BLASD_float64)
+                give(t, "c", cases[i].c, BLASD_ROW_MAJOR, 2, (int64_t[]){32, 32}, FILL_NORMAL);
+            trial_set_float(t, "alpha", cases[i].alpha);
+            if (slices) trial_device()->facts.memory_bytes = 8000;
+            up = blasd_standin.bytes_up;
+            down = blasd_standin.bytes_down;
+            if (slices)
+                assert_non_null(strstr(method_of(t), " in tiles"));
+            else
+                assert_string_equal(method_of(t), cases[i].method);
+            out = blasd_dtype_size(t->plan.outputs[0].dtype);
+            trial_device()->facts.memory_bytes = memory;
+            if (!slices) {
+                up = blasd_standin.bytes_up - up;
+                assert_true(up == 2 * 32 * 64 * cases[i].in +
+                                      (cases[i].c != BLASD_float64 ? 32 * 32 * out : 0));
+            }
+            assert_true(blasd_standin.bytes_down - down == 32 * 32 * out);
+            check(t, false);
+            trial_free(t);
+        }
+}
+
+/* What is multiplied by 0 afterwards must not overflow before, and a sum that is finite in float32
+ * is what beta * c is added to. */
+static void halves_are_rounded_once(void **state) {
+    (void)state;
+    for (int tiny = 0; tiny < 2; tiny++) {
+        int64_t n = tiny ? 4 : 40;
+        struct trial *t = trial_new("matmul");
+        uint16_t *a = trial_input(t, "a", BLASD_float16, BLASD_ROW_MAJOR, 2, (int64_t[]){n, n});
+        uint16_t *b = trial_input(t, "b", BLASD_float16, BLASD_ROW_MAJOR, 2, (int64_t[]){n, n});
+        uint16_t *c = trial_input(t, "c", BLASD_float16, BLASD_ROW_MAJOR, 2, (int64_t[]){n, n});
+        for (int64_t i = 0; i < n * n; i++) {
+            a[i] = b[i] = 0x7bff; /* 65504 */
+            c[i] = 0x3c00;
+        }
+        trial_set_float(t, "alpha", 0);
+        trial_set_float(t, "beta", 3);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        for (int64_t i = 0; i < n * n; i++) assert_true(trial_value(trial_output(t, "c"), i) == 3);
+        trial_set_float(t, "alpha", -1.0 / 65504 / 65504);
+        trial_set_float(t, "beta", (double)n);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        for (int64_t i = 0; i < n * n; i++)
+            assert_true(fabs(trial_value(trial_output(t, "c"), i)) < 1e-4);
+        trial_free(t);
+    }
+}
+
+/* A stack whose items lie unevenly, an even one, one product, and a batch of mixed shapes. */
+static void run_four_kinds(enum blasd_dtype dtype, const char *const methods[4]) {
+    const int64_t a[][4] = {{2, 1, 20, 30}, {5, 20, 30}, {20, 30}};
+    const int64_t b[][4] = {{1, 3, 30, 40}, {5, 30, 40}, {30, 40}};
+    const int ranks[] = {4, 3, 2};
+    struct trial *trials[MOST];
+    for (int i = 0; i < 3; i++) {
+        struct trial *t = trial_new("matmul");
+        give(t, "a", dtype, BLASD_ROW_MAJOR, ranks[i], a[i], FILL_NORMAL);
+        give(t, "b", dtype, BLASD_ROW_MAJOR, ranks[i], b[i], FILL_NORMAL);
+        give(t, "c", dtype, BLASD_ROW_MAJOR, 1, (int64_t[]){40}, FILL_NORMAL);
+        trial_set_float(t, "alpha", 2);
+        assert_string_equal(method_of(t), methods[i]);
+        check(t, false);
+        trial_free(t);
+    }
+    for (int i = 0; i < MOST; i++) trials[i] = product(dtype, 17 + i % 3, 20, 18, FILL_NORMAL);
+    run_mixed(trials, MOST);
+    assert_string_equal(trials[0]->task.method, methods[3]);
+    for (int i = 0; i < MOST; i++) {
+        check(trials[i], false);
+        trial_free(trials[i]);
+    }
+}
+
+/* What the library does not take is found out when the device is opened, and done in another way
+ * without asking again. */
+static void refused_dtypes_go_another_way(void **state) {
+    static const struct {
+        bool gemm, strided, pointers, grouped; /* taken */
+        const char *ways[4];                   /* NULL: by a kernel of ours */
+    } cases[] = {
+        {true, true, true, true, {" batched", " batched", "", " grouped"}},
+        {true, true, true, false, {" batched", " batched", "", " batched"}},
+        {true, true, false, false, {" one by one", " batched", "", " one by one"}},
+        {true, false, true, true, {" batched", " one by one", "", " grouped"}},
+        {false, false, false, true, {NULL, NULL, NULL, " grouped"}},
+        {false, false, false, false, {NULL, NULL, NULL, NULL}},
+    };
+    static const char *const names[] = {"dgemm", "sgemm", "hgemm", "bgemm"};
+    struct blasd_device *device = trial_device();
+    struct blasd_cuda_can before = device->can;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int d = 0; d < 4; d++) {
+            unsigned bit = 1u << floats[d];
+            char texts[4][64];
+            const char *methods[4];
+            struct blasd_err err;
+            long refused;
+            blasd_standin.refuse_gemm = cases[i].gemm ? 0 : bit;
+            blasd_standin.refuse_strided = cases[i].strided ? 0 : bit;
+            blasd_standin.refuse_pointers = cases[i].pointers ? 0 : bit;
+            blasd_standin.refuse_grouped = cases[i].grouped ? 0 : bit;
+            assert_int_equal(blasd_cuda_probe(device, &err), 0);
+            refused = blasd_standin.refused;
+            for (int m = 0; m < 4; m++) {
+                const char *half = d < 2 ? "" : ", float32 sums, rounded once";
+                const char *way = cases[i].ways[m];
+                snprintf(texts[m], sizeof texts[m], "%s%s%s", way != NULL ? names[d] : "plain",
+                         way != NULL ? way : "", half);
+                methods[m] = texts[m];
+            }
+            run_four_kinds(floats[d], methods);
+            assert_int_equal(blasd_standin.refused, refused);
+        }
+    blasd_standin.refuse_gemm = blasd_standin.refuse_strided = 0;
+    blasd_standin.refuse_pointers = blasd_standin.refuse_grouped = 0;
+    device->can = before;
+}
+
+/* A device that refuses only when it comes to it still gets its products done. */
+static void a_grouped_call_that_fails_late(void **state) {
+    (void)state;
+    assert_true(trial_device()->can.grouped != 0);
+    for (int d = 0; d < 4; d++) mixed(floats[d], 17, 18, false);
+}
+
 /* On a device of 4 kB, which is what the kernel believes here, all but the smallest jobs come in
  * tiles of a few rows; streams go on in many orders. */
 static void what_does_not_fit_comes_in_tiles(void **state) {
@@ -191,6 +345,10 @@ int main(void) {
         cmocka_unit_test(mixed_jobs_of_every_kind),
         cmocka_unit_test(the_call_fits_the_shape),
         cmocka_unit_test(precision_only_as_asked),
+        cmocka_unit_test(halves_travel_as_they_are),
+        cmocka_unit_test(halves_are_rounded_once),
+        cmocka_unit_test(refused_dtypes_go_another_way),
+        cmocka_unit_test(a_grouped_call_that_fails_late),
     };
     blasd_cuda_sizes = (struct blasd_cuda_sizes){1024, (size_t)1 << 20, 4096};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -181,7 +181,11 @@ static TRIAL_UNUSED enum blasd_code trial_plan(struct trial *trial) {
                 input->tensor.dtype, trial->given[i], blasd_tensor_elements(&input->tensor));
     }
     memset(&trial->err, 0, sizeof trial->err);
-    if (blasd_job_plan(&trial->job, &trial->plan, &trial->err) == 0) return BLASD_OK;
+    if (blasd_job_plan(&trial->job, &trial->plan, &trial->err) == 0) {
+        const struct blasd_kernel *kernel = blasd_backend_kernel(&TRIAL_BACKEND, op);
+        if (kernel != NULL && kernel->adapt != NULL) kernel->adapt(&trial->job, &trial->plan);
+        return BLASD_OK;
+    }
     assert_true(trial->err.code != BLASD_OK);
     assert_true(trial->err.detail[0] != '\0');
     return trial->err.code;

@@ -338,9 +338,9 @@ static void bad_jobs_are_refused(void **state) {
     problem_free(&pr);
     pr = problem_new(5, 2, true, true, 0);
     pr.w[2] = -1;
-    assert_int_equal(trial_run(pr.t), BLASD_E_invalid_tensor);
+    assert_int_equal(trial_run(pr.t), BLASD_E_out_of_range);
     for (int i = 0; i < 5; i++) pr.w[i] = 0;
-    assert_int_equal(trial_run(pr.t), BLASD_E_invalid_tensor);
+    assert_int_equal(trial_run(pr.t), BLASD_E_out_of_range);
     problem_free(&pr);
 }
 
@@ -355,7 +355,7 @@ static void a_bad_member_fails_alone(void **state) {
     list[1].w[4] = -2;
     assert_int_equal(trial_run_batch(trials, 3), 0);
     assert_int_equal(trials[0]->task.err.code, BLASD_OK);
-    assert_int_equal(trials[1]->task.err.code, BLASD_E_invalid_tensor);
+    assert_int_equal(trials[1]->task.err.code, BLASD_E_out_of_range);
     assert_int_equal(trials[2]->task.err.code, BLASD_OK);
     assert_true(isfinite(value(trials[2], "coef", 1)));
     for (int c = 0; c < 3; c++) problem_free(&list[c]);

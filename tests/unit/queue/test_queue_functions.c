@@ -220,6 +220,32 @@ static void test_records_expire(void **state) {
     bed_close(&bed);
 }
 
+/* Results that were waited for have a limit of their own, looked at by housekeeping. */
+static void test_sync_records_fit(void **state) {
+    struct bed bed;
+    char id[4][BLASD_ID_LEN + 1], kept[BLASD_ID_LEN + 1];
+    struct blasd_claim claim_of[1];
+    (void)state;
+    bed_open(&bed, &server, "capsync");
+    bed.limits.record_sync_bytes = BLASD_MIB;
+    bed_limits(&bed);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    id_make(kept, BLASD_ID_ASYNC, 50);
+    assert_int_equal(submit_as(&bed, kept, "2", "9", "", ""), 0);
+    assert_int_equal(claim(worker, 1, PLENTY, claim_of), 1);
+    assert_int_equal(finish(worker, kept, "record", 3000000), 1);
+    for (int i = 0; i < 4; i++) {
+        finished(&bed, worker, id[i], 40 - i, 400000);
+        sleep_ms(i < 3 ? 1010 : 0);
+    }
+    drop(fcall(&bed, "tick", NULL));
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(record_line(&bed, id[i], 0), i < 2 ? "410" : "record");
+    assert_string_equal(record_line(&bed, kept, 0), "record"); /* nobody waited for this one */
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 static void test_records_fit(void **state) {
     struct bed bed;
     char id[5][BLASD_ID_LEN + 1];
@@ -457,11 +483,17 @@ static void test_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cancel),         cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_full),           cmocka_unit_test(test_idempotency),
-        cmocka_unit_test(test_records_expire), cmocka_unit_test(test_records_fit),
-        cmocka_unit_test(test_list),           cmocka_unit_test(test_store_identity),
-        cmocka_unit_test(test_blobs),          cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_idempotency),
+        cmocka_unit_test(test_records_expire),
+        cmocka_unit_test(test_records_fit),
+        cmocka_unit_test(test_sync_records_fit),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_store_identity),
+        cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

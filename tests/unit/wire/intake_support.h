@@ -15,8 +15,25 @@ static const struct blasd_port mix_inputs[] = {
     {.name = "a", .shape = "(...)", .doc = "", .dtypes = ALL_DTYPES, .max_rank = 8},
     {.name = "b", .shape = "(...)", .doc = "", .dtypes = ALL_DTYPES, .max_rank = 8},
     {.name = "V", .shape = "(n)", .doc = "", .dtypes = ALL_DTYPES, .max_rank = 8, .optional = true},
+    {.name = "w",
+     .shape = "(n)",
+     .doc = "",
+     .dtypes = ALL_DTYPES,
+     .max_rank = 8,
+     .optional = true,
+     .finite = true,
+     .values = BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_NOT_ALL_ZERO},
+    {.name = "s",
+     .shape = "(n)",
+     .doc = "",
+     .dtypes = ALL_DTYPES,
+     .max_rank = 8,
+     .optional = true,
+     .finite = true,
+     .values = BLASD_VALUES_POSITIVE},
     {.name = NULL},
 };
+enum { I_A, I_B, I_V, I_WEIGHT, I_SCALE };
 static const char *const mix_modes[] = {"native", "tf32", "bf16", NULL};
 static const struct blasd_param mix_params[] = {
     {.name = "transpose_a", .doc = "", .kind = BLASD_PARAM_BOOL, .preset = {.b = false}},
@@ -64,14 +81,14 @@ static const struct blasd_op mix_op = {.name = "mix",
                                        .summary = "",
                                        .doc = "",
                                        .inputs = mix_inputs,
-                                       .outputs = &mix_inputs[3],
+                                       .outputs = &mix_inputs[5],
                                        .params = mix_params,
                                        .plan = plan_nothing};
 static const struct blasd_op plain_op = {.name = "plain",
                                          .summary = "",
                                          .doc = "",
                                          .inputs = mix_inputs,
-                                         .outputs = &mix_inputs[3],
+                                         .outputs = &mix_inputs[5],
                                          .params = &mix_params[6],
                                          .plan = plan_nothing};
 const struct blasd_op *const blasd_ops[] = {&mix_op, &plain_op, NULL};
@@ -187,6 +204,8 @@ static inline bool same_outcome(const struct outcome *a, const struct outcome *b
         const struct blasd_input *x = &a->job.inputs[i], *y = &b->job.inputs[i];
         if (x->source.kind != y->source.kind || x->source.offset != y->source.offset ||
             x->source.bytes != y->source.bytes || x->first_nonfinite != y->first_nonfinite ||
+            x->first_negative != y->first_negative ||
+            x->first_not_positive != y->first_not_positive || x->all_zero != y->all_zero ||
             x->tensor.dtype != y->tensor.dtype || x->tensor.order != y->tensor.order ||
             x->tensor.rank != y->tensor.rank ||
             memcmp(x->tensor.shape, y->tensor.shape, sizeof x->tensor.shape) != 0)

@@ -19,7 +19,8 @@ static const struct blasd_port sample_inputs[] = {
      .min_rank = 1,
      .max_rank = 1,
      .optional = true,
-     .finite = true},
+     .finite = true,
+     .values = BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_NOT_ALL_ZERO},
     {.name = NULL},
 };
 static const struct blasd_port sample_outputs[] = {
@@ -75,7 +76,13 @@ static const struct blasd_op sample_op = {.name = "sample",
                                           .params = sample_params,
                                           .plan = sample_plan};
 static const struct blasd_port plain_ports[] = {
-    {.name = "x", .shape = "(n)", .doc = "X.", .dtypes = BLASD_DTYPES_FLOAT, .max_rank = 1},
+    {.name = "x",
+     .shape = "(n)",
+     .doc = "X.",
+     .dtypes = BLASD_DTYPES_FLOAT,
+     .max_rank = 1,
+     .finite = true,
+     .values = BLASD_VALUES_POSITIVE},
     {.name = NULL},
 };
 static const struct blasd_param plain_params[] = {{.name = NULL}};

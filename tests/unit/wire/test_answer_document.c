@@ -34,6 +34,7 @@ static void a_job_document_says_everything(void **state) {
     assert_member(root, "op", "sample");
     assert_member(root, "state", "succeeded");
     assert_member(root, "priority", "normal");
+    assert_member(root, "device", "cpu"); /* where it ran */
     assert_member(root, "created_at", "2023-11-14T22:13:20.123456Z");
     assert_member(root, "started_at", "2023-11-14T22:13:20.200000Z");
     assert_member(root, "finished_at", "2023-11-14T22:13:21.000000Z");
@@ -56,6 +57,7 @@ static void a_job_document_says_everything(void **state) {
     assert_int_equal(json_integer_value(json_object_get(part, "attempts")), 0);
     assert_int_equal(json_integer_value(json_object_get(part, "flops")), 2000000000);
     assert_int_equal(json_integer_value(json_object_get(part, "bytes")), 96);
+    assert_null(json_object_get(part, "energy_joules"));
     assert_string_equal(json_string_value(json_array_get(json_object_get(part, "warnings"), 0)),
                         "ill-conditioned");
     part = json_object_get(json_object_get(root, "outputs"), "c");
@@ -135,6 +137,17 @@ static void a_failed_job_says_why(void **state) {
     json_decref(root);
 }
 
+static void energy_where_the_card_tells(void **state) {
+    struct blasd_record record;
+    json_t *root;
+    (void)state;
+    make_record(&record);
+    record.execution.energy_joules = 12.5;
+    root = document_of(&record, NULL, 100);
+    assert_true(member_number(json_object_get(root, "execution"), "energy_joules") == 12.5);
+    json_decref(root);
+}
+
 static void strange_values_still_give_json(void **state) {
     struct blasd_record record;
     json_t *root, *timing;
@@ -144,12 +157,14 @@ static void strange_values_still_give_json(void **state) {
     record.finished_us = INT64_MAX;
     record.progress = NAN;
     record.execution.flops = INFINITY;
+    record.execution.energy_joules = INFINITY;
     record.execution.batch_size = -1;
     record.timing.queue_us = -1500;
     record.timing.total_us = INT64_MIN;
     snprintf(record.op, sizeof record.op, "gone\"");
     root = document_of(&record, NULL, 100);
     assert_member(root, "op", "gone\"");
+    assert_null(json_object_get(json_object_get(root, "execution"), "energy_joules"));
     assert_true(json_is_null(json_object_get(root, "created_at")));
     assert_true(json_is_null(json_object_get(root, "finished_at")));
     timing = json_object_get(root, "timing");
@@ -266,6 +281,12 @@ static void operations_describe_themselves(void **state) {
     assert_true(json_is_true(json_object_get(port, "finite")));
     assert_int_equal(json_integer_value(json_object_get(port, "min_rank")), 1);
     assert_int_equal(json_integer_value(json_object_get(port, "max_rank")), 1);
+    range = json_object_get(port, "range");
+    assert_true(json_number_value(json_object_get(range, "least")) == 0);
+    assert_true(json_is_null(json_object_get(range, "most")));
+    assert_true(json_is_false(json_object_get(range, "exclusive_least")));
+    assert_true(json_is_true(json_object_get(port, "not_all_zero")));
+    assert_null(json_object_get(json_array_get(json_object_get(op, "inputs"), 0), "range"));
     port = json_object_get(port, "dtypes");
     assert_int_equal(json_array_size(port), 2);
     assert_string_equal(json_string_value(json_array_get(port, 1)), "float32");
@@ -362,6 +383,7 @@ int main(void) {
         cmocka_unit_test(large_outputs_carry_href_alone),
         cmocka_unit_test(a_queued_job_has_nulls),
         cmocka_unit_test(a_failed_job_says_why),
+        cmocka_unit_test(energy_where_the_card_tells),
         cmocka_unit_test(strange_values_still_give_json),
         cmocka_unit_test(problems_are_documents),
         cmocka_unit_test(text_is_escaped_and_made_utf8),

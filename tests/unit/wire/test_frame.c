@@ -125,6 +125,7 @@ static void any_record(struct blasd_record *record) {
     execution->attempts = (int)below(10) - 1;
     execution->flops = (double)any_int() * 1e9;
     execution->bytes = next_random();
+    execution->energy_joules = below(2) == 0 ? 0 : (double)(1 + below(1000000)) / 1000;
     if (record->state >= BLASD_FAILED) {
         record->error.code = (enum blasd_code)(1 + below(BLASD_E_COUNT - 1));
         any_text(record->error.field, sizeof record->error.field);
@@ -205,6 +206,7 @@ static void same_record(const struct blasd_record *a, const struct blasd_record 
     assert_int_equal(x->attempts, y->attempts);
     assert_memory_equal(&x->flops, &y->flops, sizeof x->flops);
     assert_true(x->bytes == y->bytes);
+    assert_memory_equal(&x->energy_joules, &y->energy_joules, sizeof x->energy_joules);
     assert_int_equal(a->error.code, b->error.code);
     assert_string_equal(a->error.field, b->error.field);
     assert_string_equal(a->error.detail, b->error.detail);
@@ -296,6 +298,7 @@ static void the_largest_record_fits(void **state) {
         record.execution.warnings[i][BLASD_WARNING_MAX - 1] = '\0';
     }
     record.payload_bytes = 0;
+    record.execution.energy_joules = 1.5;
     blasd_buf_init(&buf, 1 << 20);
     assert_int_equal(blasd_record_encode(&record, &buf, &err), 0);
     assert_int_equal(blasd_record_decode(buf.data, buf.len, &back, &payload_at, &err), 0);
@@ -506,11 +509,13 @@ static void terse_records_are_read(void **state) {
     assert_int_equal(record.error.code, BLASD_OK);
     assert_int_equal(record.outputs[0].tensor.rank, -1);
     assert_true(record.timing.total_us == 0);
+    assert_int_equal(record.device, BLASD_DEVICE_ANY); /* of a version that did not say */
 
     assert_int_equal(read_terse("T1\nrunning\n" ID "\nsolve\nhigh\n1700000000000000\n"
-                                "1700000000250000\n0\n0.5\n2\n\ncuda:0\nanonymous",
+                                "1700000000250000\n0\n0.5\n2\n\ncuda:0\nanonymous\ncuda",
                                 &record, &err),
                      0);
+    assert_int_equal(record.device, BLASD_DEVICE_CUDA);
     assert_int_equal(record.state, BLASD_RUNNING);
     assert_true(record.progress == 0.5 && record.timing.queue_us == 250000);
     assert_int_equal(record.execution.attempts, 2);
@@ -553,6 +558,9 @@ static void bad_terse_records_are_refused(void **state) {
         "T1\nqueued\nID\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous",
         "T1\nquiet\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous",
         "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous\n",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous\nauto",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous\ncpu\n",
+        "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\n\nanonymous\ncpu\nmore",
         "T1\nqueued\n" ID "\nmatmul\nnormal\n1\n0\n0\n0\n0\n\nanonymous",
         "T1\nqueued\n" ID "\nmatmul\nurgent\n1\n0\n0\n0\n0\n\n\nanonymous",
         "T1\nqueued\n" ID "\nmatmul\nnormal\n-1\n0\n0\n0\n0\n\n\nanonymous",

@@ -109,6 +109,10 @@ static void test_params(void **state) {
     assert_int_equal(last.job.params[P_K].i, 1000);
     assert_true(last.job.params[P_ALPHA].f == 1e-3);
     assert_true(isnan(last.job.params[P_FREE].f));
+    send_params("\"free\":-18446744073709551616,\"k\":7");
+    expect_good();
+    assert_true(last.job.params[P_FREE].f == -0x1p64);
+    assert_int_equal(last.job.params[P_K].i, 7);
 }
 
 static void expect_bad_param(const char *params, const char *field, const char *detail) {
@@ -123,6 +127,9 @@ static void test_bad_params(void **state) {
     expect_bad_param("\"k\":1001", "params.k", "not 1001");
     expect_bad_param("\"k\":1.5", "params.k", "not 1.5");
     expect_bad_param("\"k\":1e300", "params.k", "not 1e+300");
+    expect_bad_param("\"k\":18446744073709551616", "params.k", "not 1.84467440737e+19");
+    expect_bad_param("\"k\":-9223372036854775809", "params.k", "not -9.22337203685e+18");
+    expect_bad_param("\"transpose_a\":9223372036854775808", "params.transpose_a", "true or false");
     expect_bad_param("\"k\":\"7\"", "params.k", "not \"7\"");
     expect_bad_param("\"k\":true", "params.k", "not true");
     expect_bad_param("\"k\":null", "params.k", "null (leave it out");

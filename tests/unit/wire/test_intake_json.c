@@ -47,6 +47,57 @@ static void test_plain_lists(void **state) {
     expect_doubles("[[ ] , [\n]]", SHAPE(2, 0), (const double[]){0}, 0);
 }
 
+static void send_named(const char *name, const char *tensor) {
+    static char text[200000];
+    snprintf(text, sizeof text, "{\"op\":\"mix\",\"inputs\":{\"%s\":%s}}", name, tensor);
+    send_options((struct blasd_intake_options){.content_type = "application/json"}, text,
+                 strlen(text));
+    expect_good();
+}
+
+/* Signs and zeros, in each way that JSON has to write a tensor. */
+static void test_values(void **state) {
+    static char many[100000];
+    const struct blasd_input *w = &last.job.inputs[I_WEIGHT], *s = &last.job.inputs[I_SCALE];
+    size_t len = 1;
+    (void)state;
+    send_named("w", "[[1,-0.0],[0,-1e-300],[-2,3]]");
+    assert_int_equal(w->first_negative, 3);
+    assert_false(w->all_zero);
+    send_named("w", "[-0.0,0,0.0]");
+    assert_int_equal(w->first_negative, -1);
+    assert_true(w->all_zero);
+    send_named("w", "[]");
+    assert_false(w->all_zero);
+    send_named("w", "{\"data\":[0,0,-1],\"dtype\":\"int8\"}");
+    assert_int_equal(w->first_negative, 2);
+    send_named("w", "{\"dtype\":\"uint64\",\"data\":[18446744073709551615]}");
+    assert_int_equal(w->first_negative, -1);
+    assert_false(w->all_zero);
+    send_named("w", "{\"dtype\":\"float16\",\"data\":[1,-1e-9,-1e-7]}"); /* -1e-9 rounds to -0 */
+    assert_int_equal(w->first_negative, 2);
+    send_named("w",
+               "{\"dtype\":\"float32\",\"shape\":[2],\"base64\":\"AAAAgAAAgL8=\"}"); /* -0, -1 */
+    assert_int_equal(w->first_negative, 1);
+    assert_false(w->all_zero);
+    send_named("s", "[3,0.0,-1]");
+    assert_int_equal(s->first_not_positive, 1);
+    assert_int_equal(s->first_negative, 2);
+    send_named("s", "{\"dtype\":\"bool\",\"data\":[true,false]}");
+    assert_int_equal(s->first_not_positive, 1);
+    assert_int_equal(s->first_negative, -1);
+    send_named("a", "[0,-1]");
+    assert_int_equal(last.job.inputs[I_A].first_negative, -1);
+    assert_false(last.job.inputs[I_A].all_zero);
+    /* more than is gathered at a time */
+    many[0] = '[';
+    for (int i = 0; i < 9000; i++, len += 2) memcpy(many + len, i == 8190 ? "0," : "1,", 2);
+    memcpy(many + len, "-1]", 4);
+    send_named("s", many);
+    assert_int_equal(s->first_not_positive, 8190);
+    assert_int_equal(s->first_negative, 9000);
+}
+
 static void test_nonfinite(void **state) {
     const double *got;
     (void)state;
@@ -489,13 +540,14 @@ static void test_sink_full(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_lists), cmocka_unit_test(test_nonfinite),
-        cmocka_unit_test(test_ragged),      cmocka_unit_test(test_objects),
-        cmocka_unit_test(test_bad_objects), cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_halves),      cmocka_unit_test(test_base64),
-        cmocka_unit_test(test_large),       cmocka_unit_test(test_many_empty_lists),
-        cmocka_unit_test(test_malformed),   cmocka_unit_test(test_inputs),
-        cmocka_unit_test(test_limits),      cmocka_unit_test(test_sink_full),
+        cmocka_unit_test(test_plain_lists),      cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_values),           cmocka_unit_test(test_ragged),
+        cmocka_unit_test(test_objects),          cmocka_unit_test(test_bad_objects),
+        cmocka_unit_test(test_integers),         cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_base64),           cmocka_unit_test(test_large),
+        cmocka_unit_test(test_many_empty_lists), cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_inputs),           cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_sink_full),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -144,6 +144,52 @@ static void test_orders(void **state) {
     expect_bytes(expect_input(0, BLASD_float64, SHAPE(6)), a, sizeof a);
 }
 
+/* Signs and zeros, big-endian too, where the sign is in the first byte. */
+static void test_values(void **state) {
+    static const unsigned char big8[] = {
+        0x80, 0, 0, 0,    0,    0,    0, 0, 0, 0, 0, 0,
+        0,    0, 0, 0x80, 0xbf, 0xf0, 0, 0, 0, 0, 0, 0};              /* -0, tiny, -1 */
+    static const unsigned char big2[] = {0, 0x80, 0, 0, 0x80, 0};     /* 128, 0, -32768 */
+    static const unsigned char big16[] = {0x80, 0, 0, 0x80, 0xbc, 0}; /* -0, tiny, -1 */
+    static const int8_t small[] = {0, 5, -1};
+    static const struct {
+        const char *header;
+        const void *data;
+        size_t len;
+        int64_t negative, not_positive;
+    } rows[] = {
+        {HEADER(">f8", "False", "(3,)"), big8, sizeof big8, 2, 0},
+        {HEADER(">i2", "False", "(3,)"), big2, sizeof big2, 2, 1},
+        {HEADER(">u2", "False", "(3,)"), big2, sizeof big2, -1, 1},
+        {HEADER(">f2", "False", "(3,)"), big16, sizeof big16, 2, 0},
+        {HEADER("|i1", "True", "(3,)"), small, sizeof small, 2, 0},
+        {HEADER("|u1", "True", "(3,)"), small, sizeof small, -1, 0},
+        {HEADER("|b1", "False", "(2,)"), "\1\0", 2, -1, 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin();
+        add_text("op", "mix");
+        add_npy("w", rows[i].header, rows[i].data, rows[i].len);
+        add_npy("s", rows[i].header, rows[i].data, rows[i].len);
+        add_npy("a", rows[i].header, rows[i].data, rows[i].len);
+        send_end();
+        expect_good();
+        assert_int_equal(last.job.inputs[I_WEIGHT].first_negative, rows[i].negative);
+        assert_int_equal(last.job.inputs[I_WEIGHT].first_not_positive, -1);
+        assert_false(last.job.inputs[I_WEIGHT].all_zero);
+        assert_int_equal(last.job.inputs[I_SCALE].first_negative, rows[i].negative);
+        assert_int_equal(last.job.inputs[I_SCALE].first_not_positive, rows[i].not_positive);
+        assert_int_equal(last.job.inputs[I_A].first_negative, -1);
+    }
+    begin();
+    add_text("op", "mix");
+    add_npy("w", HEADER(">f8", "False", "(1,)"), big8, 8);
+    send_end();
+    expect_good();
+    assert_true(last.job.inputs[I_WEIGHT].all_zero);
+}
+
 /* More big-endian elements than the buffer they are turned round in. */
 static void test_big_endian_large(void **state) {
     unsigned char data[4099 * 2];
@@ -489,17 +535,12 @@ static void test_content_length(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_orders),
-        cmocka_unit_test(test_big_endian_large),
-        cmocka_unit_test(test_dtypes),
-        cmocka_unit_test(test_versions),
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_bad_npy),
-        cmocka_unit_test(test_bad_parts),
-        cmocka_unit_test(test_framing),
-        cmocka_unit_test(test_near_delimiters),
-        cmocka_unit_test(test_boundaries),
+        cmocka_unit_test(test_plain),           cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_values),          cmocka_unit_test(test_big_endian_large),
+        cmocka_unit_test(test_dtypes),          cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_shapes),          cmocka_unit_test(test_bad_npy),
+        cmocka_unit_test(test_bad_parts),       cmocka_unit_test(test_framing),
+        cmocka_unit_test(test_near_delimiters), cmocka_unit_test(test_boundaries),
         cmocka_unit_test(test_content_length),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

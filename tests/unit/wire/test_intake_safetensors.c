@@ -121,6 +121,41 @@ static void test_first_nonfinite(void **state) {
     }
 }
 
+/* Signs and zeros are looked for in inputs whose range is stated, and in no other. */
+static void test_values(void **state) {
+    static const double data[] = {0.0, -0.0, 2.0, 0.0, -1.0, -2.0};
+    static const uint16_t halves[] = {0x8000, 0x0001, 0x8001, 0};
+    (void)state;
+    send_st("{" META ",\"w\":{\"dtype\":\"F64\",\"shape\":[6],\"data_offsets\":[0,48]}}", data, 48);
+    expect_input(I_WEIGHT, BLASD_float64, SHAPE(6));
+    assert_int_equal(last.job.inputs[I_WEIGHT].first_negative, 4);
+    assert_int_equal(last.job.inputs[I_WEIGHT].first_not_positive, -1);
+    assert_false(last.job.inputs[I_WEIGHT].all_zero);
+    send_st("{" META ",\"s\":{\"dtype\":\"F64\",\"shape\":[4],\"data_offsets\":[0,32]}}", data + 2,
+            32);
+    assert_int_equal(last.job.inputs[I_SCALE].first_negative, 2);
+    assert_int_equal(last.job.inputs[I_SCALE].first_not_positive, 1);
+    assert_false(last.job.inputs[I_SCALE].all_zero);
+    send_st("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[6],\"data_offsets\":[0,48]}}", data, 48);
+    assert_int_equal(last.job.inputs[I_A].first_negative, -1);
+    assert_int_equal(last.job.inputs[I_A].first_not_positive, -1);
+    assert_false(last.job.inputs[I_A].all_zero);
+    send_st("{" META ",\"w\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,16]}}", data, 16);
+    assert_int_equal(last.job.inputs[I_WEIGHT].first_negative, -1);
+    assert_true(last.job.inputs[I_WEIGHT].all_zero);
+    send_st("{" META ",\"w\":{\"dtype\":\"F64\",\"shape\":[0],\"data_offsets\":[0,0]}}", NULL, 0);
+    assert_false(last.job.inputs[I_WEIGHT].all_zero);
+    for (int dtype = 0; dtype < 2; dtype++) {
+        char header[128];
+        snprintf(header, sizeof header,
+                 "{" META ",\"w\":{\"dtype\":\"%s\",\"shape\":[4],\"data_offsets\":[0,8]}}",
+                 dtype == 0 ? "F16" : "BF16");
+        send_st(header, halves, 8);
+        assert_int_equal(last.job.inputs[I_WEIGHT].first_negative, 2);
+        assert_false(last.job.inputs[I_WEIGHT].all_zero);
+    }
+}
+
 static void test_metadata(void **state) {
     (void)state;
     send_st("{\"__metadata__\":{\"format\":\"pt\",\"op\":\"mix\",\"params\":\"{\\\"k\\\":3}\","
@@ -252,9 +287,9 @@ static void test_bad_bool(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),           cmocka_unit_test(test_dtypes),
-        cmocka_unit_test(test_first_nonfinite), cmocka_unit_test(test_metadata),
-        cmocka_unit_test(test_bad_headers),     cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_bad_bool),
+        cmocka_unit_test(test_first_nonfinite), cmocka_unit_test(test_values),
+        cmocka_unit_test(test_metadata),        cmocka_unit_test(test_bad_headers),
+        cmocka_unit_test(test_truncated),       cmocka_unit_test(test_bad_bool),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,109 @@
+/* Predicting from measured points: between two of them along the straight line in logarithms, below
+ * the first as it, above the last at its rate. */
+#include "core/cost.h"
+
+#include <math.h>
+
+#define MOST 1e300    /* what a product of a user's lengths is taken to be at most */
+#define MOST_S 1e15   /* seconds; an answer, not a time to wait */
+#define SLOWEST 1e-12 /* of points: no clock tells less */
+
+const char *const blasd_cost_precision_names[] = {"float64", "float32"};
+
+bool blasd_cost_known(const struct blasd_cost *cost) {
+    if (!(cost->copy_bytes_s > 0)) return false;
+    for (int op = 0; op < BLASD_COST_OPS; op++)
+        for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
+            if (cost->curves[op][p].count > 0) return true;
+    return false;
+}
+
+bool blasd_cost_add(struct blasd_cost_curve *curve, double flops, double alone_s, double each_s) {
+    double last = curve->count > 0 ? curve->points[curve->count - 1].flops : 0;
+    if (curve->count >= BLASD_COST_POINTS || !(flops > last) || !(flops <= MOST) ||
+        !(alone_s >= SLOWEST) || !(alone_s <= MOST_S) || !(each_s >= SLOWEST) ||
+        !(each_s <= MOST_S))
+        return false;
+    curve->points[curve->count++] =
+        (struct blasd_cost_point){flops, alone_s, each_s < alone_s ? each_s : alone_s};
+    return true;
+}
+
+/* Not negative, not infinite, no NaN. */
+static double tame(double value, double most) {
+    if (!(value > 0)) return 0;
+    return value < most ? value : most;
+}
+
+void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_work *ret) {
+    enum blasd_dtype dtype = plan->input_dtype[0];
+    ret->op = op;
+    ret->precision = dtype == BLASD_float64 ? BLASD_COST_FLOAT64 : BLASD_COST_FLOAT32;
+    ret->flops = plan->flops;
+    ret->items = plan->items;
+    ret->bytes = (double)plan->input_bytes + (double)plan->output_bytes;
+}
+
+/* Where `flops` lies on the curve: the seconds of one alone and of each further one. */
+static void read_curve(const struct blasd_cost_curve *curve, double flops, double *alone,
+                       double *each) {
+    const struct blasd_cost_point *a = &curve->points[0], *b;
+    double along, ratio;
+    int i = 0;
+    *alone = a->alone_s;
+    *each = a->each_s;
+    if (flops <= a->flops) return;
+    while (i < curve->count && curve->points[i].flops < flops) i++;
+    if (i == curve->count) {
+        a = &curve->points[i - 1];
+        ratio = flops / a->flops;
+        *alone = a->alone_s * ratio;
+        *each = a->each_s * ratio;
+        return;
+    }
+    a = &curve->points[i - 1];
+    b = &curve->points[i];
+    along = log(flops / a->flops) / log(b->flops / a->flops);
+    *alone = a->alone_s * pow(b->alone_s / a->alone_s, along);
+    *each = a->each_s * pow(b->each_s / a->each_s, along);
+}
+
+bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_work *work,
+                        struct blasd_cost_guess *ret) {
+    const struct blasd_cost_curve *curve;
+    double items = tame(work->items, MOST), flops = tame(work->flops, MOST), alone, each, move;
+    if (work->op < 0 || work->op >= BLASD_COST_OPS || !(cost->copy_bytes_s > 0)) return false;
+    curve = &cost->curves[work->op][work->precision];
+    /* half the truth is better than none: the other precision is at most some times faster */
+    if (curve->count == 0) curve = &cost->curves[work->op][!work->precision];
+    if (curve->count == 0) return false;
+    if (items < 1) items = 1;
+    read_curve(curve, flops / items, &alone, &each);
+    move = tame(work->bytes, MOST) / cost->copy_bytes_s;
+    ret->alone_s = tame(alone + (items - 1) * each + move + BLASD_COST_JOB_S, MOST_S);
+    ret->share_s = tame(items * each + move + BLASD_COST_JOB_S, MOST_S);
+    return true;
+}
+
+double blasd_cost_launch_s(const struct blasd_cost *cost) {
+    double least = 0;
+    for (int op = 0; op < BLASD_COST_OPS; op++)
+        for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
+            const struct blasd_cost_curve *curve = &cost->curves[op][p];
+            if (curve->count > 0 && (least == 0 || curve->points[0].alone_s < least))
+                least = curve->points[0].alone_s;
+        }
+    return least;
+}
+
+double blasd_cost_best_rate(const struct blasd_cost *cost, enum blasd_cost_precision precision) {
+    double best = 0;
+    for (int op = 0; op < BLASD_COST_OPS; op++) {
+        const struct blasd_cost_curve *curve = &cost->curves[op][precision];
+        for (int i = 0; i < curve->count; i++) {
+            double rate = curve->points[i].flops / curve->points[i].alone_s;
+            if (rate > best) best = rate;
+        }
+    }
+    return best;
+}

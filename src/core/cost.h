@@ -1,0 +1,67 @@
+/* What a device takes for a job: figures that a worker measures, and what follows from them.
+ *
+ * For each operation and precision there is a curve over the size of one problem (its operations):
+ * how long one takes by itself, and how much longer the call gets with each further one. What is
+ * moved is counted apart, at one rate, so that jobs of any shape can be told. Pure: knows nothing
+ * of devices, clocks or the queue. Read next: ../worker/measure.h (who fills it in),
+ * ../http/choice.h (who asks it). */
+#ifndef BLASD_CORE_COST_H
+#define BLASD_CORE_COST_H
+
+#include "core/job.h"
+
+#define BLASD_COST_OPS 16    /* operations of a build that can have curves */
+#define BLASD_COST_POINTS 10 /* of one curve */
+/* What a worker spends on a job beside its kernel: claiming, reading, ending it among others. */
+#define BLASD_COST_JOB_S 10e-6
+
+enum blasd_cost_precision { BLASD_COST_FLOAT64, BLASD_COST_FLOAT32, BLASD_COST_PRECISIONS };
+extern const char *const blasd_cost_precision_names[]; /* float64 float32 */
+
+struct blasd_cost_point {
+    double flops;   /* of one problem */
+    double alone_s; /* one problem in a call of its own, without what moving its bytes takes */
+    double each_s;  /* what each further one adds; at most alone_s */
+};
+
+struct blasd_cost_curve {
+    int count;                                         /* 0: not measured */
+    struct blasd_cost_point points[BLASD_COST_POINTS]; /* flops rise from one to the next */
+};
+
+/* A plain value. Zeroed: nothing is known. */
+struct blasd_cost {
+    double copy_bytes_s; /* inputs and outputs together; 0: not measured */
+    struct blasd_cost_curve curves[BLASD_COST_OPS]
+                                  [BLASD_COST_PRECISIONS]; /* by blasd_op_position */
+};
+
+/* What of a job its time depends on. */
+struct blasd_cost_work {
+    int op; /* its position in blasd_ops */
+    enum blasd_cost_precision precision;
+    double flops, items, bytes;
+};
+
+struct blasd_cost_guess {
+    double alone_s; /* from its start to its end on a device that has nothing else to do */
+    double share_s; /* what it adds to the work of a device that is busy with jobs of its kind */
+};
+
+/* Whether there is anything to predict with. */
+bool blasd_cost_known(const struct blasd_cost *cost);
+/* Adds a point to the end of a curve. False where it has no place there: not finite, not positive,
+ * not above the last one, or the curve is full. An each_s above alone_s is cut. */
+bool blasd_cost_add(struct blasd_cost_curve *curve, double flops, double alone_s, double each_s);
+void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_work *ret);
+/* False where nothing was measured for the operation; *ret is then as it was. What comes out is
+ * finite and positive whatever the work is. */
+bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_work *work,
+                        struct blasd_cost_guess *ret);
+
+/* For people: the least that any call takes, and the best rate of any operation, in operations a
+ * second. 0: not known. */
+double blasd_cost_launch_s(const struct blasd_cost *cost);
+double blasd_cost_best_rate(const struct blasd_cost *cost, enum blasd_cost_precision precision);
+
+#endif

@@ -1,0 +1,286 @@
+/* Predicting where a job ends first: the work that waits for a class, shared by its workers, then
+ * the job by itself.
+ *
+ * How many jobs wait is the queue's word, once a second; how long they take is known from what this
+ * loop sent there last, for they leave in about the order in which they came. Between two looks the
+ * work grows by what is sent and shrinks with the time that passes. */
+#include "http/choice.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "http/exchange.h"
+#include "wire/cost_text.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_NS INT64_C(1000000000)      /* while there is something to choose */
+#define GLANCE_NS INT64_C(10000000000)   /* while there is not: only for memory */
+#define PATIENCE_NS INT64_C(30000000000) /* for an answer */
+#define PACE_LEAST (1.0 / 32)            /* of what was predicted */
+#define PACE_MOST 32.0
+#define DEVICE_SHARE                                                                               \
+    0.9 /* of a device's memory that a job may need and still be sent there unasked */
+
+static const char *const class_names[] = {NULL, "cpu", "cuda"};
+
+static uint64_t bytes_of(const json_t *info, const char *name) {
+    json_int_t bytes = json_integer_value(json_object_get(info, name));
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+static void learn_cost(struct http_choice_class *class, const json_t *info) {
+    char *text = json_dumps(json_object_get(info, "cost"), JSON_COMPACT);
+    struct blasd_cost cost;
+    if (text != NULL && blasd_cost_read(text, strlen(text), &cost, NULL) == 0 &&
+        blasd_cost_known(&cost)) {
+        class->cost = cost;
+        class->measured = true;
+    }
+    free(text);
+}
+
+static void learn_ops(struct http_choice_class *class, const json_t *info) {
+    const json_t *ops = json_object_get(info, "ops");
+    if (!json_is_array(ops)) class->ops = UINT64_MAX; /* it does not say */
+    for (size_t i = 0; i < json_array_size(ops); i++) {
+        const char *name = json_string_value(json_array_get(ops, i));
+        const struct blasd_op *op = name == NULL ? NULL : blasd_op_find(name);
+        int at = op == NULL ? -1 : blasd_op_position(op);
+        if (at >= 0 && at < 64) class->ops |= UINT64_C(1) << at;
+    }
+}
+
+/* What the live workers of one class say of themselves. */
+static void learn_workers(struct http_choice_class *class, const char *name, json_t *workers) {
+    double busy = 0, jobs = 0;
+    const char *key;
+    json_t *info;
+    class->seen = class->measured = false;
+    class->ops = class->host_bytes = class->device_bytes = 0;
+    json_object_foreach(workers, key, info) {
+        const char *of = json_string_value(json_object_get(info, "class"));
+        uint64_t host = bytes_of(info, "host_memory_bytes"),
+                 device = bytes_of(info, "memory_bytes");
+        if (of == NULL || strcmp(of, name) != 0) continue;
+        class->seen = true;
+        if (!class->measured) learn_cost(class, info);
+        learn_ops(class, info);
+        if (host > class->host_bytes) class->host_bytes = host;
+        if (device > class->device_bytes) class->device_bytes = device;
+        busy += json_number_value(json_object_get(info, "busy_share"));
+        jobs += json_number_value(json_object_get(info, "jobs_per_s"));
+    }
+    class->mean_s = jobs > 0 && busy > 0 ? busy / jobs : 0;
+}
+
+/* Jobs that wait for a class or are with its workers. */
+static double count_jobs(const json_t *queue, const char *name) {
+    const json_t *class = json_object_get(queue, name);
+    double jobs = 0;
+    for (int p = 0; p < BLASD_PRIORITY_COUNT; p++) {
+        const json_t *row = json_object_get(class, blasd_priority_names[p]);
+        jobs += json_number_value(json_object_get(row, "queued")) +
+                json_number_value(json_object_get(row, "claimed"));
+    }
+    return jobs > 0 ? jobs : 0;
+}
+
+/* The work of the last `jobs` jobs of this class, of which `loops` loops have sent equal parts. */
+static double last_work(const struct http_choice_class *class, double jobs, int loops) {
+    double own = jobs / (loops < 1 ? 1 : loops), oldest = (double)class->sent, sum, first;
+    if (!(jobs > 0)) return 0;
+    if (class->sent == 0) return jobs * class->mean_s;
+    if (oldest > HTTP_CHOICE_RING - 1) oldest = HTTP_CHOICE_RING - 1;
+    sum = class->sums[class->sent % HTTP_CHOICE_RING];
+    if (own > oldest) { /* as far as it is known, and the rest like that */
+        first = class->sums[(class->sent - (uint64_t)oldest) % HTTP_CHOICE_RING];
+        return (sum - first) / oldest * jobs;
+    }
+    first = class->sums[(class->sent - (uint64_t)own) % HTTP_CHOICE_RING];
+    return (sum - first) * (loops < 1 ? 1 : loops);
+}
+
+/* Takes the work that is left at a look. Where the class had work all the time since the last one,
+ * what has gone tells its pace: the prediction may be wrong, or the machine busy with other things.
+ */
+static void learn_work(struct http_choice_class *class, double left_s, int workers,
+                       int64_t now_ns) {
+    double passed = (double)(now_ns - class->look_ns) * 1e-9 * (workers < 1 ? 1 : workers);
+    double pace = 1;
+    if (class->look_s > 0 && left_s > 0 && class->look_ns > 0 && passed > 0)
+        pace = (class->look_s + class->added_s - left_s) / passed;
+    if (!(pace > PACE_LEAST)) pace = PACE_LEAST;
+    if (!(pace < PACE_MOST)) pace = PACE_MOST;
+    class->pace = class->pace > 0 ? (class->pace + pace) / 2 : pace;
+    class->work_s = class->look_s = left_s;
+    class->added_s = 0;
+    class->at_ns = class->look_ns = now_ns;
+}
+
+void http_choice_learn(struct http_choice *choice, const char *text, size_t len, int loops,
+                       int64_t now_ns) {
+    json_t *stats = json_loadb(text, len, 0, NULL);
+    const json_t *queue = json_object_get(stats, "queue");
+    if (stats == NULL) return;
+    for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
+        struct http_choice_class *class = &choice->of[c];
+        learn_workers(class, class_names[c], json_object_get(stats, "workers"));
+        learn_work(class, last_work(class, count_jobs(queue, class_names[c]), loops),
+                   choice->workers[c], now_ns);
+    }
+    choice->known = true;
+    json_decref(stats);
+}
+
+static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
+    struct http_loop *loop = arg;
+    loop->choice.asking = false;
+    if (err == NULL)
+        http_choice_learn(&loop->choice, text, len, loop->server->options->loops, blasd_clock_ns());
+}
+
+void http_choice_tick(struct http_loop *loop) {
+    struct http_choice *choice = &loop->choice;
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    int64_t now = blasd_clock_ns(), since = now - choice->asked_ns;
+    bool changed = false;
+    for (int c = 0; c < BLASD_DEVICE_CLASS_COUNT; c++)
+        if (choice->workers[c] != view->workers_of[c]) changed = true;
+    if (!view->available || (choice->asking && since < PATIENCE_NS)) return;
+    if (!changed && since < (http_choice_open(view) ? LOOK_NS : GLANCE_NS)) return;
+    memcpy(choice->workers, view->workers_of, sizeof choice->workers);
+    choice->asking = true;
+    choice->asked_ns = now;
+    blasd_front_queue_stats(loop->queue, on_stats, loop);
+}
+
+/* ---- memory ---- */
+
+static bool may_go(const struct http_choice *choice, const struct blasd_queue_view *view,
+                   enum blasd_device_class wish, int class) {
+    return view->workers_of[class] > 0 && choice->of[class].seen &&
+           (wish == BLASD_DEVICE_ANY || (int)wish == class);
+}
+
+static bool fits(const struct http_choice_class *class, int number, const struct blasd_plan *plan,
+                 uint64_t host_bytes) {
+    if (class->host_bytes > 0 && host_bytes > class->host_bytes) return false;
+    return number != BLASD_DEVICE_CUDA || class->device_bytes == 0 ||
+           plan->device_least_bytes <= class->device_bytes;
+}
+
+int http_choice_check(const struct http_choice *choice, const struct blasd_queue_view *view,
+                      enum blasd_device_class wish, const struct blasd_plan *plan,
+                      uint64_t host_bytes, struct blasd_err *err) {
+    uint64_t most = 0, least = 0;
+    bool any = false;
+    for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
+        const struct http_choice_class *class = &choice->of[c];
+        if (!may_go(choice, view, wish, c)) continue;
+        if (fits(class, c, plan, host_bytes)) return 0;
+        any = true;
+        if (class->host_bytes > most) most = class->host_bytes;
+        if (c == BLASD_DEVICE_CUDA) least = class->device_bytes;
+    }
+    if (!any) return 0;
+    if (host_bytes > most)
+        return blasd_fail(err, BLASD_E_job_too_large, "",
+                          "inputs, outputs and workspace come to %" PRIu64
+                          " bytes, and the largest worker's machine has %" PRIu64
+                          " (host_memory_bytes in GET /devices)",
+                          host_bytes, most);
+    return blasd_fail(err, BLASD_E_job_too_large, "",
+                      "the device must hold %" PRIu64 " bytes at once, and the largest has %" PRIu64
+                      " (memory_bytes in GET /devices)",
+                      plan->device_least_bytes, least);
+}
+
+/* ---- time ---- */
+
+/* The work that waits, now. */
+static double work_now(const struct http_choice_class *class, int workers, int64_t now_ns) {
+    double passed = (double)(now_ns - class->at_ns) * 1e-9 * workers * class->pace;
+    return passed < class->work_s ? class->work_s - passed : 0;
+}
+
+static void count_sent(struct http_choice_class *class, int workers, double share_s,
+                       int64_t now_ns) {
+    double sum = class->sums[class->sent % HTTP_CHOICE_RING] + share_s;
+    /* so that small jobs still show behind large ones */
+    if (sum > 1e6) {
+        memset(class->sums, 0, sizeof class->sums);
+        class->sent = 0;
+        sum = share_s;
+    }
+    class->sums[++class->sent % HTTP_CHOICE_RING] = sum;
+    class->work_s = work_now(class, workers, now_ns) + share_s;
+    class->added_s += share_s;
+    class->at_ns = now_ns;
+}
+
+/* A job on its way to a class. */
+struct prospect {
+    bool possible; /* it can run there */
+    bool measured; /* and it is known how long it takes */
+    double end_s;  /* from now to its end */
+    double share_s;
+};
+
+static struct prospect look_ahead(const struct http_choice_class *class, int number, int workers,
+                                  const struct blasd_cost_work *work, const struct blasd_plan *plan,
+                                  uint64_t host_bytes, int64_t now_ns) {
+    struct prospect ahead = {.possible = false};
+    struct blasd_cost_guess guess;
+    if (!class->seen || (class->ops >> work->op & 1) == 0 || !fits(class, number, plan, host_bytes))
+        return ahead;
+    /* what would have to go through the device in slices is not for it, unless it is told to */
+    if (number == BLASD_DEVICE_CUDA && class->device_bytes > 0 &&
+        (double)plan->device_bytes > DEVICE_SHARE * (double)class->device_bytes)
+        return ahead;
+    ahead.possible = true;
+    if (!class->measured || !blasd_cost_predict(&class->cost, work, &guess)) return ahead;
+    ahead.measured = true;
+    ahead.end_s = work_now(class, workers, now_ns) / (workers * class->pace) + guess.alone_s;
+    ahead.share_s = guess.share_s;
+    return ahead;
+}
+
+enum blasd_device_class http_choice_pick(struct http_choice *choice,
+                                         const struct blasd_queue_view *view,
+                                         const struct blasd_op *op, const struct blasd_plan *plan,
+                                         uint64_t host_bytes, int64_t now_ns) {
+    struct prospect cpu, cuda, *best;
+    struct blasd_cost_work work;
+    enum blasd_device_class class;
+    int position = blasd_op_position(op);
+    if (!http_choice_open(view) || !choice->known || position < 0 || position >= BLASD_COST_OPS)
+        return BLASD_DEVICE_ANY;
+    blasd_cost_work(plan, position, &work);
+    cpu = look_ahead(&choice->of[BLASD_DEVICE_CPU], BLASD_DEVICE_CPU,
+                     view->workers_of[BLASD_DEVICE_CPU], &work, plan, host_bytes, now_ns);
+    cuda = look_ahead(&choice->of[BLASD_DEVICE_CUDA], BLASD_DEVICE_CUDA,
+                      view->workers_of[BLASD_DEVICE_CUDA], &work, plan, host_bytes, now_ns);
+    if (!cpu.possible && !cuda.possible) return BLASD_DEVICE_ANY;
+    if (cpu.possible && cuda.possible && !(cpu.measured && cuda.measured)) return BLASD_DEVICE_ANY;
+    class = !cuda.possible || (cpu.possible && cpu.end_s <= cuda.end_s) ? BLASD_DEVICE_CPU
+                                                                        : BLASD_DEVICE_CUDA;
+    best = class == BLASD_DEVICE_CPU ? &cpu : &cuda;
+    count_sent(&choice->of[class], view->workers_of[class], best->share_s, now_ns);
+    return class;
+}
+
+void http_choice_sent(struct http_choice *choice, const struct blasd_queue_view *view,
+                      enum blasd_device_class class, const struct blasd_op *op,
+                      const struct blasd_plan *plan, int64_t now_ns) {
+    struct http_choice_class *of = &choice->of[class];
+    struct blasd_cost_work work;
+    struct blasd_cost_guess guess;
+    int position = blasd_op_position(op);
+    if (!of->measured || position < 0 || position >= BLASD_COST_OPS) return;
+    blasd_cost_work(plan, position, &work);
+    if (blasd_cost_predict(&of->cost, &work, &guess))
+        count_sent(of, view->workers_of[class], guess.share_s, now_ns);
+}

@@ -1,0 +1,68 @@
+/* Which class of devices a job goes to where the user leaves it open, and which jobs are too large
+ * for every device.
+ *
+ * Each loop looks at the workers now and then (their measured costs, memory, operations, how much
+ * waits for each class) and predicts from that when a job would end on either class. As long as
+ * only one class lives, a job costs two comparisons here. Read next: choice.c. */
+#ifndef BLASD_HTTP_CHOICE_H
+#define BLASD_HTTP_CHOICE_H
+
+#include "core/cost.h"
+#include "queue/front_queue.h"
+
+#define HTTP_CHOICE_RING 256 /* jobs sent to a class whose cost is remembered one by one; 2^n */
+
+/* What is known of the live workers of one class. */
+struct http_choice_class {
+    bool seen;              /* at the last look there was one */
+    bool measured;          /* `cost` is known */
+    struct blasd_cost cost; /* of one of them: those of a class are taken to be alike */
+    uint64_t ops;           /* a bit for each position in blasd_ops: some worker runs it */
+    uint64_t host_bytes;    /* of memory, most of any; 0: not told */
+    uint64_t device_bytes;  /* of a device with memory of its own */
+    double mean_s;          /* a job's share of the time they computed lately; 0: not known */
+    double work_s;          /* predicted for what waits or runs, as of `at_ns` */
+    int64_t at_ns;
+    double pace; /* predicted seconds that a worker has really done in a second, lately */
+    double look_s, added_s; /* work_s at the last look, and what was added since */
+    int64_t look_ns;
+    double sums[HTTP_CHOICE_RING]; /* work sent here up to and with job n, at n % RING */
+    uint64_t sent;                 /* jobs */
+};
+
+struct http_choice {
+    struct http_choice_class of[BLASD_DEVICE_CLASS_COUNT]; /* cpu and cuda; `any` is not used */
+    bool known;                                            /* there was a look */
+    bool asking;
+    int64_t asked_ns;
+    int workers[BLASD_DEVICE_CLASS_COUNT]; /* live ones when it was asked */
+};
+
+struct http_loop;
+
+/* Called a few times a second: asks the queue about the workers where that is due. */
+void http_choice_tick(struct http_loop *loop);
+/* Takes in the text of blasd_front_queue_stats. `loops`: how many send jobs as this one does. */
+void http_choice_learn(struct http_choice *choice, const char *text, size_t len, int loops,
+                       int64_t now_ns);
+/* Refuses a job that no live worker it may go to has the memory for, with job_too_large.
+ * `host_bytes`: inputs, outputs, workspace. */
+int http_choice_check(const struct http_choice *choice, const struct blasd_queue_view *view,
+                      enum blasd_device_class wish, const struct blasd_plan *plan,
+                      uint64_t host_bytes, struct blasd_err *err);
+/* The class a job of device `any` is to be queued for, which is then counted as sent there; `any`
+ * where only one class lives or nothing is known to choose by. */
+enum blasd_device_class http_choice_pick(struct http_choice *choice,
+                                         const struct blasd_queue_view *view,
+                                         const struct blasd_op *op, const struct blasd_plan *plan,
+                                         uint64_t host_bytes, int64_t now_ns);
+/* Counts a job that the user sent to a class. */
+void http_choice_sent(struct http_choice *choice, const struct blasd_queue_view *view,
+                      enum blasd_device_class class, const struct blasd_op *op,
+                      const struct blasd_plan *plan, int64_t now_ns);
+/* Whether there is anything to choose: both classes live. */
+static inline bool http_choice_open(const struct blasd_queue_view *view) {
+    return view->workers_of[BLASD_DEVICE_CPU] > 0 && view->workers_of[BLASD_DEVICE_CUDA] > 0;
+}
+
+#endif

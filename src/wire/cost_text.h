@@ -1,0 +1,25 @@
+/* Measured costs as JSON: in a worker's info, which GET /devices shows, and in the file that keeps
+ * them.
+ *
+ *     {"copy_gbytes_s":9.5,"launch_us":1.2,"curves":{"matmul":{"float64":[[1020,1.3,0.2],…],…},…}}
+ *
+ * A point is [operations of one problem, microseconds of one alone, microseconds of each further
+ * one]. What is not measured is left out; members that are not known are passed over, operations
+ * that this build lacks too. Read next: cost_text.c. */
+#ifndef BLASD_WIRE_COST_TEXT_H
+#define BLASD_WIRE_COST_TEXT_H
+
+#include "base/buf.h"
+#include "core/cost.h"
+
+struct blasd_err;
+
+#define BLASD_COST_TEXT_MOST 16384 /* bytes of such a text */
+
+/* Appends the object; 0, or -1 where it does not fit. */
+int blasd_cost_write(const struct blasd_cost *cost, struct blasd_buf *out);
+/* Reads an object. malformed_json where it is none, or a figure in it cannot be a time: then *ret
+ * is zeroed. */
+int blasd_cost_read(const char *text, size_t len, struct blasd_cost *ret, struct blasd_err *err);
+
+#endif

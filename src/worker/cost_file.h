@@ -1,0 +1,18 @@
+/* Keeping measured costs from one start of a worker to the next: a small file for each device,
+ * which holds as long as device, libraries and blasd are the same. Read next: cost_file.c. */
+#ifndef BLASD_WORKER_COST_FILE_H
+#define BLASD_WORKER_COST_FILE_H
+
+#include "core/cost.h"
+#include "core/kernel.h"
+
+/* Reads what `dir` holds for the device. False where there is nothing, it is of another device,
+ * library or version, too old, or cannot be read. */
+bool blasd_cost_file_load(const char *dir, const struct blasd_device_info *info,
+                          const char *version, struct blasd_cost *ret);
+/* Writes it, making `dir` (not what is above it) where it is missing; the file is there whole or
+ * not at all. */
+int blasd_cost_file_save(const char *dir, const struct blasd_device_info *info, const char *version,
+                         const struct blasd_cost *cost, struct blasd_err *err);
+
+#endif

@@ -1,0 +1,310 @@
+/* One step times one sample job: first the one that only moves bytes, then for each operation and
+ * precision one problem alone and many together, from small to as large as a step allows. */
+#include "worker/measure.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+#define MOVE_BYTES (INT64_C(24) << 20) /* beyond the caches that a core has for itself */
+#define MEMORY_MOST ((size_t)112 << 20)
+#define RUNS_LEAST 3
+#define RUNS_MOST 200
+#define SHORT_NS (MS / 2)   /* short jobs are run again until this is used up */
+#define LONG_NS (12 * MS)   /* long ones only once more after it */
+#define ALONE_MOST (15e-3)  /* seconds: what is expected to take longer is not begun */
+#define TOGETHER_S (2.5e-3) /* how much work many together are */
+#define TOGETHER_MOST 256
+/* Work of a larger problem that takes so much longer for each operation is timed again at once. */
+#define ODD 1.3
+#define ODD_TRIES 3
+
+static const int64_t sizes[] = {8, 32, 96, 256, 512, 1024, 2048};
+#define SIZES ((int)(sizeof sizes / sizeof *sizes))
+
+/* What was timed, before the bytes' share is taken off. */
+struct raw {
+    double flops, bytes, alone_s, each_s; /* of one problem */
+};
+
+struct blasd_measure {
+    const struct blasd_backend *backend; /* borrowed */
+    struct blasd_device *device;         /* borrowed */
+    unsigned char *memory;               /* owned; inputs, then outputs */
+    size_t room, filled;                 /* of it; bytes that hold numbers of `kind` */
+    enum blasd_dtype kind;
+    double copy_bytes_s;
+    struct raw raw[BLASD_COST_OPS][BLASD_COST_PRECISIONS][SIZES];
+    int counts[BLASD_COST_OPS][BLASD_COST_PRECISIONS];
+    int op, precision, size;
+    int tries;     /* of the size at hand */
+    bool moved;    /* the first step was taken */
+    bool together; /* the next step is many of the size that was timed last */
+    struct blasd_watch watch;
+    struct blasd_job job;
+    struct blasd_plan plan;
+    struct blasd_task task;
+};
+
+static bool go_on(struct blasd_watch *watch, double progress) {
+    (void)watch, (void)progress;
+    return true;
+}
+
+int blasd_measure_new(const struct blasd_backend *backend, struct blasd_device *device,
+                      struct blasd_measure **ret, struct blasd_err *err) {
+    struct blasd_measure *measure = calloc(1, sizeof *measure);
+    *ret = measure;
+    if (measure == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to measure the device");
+    measure->backend = backend;
+    measure->device = device;
+    measure->watch.go_on = go_on;
+    return 0;
+}
+
+void blasd_measure_free(struct blasd_measure *measure) {
+    if (measure == NULL) return;
+    free(measure->memory);
+    free(measure);
+}
+
+void blasd_measure_again(struct blasd_measure *measure) {
+    measure->op = measure->precision = measure->size = measure->tries = 0;
+    measure->moved = measure->together = false;
+}
+
+static size_t padded(uint64_t bytes) {
+    return ((size_t)bytes + 63) / 64 * 64;
+}
+
+/* Numbers from 0 to 1 in no order: a matrix of them can be solved with, and its columns are
+ * independent. */
+static void fill(struct blasd_measure *measure, enum blasd_dtype dtype, size_t bytes) {
+    uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
+    if (measure->kind == dtype && measure->filled >= bytes) return;
+    for (size_t at = 0; at < bytes; at += blasd_dtype_size(dtype)) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        if (dtype == BLASD_float32)
+            *(float *)(void *)(measure->memory + at) = (float)(state >> 40) * 0x1p-24f;
+        else
+            *(double *)(void *)(measure->memory + at) = (double)(state >> 11) * 0x1p-53;
+    }
+    measure->kind = dtype;
+    measure->filled = bytes;
+}
+
+static bool make_room(struct blasd_measure *measure, size_t bytes) {
+    if (bytes <= measure->room) return true;
+    if (bytes > MEMORY_MOST) return false;
+    free(measure->memory);
+    measure->memory = aligned_alloc(64, bytes);
+    measure->room = measure->memory == NULL ? 0 : bytes;
+    measure->filled = 0;
+    return measure->memory != NULL;
+}
+
+/* Makes the sample job and its tensors. False where there is none, or it is too large. */
+static bool prepare(struct blasd_measure *measure, int64_t n, int64_t items,
+                    enum blasd_dtype dtype) {
+    const struct blasd_op *op = blasd_ops[measure->op];
+    struct blasd_plan *plan = &measure->plan;
+    struct blasd_task *task = &measure->task;
+    struct blasd_err ignored;
+    size_t inputs = 0, at = 0, total;
+    blasd_job_init(&measure->job, op);
+    if (!op->sample(&measure->job, n, items, dtype)) return false;
+    if (blasd_job_plan(&measure->job, plan, &ignored) != 0) return false;
+    if (plan->input_bytes + plan->output_bytes > MEMORY_MOST / 2) return false;
+    memset(task, 0, sizeof *task);
+    task->job = &measure->job;
+    task->plan = plan;
+    for (int i = 0; op->inputs[i].name != NULL; i++) {
+        if (!blasd_job_has(&measure->job, i)) continue;
+        task->inputs[i] = measure->job.inputs[i].tensor;
+        task->inputs[i].dtype = plan->input_dtype[i];
+        inputs += padded(blasd_tensor_bytes(&task->inputs[i]));
+    }
+    total = inputs;
+    for (int i = 0; op->outputs[i].name != NULL; i++)
+        if (plan->outputs[i].rank >= 0) total += padded(blasd_tensor_bytes(&plan->outputs[i]));
+    if (!make_room(measure, total + 64)) return false;
+    fill(measure, plan->input_dtype[0], inputs);
+    if (measure->filled > inputs) measure->filled = inputs; /* outputs go where the rest was */
+    for (int i = 0; op->inputs[i].name != NULL; i++) {
+        if (!blasd_job_has(&measure->job, i)) continue;
+        task->inputs[i].data = measure->memory + at;
+        at += padded(blasd_tensor_bytes(&task->inputs[i]));
+    }
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
+        task->outputs[i] = plan->outputs[i];
+        if (task->outputs[i].rank < 0) continue;
+        task->outputs[i].data = measure->memory + at;
+        at += padded(blasd_tensor_bytes(&task->outputs[i]));
+    }
+    return true;
+}
+
+/* Seconds of the prepared job, the best of some runs after one that warms up; 0 where it fails. */
+static double time_task(struct blasd_measure *measure, const struct blasd_kernel *kernel, int *code,
+                        struct blasd_err *err) {
+    int64_t used = 0, best = INT64_MAX;
+    for (int run = 0; run < RUNS_MOST; run++) {
+        struct blasd_task *task = &measure->task;
+        int64_t began = blasd_clock_ns(), took;
+        task->err = (struct blasd_err){0};
+        task->method[0] = '\0';
+        task->warning_count = 0;
+        task->upload_us = task->download_us = task->compute_us = 0;
+        /* a kernel may make an output smaller */
+        for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+            memcpy(task->outputs[i].shape, measure->plan.outputs[i].shape,
+                   sizeof task->outputs[i].shape);
+        *code = kernel->run(measure->device, task, 1, &measure->watch, err);
+        took = blasd_clock_ns() - began;
+        if (*code != 0 || task->err.code != BLASD_OK) return 0;
+        if (run > 0 || took > 4 * LONG_NS) best = took < best ? took : best;
+        used += run > 0 ? took : 0;
+        if (took > 4 * LONG_NS && run > 0) break;
+        if (used > LONG_NS || (run >= RUNS_LEAST && used > SHORT_NS)) break;
+    }
+    return best == INT64_MAX ? 0 : (double)(best < 1 ? 1 : best) * 1e-9;
+}
+
+/* The kernel of the operation at hand, where it can be measured. */
+static const struct blasd_kernel *kernel_at(const struct blasd_measure *measure) {
+    const struct blasd_op *op = blasd_ops[measure->op];
+    if (op->sample == NULL) return NULL;
+    return blasd_backend_kernel(measure->backend, op);
+}
+
+static void next_curve(struct blasd_measure *measure) {
+    measure->size = measure->tries = 0;
+    measure->together = false;
+    if (++measure->precision < BLASD_COST_PRECISIONS) return;
+    measure->precision = 0;
+    measure->op++;
+}
+
+static void next_size(struct blasd_measure *measure) {
+    measure->together = false;
+    measure->tries = 0;
+    if (++measure->size >= SIZES) next_curve(measure);
+}
+
+static enum blasd_dtype dtype_at(const struct blasd_measure *measure) {
+    return measure->precision == BLASD_COST_FLOAT64 ? BLASD_float64 : BLASD_float32;
+}
+
+static double least(double a, double b) {
+    return a > 0 && a < b ? a : b;
+}
+
+static int step_alone(struct blasd_measure *measure, const struct blasd_kernel *kernel,
+                      struct blasd_err *err) {
+    int *count = &measure->counts[measure->op][measure->precision], code = 0;
+    struct raw *raw = &measure->raw[measure->op][measure->precision][measure->size];
+    enum blasd_dtype dtype = dtype_at(measure);
+    double seconds, like_last = 0; /* what the last size lets expect */
+    bool made = prepare(measure, sizes[measure->size], 1, dtype) &&
+                measure->plan.input_dtype[0] == dtype; /* else it is computed in the other one */
+    if (made && measure->size > 0)
+        like_last = raw[-1].alone_s * (measure->plan.flops / raw[-1].flops);
+    if (!made || like_last > ALONE_MOST) {
+        next_curve(measure);
+        return 0;
+    }
+    seconds = time_task(measure, kernel, &code, err);
+    if (!(seconds > 0)) {
+        next_curve(measure);
+        return code;
+    }
+    raw->flops = measure->plan.flops;
+    raw->bytes = (double)(measure->plan.input_bytes + measure->plan.output_bytes);
+    raw->alone_s = least(raw->alone_s, seconds);
+    raw->each_s = least(raw->each_s, seconds);
+    if (*count <= measure->size) *count = measure->size + 1;
+    if (like_last > 0 && raw->alone_s > ODD * like_last && ++measure->tries < ODD_TRIES) return 0;
+    measure->together = true;
+    return 0;
+}
+
+static int step_together(struct blasd_measure *measure, const struct blasd_kernel *kernel,
+                         struct blasd_err *err) {
+    struct raw *raw = &measure->raw[measure->op][measure->precision][measure->size];
+    double many = TOGETHER_S / raw->alone_s, seconds = 0, each;
+    int64_t items = many < TOGETHER_MOST ? (int64_t)many : TOGETHER_MOST;
+    int code = 0;
+    if (items >= 2 && prepare(measure, sizes[measure->size], items, dtype_at(measure)))
+        seconds = time_task(measure, kernel, &code, err);
+    if (seconds > 0) {
+        /* that the others come free is more than such a small number of them can show */
+        double floor = 0.1 * seconds / (double)items;
+        each = (seconds - raw->alone_s) / (double)(items - 1);
+        raw->each_s = least(raw->each_s, each > floor ? each : floor);
+    }
+    next_size(measure);
+    return code;
+}
+
+/* The first operation that has a job for it tells what moving costs. */
+static int step_move(struct blasd_measure *measure, struct blasd_err *err) {
+    int code = 0;
+    measure->moved = true;
+    for (; measure->op < BLASD_COST_OPS && blasd_ops[measure->op] != NULL; measure->op++) {
+        const struct blasd_kernel *kernel = kernel_at(measure);
+        double seconds;
+        if (kernel == NULL || !prepare(measure, MOVE_BYTES, 0, BLASD_float64)) continue;
+        seconds = time_task(measure, kernel, &code, err);
+        if (seconds > 0) {
+            double rate =
+                (double)(measure->plan.input_bytes + measure->plan.output_bytes) / seconds;
+            if (rate > measure->copy_bytes_s) measure->copy_bytes_s = rate;
+        }
+        break;
+    }
+    measure->op = 0;
+    return code;
+}
+
+int blasd_measure_step(struct blasd_measure *measure, struct blasd_err *err) {
+    const struct blasd_kernel *kernel;
+    int code;
+    if (!measure->moved) {
+        code = step_move(measure, err);
+        return code == -(int)BLASD_E_device_error ? code : measure->copy_bytes_s > 0;
+    }
+    if (measure->op >= BLASD_COST_OPS || blasd_ops[measure->op] == NULL) return 0;
+    kernel = kernel_at(measure);
+    if (kernel == NULL) {
+        next_curve(measure);
+        return 1;
+    }
+    code =
+        measure->together ? step_together(measure, kernel, err) : step_alone(measure, kernel, err);
+    return code == -(int)BLASD_E_device_error ? code : 1;
+}
+
+void blasd_measure_cost(const struct blasd_measure *measure, struct blasd_cost *ret) {
+    *ret = (struct blasd_cost){.copy_bytes_s = measure->copy_bytes_s};
+    if (!(measure->copy_bytes_s > 0)) return;
+    for (int op = 0; op < BLASD_COST_OPS; op++)
+        for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
+            for (int i = 0; i < measure->counts[op][p]; i++) {
+                const struct raw *raw = &measure->raw[op][p][i];
+                double move = raw->bytes / measure->copy_bytes_s;
+                double alone = raw->alone_s - move, each = raw->each_s - move;
+                /* small tensors lie in caches: moving them costs less than its share */
+                if (alone < raw->alone_s / 20) alone = raw->alone_s / 20;
+                if (each < raw->each_s / 20) each = raw->each_s / 20;
+                blasd_cost_add(&ret->curves[op][p], raw->flops, alone, each);
+            }
+}
+
+void blasd_measure_info(const struct blasd_cost *cost, struct blasd_device_info *info) {
+    info->gflops_float64 = blasd_cost_best_rate(cost, BLASD_COST_FLOAT64) / 1e9;
+    info->gflops_float32 = blasd_cost_best_rate(cost, BLASD_COST_FLOAT32) / 1e9;
+    info->copy_gbytes_s = cost->copy_bytes_s / 1e9;
+}

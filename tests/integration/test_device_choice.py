@@ -1,0 +1,187 @@
+"""`device: auto` with two classes of devices: which job goes where, as figures and queue say. The card is the stand-in that
+the CUDA backend's own tests use, built as a backend; what it and the CPU take is written into the files that keep it."""
+import json
+import math
+import os
+import shutil
+import signal
+import time
+
+import numpy as np
+import pytest
+import service as harness
+from service import Service, children, command_line
+
+STANDIN = harness.BLASD.parent / "standin"
+
+# The CPU starts at once and takes long; the card takes 5 ms to start and is fast, so they say. Operations, us alone, us of
+# each further one.
+CPU = {"copy_gbytes_s": 10, "curves": {op: {"float64": [[100, 1, 1], [1e6, 1e6, 1e6]]} for op in ("matmul", "solve")}}
+CARD = {"copy_gbytes_s": 10, "curves": {"matmul": {"float64": [[100, 5e3, 10], [1e6, 5.1e3, 20]]}}}
+
+SMALL = {"a": np.eye(2), "b": np.ones((2, 2))}
+LARGE = {"a": np.eye(96), "b": np.ones((96, 96))}  # 1.8e6 operations: 1.8 s here, 9 ms there
+
+
+@pytest.fixture
+def with_card(tmp_path, monkeypatch):
+    """A maker of services whose blasd finds the stand-in beside it."""
+    folder, made = tmp_path / "bin", []
+    folder.mkdir()
+    for file in (harness.BLASD, STANDIN / "blasd_cuda.so", STANDIN / "libcuda.so.1"):
+        shutil.copy2(file, folder)
+    monkeypatch.setattr(harness, "BLASD", folder / "blasd")
+
+    def make(*options):
+        one = Service(tmp_path / "service0", *options, env={"LD_LIBRARY_PATH": str(folder)})
+        one.bin = folder
+        made.append(one)
+        return one
+    yield make
+    for one in made:
+        one.stop(check=False)
+
+
+def devices(service):
+    return {d["class"]: d for d in service.request("GET", "/devices").json()["devices"]}
+
+
+def until(condition, what, timeout=60):
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.1)
+    raise AssertionError(f"not within {timeout} s: {what}")
+
+
+def measured(service):
+    found = devices(service)
+    return found if len(found) == 2 and all("cost" in d for d in found.values()) else None
+
+
+def worker_of(service, device):
+    for pid in children(service.process.pid):
+        if command_line(pid).startswith("blasd worker") and f"--device {device} " in command_line(pid) + " ":
+            return pid
+    return None
+
+
+def start_with(service, cpu=CPU, card=CARD):
+    """Measures for real, then replaces the figures; both are what the second start publishes."""
+    service.start()
+    for class_, name in (("cpu", "cpu.0"), ("cuda", "cuda.0")):
+        assert until(lambda: measured(service), "both devices measured")[class_]["cost"]["launch_us"] > 0
+        until((service.folder / "data" / "measured" / name).exists, f"a file for {name}")
+    service.stop()
+    for name, cost in (("cpu.0", cpu), ("cuda.0", card)):
+        file = service.folder / "data" / "measured" / name
+        key, when, _ = file.read_text().split("\n")[:3]
+        file.write_text(f"{key}\n{when}\n{json.dumps(cost)}\n")
+    service.start()
+    found = until(lambda: measured(service), "both devices known again")
+    assert found["cpu"]["cost"]["curves"] == cpu["curves"] and found["cuda"]["cost"]["curves"] == card["curves"]
+    time.sleep(2.5)  # the front end looks at the workers once a second
+    return service
+
+
+def submit(service, inputs, **members):
+    return service.post("matmul", inputs, form="safetensors", wait=0, **members).json()
+
+
+def ended(service, job, timeout=60):
+    job = service.request("GET", f"/jobs/{job['id']}?wait={timeout}", timeout=timeout + 10).json()
+    assert job["state"] == "succeeded", job
+    return job
+
+
+def test_size_decides(with_card):
+    service = start_with(with_card())
+    for _ in range(3):
+        small = service.post("matmul", SMALL).json()
+        assert (small["device"], small["execution"]["device"]) == ("cpu", "cpu:0")
+        large = service.post("matmul", LARGE).json()
+        assert (large["device"], large["execution"]["device"]) == ("cuda", "cuda:0")
+    text = service.request("GET", "/metrics").body.decode()
+    assert 'blasd_jobs_sent_total{device="cpu"} 3' in text and 'blasd_jobs_sent_total{device="cuda"} 3' in text
+    # said at once, before anything has run
+    assert submit(service, LARGE)["device"] == "cuda" and submit(service, SMALL)["device"] == "cpu"
+    # a wish is followed whatever is faster
+    assert service.post("matmul", SMALL, device="cuda").json()["execution"]["device"] == "cuda:0"
+    assert service.post("matmul", LARGE, device="cpu").json()["execution"]["device"] == "cpu:0"
+    # an operation that the card's backend has no kernel or no figures for is never sent there
+    solve = service.post("solve", {"a": np.eye(64), "b": np.ones(64)}).json()
+    if "solve" not in devices(service)["cuda"]["ops"]:
+        assert solve["execution"]["device"] == "cpu:0"
+    # the same request with the same key is the same job, wherever it would be sent now
+    body = harness.safetensors(LARGE, op="matmul")
+    headers = {"Content-Type": harness.TYPES["safetensors"], "Idempotency-Key": "once"}
+    first = service.request("POST", "/jobs?wait=20", body, headers).json()
+    os.kill(worker_of(service, "cuda:0"), signal.SIGKILL)
+    again = service.request("POST", "/jobs?wait=20", body, headers).json()
+    assert again["id"] == first["id"]
+
+
+def test_what_waits_decides(with_card):
+    service = start_with(with_card("--limit", "lease_ms=120000"))
+    cpu = worker_of(service, "cpu:0")
+    os.kill(cpu, signal.SIGSTOP)  # its lease lasts; what is sent to it waits
+    waiting = [submit(service, LARGE, device="cpu") for _ in range(3)]  # as far as anyone knows, for seconds
+    spilled = service.post("matmul", SMALL).json()
+    assert (spilled["device"], spilled["execution"]["device"]) == ("cuda", "cuda:0")
+    time.sleep(2.5)  # also after the front end has looked again
+    assert service.post("matmul", SMALL).json()["device"] == "cuda"
+    os.kill(cpu, signal.SIGCONT)
+    assert all(ended(service, job)["execution"]["device"] == "cpu:0" for job in waiting)
+    time.sleep(2.5)
+    assert service.post("matmul", SMALL).json()["device"] == "cpu"
+
+
+def test_a_class_that_dies(with_card):
+    service = start_with(with_card("--limit", "lease_ms=2000"))
+    card = worker_of(service, "cuda:0")
+    os.kill(card, signal.SIGSTOP)
+    stranded = [submit(service, LARGE) for _ in range(2)]
+    asked_for = submit(service, LARGE, device="cuda", deadline_ms=3600000)
+    for job in stranded:  # said at once, and for as long as it waits
+        assert job["device"] == "cuda" and service.request("GET", f"/jobs/{job['id']}").json()["device"] == "cuda"
+    (service.bin / "blasd_cuda.so").unlink()  # it will not come back
+    os.kill(card, signal.SIGKILL)
+    until(lambda: "cuda" not in devices(service), "the card is gone")
+    for job in stranded:  # sent there unasked, so others may have them
+        assert ended(service, job)["execution"]["device"] == "cpu:0"
+    assert service.request("GET", f"/jobs/{asked_for['id']}").json()["state"] == "queued"
+    large = service.post("matmul", LARGE).json()
+    assert large["execution"]["device"] == "cpu:0"
+    refused = service.post("matmul", LARGE, device="cuda")
+    assert refused.status == 422 and refused.json()["code"] == "no_such_device"
+
+
+def test_too_large_for_any_machine(make_service):
+    service = make_service("--limit", "queue_bytes=1T", "--limit", "job_bytes=1T")
+    limit = until(lambda: devices(service)["cpu"].get("host_memory_bytes"), "a memory size")
+    time.sleep(1.5)
+    n = int(math.sqrt(limit / 8) * 1.05)
+    answer = service.post("matmul", {"a": np.ones((n, 1)), "b": np.ones((1, n))}, form="safetensors")
+    assert answer.status == 413 and answer.json()["code"] == "job_too_large"
+    assert str(limit) in answer.json()["detail"] and "host_memory_bytes" in answer.json()["detail"]
+
+
+def test_one_class_alone_chooses_nothing(make_service):
+    service = make_service()
+    assert submit(service, LARGE)["device"] == "auto"
+    assert service.post("matmul", LARGE).json()["device"] == "cpu"
+
+
+def test_damaged_figures_are_measured_again(make_service):
+    service = make_service()
+    file = service.folder / "data" / "measured" / "cpu.0"
+    until(file.exists, "a file of what was measured")
+    text = file.read_text()
+    for damage in (text[:200], text.replace("blasd", "other", 1), text.replace("[", "{"), ""):
+        service.stop()
+        file.write_text(damage)
+        service.start()
+        until(lambda: file.read_text().split("\n")[0] == text.split("\n")[0] and file.read_text() != damage, "a new file")
+        until(lambda: devices(service)["cpu"].get("cost"), "the figures in GET /devices")

@@ -1,0 +1,162 @@
+/* Predicting what a job takes: between points, beyond them, and for work that makes no sense. */
+#include "core/cost.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void assert_near(double got, double want) {
+    if (!(fabs(got - want) <= 1e-9 * fabs(want))) fail_msg("%.12g is not %.12g", got, want);
+}
+
+/* Two points a factor of 100 apart in work: 10 and 1000 microseconds alone. */
+static struct blasd_cost device(void) {
+    struct blasd_cost cost = {.copy_bytes_s = 1e10};
+    struct blasd_cost_curve *curve = &cost.curves[1][BLASD_COST_FLOAT64];
+    assert_true(blasd_cost_add(curve, 1e4, 10e-6, 1e-6));
+    assert_true(blasd_cost_add(curve, 1e6, 1000e-6, 900e-6));
+    return cost;
+}
+
+static struct blasd_cost_guess predict(const struct blasd_cost *cost, double flops, double items,
+                                       double bytes) {
+    struct blasd_cost_work work = {.op = 1, .flops = flops, .items = items, .bytes = bytes};
+    struct blasd_cost_guess guess = {-1, -1};
+    assert_true(blasd_cost_predict(cost, &work, &guess));
+    assert_true(guess.alone_s > 0 && isfinite(guess.alone_s));
+    assert_true(guess.share_s > 0 && guess.share_s <= guess.alone_s * (1 + 1e-12));
+    return guess;
+}
+
+static void at_and_between_points(void **state) {
+    struct blasd_cost cost = device();
+    (void)state;
+    assert_near(predict(&cost, 1e4, 1, 0).alone_s, 10e-6 + BLASD_COST_JOB_S);
+    assert_near(predict(&cost, 1e6, 1, 0).alone_s, 1000e-6 + BLASD_COST_JOB_S);
+    assert_near(predict(&cost, 1e5, 1, 0).alone_s, 100e-6 + BLASD_COST_JOB_S); /* in logarithms */
+    assert_near(predict(&cost, 1e5, 1, 0).share_s, sqrt(900) * 1e-6 + BLASD_COST_JOB_S);
+    assert_near(predict(&cost, 1e6, 1, 1e8).alone_s, 11000e-6 + BLASD_COST_JOB_S);
+}
+
+static void beyond_the_points(void **state) {
+    struct blasd_cost cost = device();
+    (void)state;
+    assert_near(predict(&cost, 1, 1, 0).alone_s, 10e-6 + BLASD_COST_JOB_S); /* as the smallest */
+    assert_near(predict(&cost, 1e9, 1, 0).alone_s, 1.0 + BLASD_COST_JOB_S); /* at its rate */
+}
+
+static void many_problems_in_a_job(void **state) {
+    struct blasd_cost cost = device();
+    (void)state;
+    assert_near(predict(&cost, 1e4 * 101, 101, 0).alone_s, 110e-6 + BLASD_COST_JOB_S);
+    assert_near(predict(&cost, 1e4 * 101, 101, 0).share_s, 101e-6 + BLASD_COST_JOB_S);
+    /* a large one of the same work takes longer than many small ones */
+    assert_true(predict(&cost, 1e6, 1, 0).alone_s > predict(&cost, 1e6, 100, 0).alone_s);
+}
+
+static void work_that_makes_no_sense(void **state) {
+    static const double odd[] = {0, -1, -INFINITY, INFINITY, NAN, 1e308, 5e-324};
+    struct blasd_cost cost = device();
+    int count = (int)(sizeof odd / sizeof *odd);
+    (void)state;
+    for (int f = 0; f < count; f++)
+        for (int i = 0; i < count; i++)
+            for (int b = 0; b < count; b++) predict(&cost, odd[f], odd[i], odd[b]);
+}
+
+static void what_is_not_known(void **state) {
+    struct blasd_cost cost = device(), none = {0}, no_rate = device();
+    struct blasd_cost_work work = {.op = 2, .flops = 1, .items = 1, .bytes = 1};
+    struct blasd_cost_guess guess = {7, 7};
+    (void)state;
+    assert_false(blasd_cost_predict(&cost, &work, &guess)); /* no curve */
+    work.op = -1;
+    assert_false(blasd_cost_predict(&cost, &work, &guess));
+    work.op = BLASD_COST_OPS;
+    assert_false(blasd_cost_predict(&cost, &work, &guess));
+    work.op = 1;
+    assert_false(blasd_cost_predict(&none, &work, &guess));
+    no_rate.copy_bytes_s = NAN;
+    assert_false(blasd_cost_predict(&no_rate, &work, &guess));
+    assert_true(guess.alone_s == 7 && guess.share_s == 7);
+    assert_false(blasd_cost_known(&none));
+    assert_false(blasd_cost_known(&no_rate));
+    assert_true(blasd_cost_known(&cost));
+    work.precision = BLASD_COST_FLOAT32; /* only measured in float64 */
+    assert_true(blasd_cost_predict(&cost, &work, &guess));
+}
+
+static void points_that_are_refused(void **state) {
+    struct blasd_cost_curve curve = {0};
+    (void)state;
+    assert_false(blasd_cost_add(&curve, 0, 1, 1));
+    assert_false(blasd_cost_add(&curve, NAN, 1, 1));
+    assert_false(blasd_cost_add(&curve, INFINITY, 1, 1));
+    assert_false(blasd_cost_add(&curve, 1, 0, 1));
+    assert_false(blasd_cost_add(&curve, 1, 1, 0));
+    assert_false(blasd_cost_add(&curve, 1, NAN, 1));
+    assert_false(blasd_cost_add(&curve, 1, 1, INFINITY));
+    assert_int_equal(curve.count, 0);
+    assert_true(blasd_cost_add(&curve, 10, 1, 5)); /* each is never more than alone */
+    assert_true(curve.points[0].each_s == 1);
+    assert_false(blasd_cost_add(&curve, 10, 1, 1));
+    assert_false(blasd_cost_add(&curve, 9, 1, 1));
+    for (int i = 1; i < BLASD_COST_POINTS; i++) assert_true(blasd_cost_add(&curve, 10 + i, 1, 1));
+    assert_false(blasd_cost_add(&curve, 1e9, 1, 1));
+    assert_int_equal(curve.count, BLASD_COST_POINTS);
+}
+
+/* A larger problem may be measured as faster than a smaller one, by noise or by more threads. */
+static void a_curve_that_falls(void **state) {
+    struct blasd_cost cost = {.copy_bytes_s = 1e10};
+    struct blasd_cost_curve *curve = &cost.curves[1][BLASD_COST_FLOAT64];
+    double last = 1;
+    (void)state;
+    assert_true(blasd_cost_add(curve, 1e3, 1e-3, 1e-3));
+    assert_true(blasd_cost_add(curve, 1e6, 1e-4, 1e-4));
+    for (double flops = 1e3; flops <= 1e6; flops *= 1.5) {
+        double now = predict(&cost, flops, 1, 0).alone_s;
+        assert_true(now < last && now > 1e-4);
+        last = now;
+    }
+}
+
+static void a_plan_as_work(void **state) {
+    struct blasd_plan plan = {.flops = 12, .items = 3, .input_bytes = 100, .output_bytes = 28};
+    struct blasd_cost_work work;
+    (void)state;
+    plan.input_dtype[0] = BLASD_float64;
+    blasd_cost_work(&plan, 4, &work);
+    assert_int_equal(work.op, 4);
+    assert_int_equal(work.precision, BLASD_COST_FLOAT64);
+    assert_true(work.flops == 12 && work.items == 3 && work.bytes == 128);
+    plan.input_dtype[0] = BLASD_float32;
+    plan.input_bytes = plan.output_bytes = UINT64_MAX; /* no overflow on the way */
+    blasd_cost_work(&plan, 4, &work);
+    assert_int_equal(work.precision, BLASD_COST_FLOAT32);
+    assert_true(work.bytes > 3e19);
+}
+
+static void figures_for_people(void **state) {
+    struct blasd_cost cost = device(), none = {0};
+    (void)state;
+    assert_near(blasd_cost_launch_s(&cost), 10e-6);
+    assert_near(blasd_cost_best_rate(&cost, BLASD_COST_FLOAT64), 1e9);
+    assert_true(blasd_cost_best_rate(&cost, BLASD_COST_FLOAT32) == 0);
+    assert_true(blasd_cost_launch_s(&none) == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(at_and_between_points),  cmocka_unit_test(beyond_the_points),
+        cmocka_unit_test(many_problems_in_a_job), cmocka_unit_test(work_that_makes_no_sense),
+        cmocka_unit_test(what_is_not_known),      cmocka_unit_test(points_that_are_refused),
+        cmocka_unit_test(a_curve_that_falls),     cmocka_unit_test(a_plan_as_work),
+        cmocka_unit_test(figures_for_people),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,92 @@
+/* Workers' heartbeats as rows of GET /metrics. */
+#include "http/device_metrics.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct blasd_buf out;
+
+static const char *metrics_of(const char *stats) {
+    blasd_buf_reset(&out);
+    assert_int_equal(http_device_metrics(stats, strlen(stats), &out), 0);
+    assert_int_equal(blasd_buf_add(&out, "", 1), 0);
+    return out.data;
+}
+
+static int count(const char *text, const char *part) {
+    int found = 0;
+    while ((text = strstr(text, part)) != NULL) {
+        found++;
+        text++;
+    }
+    return found;
+}
+
+static void only_what_is_told(void **state) {
+    const char *text = metrics_of(
+        "{\"workers\":{\"one\":{\"device\":\"cuda:0\",\"device_name\":\"A card\",\"memory_bytes\":"
+        "1000,\"memory_free_bytes\":250,\"busy_percent\":40,\"power_watts\":312.5,"
+        "\"energy_joules\":1e6,\"busy_share\":0.5},\"two\":{\"device\":\"cpu:0\",\"memory_bytes\":"
+        "64}},\"queue\":{}}");
+    (void)state;
+    assert_int_equal(count(text, "# TYPE blasd_device_memory_bytes gauge\n"), 1);
+    assert_int_equal(count(text, "\nblasd_device_memory_bytes{"), 2);
+    assert_non_null(strstr(text,
+                           "\nblasd_device_memory_free_bytes{worker=\"one\",device=\"cuda:0\","
+                           "device_name=\"A card\"} 250\n"));
+    assert_non_null(strstr(text, "device_name=\"A card\"} 0.40000000000000002\n"));
+    assert_non_null(strstr(text, "} 312.5\n"));
+    assert_non_null(strstr(text, "# TYPE blasd_device_energy_joules_total counter\n"));
+    assert_non_null(strstr(text, "} 1000000\n"));
+    assert_int_equal(count(text, "worker=\"two\""), 1);
+}
+
+static void names_are_escaped(void **state) {
+    const char *text =
+        metrics_of("{\"workers\":{\"a\\\"b\\\\c\\nd\":{\"device\":7,\"memory_bytes\":1}}}");
+    (void)state;
+    assert_non_null(strstr(text, "\nblasd_device_memory_bytes{worker=\"a\\\"b\\\\c\\nd\",device="
+                                 "\"\",device_name=\"\"} 1\n"));
+}
+
+static void what_is_not_statistics_adds_nothing(void **state) {
+    static const char *const texts[] = {"",
+                                        "{",
+                                        "[]",
+                                        "7",
+                                        "{}",
+                                        "{\"workers\":[]}",
+                                        "{\"workers\":{\"a\":7,\"b\":null,\"c\":[]}}",
+                                        "{\"workers\":{\"a\":{\"power_watts\":\"much\"}}}"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_string_equal(metrics_of(texts[i]), "");
+}
+
+static void memory_that_runs_out_is_told(void **state) {
+    static const char text[] = "{\"workers\":{\"a\":{\"memory_bytes\":1}}}";
+    struct blasd_buf small;
+    (void)state;
+    blasd_buf_init(&small, 20);
+    assert_int_not_equal(http_device_metrics(text, sizeof text - 1, &small), 0);
+    blasd_buf_release(&small);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_what_is_told),
+        cmocka_unit_test(names_are_escaped),
+        cmocka_unit_test(what_is_not_statistics_adds_nothing),
+        cmocka_unit_test(memory_that_runs_out_is_told),
+    };
+    int failed;
+    blasd_buf_init(&out, 1 << 20);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    blasd_buf_release(&out);
+    return failed;
+}

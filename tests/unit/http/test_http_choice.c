@@ -1,0 +1,305 @@
+/* Choosing the class of devices for a job: by size, by what waits, by who lives, by memory. */
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "http/choice.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define S INT64_C(1000000000)
+#define GB UINT64_C(1000000000)
+
+/* A CPU that starts at once and does 1 GFLOP/s; a card that takes 100 us to start, then does 1000
+ * and moves 10 GB/s. */
+#define CPU_COST                                                                                   \
+    "{\"copy_gbytes_s\":10,\"curves\":{\"matmul\":{\"float64\":[[1000,1,1],[1e9,1e6,1e6]]}}}"
+#define CUDA_COST                                                                                  \
+    "{\"copy_gbytes_s\":10,\"curves\":{\"matmul\":{\"float64\":[[1000,100,0.01],[1e9,1000,1000]]}" \
+    "}}"
+#define NO_COST "{}"
+
+static struct http_choice *choice;
+static struct blasd_queue_view view;
+static struct blasd_err err;
+static const struct blasd_op *matmul;
+static int64_t look_ns; /* when learn looks */
+
+static int setup(void **state) {
+    (void)state;
+    choice = calloc(1, sizeof *choice);
+    look_ns = S;
+    view = (struct blasd_queue_view){.available = true, .workers = 2, .workers_of = {0, 1, 1}};
+    err = (struct blasd_err){0};
+    matmul = blasd_op_find("matmul");
+    return choice == NULL || matmul == NULL ? -1 : 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    free(choice);
+    return 0;
+}
+
+/* A look at the queue: `cpu` and `cuda` jobs wait; one worker of each class. */
+static void learn_ops(const char *cpu_cost, const char *cuda_cost, const char *cuda_ops, int cpu,
+                      int cuda, double busy) {
+    struct blasd_buf text;
+    blasd_buf_init(&text, BLASD_MIB);
+    assert_int_equal(
+        blasd_buf_printf(
+            &text,
+            "{\"workers\":{\"c\":{\"class\":\"cpu\",\"ops\":[\"matmul\",\"solve\"],\"memory_"
+            "bytes\":"
+            "16000000000,\"host_memory_bytes\":16000000000,\"busy_share\":%g,\"jobs_per_s\":%g,"
+            "\"cost\":%s},\"g\":{\"class\":\"cuda\",\"ops\":%s,\"memory_bytes\":8000000000,"
+            "\"host_memory_bytes\":16000000000,\"cost\":%s}},\"queue\":{\"any\":{},\"cpu\":{"
+            "\"high\":"
+            "{\"queued\":%d,\"claimed\":0}},\"cuda\":{\"normal\":{\"queued\":0,\"claimed\":%d}}}}",
+            busy, busy > 0 ? 1.0 : 0.0, cpu_cost, cuda_ops, cuda_cost, cpu, cuda),
+        0);
+    http_choice_learn(choice, text.data, text.len, 1, look_ns);
+    blasd_buf_release(&text);
+}
+
+static void learn(int cpu, int cuda) {
+    learn_ops(CPU_COST, CUDA_COST, "[\"matmul\",\"solve\"]", cpu, cuda, 0);
+}
+
+static struct blasd_plan plan_of(double flops) {
+    struct blasd_plan plan = {.flops = flops, .items = 1};
+    plan.input_dtype[0] = BLASD_float64;
+    return plan;
+}
+
+static enum blasd_device_class pick_at(double flops, int64_t now_ns) {
+    struct blasd_plan plan = plan_of(flops);
+    return http_choice_pick(choice, &view, matmul, &plan, 0, now_ns);
+}
+
+static enum blasd_device_class pick(double flops) {
+    return pick_at(flops, S);
+}
+
+static void small_to_the_cpu_large_to_the_card(void **state) {
+    (void)state;
+    learn(0, 0);
+    for (int64_t i = 0; i < 1000; i++) { /* far enough apart that none waits */
+        assert_int_equal(pick_at(1e3, (i + 1) * 10 * S), BLASD_DEVICE_CPU);
+        assert_int_equal(pick_at(1e8, (i + 1) * 10 * S), BLASD_DEVICE_CUDA);
+    }
+}
+
+static void what_must_be_moved_counts(void **state) {
+    struct blasd_plan plan = plan_of(1e6); /* 1 ms here; 130 us there, */
+    (void)state;
+    learn_ops("{\"copy_gbytes_s\":100,\"curves\":{\"matmul\":{\"float64\":[[1e6,1000,1000]]}}}",
+              CUDA_COST, "[\"matmul\"]", 0, 0, 0);
+    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, 0, S), BLASD_DEVICE_CUDA);
+    plan.input_bytes = 10000000; /* and 1 ms more for the way there */
+    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, 0, 9 * S), BLASD_DEVICE_CPU);
+}
+
+static void work_that_waits_counts(void **state) {
+    int cpu = 0, cuda = 0;
+    (void)state;
+    learn(0, 0);
+    for (int i = 0; i < 100; i++) { /* all at once: 100 us each here, about 150 there */
+        if (pick(1e5) == BLASD_DEVICE_CPU)
+            cpu++;
+        else
+            cuda++;
+    }
+    assert_true(cpu >= 1 && cuda >= 50); /* the card takes many together */
+    /* once time has passed they are done */
+    assert_int_equal(pick_at(1e5, 10 * S), BLASD_DEVICE_CPU);
+}
+
+static void the_queue_tells_what_is_left(void **state) {
+    (void)state;
+    learn(0, 0);
+    for (int i = 0; i < 8; i++) assert_int_equal(pick_at(1e4, (i + 1) * S), BLASD_DEVICE_CPU);
+    learn(400, 0); /* others have sent as much, and all of it waits: 400 x 10 us */
+    assert_int_equal(pick(1e4), BLASD_DEVICE_CUDA);
+    learn(4, 0);
+    assert_int_equal(pick(1e4), BLASD_DEVICE_CPU);
+    learn(400, 40000); /* and the card has more than that */
+    choice->of[BLASD_DEVICE_CUDA].work_s = 1;
+    assert_int_equal(pick(1e4), BLASD_DEVICE_CPU);
+}
+
+/* A front end that has sent nothing takes the workers' word for what a job takes. */
+static void what_others_sent(void **state) {
+    (void)state;
+    learn_ops(CPU_COST, CUDA_COST, "[\"matmul\"]", 10, 0, 0.5);
+    assert_true(choice->of[BLASD_DEVICE_CPU].work_s == 5);
+    assert_int_equal(pick(1e3), BLASD_DEVICE_CUDA);
+}
+
+static void large_jobs_among_small_ones(void **state) {
+    struct blasd_plan large = plan_of(1e9);
+    (void)state;
+    learn(0, 0);
+    for (int i = 0; i < 1000; i++) pick_at(1e3, (i + 1) * S);
+    for (int i = 0; i < 3; i++) /* the user wants them on the CPU: 1 s each */
+        http_choice_sent(choice, &view, BLASD_DEVICE_CPU, matmul, &large, 2000 * S);
+    learn(3, 0); /* what waits is the last three, not three of the usual */
+    assert_true(choice->of[BLASD_DEVICE_CPU].work_s > 2.9);
+    assert_int_equal(pick(1e3), BLASD_DEVICE_CUDA);
+}
+
+/* A class that gets nothing done is not taken to have done it because time has passed. */
+static void a_class_that_is_slower_than_it_says(void **state) {
+    (void)state;
+    learn(0, 0);
+    for (int i = 0; i < 8; i++) pick_at(1e4, S); /* 20 us each here with what a job costs */
+    for (int look = 2; look < 12; look++) {
+        look_ns = look * S;
+        learn(8, 0); /* they are all there still */
+    }
+    assert_true(choice->of[BLASD_DEVICE_CPU].pace < 0.04);
+    assert_int_equal(pick_at(1e3, look_ns + 1000000), BLASD_DEVICE_CUDA);
+    for (int look = 12; look < 22; look++) {
+        look_ns = look * S;
+        learn(0, 0);
+    }
+    assert_true(choice->of[BLASD_DEVICE_CPU].pace > 0.9);
+    assert_int_equal(pick_at(1e3, look_ns + 1000000), BLASD_DEVICE_CPU);
+}
+
+static void more_workers_wait_less(void **state) {
+    (void)state;
+    learn(0, 0);
+    choice->of[BLASD_DEVICE_CPU].work_s = 450e-6;
+    assert_int_equal(pick(1e3), BLASD_DEVICE_CUDA);
+    learn(0, 0);
+    choice->of[BLASD_DEVICE_CPU].work_s = 450e-6;
+    view.workers_of[BLASD_DEVICE_CPU] = 8;
+    assert_int_equal(pick(1e3), BLASD_DEVICE_CPU);
+}
+
+static void a_dead_class_is_not_chosen(void **state) {
+    (void)state;
+    learn(0, 0);
+    view.workers_of[BLASD_DEVICE_CUDA] = 0;
+    assert_int_equal(pick(1e8), BLASD_DEVICE_ANY); /* which the CPU alone reads */
+    view.workers_of[BLASD_DEVICE_CUDA] = 1;
+    view.workers_of[BLASD_DEVICE_CPU] = 0;
+    assert_int_equal(pick(1e3), BLASD_DEVICE_ANY);
+    view.workers_of[BLASD_DEVICE_CPU] = 1;
+    assert_int_equal(pick(1e8), BLASD_DEVICE_CUDA);
+    /* alive by the count, but not there at the last look */
+    choice->of[BLASD_DEVICE_CUDA].seen = false;
+    assert_int_equal(pick(1e8), BLASD_DEVICE_CPU);
+}
+
+static void nothing_known_nothing_chosen(void **state) {
+    struct blasd_op stranger = {.name = "stranger"};
+    struct blasd_plan plan = plan_of(1e8);
+    (void)state;
+    assert_int_equal(pick(1e8), BLASD_DEVICE_ANY); /* no look yet */
+    learn_ops(CPU_COST, NO_COST, "[\"matmul\"]", 0, 0, 0);
+    assert_int_equal(pick(1e8), BLASD_DEVICE_ANY); /* the card is still being measured */
+    learn(0, 0);
+    assert_int_equal(http_choice_pick(choice, &view, &stranger, &plan, 0, S), BLASD_DEVICE_ANY);
+    /* an operation without a curve on either */
+    assert_int_equal(http_choice_pick(choice, &view, blasd_op_find("solve"), &plan, 0, S),
+                     BLASD_DEVICE_ANY);
+}
+
+static void an_operation_that_only_one_class_has(void **state) {
+    struct blasd_plan plan = plan_of(1e9);
+    (void)state;
+    learn_ops(NO_COST, NO_COST, "[\"matmul\"]", 0, 0, 0);
+    assert_int_equal(http_choice_pick(choice, &view, blasd_op_find("solve"), &plan, 0, S),
+                     BLASD_DEVICE_CPU);
+}
+
+static void memory(void **state) {
+    struct blasd_plan plan = plan_of(1e9);
+    (void)state;
+    /* before the first look nothing is refused */
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, 99 * GB, &err), 0);
+    learn(0, 0);
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, 16 * GB, &err), 0);
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, 16 * GB + 1, &err),
+                     -(int)BLASD_E_job_too_large);
+    assert_non_null(strstr(err.detail, "16000000001"));
+    assert_non_null(strstr(err.detail, "host_memory_bytes"));
+    /* what the card cannot hold goes to the CPU, and is refused where that was not wanted */
+    plan.device_bytes = plan.device_least_bytes = 9 * GB;
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err), 0);
+    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_CUDA, &plan, GB, &err),
+                     -(int)BLASD_E_job_too_large);
+    assert_non_null(strstr(err.detail, "8000000000"));
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_CPU, &plan, GB, &err), 0);
+    /* what would have to go through it in slices is not sent there unasked */
+    plan.device_least_bytes = 0;
+    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_CUDA, &plan, GB, &err), 0);
+    /* without the CPU's workers nobody can hold it */
+    plan.device_least_bytes = 9 * GB;
+    view.workers_of[BLASD_DEVICE_CPU] = 0;
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err),
+                     -(int)BLASD_E_job_too_large);
+    /* and with nobody there, it is not a matter of size */
+    view.workers_of[BLASD_DEVICE_CUDA] = 0;
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, 99 * GB, &err), 0);
+}
+
+static void stats_that_are_odd(void **state) {
+    static const char *const odd[] = {
+        "",
+        "{",
+        "[]",
+        "{\"workers\":[],\"queue\":7}",
+        "{\"workers\":{\"a\":1,\"b\":null,\"c\":{\"class\":3}},\"queue\":{\"cpu\":[]}}",
+        "{\"workers\":{\"a\":{\"class\":\"cpu\",\"ops\":[1,\"none\"],\"host_memory_bytes\":-5,"
+        "\"cost\":{\"copy_gbytes_s\":\"x\"}}},\"queue\":{\"cpu\":{\"high\":{\"queued\":-9}}}}",
+    };
+    struct blasd_plan plan = plan_of(1e9);
+    (void)state;
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        http_choice_learn(choice, odd[i], strlen(odd[i]), 1, S);
+        assert_int_equal(pick(1e9), BLASD_DEVICE_ANY);
+        assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err), 0);
+    }
+}
+
+/* A day of jobs: what is remembered stays finite and near. */
+static void very_many_jobs(void **state) {
+    (void)state;
+    learn(0, 0);
+    for (int64_t i = 0; i < 300000; i++) pick_at(i % 2 ? 1e3 : 1e12, i * 2000 * S);
+    learn(2, 0);
+    assert_true(choice->of[BLASD_DEVICE_CPU].work_s < 1);
+    assert_int_equal(pick(1e3), BLASD_DEVICE_CPU);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(small_to_the_cpu_large_to_the_card),
+        TEST(what_must_be_moved_counts),
+        TEST(work_that_waits_counts),
+        TEST(the_queue_tells_what_is_left),
+        TEST(what_others_sent),
+        TEST(large_jobs_among_small_ones),
+        TEST(a_class_that_is_slower_than_it_says),
+        TEST(more_workers_wait_less),
+        TEST(a_dead_class_is_not_chosen),
+        TEST(nothing_known_nothing_chosen),
+        TEST(an_operation_that_only_one_class_has),
+        TEST(memory),
+        TEST(stats_that_are_odd),
+        TEST(very_many_jobs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,121 @@
+/* ridge whose penalty is large against the features, where QR over the penalty's rows would lose
+ * digits; and penalties without absolute values, which are ridge by another name. */
+#include "tests/unit/kernels/kernel_support.h"
+
+#include "base/err.h"
+
+/* (X'X + alpha)^-1 X'y for alpha far above X'X: the series of powers of X'X / alpha. */
+static void series(const double *x, const double *y, int64_t n, int64_t p, long double alpha,
+                   long double *b) {
+    long double *term = calloc((size_t)p, sizeof *term), *left = calloc((size_t)n, sizeof *left);
+    assert_true(term != NULL && left != NULL);
+    for (int64_t i = 0; i < n; i++) left[i] = (long double)y[i];
+    for (int64_t j = 0; j < p; j++) b[j] = 0;
+    for (int power = 0; power < 40; power++) {
+        for (int64_t j = 0; j < p; j++) {
+            term[j] = 0;
+            for (int64_t i = 0; i < n; i++) term[j] += (long double)x[i * p + j] * left[i];
+            term[j] /= alpha;
+            b[j] += term[j];
+        }
+        for (int64_t i = 0; i < n; i++) {
+            left[i] = 0;
+            for (int64_t j = 0; j < p; j++) left[i] -= (long double)x[i * p + j] * term[j];
+        }
+    }
+    free(term);
+    free(left);
+}
+
+static void large_penalties(void **state) {
+    static const int64_t shapes[][2] = {{30, 4}, {5, 12}, {3000, 20}, {8, 150}};
+    static const double scales[] = {1, 1e-2, 1e-5, 1e-9, 1e-14, 1e-100, 1e-200, 1e40};
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t k = 0; k < sizeof scales / sizeof *scales; k++)
+            for (int times = 0; times < 2; times++) {
+                int64_t n = shapes[s][0], p = shapes[s][1];
+                double alpha = (times == 0 ? 100 : 1e9) * (double)(n * p) * fmax(scales[k], 1e-40) *
+                               fmax(scales[k], 1e-40);
+                struct trial *t = trial_new("regression");
+                long double *b = calloc((size_t)p, sizeof *b);
+                double *x = trial_input(t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, shapes[s]);
+                double *y = trial_input(t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+                assert_non_null(b);
+                for (int64_t i = 0; i < n; i++) {
+                    y[i] = trial_normal() + 1;
+                    for (int64_t j = 0; j < p; j++) x[i * p + j] = scales[k] * trial_normal();
+                }
+                trial_set_choice(t, "method", "ridge");
+                trial_set_bool(t, "fit_intercept", false);
+                trial_set_float(t, "alpha", alpha);
+                assert_int_equal(trial_run(t), BLASD_OK);
+                series(x, y, n, p, (long double)alpha, b);
+                for (int64_t j = 0; j < p; j++) {
+                    double got = trial_value(trial_output(t, "coef"), j), size = 0;
+                    for (int64_t i = 0; i < n; i++) size += fabs(x[i * p + j] * y[i]) / alpha;
+                    if (!(fabs(got - (double)b[j]) <= 1e-14 * size))
+                        fail_msg("(%ld, %ld) times %g, alpha %g: coef[%ld] is %.17g, not %.17Lg",
+                                 (long)n, (long)p, scales[k], alpha, (long)j, got, b[j]);
+                }
+                free(b);
+                trial_free(t);
+            }
+}
+
+/* elastic_net with l1_ratio 0 is ridge with n times the penalty; without a penalty everything is
+ * ols. */
+static void penalties_without_absolute_values(void **state) {
+    static const struct {
+        const char *method;
+        double alpha, ratio;
+    } cases[] = {{"elastic_net", 0.25, 0}, {"elastic_net", 0, 0.5}, {"lasso", 0, 1}};
+    const int64_t n = 40, p = 5;
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int weighted = 0; weighted < 2; weighted++) {
+            struct trial *t[2];
+            for (int k = 0; k < 2; k++) {
+                double *x, *y, total = 0;
+                t[k] = trial_new("regression");
+                trial_seed = 77 + c;
+                x = trial_input(t[k], "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, p});
+                y = trial_input(t[k], "y", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, 2});
+                for (int i = 0; i < n * p; i++) x[i] = trial_normal() + 1;
+                for (int i = 0; i < n * 2; i++) y[i] = trial_normal();
+                if (weighted) {
+                    double *w =
+                        trial_input(t[k], "sample_weight", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+                    for (int i = 0; i < n; i++) total += w[i] = (double)(i % 3);
+                } else {
+                    total = (double)n;
+                }
+                trial_set_choice(t[k], "method", k == 0 ? cases[c].method : "ridge");
+                trial_set_float(t[k], "alpha", k == 0 ? cases[c].alpha : cases[c].alpha * total);
+                if (k == 0 && strcmp(cases[c].method, "lasso") != 0)
+                    trial_set_float(t[k], "l1_ratio", cases[c].ratio);
+                assert_int_equal(trial_run(t[k]), BLASD_OK);
+                assert_int_equal(t[k]->task.err.code, BLASD_OK);
+                assert_int_equal(t[k]->task.warning_count, 0);
+            }
+            for (int l = 0; l < 2; l++) {
+                for (int64_t j = 0; j < p; j++)
+                    assert_true(trial_value(trial_output(t[0], "coef"), l * p + j) ==
+                                trial_value(trial_output(t[1], "coef"), l * p + j));
+                assert_true(trial_value(trial_output(t[0], "intercept"), l) ==
+                            trial_value(trial_output(t[1], "intercept"), l));
+                assert_true(trial_value(trial_output(t[0], "n_iter"), l) == 0);
+                assert_true(trial_value(trial_output(t[0], "dual_gap"), l) == 0);
+            }
+            trial_free(t[0]);
+            trial_free(t[1]);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_penalties),
+        cmocka_unit_test(penalties_without_absolute_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
