@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 3
+#define BLASD_BACKEND_ABI 4
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
