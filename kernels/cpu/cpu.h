@@ -14,14 +14,14 @@ struct blasd_device {
     int threads; /* cores the kernels may use */
 };
 
-/* Work from which a BLAS or LAPACK call is worth more than one thread, in operations. */
+/* Work from which one product or system is worth more than one thread, in operations. Asked of one
+ * item, never of the batch, so that a result does not depend on who else is in the batch. */
 #define BLASD_CPU_THREADS_FLOPS 3e7
 
-/* Sets how many threads OpenBLAS uses for calls of `flops` operations each: one, or all of the
- * device's. The number is the whole process's, which is why only kernels set it: a worker runs one
- * batch at a time. Ask by the cost of one call, never of the batch, so that a result does not
- * depend on who else is in the batch. */
-void blasd_cpu_blas_threads(const struct blasd_device *device, double flops);
+/* From now on each call of OpenBLAS runs on the thread that makes it. Its own threads are one set
+ * for the process, behind one lock and one number: a small job would wait there for a large one
+ * that another thread runs. Kernels share work among threads of their own (numeric/parallel.h). */
+void blasd_cpu_blas_alone(void);
 
 /* `count` elements of `size` bytes, aligned to 64; NULL where memory has run out or the product
  * overflows. Never NULL for an empty array otherwise. New: free with free(). */

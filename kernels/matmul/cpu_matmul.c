@@ -1,4 +1,5 @@
-/* matmul on the CPU: OpenBLAS for each product, in pieces where one takes long.
+/* matmul on the CPU: OpenBLAS on one thread for each product, in tiles that threads
+ * of our own take where it is large.
  *
  * Read next: README.md for the method, ref_matmul.c for the meaning spelled out. */
 #include "kernels/cpu/cpu.h"
@@ -11,13 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One BLAS call, about: what a user waits for a cancellation, a fraction of a second. Each call
- * packs the parts of both matrices it has in common with others anew: calls of 512 rows took 3 to
- * 7 % longer than one call, of 1024 rows 1 %. */
-#define CALL_FLOPS 2e10
-#define LEAST_ROWS 1024
-#define LEAST_WIDTH 4096
-#define LEAST_DEPTH 8192
+#define TILE_SIDE 1024   /* of the result, in one BLAS call: a user waits that long to cancel */
+#define LEAST_SIDE 256   /* tiles with shorter sides would lose speed to packing */
+#define TILE_DEPTH 4096  /* of the inner length, in one BLAS call */
 #define SHARED_FLOPS 1e8 /* work in a batch of small products from which threads share it */
 #define PIECE_FLOPS 1e6  /* what a thread takes at a time */
 
@@ -42,12 +39,20 @@ static const char *at(const struct matrix *x, size_t size, int64_t row, int64_t 
     return x->data + (size_t)(row * x->ld + column) * size;
 }
 
-/* A product with one row or one column is a matrix times a vector, and limited by memory. */
-static void run_gemv(const struct product *p) {
+static bool is_gemv(const struct product *p) {
+    return p->m == 1 || p->n == 1;
+}
+
+/* A product with one row or one column is a matrix times a vector, and limited by memory. Makes the
+ * `count` elements of the result from `first` on. */
+static void run_gemv(const struct product *p, int64_t first, int64_t count) {
     bool left = p->m == 1; /* then c' = b' a' */
+    size_t size = p->single ? sizeof(float) : sizeof(double);
     const struct matrix *x = left ? &p->b : &p->a, *v = left ? &p->a : &p->b;
     bool trans = (x->trans == CblasTrans) != left;
-    int rows = (int)(left ? p->k : p->m), columns = (int)(left ? p->n : p->k);
+    int rows = (int)(left ? p->k : count), columns = (int)(left ? count : p->k);
+    const void *from = left ? at(x, size, 0, first) : at(x, size, first, 0);
+    void *to = p->c + (size_t)first * size;
     if (x->trans == CblasTrans) {
         int swap = rows;
         rows = columns;
@@ -56,13 +61,11 @@ static void run_gemv(const struct product *p) {
     /* a vector lies dense whichever way it is read: its other length is 1 */
     if (p->single)
         cblas_sgemv(CblasRowMajor, trans ? CblasTrans : CblasNoTrans, rows, columns,
-                    (float)p->alpha, (const float *)(const void *)x->data, x->ld,
-                    (const float *)(const void *)v->data, 1, (float)p->beta, (float *)(void *)p->c,
-                    1);
+                    (float)p->alpha, from, x->ld, (const float *)(const void *)v->data, 1,
+                    (float)p->beta, to, 1);
     else
-        cblas_dgemv(CblasRowMajor, trans ? CblasTrans : CblasNoTrans, rows, columns, p->alpha,
-                    (const double *)(const void *)x->data, x->ld,
-                    (const double *)(const void *)v->data, 1, p->beta, (double *)(void *)p->c, 1);
+        cblas_dgemv(CblasRowMajor, trans ? CblasTrans : CblasNoTrans, rows, columns, p->alpha, from,
+                    x->ld, (const double *)(const void *)v->data, 1, p->beta, to, 1);
 }
 
 static void run_gemm(const struct product *p, int64_t i, int64_t j, int64_t l, int64_t m, int64_t n,
@@ -79,39 +82,84 @@ static void run_gemm(const struct product *p, int64_t i, int64_t j, int64_t l, i
                     p->a.ld, b, p->b.ld, beta, c, (int)p->n);
 }
 
-/* Cuts a length of a piece of `flops` operations into equal parts, if one call should have less;
- * parts have `least` or more, but for the last one. */
-static void cut(int64_t *length, int64_t least, double *flops) {
-    int64_t whole = *length, most = whole / least, parts;
-    double wanted = ceil(*flops / CALL_FLOPS);
-    parts = wanted < (double)most ? (int64_t)wanted : most;
-    if (parts < 2) return;
-    *length = ((whole + parts - 1) / parts + 63) / 64 * 64;
-    *flops *= (double)*length / (double)whole;
+/* A large product, cut into tiles of its result. */
+struct tiling {
+    const struct product *product;
+    int64_t rows, columns; /* of a tile; fewer at the edges */
+    int64_t across;        /* tiles beside each other */
+    int64_t count;
+};
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
 }
 
-/* The product, cut into calls of about CALL_FLOPS: along its longer side, then, where it is very
- * large, along the other one and along the sum. */
-static bool run_pieces(const struct product *p, struct blasd_cpu_progress *progress) {
+/* Equal tiles, of whole vectors where that is possible. */
+static int64_t side(int64_t length, int64_t tiles) {
+    int64_t part = ceil_div(ceil_div(length, tiles), 32) * 32;
+    return part < length ? part : length;
+}
+
+/* Chooses tiles for `threads`: large, but so many that no thread is idle for long. */
+static struct tiling cut(const struct product *p, int threads) {
+    int64_t down = ceil_div(p->m, TILE_SIDE), across = ceil_div(p->n, TILE_SIDE);
+    struct tiling tiling = {.product = p};
+    if (2.0 * (double)p->m * (double)p->n * (double)p->k < BLASD_CPU_THREADS_FLOPS) threads = 1;
+    while (down * across < 4 * (int64_t)threads && (down * across) % threads != 0) {
+        int64_t height = p->m / down, width = p->n / across;
+        if (height >= width && height > LEAST_SIDE)
+            down++;
+        else if (width > LEAST_SIDE)
+            across++;
+        else
+            break;
+    }
+    tiling.rows = side(p->m, down);
+    tiling.columns = side(p->n, across);
+    tiling.across = ceil_div(p->n, tiling.columns);
+    tiling.count = tiling.across * ceil_div(p->m, tiling.rows);
+    return tiling;
+}
+
+/* Whether threads share one such product: else each takes whole ones. */
+static bool is_shared(int64_t m, int64_t n, int64_t k, int threads) {
+    struct product p = {.m = m, .n = n, .k = k};
+    return m > 0 && n > 0 && threads > 1 && cut(&p, threads).count > 1;
+}
+
+static bool run_tile(void *arg, int64_t tile, int slot) {
+    const struct tiling *tiling = arg;
+    const struct product *p = tiling->product;
+    int64_t i = tile / tiling->across * tiling->rows, j = tile % tiling->across * tiling->columns;
+    int64_t rows = p->m - i < tiling->rows ? p->m - i : tiling->rows;
+    int64_t columns = p->n - j < tiling->columns ? p->n - j : tiling->columns;
+    int64_t parts = ceil_div(p->k, TILE_DEPTH), depth = side(p->k, parts);
+    (void)slot;
+    if (is_gemv(p)) {
+        run_gemv(p, p->m == 1 ? j : i, rows * columns);
+        return true;
+    }
+    for (int64_t l = 0; l < p->k; l += depth)
+        run_gemm(p, i, j, l, rows, columns, p->k - l < depth ? p->k - l : depth);
+    return true;
+}
+
+/* One product, in tiles that `threads` take. What a tile is depends on the shape and on the
+ * machine, never on the batch. */
+static bool run_product(const struct product *p, int threads, struct blasd_cpu_progress *progress) {
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    int64_t m = p->m, n = p->n, k = p->k;
-    if (m == 1 || n == 1) {
-        run_gemv(p);
+    struct tiling tiling = cut(p, threads);
+    struct blasd_parallel loop = {.piece = run_tile, .arg = &tiling, .count = tiling.count};
+    if (tiling.count == 1) {
+        run_tile(&tiling, 0, 0);
         return blasd_cpu_step(progress, flops);
     }
-    cut(m >= n ? &m : &n, LEAST_ROWS, &flops);
-    cut(p->m >= p->n ? &n : &m, LEAST_WIDTH, &flops);
-    cut(&k, LEAST_DEPTH, &flops);
-    for (int64_t i = 0; i < p->m; i += m)
-        for (int64_t j = 0; j < p->n; j += n)
-            for (int64_t l = 0; l < p->k; l += k) {
-                int64_t rows = p->m - i < m ? p->m - i : m, columns = p->n - j < n ? p->n - j : n;
-                int64_t depth = p->k - l < k ? p->k - l : k;
-                run_gemm(p, i, j, l, rows, columns, depth);
-                if (!blasd_cpu_step(progress, 2.0 * (double)rows * (double)columns * (double)depth))
-                    return false;
-            }
-    return true;
+    loop.threads = threads;
+    loop.watch = progress->watch;
+    loop.from = fmin(1, progress->done / progress->total);
+    progress->done += flops;
+    loop.to = fmin(1, progress->done / progress->total);
+    return blasd_parallel_run(&loop);
 }
 
 static void scale(bool single, void *data, int64_t n, double factor) {
@@ -175,6 +223,7 @@ struct stack {
     const struct blasd_matmul *mm;
     struct product product; /* of item 0 */
     int64_t count, in_piece;
+    int threads; /* for each product */
     struct blasd_cpu_progress *progress;
 };
 
@@ -195,17 +244,18 @@ static bool run_items(void *arg, int64_t piece_at, int slot) {
         p.a.data = stack->product.a.data + (size_t)(walk.offset[0] * mm->m * mm->k) * size;
         p.b.data = stack->product.b.data + (size_t)(walk.offset[1] * mm->k * mm->n) * size;
         p.c = stack->product.c + (size_t)(i * mm->m * mm->n) * size;
-        if (!run_pieces(&p, stack->progress)) return false;
+        if (!run_product(&p, stack->threads, stack->progress)) return false;
         blasd_walk_next(&walk);
     }
     return true;
 }
 
-/* Small products of a large stack are shared among `threads`; BLAS then has one for each. */
+/* Small products of a large stack are shared among `threads`, large ones are cut for them. */
 static bool run_stack(const struct blasd_task *task, const struct blasd_matmul *mm, bool single,
                       void *out, double alpha, double beta, int threads,
                       struct blasd_cpu_progress *progress) {
     struct stack stack = {.mm = mm, .count = mm->batch_count, .progress = progress};
+    bool small;
     struct product *p = &stack.product;
     struct blasd_cpu_progress silent = {.total = 1};
     double flops = 2.0 * (double)mm->m * (double)mm->n * (double)mm->k;
@@ -216,10 +266,13 @@ static bool run_stack(const struct blasd_task *task, const struct blasd_matmul *
     p->b = matrix_of(&task->inputs[BLASD_MATMUL_B], &mm->b);
     join_rows(mm, p, &stack.count);
     stack.in_piece = stack.count;
-    if (threads > 1 && stack.count > 1 && flops * (double)stack.count > SHARED_FLOPS) {
+    stack.threads = threads;
+    small = !is_shared(mm->m, mm->n, mm->k, threads);
+    if (threads > 1 && small && stack.count > 1 && flops * (double)stack.count > SHARED_FLOPS) {
         struct blasd_parallel loop = {.piece = run_items, .arg = &stack, .threads = threads};
         stack.in_piece = (int64_t)(PIECE_FLOPS / (flops + 1000)) + 1;
         stack.progress = &silent; /* the loop asks instead */
+        stack.threads = 1;
         loop.count = (stack.count + stack.in_piece - 1) / stack.in_piece;
         loop.watch = progress->watch;
         loop.from = fmin(1, progress->done / progress->total);
@@ -283,16 +336,15 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
                struct blasd_watch *watch, struct blasd_err *err) {
     struct blasd_cpu_progress progress = {.watch = watch};
     struct blasd_matmul mm;
-    double flops;
     bool going = true;
     int code = blasd_matmul_read(tasks[0].job, &mm, err);
     if (code != 0) return code;
-    /* all jobs of a batch have the same shapes: large products use BLAS's threads, small ones ours
+    /* all jobs of a batch have the same shapes: threads share a large product, or many small ones
      */
-    flops = 2.0 * (double)mm.m * (double)mm.n * (double)mm.k;
-    blasd_cpu_blas_threads(device, flops);
+    blasd_cpu_blas_alone();
     for (int t = 0; t < count; t++) progress.total += tasks[t].plan->flops;
-    if (count > 1 && flops < BLASD_CPU_THREADS_FLOPS && progress.total > SHARED_FLOPS) {
+    if (count > 1 && !is_shared(mm.m, mm.n, mm.k, device->threads) &&
+        progress.total > SHARED_FLOPS) {
         struct blasd_parallel loop = {.piece = run_tasks,
                                       .arg = tasks,
                                       .count = count,
@@ -301,8 +353,8 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
                                       .to = 1};
         going = blasd_parallel_run(&loop);
     } else {
-        int threads = flops < BLASD_CPU_THREADS_FLOPS ? device->threads : 1;
-        for (int t = 0; going && t < count; t++) going = run_task(&tasks[t], threads, &progress);
+        for (int t = 0; going && t < count; t++)
+            going = run_task(&tasks[t], device->threads, &progress);
     }
     return going ? 0 : blasd_cpu_stopped(err);
 }

@@ -3,7 +3,18 @@
 #include "kernels/numeric/parallel.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+
+#ifndef SCHED_IDLE /* Linux has it; without it threads weigh what the calling one does */
+#define SCHED_IDLE SCHED_OTHER
+#endif
+
+static _Thread_local bool in_background;
+
+void blasd_parallel_background(void) {
+    in_background = true;
+}
 
 struct crew {
     const struct blasd_parallel *loop;
@@ -13,6 +24,7 @@ struct crew {
 
 struct member {
     struct crew *crew;
+    bool gives_way;
     int slot;
     pthread_t thread;
 };
@@ -33,6 +45,8 @@ static void work(struct crew *crew, int slot) {
 
 static void *member_main(void *arg) {
     struct member *member = arg;
+    if (member->gives_way)
+        pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
     work(member->crew, member->slot);
     return NULL;
 }
@@ -45,7 +59,7 @@ bool blasd_parallel_run(const struct blasd_parallel *loop) {
     if (wanted > BLASD_PARALLEL_MAX) wanted = BLASD_PARALLEL_MAX;
     for (int i = 1; i < wanted; i++) {
         struct member *member = &members[started];
-        *member = (struct member){.crew = &crew, .slot = started + 1};
+        *member = (struct member){.crew = &crew, .slot = started + 1, .gives_way = in_background};
         if (pthread_create(&member->thread, NULL, member_main, member) == 0) started++;
     }
     work(&crew, 0);

@@ -27,6 +27,10 @@ struct blasd_parallel {
     double from, to;           /* the part of the batch's progress that this loop is */
 };
 
+/* The threads of the loops that the calling thread runs from now on take only what time the rest of
+ * the machine leaves, each core of theirs counting as free for others; the calling thread weighs
+ * what it did. */
+void blasd_parallel_background(void);
 /* Runs all pieces; true where each was done, false where a piece or the watch said stop. A thread
  * that cannot be started only makes the loop slower. */
 bool blasd_parallel_run(const struct blasd_parallel *loop);

@@ -328,7 +328,7 @@ static int regression_run(struct blasd_device *device, struct blasd_task *tasks,
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the batch");
         goto done;
     }
-    blasd_cpu_blas_threads(device, 0); /* calls are small, or made by threads of our own */
+    blasd_cpu_blas_alone(); /* calls are small, or made by threads of our own */
     for (int i = 0; i < count; i++) snprintf(tasks[i].method, sizeof tasks[i].method, "none");
     if (run->problems > 0) code = run_all(run, device->threads, watch, err);
     if (code == 0) warn(run);

@@ -241,10 +241,11 @@ static int choose(struct batch *batch, const struct blasd_device *device, int co
     if (batch->use_lanes) batch->in_piece = (batch->in_piece + width - 1) / width * width;
     /* one matrix for all: its factors are made once in a piece */
     if (shared) batch->in_piece = s->batch_count / (4 * threads) + 1;
-    /* large systems use BLAS's own threads, one after the other */
+    /* threads share a large system, one after the other */
+    if (work >= BLASD_CPU_THREADS_FLOPS) batch->shape.threads = threads;
     if (work >= BLASD_CPU_THREADS_FLOPS || work * (double)batch->total < THREADS_WORK) threads = 1;
     batch->pieces = (batch->total + batch->in_piece - 1) / batch->in_piece;
-    blasd_cpu_blas_threads(device, work);
+    blasd_cpu_blas_alone();
     return threads;
 }
 

@@ -25,6 +25,7 @@ struct blasd_engine *blasd_engine_new(const struct blasd_systems *shape, bool si
     if (e == NULL) return NULL;
     e->shape = *shape;
     e->single = single;
+    e->threads = shape->threads;
     e->n = (lapack_int)shape->n;
     e->block = block_of(shape->columns);
     block = (size_t)e->block;

@@ -30,6 +30,7 @@ struct blasd_block {
 struct blasd_engine {
     struct blasd_systems shape;
     bool single;
+    int threads;         /* for one system; 0 is 1 */
     lapack_int n, block; /* block: right-hand sides that are worked on together */
     void *matrix;        /* owned: R A C, full, whatever the structure */
     void *factors;       /* owned */

@@ -5,10 +5,8 @@
  * Scale by powers of two where the rows or columns differ much, factor, estimate the condition,
  * then for blocks of right-hand sides solve and refine with residuals in twice the precision. Where
  * that leaves the bound (pivots that grew), factor again by Householder QR. README.md has the
- * reasons and the bounds. */
+ * reasons and the bounds. Read next: factor_body.h. */
 
-#define BLOCKED_N 2048    /* from here on factors are made panel by panel, so that one can stop */
-#define PANEL 256         /* columns of a panel */
 #define GOOD_RATIO 0x1p-8 /* rows, or columns, that differ by less are left as they are */
 #define MOST_STEPS 10
 #define TILE 32
@@ -147,141 +145,7 @@ static void take_norms(struct blasd_engine *e) {
     }
 }
 
-/* ---- factors ---- */
-
-/* The trailing matrix right of a panel, in strips, so that one can stop. */
-static bool update_trailing(struct blasd_engine *e, int64_t j, int64_t width, bool symmetric) {
-    int64_t n = e->n, below = j + width, strip = 1024;
-    for (int64_t c = below; c < n; c += strip) {
-        int64_t columns = n - c < strip ? n - c : strip, top = symmetric ? c : below;
-        REAL *left = at(e->factors, n, top, j);
-        REAL *right = symmetric ? at(e->factors, n, c, j) : at(e->factors, n, j, c);
-        double done = 1 - pow((double)(n - j) / (double)n, 3);
-        CBLAS(gemm)
-        (CblasColMajor, CblasNoTrans, symmetric ? CblasTrans : CblasNoTrans, (int)(n - top),
-         (int)columns, (int)width, -1, left, (int)n, right, (int)n, 1, at(e->factors, n, top, c),
-         (int)n);
-        if (!blasd_engine_step(e, 0.9 * done)) return false;
-    }
-    return true;
-}
-
-/* Right-looking LU by panels; the same arithmetic as getrf, with pauses. */
-static bool factor_lu_panels(struct blasd_engine *e) {
-    lapack_int n = e->n;
-    e->info = 0;
-    for (lapack_int j = 0; j < n; j += PANEL) {
-        lapack_int width = n - j < PANEL ? n - j : PANEL, rest = n - j - width;
-        lapack_int info = LAPACK(getrf)(LAPACK_COL_MAJOR, n - j, width, at(e->factors, n, j, j), n,
-                                        e->pivots + j);
-        if (info != 0) {
-            e->info = j + info;
-            return true;
-        }
-        for (lapack_int i = j; i < j + width; i++) e->pivots[i] += j;
-        LAPACK(laswp)(LAPACK_COL_MAJOR, j, e->factors, n, j + 1, j + width, e->pivots, 1);
-        if (rest == 0) break;
-        LAPACK(laswp)
-        (LAPACK_COL_MAJOR, rest, at(e->factors, n, 0, j + width), n, j + 1, j + width, e->pivots,
-         1);
-        CBLAS(trsm)
-        (CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasUnit, width, rest, 1,
-         at(e->factors, n, j, j), n, at(e->factors, n, j, j + width), n);
-        if (!update_trailing(e, j, width, false)) return false;
-    }
-    return true;
-}
-
-static bool factor_cholesky_panels(struct blasd_engine *e) {
-    lapack_int n = e->n;
-    e->info = 0;
-    for (lapack_int j = 0; j < n; j += PANEL) {
-        lapack_int width = n - j < PANEL ? n - j : PANEL, rest = n - j - width;
-        lapack_int info = LAPACK(potrf)(LAPACK_COL_MAJOR, 'L', width, at(e->factors, n, j, j), n);
-        if (info != 0) {
-            e->info = j + info;
-            return true;
-        }
-        if (rest == 0) break;
-        CBLAS(trsm)
-        (CblasColMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, rest, width, 1,
-         at(e->factors, n, j, j), n, at(e->factors, n, j + width, j), n);
-        if (!update_trailing(e, j, width, true)) return false;
-    }
-    return true;
-}
-
-static void copy_matrix(struct blasd_engine *e) {
-    memcpy(e->factors, e->matrix, (size_t)e->n * (size_t)e->n * sizeof(REAL));
-}
-
-static bool factor_lu(struct blasd_engine *e) {
-    copy_matrix(e);
-    if (e->n >= BLOCKED_N) return factor_lu_panels(e);
-    e->info = LAPACK(getrf)(LAPACK_COL_MAJOR, e->n, e->n, e->factors, e->n, e->pivots);
-    return true;
-}
-
-/* Where Cholesky fails the matrix is singular only if LU says so too. */
-static bool factor_cholesky(struct blasd_engine *e) {
-    int64_t info;
-    copy_matrix(e);
-    if (e->n >= BLOCKED_N) {
-        if (!factor_cholesky_panels(e)) return false;
-    } else {
-        e->info = LAPACK(potrf)(LAPACK_COL_MAJOR, 'L', e->n, e->factors, e->n);
-    }
-    if (e->info == 0) return true;
-    info = e->info;
-    if (!factor_lu(e)) return false;
-    e->singular = e->info != 0;
-    e->info = info;
-    return true;
-}
-
-static void factor_triangle(struct blasd_engine *e) {
-    copy_matrix(e);
-    e->info = 0;
-    for (lapack_int i = 0; i < e->n && e->info == 0; i++)
-        if (*at(e->factors, e->n, i, i) == 0) e->info = i + 1;
-}
-
-static bool factor_qr(struct blasd_engine *e) {
-    copy_matrix(e);
-    LAPACK(geqrf)(LAPACK_COL_MAJOR, e->n, e->n, e->factors, e->n, e->tau, e->work, e->work_size);
-    for (lapack_int i = 0; i < e->n; i++)
-        if (*at(e->factors, e->n, i, i) == 0) return false;
-    return true;
-}
-
-/* x := inverse(factors) x for `k` columns, or with the transposed inverse. */
-static void apply_factors(struct blasd_engine *e, REAL *x, lapack_int k, bool transposed) {
-    char trans = transposed ? 'T' : 'N', uplo = 'U';
-    lapack_int n = e->n;
-    if (e->shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR) uplo = 'L';
-    switch (e->method) {
-    case BLASD_SOLVED_LU:
-        LAPACK(getrs)(LAPACK_COL_MAJOR, trans, n, k, e->factors, n, e->pivots, x, n);
-        break;
-    case BLASD_SOLVED_LDLT:
-        LAPACK(sytrs)(LAPACK_COL_MAJOR, 'L', n, k, e->factors, n, e->pivots, x, n);
-        break;
-    case BLASD_SOLVED_CHOLESKY:
-        LAPACK(potrs)(LAPACK_COL_MAJOR, 'L', n, k, e->factors, n, x, n);
-        break;
-    case BLASD_SOLVED_TRIANGULAR:
-        LAPACK(trtrs)(LAPACK_COL_MAJOR, uplo, trans, 'N', n, k, e->factors, n, x, n);
-        break;
-    case BLASD_SOLVED_QR:
-        if (!transposed) LAPACK(ormqr)
-        (LAPACK_COL_MAJOR, 'L', 'T', n, k, n, e->factors, n, e->tau, x, n, e->work, e->work_size);
-        LAPACK(trtrs)(LAPACK_COL_MAJOR, 'U', trans, 'N', n, k, e->factors, n, x, n);
-        if (transposed) LAPACK(ormqr)
-        (LAPACK_COL_MAJOR, 'L', 'N', n, k, n, e->factors, n, e->tau, x, n, e->work, e->work_size);
-        break;
-    default: break;
-    }
-}
+#include "kernels/solve/factor_body.h"
 
 static int norm_exponent(const struct blasd_engine *e) {
     int exponent = 0;
@@ -448,13 +312,23 @@ static double backward_error(const struct blasd_engine *e, const REAL *x, const 
     return below > 0 ? (double)(size_r / below) : 0;
 }
 
-/* r := b - A x for all columns, by one product in working precision. */
-static void residual_block(const struct blasd_engine *e, const struct blasd_block *block,
-                           const REAL *x, REAL *r) {
-    memcpy(r, e->b, (size_t)e->n * (size_t)block->k * sizeof(REAL));
+static bool residual_piece(void *arg, int64_t i, int slot) {
+    const struct NAME(columns) *work = arg;
+    const struct blasd_engine *e = work->e;
+    int64_t c = i * work->strip, k = work->k - c < work->strip ? work->k - c : work->strip;
+    (void)slot;
     CBLAS(gemm)
-    (CblasColMajor, CblasNoTrans, CblasNoTrans, e->n, block->k, e->n, -1, e->matrix, e->n, x, e->n,
-     1, r, e->n);
+    (CblasColMajor, CblasNoTrans, CblasNoTrans, e->n, (int)k, e->n, -1, e->matrix, e->n,
+     work->x + c * e->n, e->n, 1, at(work->to, e->n, 0, c), e->n);
+    return true;
+}
+
+/* r := b - A x for all columns, by one product in working precision. */
+static void residual_block(struct blasd_engine *e, const struct blasd_block *block, const REAL *x,
+                           REAL *r) {
+    struct NAME(columns) work = {.e = e, .x = x, .to = r, .k = block->k};
+    memcpy(r, e->b, (size_t)e->n * (size_t)block->k * sizeof(REAL));
+    share_columns(&work, residual_piece);
 }
 
 static double size_of(const REAL *v, lapack_int n) {

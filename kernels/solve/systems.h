@@ -15,6 +15,7 @@ struct blasd_systems {
     int64_t a_row, a_column, b_row, b_column; /* x is dense and row-major: (n, columns) */
     enum blasd_assume assume;                 /* of op(a): a transposed triangle is the other one */
     enum blasd_refinement refinement;
+    int threads; /* of the engine, for one system; 0 is 1. The lanes have one */
 };
 
 /* One system: where it lies, and what came of it. */

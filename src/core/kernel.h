@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 3
+#define BLASD_BACKEND_ABI 4
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -98,6 +98,9 @@ struct blasd_backend {
     int (*device_info)(struct blasd_device *device, bool measure, struct blasd_device_info *info,
                        struct blasd_err *err);
     const struct blasd_kernel *const *kernels; /* ended by NULL; all static */
+    /* one ordinal may be opened twice, and the two run batches at once from two threads: the worker
+     * then has a lane of its own for what takes long */
+    bool side_by_side;
 };
 
 /* The backend for machines without a GPU. */

@@ -3,6 +3,7 @@
 #include "http/exchange.h"
 
 #include "base/clock.h"
+#include "http/gate.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/waits.h"
@@ -13,7 +14,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define STUCK_CHECKS 4 /* a second or so */
+#define STUCK_CHECKS 4                  /* a second or so */
+#define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
                                           struct MHD_Connection *connection) {
@@ -73,6 +75,7 @@ static void unwatch_client(struct http_exchange *exchange) {
 }
 
 static void resume(struct http_exchange *exchange) {
+    http_gate_leave(exchange);
     if (!exchange->suspended) return;
     exchange->suspended = false;
     unwatch_client(exchange);
@@ -147,7 +150,7 @@ void http_exchange_check(struct http_exchange *exchange) {
         cut_off(exchange);
     else if (exchange->watched)
         return;
-    else if (exchange->suspended)
+    else if (exchange->suspended && blasd_clock_ns() - exchange->began_ns >= WATCH_AFTER_NS)
         watch_client(exchange, client_gone);
     else if (!exchange->running)
         watch_client(exchange, upload_cut);
@@ -311,6 +314,7 @@ void http_exchange_completed(void *cls, struct MHD_Connection *connection, void 
     if (exchange == NULL) return;
     *context = NULL;
     if (exchange->linger) http_linger(exchange->home, connection_fd(connection));
+    http_gate_leave(exchange);
     http_waits_remove(exchange);
     unwatch_client(exchange);
     exchange->suspended = false;

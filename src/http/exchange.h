@@ -60,6 +60,8 @@ struct http_loop {
     int exchange_count;
     struct http_exchange **waiting; /* buckets of the table in waits.c; owned */
     size_t waiting_buckets, waiting_count;
+    struct http_exchange *gate_first, *gate_last; /* gate.c */
+    uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
     struct blasd_buf scratch;             /* for what does not outlive a call */
     struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */
     int spare_count;
@@ -118,7 +120,9 @@ struct http_exchange {
     int output;           /* position of the one output asked for; -1: all; -2: the document */
     int format;           /* enum blasd_format of the answer */
 
-    struct http_upload *upload; /* POST /jobs: jobs_post.c; owned */
+    struct http_upload *upload;                  /* POST /jobs: jobs_post.c; owned */
+    struct http_exchange *gate_next, *gate_prev; /* gate.c */
+    bool at_gate;
 };
 
 #define HTTP_ALL_OUTPUTS (-1)

@@ -2,6 +2,7 @@
  * answer is held until it ends. Read next: waits.c, results.c. */
 #include "base/clock.h"
 #include "http/body_sink.h"
+#include "http/gate.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/waits.h"
@@ -24,12 +25,15 @@ struct http_upload {
     enum blasd_device_class device; /* the class it is queued for */
     int64_t created_us, receive_us;
     bool submitted; /* the queue has the job */
+    bool held;      /* it has to pass the gate: until the queue has the job, `body` is the body */
+    struct blasd_buf body;
 };
 
 void http_upload_free(struct http_upload *upload) {
     if (upload == NULL) return;
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->sink);
+    blasd_buf_release(&upload->body);
     free(upload);
 }
 
@@ -43,6 +47,7 @@ static void discard(struct http_upload *upload) {
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
     http_body_sink_release(&upload->sink);
+    blasd_buf_release(&upload->body);
     if (stored)
         blasd_front_queue_blob_remove(upload->exchange->home->queue, upload->sink.blob.name);
 }
@@ -56,13 +61,14 @@ static void refuse(struct http_exchange *exchange, const struct blasd_err *err) 
 static int check_queue(const struct http_exchange *exchange, struct blasd_err *err) {
     const struct blasd_queue_view *view = blasd_front_queue_view(exchange->home->queue);
     uint64_t bytes = exchange->request.content_length;
+    uint64_t jobs = view->jobs + exchange->home->submitting;
     if (exchange->home->draining)
         return blasd_fail(err, BLASD_E_draining, "", "the service takes no new jobs");
     if (!view->available)
         return blasd_fail(err, BLASD_E_queue_unavailable, "", "the queue does not answer");
-    if (view->jobs >= view->jobs_limit)
+    if (jobs >= view->jobs_limit)
         return blasd_fail(err, BLASD_E_queue_full, "",
-                          "%" PRIu64 " jobs are queued or running (limit queue_jobs)", view->jobs);
+                          "%" PRIu64 " jobs are queued or running (limit queue_jobs)", jobs);
     if (bytes > view->bytes_limit)
         return blasd_fail(err, BLASD_E_body_too_large, "",
                           "the body has %" PRIu64 " bytes, and the whole queue takes %" PRIu64
@@ -104,30 +110,50 @@ static uint64_t claim_limit(const struct http_upload *upload) {
     return (http_request_is_json(request) ? body * 8 : body) + slack;
 }
 
-static int start(struct http_upload *upload, struct blasd_err *err) {
-    struct http_exchange *exchange = upload->exchange;
-    const struct blasd_limits *limits = exchange->home->server->limits;
-    const struct http_request *request = &exchange->request;
+/* From now on the body is parsed as it comes. */
+static int open_intake(struct http_upload *upload, struct blasd_err *err) {
+    const struct http_request *request = &upload->exchange->request;
     struct blasd_intake_options options = {.content_type = request->content_type,
                                            .op = request->op,
                                            .params = request->params,
                                            .priority = request->priority,
                                            .deadline_ms = request->deadline_ms,
                                            .device = request->device,
-                                           .limits = limits};
+                                           .limits = upload->exchange->home->server->limits};
+    return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
+}
+
+/* Whether there is room in the queue; a small request without waits at the gate, behind those that
+ * wait there already. */
+static int check_room(struct http_upload *upload, struct blasd_err *err) {
+    struct http_exchange *exchange = upload->exchange;
+    int rc = check_queue(exchange, err);
+    if (!http_gate_suits(exchange)) return rc;
+    if (err->code != BLASD_E_queue_full && (rc != 0 || exchange->home->gate_first == NULL))
+        return rc;
+    *err = (struct blasd_err){0};
+    upload->held = true;
+    blasd_buf_init(&upload->body, exchange->request.content_length);
+    return 0;
+}
+
+static int start(struct http_upload *upload, struct blasd_err *err) {
+    struct http_exchange *exchange = upload->exchange;
+    const struct blasd_limits *limits = exchange->home->server->limits;
+    const struct http_request *request = &exchange->request;
     bool preferred;
     int rc;
     upload->wait_s = http_request_wait(request, limits, &preferred);
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
     if ((rc = check_length(upload, request->content_length, err)) != 0) return rc;
-    if ((rc = check_queue(exchange, err)) != 0) return rc;
+    if ((rc = check_room(upload, err)) != 0) return rc;
     blasd_id_new(upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, blasd_clock_wall_us(),
                  exchange->id);
     upload->sink.claim_limit = claim_limit(upload);
     upload->sink.expected = request->content_length;
     if ((rc = http_body_sink_intake(&upload->sink, request->content_length, err)) != 0) return rc;
-    return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
+    return upload->held ? 0 : open_intake(upload, err);
 }
 
 void http_jobs_post_begin(struct http_exchange *exchange) {
@@ -149,7 +175,9 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
     int rc = check_length(upload, exchange->body, &err);
     if (rc == 0 && exchange->request.chunked)
         rc = http_body_sink_intake(&upload->sink, exchange->body, &err);
-    if (rc == 0) rc = blasd_intake_feed(upload->intake, bytes, len, &err);
+    if (rc == 0 && !upload->held) rc = blasd_intake_feed(upload->intake, bytes, len, &err);
+    if (rc == 0 && upload->held && blasd_buf_add(&upload->body, bytes, len) != 0)
+        rc = blasd_fail(&err, BLASD_E_no_space, "", "memory has run out");
     if (rc != 0) refuse(exchange, &err);
 }
 
@@ -257,12 +285,26 @@ static void let_go_of_inputs(struct http_upload *upload, const struct blasd_err 
         blasd_front_queue_blob_remove(upload->exchange->home->queue, upload->sink.blob.name);
 }
 
+/* The queue had no room after all: its view is a little late. True where it is tried again. */
+static bool back_to_gate(struct http_exchange *exchange, const struct blasd_err *err) {
+    struct http_upload *upload = exchange->upload;
+    if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
+        return false;
+    http_waits_remove(exchange);
+    http_body_sink_init(&upload->sink, exchange->home, exchange->id); /* empty again */
+    upload->sink.claim_limit = claim_limit(upload);
+    http_gate_enter(exchange, true);
+    return true;
+}
+
 static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
     struct http_exchange *exchange = arg;
     struct http_upload *upload = exchange->upload;
+    exchange->home->submitting--;
     let_go_of_inputs(upload, err, repeated);
     if (err != NULL) {
-        if (http_exchange_open(exchange)) http_reply_problem(exchange, err);
+        if (!back_to_gate(exchange, err) && http_exchange_open(exchange))
+            http_reply_problem(exchange, err);
     } else {
         upload->submitted = true;
         if (strcmp(id, exchange->id) != 0 && blasd_id_valid(id)) http_waits_rename(exchange, id);
@@ -275,6 +317,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
         else if (!(upload->wait_s > 0) || exchange->time_up)
             http_jobs_fetch(exchange);
     }
+    if (!exchange->at_gate) blasd_buf_release(&upload->body);
     http_exchange_release(exchange);
 }
 
@@ -348,12 +391,13 @@ static int submit(struct http_upload *upload, struct blasd_job *job, uint64_t co
     exchange->wait_status = 202;
     http_count(&loop->metrics->sent[upload->device], 1);
     http_exchange_hold(exchange);
+    loop->submitting++;
     if (submission.watch) http_waits_add(exchange, upload->wait_s);
     blasd_front_queue_submit(loop->queue, &blasd_anonymous, &submission, on_submitted, exchange);
     return 0;
 }
 
-void http_jobs_post_run(struct http_exchange *exchange) {
+static void run(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_job job;
     struct blasd_err err = {0};
@@ -366,4 +410,36 @@ void http_jobs_post_run(struct http_exchange *exchange) {
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
     if (rc != 0) refuse(exchange, &err);
+}
+
+/* The gate is open: the body is read as if it came now. */
+static void let_in(struct http_exchange *exchange) {
+    struct http_upload *upload = exchange->upload;
+    struct blasd_err err = {0};
+    int rc = open_intake(upload, &err);
+    if (rc == 0 && upload->body.len > 0)
+        rc = blasd_intake_feed(upload->intake, upload->body.data, upload->body.len, &err);
+    if (rc == 0)
+        run(exchange);
+    else
+        refuse(exchange, &err);
+}
+
+bool http_jobs_post_try(struct http_exchange *exchange, bool late) {
+    struct blasd_err err = {0};
+    int rc = check_queue(exchange, &err);
+    if (rc != 0 && err.code == BLASD_E_queue_full && !late) return false;
+    http_gate_leave(exchange);
+    if (rc == 0)
+        let_in(exchange);
+    else
+        refuse(exchange, &err);
+    return true;
+}
+
+void http_jobs_post_run(struct http_exchange *exchange) {
+    if (exchange->upload->held)
+        http_gate_enter(exchange, false); /* the turn of the loop goes on there */
+    else
+        run(exchange);
 }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "http/body_sink.h"
 #include "http/exchange.h"
+#include "http/gate.h"
 #include "http/waits.h"
 
 #include <errno.h>
@@ -109,6 +110,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     blasd_loop_step(loop->loop, wait);
     loop->resumed = false;
     MHD_run(loop->daemon);
+    http_gate_turn(loop);
     blasd_front_queue_flush(loop->queue);
 }
 

@@ -85,6 +85,7 @@ static void end_watch(struct blasd_front_queue *queue, struct front_watch **at, 
     char id[BLASD_ID_LEN + 1];
     memcpy(id, (*at)->id, sizeof id);
     forget(queue, at);
+    if (queue->view.jobs > 0) queue->view.jobs--; /* until Redis says how many there are */
     queue->hooks.on_ended(queue->hooks.arg, id, record, len);
 }
 

@@ -32,6 +32,10 @@ void blasd_worker_slices_trim(struct blasd_worker_queue *queue) {
     blasd_views_trim(queue->views);
 }
 
+void blasd_worker_queue_tidy(struct blasd_worker_queue *queue) {
+    blasd_worker_slices_trim(queue);
+}
+
 int blasd_worker_queue_slice_get(struct blasd_worker_queue *queue, const struct blasd_slice *slice,
                                  uint64_t bytes, const void **ret, struct blasd_view **hold,
                                  struct blasd_err *err) {

@@ -24,8 +24,19 @@
 #define INFO_MOST (4096 + BLASD_COST_TEXT_MOST)
 #define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
 
-struct blasd_heartbeat {
+/* The batch that runs in one place. All but the atomics is under the heartbeat's lock. */
+struct shift {
     struct blasd_watch watch; /* first: go_on finds the rest behind it */
+    struct blasd_heartbeat *heartbeat;
+    char (*ids)[BLASD_ID_LEN + 1];
+    int count, room;
+    uint64_t batch; /* counts batches, so that news of one is not taken for the next one's */
+    int64_t began_ns;
+    _Atomic double progress;
+    atomic_bool unwanted;
+};
+
+struct blasd_heartbeat {
     const struct blasd_worker_options *options;
     struct blasd_worker_queue *queue; /* the thread's own */
     pthread_t thread;
@@ -37,10 +48,7 @@ struct blasd_heartbeat {
     /* under the lock */
     bool stop;
     int64_t epoch; /* 0: no lease */
-    char (*ids)[BLASD_ID_LEN + 1];
-    int count, room;
-    uint64_t batch; /* counts batches, so that news of one is not taken for the next one's */
-    int64_t began_ns;
+    struct shift shifts[BLASD_PLACES];
     struct blasd_device_info device;
     struct blasd_cost cost;
     uint64_t jobs, failed, batches;
@@ -49,24 +57,27 @@ struct blasd_heartbeat {
     uint64_t window_jobs;
     double busy_share, jobs_per_s;
 
-    _Atomic double progress;
-    atomic_bool unwanted;
     _Atomic int64_t leased_epoch, lost_epoch;
 };
 
 static bool go_on(struct blasd_watch *watch, double progress) {
-    struct blasd_heartbeat *heartbeat = (struct blasd_heartbeat *)watch;
-    atomic_store_explicit(&heartbeat->progress, progress, memory_order_relaxed);
-    return !atomic_load_explicit(&heartbeat->unwanted, memory_order_relaxed) &&
-           !blasd_heartbeat_lost(heartbeat);
+    struct shift *shift = (struct shift *)watch;
+    atomic_store_explicit(&shift->progress, progress, memory_order_relaxed);
+    return !atomic_load_explicit(&shift->unwanted, memory_order_relaxed) &&
+           !blasd_heartbeat_lost(shift->heartbeat);
 }
 
-struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat) {
-    return &heartbeat->watch;
+struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat,
+                                          enum blasd_place place) {
+    return &heartbeat->shifts[place].watch;
 }
 
-bool blasd_heartbeat_unwanted(const struct blasd_heartbeat *heartbeat) {
-    return atomic_load(&heartbeat->unwanted);
+bool blasd_heartbeat_unwanted(const struct blasd_heartbeat *heartbeat, enum blasd_place place) {
+    return atomic_load(&heartbeat->shifts[place].unwanted);
+}
+
+void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat) {
+    atomic_store(&heartbeat->lost_epoch, atomic_load(&heartbeat->leased_epoch));
 }
 
 bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat) {
@@ -94,41 +105,53 @@ void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
-int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, const char *const *ids, int count) {
+int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
+                          const char *const *ids, int count) {
+    struct shift *shift = &heartbeat->shifts[place];
     int code = -1;
     pthread_mutex_lock(&heartbeat->lock);
-    if (count > heartbeat->room) {
-        void *grown = realloc(heartbeat->ids, (size_t)count * sizeof *heartbeat->ids);
+    if (count > shift->room) {
+        void *grown = realloc(shift->ids, (size_t)count * sizeof *shift->ids);
         if (grown == NULL) goto done;
-        heartbeat->ids = grown;
-        heartbeat->room = count;
+        shift->ids = grown;
+        shift->room = count;
     }
-    for (int i = 0; i < count; i++) memcpy(heartbeat->ids[i], ids[i], sizeof *heartbeat->ids);
-    heartbeat->count = count;
-    heartbeat->batch++;
-    heartbeat->began_ns = blasd_clock_ns();
-    atomic_store(&heartbeat->progress, 0.0);
-    atomic_store(&heartbeat->unwanted, false);
+    for (int i = 0; i < count; i++) memcpy(shift->ids[i], ids[i], sizeof *shift->ids);
+    shift->count = count;
+    shift->batch++;
+    shift->began_ns = blasd_clock_ns();
+    atomic_store(&shift->progress, 0.0);
+    atomic_store(&shift->unwanted, false);
     code = 0;
 done:
     pthread_mutex_unlock(&heartbeat->lock);
     return code;
 }
 
-void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, int jobs, int failed) {
+void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_place place, int jobs,
+                         int failed) {
+    struct shift *shift = &heartbeat->shifts[place];
     pthread_mutex_lock(&heartbeat->lock);
-    heartbeat->count = 0;
+    shift->count = 0;
     heartbeat->jobs += (uint64_t)jobs;
     heartbeat->failed += (uint64_t)failed;
     heartbeat->batches++;
-    heartbeat->busy_ns += blasd_clock_ns() - heartbeat->began_ns;
+    heartbeat->busy_ns += blasd_clock_ns() - shift->began_ns;
     pthread_mutex_unlock(&heartbeat->lock);
+}
+
+/* Jobs of the batches that run. Under the lock. */
+static int running(const struct blasd_heartbeat *heartbeat) {
+    int count = 0;
+    for (int i = 0; i < BLASD_PLACES; i++) count += heartbeat->shifts[i].count;
+    return count;
 }
 
 /* Rates over the last window, the batch that is running included. Under the lock. */
 static void measure(struct blasd_heartbeat *heartbeat, int64_t now) {
-    int64_t busy = heartbeat->busy_ns + (heartbeat->count > 0 ? now - heartbeat->began_ns : 0);
-    int64_t span = now - heartbeat->window_ns;
+    int64_t busy = heartbeat->busy_ns, span = now - heartbeat->window_ns;
+    for (int i = 0; i < BLASD_PLACES; i++)
+        if (heartbeat->shifts[i].count > 0) busy += now - heartbeat->shifts[i].began_ns;
     if (span < RENEW_MOST_NS / 2) return;
     heartbeat->busy_share = (double)(busy - heartbeat->window_busy_ns) / (double)span;
     if (heartbeat->busy_share > 1) heartbeat->busy_share = 1;
@@ -207,7 +230,7 @@ char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat) {
         ",\"batches\":%" PRIu64
         ",\"running\":%d,\"busy_s\":%.3f,\"busy_share\":%.4f,\"jobs_per_s\":%.6g}",
         (int)getpid(), (double)(now - heartbeat->started_ns) / 1e9, heartbeat->jobs,
-        heartbeat->failed, heartbeat->batches, heartbeat->count, (double)heartbeat->busy_ns / 1e9,
+        heartbeat->failed, heartbeat->batches, running(heartbeat), (double)heartbeat->busy_ns / 1e9,
         heartbeat->busy_share, heartbeat->jobs_per_s);
     pthread_mutex_unlock(&heartbeat->lock);
     if (failed == 0) failed = blasd_buf_add(&out, "", 1); /* its zero */
@@ -231,24 +254,24 @@ static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
 
 /* Tells the progress of a batch that has run for a while, and learns whether it is still wanted.
  * Called with the lock, which is left while Redis is asked. */
-static void relay(struct blasd_heartbeat *heartbeat) {
-    uint64_t batch = heartbeat->batch;
-    int count = heartbeat->count;
+static void relay(struct blasd_heartbeat *heartbeat, struct shift *shift) {
+    uint64_t batch = shift->batch;
+    int count = shift->count;
     bool wanted = true;
     struct blasd_err err = {0};
     char(*copies)[BLASD_ID_LEN + 1] = calloc((size_t)count, sizeof *copies);
     const char **ids = calloc((size_t)count, sizeof *ids);
     if (copies == NULL || ids == NULL) goto done;
     for (int i = 0; i < count; i++) {
-        memcpy(copies[i], heartbeat->ids[i], sizeof *copies);
+        memcpy(copies[i], shift->ids[i], sizeof *copies);
         ids[i] = copies[i];
     }
     pthread_mutex_unlock(&heartbeat->lock);
-    if (blasd_worker_queue_progress(heartbeat->queue, ids, count, atomic_load(&heartbeat->progress),
+    if (blasd_worker_queue_progress(heartbeat->queue, ids, count, atomic_load(&shift->progress),
                                     &wanted, &err) != 0)
         wanted = true; /* nothing was learnt */
     pthread_mutex_lock(&heartbeat->lock);
-    if (!wanted && heartbeat->batch == batch) atomic_store(&heartbeat->unwanted, true);
+    if (!wanted && shift->batch == batch) atomic_store(&shift->unwanted, true);
 done:
     free(copies);
     free(ids);
@@ -270,7 +293,10 @@ static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
         renew(heartbeat, epoch);
         pthread_mutex_lock(&heartbeat->lock);
     }
-    if (heartbeat->count > 0 && now - heartbeat->began_ns >= TICK_NS) relay(heartbeat);
+    for (int i = 0; i < BLASD_PLACES; i++) {
+        struct shift *shift = &heartbeat->shifts[i];
+        if (shift->count > 0 && now - shift->began_ns >= TICK_NS) relay(heartbeat, shift);
+    }
     if (now - heartbeat->swept_ns >= SWEEP_NS) {
         heartbeat->swept_ns = now;
         pthread_mutex_unlock(&heartbeat->lock);
@@ -307,7 +333,7 @@ static void heartbeat_free(struct blasd_heartbeat *heartbeat) {
     blasd_worker_queue_free(heartbeat->queue);
     pthread_cond_destroy(&heartbeat->wake);
     pthread_mutex_destroy(&heartbeat->lock);
-    free(heartbeat->ids);
+    for (int i = 0; i < BLASD_PLACES; i++) free(heartbeat->shifts[i].ids);
     free(heartbeat);
 }
 
@@ -318,7 +344,10 @@ int blasd_heartbeat_start(const struct blasd_worker_options *options, struct bla
     int code;
     if (heartbeat == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the heartbeat");
-    heartbeat->watch.go_on = go_on;
+    for (int i = 0; i < BLASD_PLACES; i++) {
+        heartbeat->shifts[i].watch.go_on = go_on;
+        heartbeat->shifts[i].heartbeat = heartbeat;
+    }
     heartbeat->options = options;
     heartbeat->host_memory = blasd_host_memory();
     heartbeat->started_ns = heartbeat->window_ns = blasd_clock_ns();

@@ -28,14 +28,24 @@ void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch);
 /* Whether the lease given last was lost. */
 bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat);
 
+/* From now on the lease counts as lost, though Redis may not have said so: what is held goes back
+ * when the worker takes a new one. */
+void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat);
+
+/* A worker may run two batches at once, one in each place. */
+enum blasd_place { BLASD_PLACE_MAIN, BLASD_PLACE_LANE, BLASD_PLACES };
+
 /* The jobs of the batch that begins now; 0, or -1 where memory has run out. */
-int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, const char *const *ids, int count);
+int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
+                          const char *const *ids, int count);
 /* The batch has ended; `failed` of its jobs did not succeed. */
-void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, int jobs, int failed);
+void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_place place, int jobs,
+                         int failed);
 /* What a kernel is given: its go_on is false once the batch is unwanted or the lease is lost.
  * Borrowed. */
-struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat);
+struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat,
+                                          enum blasd_place place);
 /* Whether every job of the batch that runs has been cancelled or has expired. */
-bool blasd_heartbeat_unwanted(const struct blasd_heartbeat *heartbeat);
+bool blasd_heartbeat_unwanted(const struct blasd_heartbeat *heartbeat, enum blasd_place place);
 
 #endif

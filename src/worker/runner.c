@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "worker/lane.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,6 +101,21 @@ static void settle(struct blasd_batcher *batcher, bool certain) {
     }
 }
 
+/* Jobs are marked as begun, and ended, by the thread that claimed them. */
+static int finish_jobs(struct blasd_batcher *batcher, bool *lost, struct blasd_err *err) {
+    struct blasd_ending *rows = blasd_endings_rows(&batcher->endings);
+    int count = batcher->endings.count;
+    return batcher->lane != NULL
+               ? blasd_lane_finish(batcher->lane, rows, count, lost, err)
+               : blasd_worker_queue_finish(batcher->queue, rows, count, lost, err);
+}
+
+static int begin_jobs(struct blasd_batcher *batcher, int count, struct blasd_err *err) {
+    const char *const *ids = batcher->room->ids;
+    return batcher->lane != NULL ? blasd_lane_begin(batcher->lane, ids, count, err)
+                                 : blasd_worker_queue_begin(batcher->queue, ids, count, err);
+}
+
 /* Sends the endings collected so far. Whatever cannot be ended is given up with the lease, so that
  * the queue hands it out again. */
 static void send(struct blasd_batcher *batcher) {
@@ -108,8 +124,7 @@ static void send(struct blasd_batcher *batcher) {
     while (endings->count > 0 && !batcher->lost) {
         struct blasd_err err = {0};
         bool lost = false;
-        code = blasd_worker_queue_finish(batcher->queue, blasd_endings_rows(endings),
-                                         endings->count, &lost, &err);
+        code = finish_jobs(batcher, &lost, &err);
         if (lost) batcher->lost = true;
         if (code == 0) break;
         if (tries == 0)
@@ -213,9 +228,9 @@ static int run_kernel(struct blasd_batcher *batcher, int count, struct blasd_err
         return blasd_fail(err, BLASD_E_no_such_device, "op", "%s does not run %s", batcher->info.id,
                           op->name);
     code = kernel->run(batcher->device, batcher->room->tasks, count,
-                       blasd_heartbeat_watch(batcher->heartbeat), err);
+                       blasd_heartbeat_watch(batcher->heartbeat, batcher->place), err);
     if (code != 0 && code != -(int)BLASD_E_device_error &&
-        blasd_heartbeat_unwanted(batcher->heartbeat))
+        blasd_heartbeat_unwanted(batcher->heartbeat, batcher->place))
         return 0; /* it was told to stop: store_part says so for each job */
     if (code != 0 && err->code == BLASD_OK)
         blasd_fail(err, BLASD_E_internal_error, "", "the kernel gave up without saying why");
@@ -251,7 +266,7 @@ static int store_outputs(struct blasd_batcher *batcher, struct blasd_bound *boun
 
 /* What follows the kernel: each task that did well gets its outputs stored. */
 static void store_part(struct blasd_batcher *batcher, int live) {
-    bool unwanted = blasd_heartbeat_unwanted(batcher->heartbeat);
+    bool unwanted = blasd_heartbeat_unwanted(batcher->heartbeat, batcher->place);
     for (int k = 0; k < live && !batcher->lost; k++) {
         struct blasd_task *task = &batcher->room->tasks[k];
         if (unwanted) /* the kernel may have stopped half-way */
@@ -286,6 +301,21 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
     return failed;
 }
 
+/* How long such work takes here; what was stopped half-way says nothing of that. */
+static void learn(struct blasd_batcher *batcher, int live, const struct blasd_batch_times *times) {
+    const struct blasd_task *tasks = batcher->room->tasks;
+    double flops = 0, bytes = 0;
+    if (batcher->weigher == NULL || blasd_heartbeat_unwanted(batcher->heartbeat, batcher->place))
+        return;
+    for (int k = 0; k < live; k++) {
+        const struct blasd_plan *plan = tasks[k].plan;
+        flops += plan->flops;
+        bytes += (double)(plan->input_bytes + plan->output_bytes + plan->workspace_bytes);
+    }
+    blasd_weigh_learn(batcher->weigher, tasks[0].job->op, flops, bytes,
+                      times->ran_ns - times->bound_ns);
+}
+
 /* What follows the kernel, which returned `code`: records, or where the part must be tried again in
  * another way, as if it had not run. Returns as run_part does. */
 static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, int count, int live,
@@ -298,6 +328,7 @@ static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, 
         return code;
     }
     if (code != 0) batcher->room->tasks[0].err = *err;
+    if (code == 0 && live > 0) learn(batcher, live, times);
     store_part(batcher, live);
     times->stored_ns = blasd_clock_ns();
     *failed += finish_part(batcher, members, count, live, times);
@@ -365,7 +396,7 @@ static int end_pending(struct blasd_batcher *batcher, const struct blasd_batch_p
     struct blasd_err problem = {0};
     int failed = 0, code = pending->kernel->end(pending->flight, &problem);
     if (code != 0 && code != -(int)BLASD_E_device_error &&
-        !blasd_heartbeat_unwanted(batcher->heartbeat)) {
+        !blasd_heartbeat_unwanted(batcher->heartbeat, batcher->place)) {
         /* also where another batch's end made it stop: it is run again by itself */
         discard_part(batcher, members, pending->count);
         blasd_arena_reset(&batcher->room->arena);
@@ -377,7 +408,7 @@ static int end_pending(struct blasd_batcher *batcher, const struct blasd_batch_p
                         &problem);
         blasd_arena_reset(&batcher->room->arena);
     }
-    blasd_heartbeat_end(batcher->heartbeat, pending->count, failed);
+    blasd_heartbeat_end(batcher->heartbeat, batcher->place, pending->count, failed);
     if (code != 0 && !batcher->lost) *err = problem;
     return batcher->lost ? 0 : code;
 }
@@ -407,7 +438,8 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     pending.bound_ns = blasd_clock_ns();
     if (pending.live < count || /* those that failed to bind are ended the other way */
         kernel->begin(batcher->device, batcher->room->tasks, count,
-                      blasd_heartbeat_watch(batcher->heartbeat), &pending.flight, &problem) != 0) {
+                      blasd_heartbeat_watch(batcher->heartbeat, batcher->place), &pending.flight,
+                      &problem) != 0) {
         discard_part(batcher, batcher->room->members, count);
         goto not_begun;
     }
@@ -416,7 +448,7 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     *code = before.kernel != NULL ? end_pending(batcher, &before, err) : 0;
     /* from here on the heartbeat is about this batch */
     if (before.kernel != NULL && *code == 0 &&
-        blasd_heartbeat_begin(batcher->heartbeat, batcher->other->ids, count) != 0)
+        blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->other->ids, count) != 0)
         *code = short_of_memory(batcher, count);
     return true;
 not_begun:
@@ -439,19 +471,20 @@ int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
     }
     if ((first || !overlaps) && (code = blasd_batch_finish(batcher, err)) != 0) return code;
     if ((first || !overlaps) &&
-        blasd_heartbeat_begin(batcher->heartbeat, batcher->room->ids, count) != 0)
+        blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->room->ids, count) != 0)
         return short_of_memory(batcher, count);
     /* a mark that does not arrive costs no job: only a crash would not be counted */
-    if (blasd_worker_queue_begin(batcher->queue, batcher->room->ids, count, &problem) != 0)
+    if (begin_jobs(batcher, count, &problem) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot mark a batch as begun: %s", problem.detail);
     if (overlaps && begin_members(batcher, kernel, count, claimed_ns, &code, err)) return code;
     if (!first && overlaps) { /* it could not begin beside the other: by itself, then */
         code = blasd_batch_finish(batcher, err);
         if (code != 0 || batcher->lost) return code;
-        if (blasd_heartbeat_begin(batcher->heartbeat, batcher->room->ids, count) != 0)
+        if (blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->room->ids, count) !=
+            0)
             return short_of_memory(batcher, count);
     }
     code = run_members(batcher, count, count, claimed_ns, &failed, err);
-    blasd_heartbeat_end(batcher->heartbeat, count, failed);
+    blasd_heartbeat_end(batcher->heartbeat, batcher->place, count, failed);
     return code;
 }

@@ -6,6 +6,7 @@
 #include "worker/ending.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"
+#include "worker/weigh.h"
 #include "worker/worker.h"
 
 /* What the tensors and tasks of one batch take; owned. */
@@ -26,12 +27,16 @@ struct blasd_batch_pending {
     int64_t claimed_ns, began_ns, bound_ns;
 };
 
-/* What running a batch needs; owned by the worker, reused for all its batches. */
+/* What running a batch needs; owned by the worker, or its heavy lane, and reused for all batches.
+ */
 struct blasd_batcher {
     const struct blasd_worker_options *options; /* borrowed */
     struct blasd_worker_queue *queue;           /* borrowed */
     struct blasd_heartbeat *heartbeat;          /* borrowed */
     struct blasd_device *device;                /* borrowed */
+    struct blasd_weigher *weigher;              /* borrowed */
+    struct blasd_lane *lane; /* borrowed; whose thread this is. NULL: the worker's main thread */
+    enum blasd_place place;  /* the same for the heartbeat */
     struct blasd_device_info info;
     struct blasd_batch_room *room, *other; /* of the batch in hand; of the pending one */
     struct blasd_batch_room rooms[2];

@@ -6,6 +6,7 @@
 #include "worker/cost_file.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"
+#include "worker/lane.h"
 #include "worker/measure.h"
 #include "worker/runner.h"
 
@@ -33,6 +34,8 @@ static const int64_t measure_after_ns[MEASURE_PASSES] = {0, 15000 * MS, 60000 * 
 struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
+    struct blasd_lane *lane; /* owned; NULL: all runs on this thread */
+    struct blasd_weigher weigher;
     struct blasd_grouping grouping;
     struct blasd_claim *claims;    /* owned */
     struct blasd_item *items;      /* owned */
@@ -58,7 +61,10 @@ static int open_queue(struct worker *worker, struct blasd_err *err) {
         *err = (struct blasd_err){0};
         if (batcher->queue == NULL)
             code = blasd_worker_queue_open(&worker->options->queue, &batcher->queue, err);
-        if (code == 0) code = blasd_heartbeat_start(worker->options, &batcher->heartbeat, err);
+        if (code == 0 && batcher->heartbeat == NULL)
+            code = blasd_heartbeat_start(worker->options, &batcher->heartbeat, err);
+        if (code == 0 && worker->options->backend->side_by_side)
+            code = blasd_lane_open(batcher, &worker->lane, err);
         if (code != -(int)BLASD_E_queue_unavailable) return code;
         if (stopping(worker)) return code;
         if (told_ns == 0 || blasd_clock_ns() - told_ns > 10000 * MS) {
@@ -89,6 +95,7 @@ static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) 
         free(info);
         if (*code == 0) {
             blasd_heartbeat_lease(batcher->heartbeat, epoch);
+            if (worker->lane != NULL) blasd_lane_lease(worker->lane, epoch);
             batcher->lost = false;
             blasd_log(BLASD_LOG_INFO, "worker %s serves %s (%s)", name, batcher->info.id,
                       batcher->info.name);
@@ -110,6 +117,37 @@ static void find_company(const struct blasd_backend *backend, struct blasd_item 
         kernel->company(&item->job, &item->plan, &item->company);
 }
 
+/* Does what the heavy lane has asked for. */
+static int serve_lane(struct worker *worker, struct blasd_err *err) {
+    if (worker->lane == NULL) return 0;
+    return blasd_lane_serve(worker->lane, &worker->batcher, err);
+}
+
+/* Hands to the lane what belongs there; true: all of this group. */
+static bool give_to_lane(struct worker *worker, const struct blasd_group *group,
+                         int64_t claimed_ns) {
+    return worker->lane != NULL && blasd_lane_wants(worker->lane, worker->items, group) &&
+           blasd_lane_take(worker->lane, worker->items, group, claimed_ns);
+}
+
+/* Runs the groups of a claim but for those that the lane takes, which get there first. */
+static int run_groups(struct worker *worker, int64_t claimed_ns, struct blasd_err *err) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    struct blasd_grouping *grouping = &worker->grouping;
+    int code = 0, kept = 0;
+    for (int g = 0; g < grouping->count; g++)
+        if (!give_to_lane(worker, &grouping->groups[g], claimed_ns))
+            grouping->groups[kept++] = grouping->groups[g];
+    for (int g = 0; g < kept; g++) {
+        if (g > 0 && stopping(worker)) break; /* the rest is given back */
+        code = serve_lane(worker, err);
+        if (code != 0 || batcher->lost || blasd_heartbeat_lost(batcher->heartbeat)) break;
+        code = blasd_batch_run(batcher, worker->items, &grouping->groups[g], claimed_ns, err);
+        if (code != 0 || batcher->lost) break;
+    }
+    return code;
+}
+
 static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
                        struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
@@ -126,12 +164,7 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
     }
     if (refused) blasd_batch_refuse(batcher, worker->items, count, claimed_ns);
     blasd_group_items(&worker->grouping, worker->items, count, worker->options->queue.limits);
-    for (int g = 0; code == 0 && g < worker->grouping.count && !batcher->lost; g++) {
-        if (g > 0 && stopping(worker)) break; /* the rest is given back */
-        if (blasd_heartbeat_lost(batcher->heartbeat)) break;
-        code =
-            blasd_batch_run(batcher, worker->items, &worker->grouping.groups[g], claimed_ns, err);
-    }
+    if (!batcher->lost) code = run_groups(worker, claimed_ns, err);
     finished = blasd_batch_finish(batcher, code == 0 ? err : &ignored);
     return code != 0 ? code : finished;
 }
@@ -160,6 +193,33 @@ static void refresh(struct worker *worker) {
     batcher->info.power_watts = info.power_watts;
     batcher->info.energy_joules = info.energy_joules;
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
+}
+
+/* What the lane's jobs leave of the bytes that one claim may have; never so little that small jobs
+ * come one by one. */
+static uint64_t claim_bytes(const struct worker *worker) {
+    uint64_t all = worker->options->queue.limits->claim_bytes, taken, least = all / 8;
+    if (worker->lane == NULL) return all;
+    taken = blasd_lane_bytes(worker->lane);
+    return taken < all - least ? all - taken : least;
+}
+
+/* What comes before a claim where there is a lane. False: there is to be no claim now. */
+static bool look_after_lane(struct worker *worker, int *code, struct blasd_err *err) {
+    struct blasd_batcher *batcher = &worker->batcher;
+    *code = serve_lane(worker, err);
+    if (worker->lane == NULL) return true;
+    if (*code == 0 && !batcher->lost) *code = blasd_lane_run_alone(worker->lane, batcher, err);
+    if (*code != 0 || batcher->lost) return false;
+    if (!blasd_lane_full(worker->lane)) return true;
+    blasd_lane_rest(worker->lane, WAIT_MS);
+    return false;
+}
+
+static int wait_for_jobs(struct worker *worker, struct blasd_err *err) {
+    struct blasd_worker_queue *queue = worker->batcher.queue;
+    return worker->lane != NULL ? blasd_lane_wait(worker->lane, queue, WAIT_MS, err)
+                                : blasd_worker_queue_wait(queue, WAIT_MS, err);
 }
 
 static void publish_cost(struct worker *worker) {
@@ -224,6 +284,10 @@ static bool measure_due(struct worker *worker, bool jobs) {
     if (worker->measure == NULL) return false;
     now = blasd_clock_ns();
     if (jobs) worker->idle_ns = now;
+    if (worker->lane != NULL && !blasd_lane_idle(worker->lane)) { /* two would slow each other */
+        worker->idle_ns = now;
+        return false;
+    }
     if (now < worker->measure_ns) return false;
     if (worker->pass > 0) return now - worker->idle_ns > MEASURE_APART_NS;
     return now - worker->idle_ns > MEASURE_IDLE_NS ||
@@ -238,15 +302,15 @@ static int step_cost(struct worker *worker, bool jobs, struct blasd_err *err) {
     return code < 0 ? code : 0;
 }
 
-/* One claim and all its work. Negative where the worker must end. */
+/* One claim and all its work but for the lane's. Negative where the worker must end. */
 static int turn(struct worker *worker, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
     struct blasd_err problem = {0};
     int count = 0, code;
     int64_t claimed_ns;
-    code = blasd_worker_queue_claim(batcher->queue, worker->most,
-                                    worker->options->queue.limits->claim_bytes, worker->claims,
-                                    &count, &batcher->lost, &problem);
+    if (!look_after_lane(worker, &code, err)) return code;
+    code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
+                                    worker->claims, &count, &batcher->lost, &problem);
     claimed_ns = blasd_clock_ns();
     if (code == 0 && count > 0 && !batcher->lost) {
         code = run_claimed(worker, count, claimed_ns, err);
@@ -256,8 +320,7 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     }
     if (code == 0 && !batcher->lost && measure_due(worker, false))
         return step_cost(worker, false, err);
-    if (code == 0 && !batcher->lost)
-        code = blasd_worker_queue_wait(batcher->queue, WAIT_MS, &problem);
+    if (code == 0 && !batcher->lost) code = wait_for_jobs(worker, &problem);
     if (code != 0) {
         blasd_log(BLASD_LOG_DEBUG, "the queue does not answer: %s", problem.detail);
         nanosleep(&(struct timespec){.tv_nsec = 100 * MS}, NULL);
@@ -274,6 +337,8 @@ static int work(struct worker *worker, struct blasd_err *err) {
         if (blasd_heartbeat_lost(batcher->heartbeat)) batcher->lost = true;
         if (batcher->lost) {
             if (told) blasd_log(BLASD_LOG_WARN, "the lease was lost; taking a new one");
+            if (worker->lane != NULL) code = blasd_lane_empty(worker->lane, batcher, err);
+            if (code != 0) return code;
             if (!take_lease(worker, &code, err)) return code;
             if (!told) worker->options->ready(worker->options->arg);
             told = true;
@@ -310,10 +375,12 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     struct blasd_batcher *batcher = &worker.batcher;
     const struct blasd_backend *backend = options->backend;
     struct blasd_err ignored;
-    int code;
+    int code, drained = 0;
     raise_descriptors();
     blasd_batcher_init(batcher, options->queue.limits);
+    blasd_weigher_init(&worker.weigher);
     batcher->options = options;
+    batcher->weigher = &worker.weigher;
     code = make_rooms(&worker, err);
     if (code != 0) goto done;
     code = backend->device_open(options->ordinal, &batcher->device, err);
@@ -326,12 +393,21 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
     begin_cost(&worker);
     code = work(&worker, err);
+    if (code != 0) batcher->lost = true; /* what the lane runs is to stop */
+    if (worker.lane != NULL) drained = blasd_lane_empty(worker.lane, batcher, &ignored);
+    if (code == 0 && drained != 0) {
+        code = drained;
+        *err = ignored;
+    }
+    blasd_lane_close(worker.lane);
+    worker.lane = NULL;
     if (code != -(int)BLASD_E_device_error) note_end(&worker);
     blasd_heartbeat_stop(batcher->heartbeat);
     batcher->heartbeat = NULL;
     /* where this does not arrive the lease lapses by itself */
     blasd_worker_queue_release(batcher->queue, &ignored);
 done:
+    blasd_heartbeat_stop(batcher->heartbeat);
     blasd_worker_queue_free(batcher->queue);
     if (batcher->device != NULL) backend->device_close(batcher->device);
     blasd_measure_free(worker.measure);

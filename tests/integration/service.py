@@ -4,6 +4,7 @@ A Service starts `blasd up` on a free loopback port with a directory of its own 
 log is shown. Requests go through `Service.request`, which fails where the answer is not what the API text says.
 """
 import collections
+import contextlib
 import http.client
 import json
 import os
@@ -258,6 +259,15 @@ class Service:
         assert pid is not None, f"no {name} among {[command_line(p) for p in children(self.process.pid)]}"
         os.kill(pid, signum)
         return pid
+
+    @contextlib.contextmanager
+    def worker_held(self):
+        """Meanwhile the only worker does nothing, so that jobs stay queued; to be shorter than a lease."""
+        pid = self.kill("worker", signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def wait_ready(self, timeout=30):
         end = time.monotonic() + timeout

@@ -1,6 +1,7 @@
 """The life of a job as its sender sees it: waiting, listing, cancelling, deadlines, expiry, full queues."""
 import concurrent.futures
 import json
+import re
 import time
 
 import numpy as np
@@ -44,9 +45,9 @@ def test_prefer_wait(service):
 
 def test_a_wait_ends_when_its_time_is_up(make_service):
     service = make_service()
-    service.post("matmul", big(4000), wait=0, form="safetensors")
-    start = time.monotonic()
-    answer = service.post("matmul", SMALL, wait=0.3)
+    with service.worker_held():
+        start = time.monotonic()
+        answer = service.post("matmul", SMALL, wait=0.3)
     assert answer.status == 202 and 0.25 < time.monotonic() - start < 5
     answer = service.request("GET", f"/jobs/{answer.json()['id']}?wait=60", timeout=90)
     assert answer.status == 200 and answer.json()["state"] == "succeeded"
@@ -61,17 +62,17 @@ def test_waiting_on_a_job_from_several_connections(service):
 
 def test_no_result_before_the_end(make_service):
     service = make_service()
-    service.post("matmul", big(), wait=0, form="safetensors")
-    job = service.post("matmul", SMALL, wait=0).json()
-    assert service.request("GET", f"/jobs/{job['id']}/result").status == 409
-    assert service.request("GET", f"/jobs/{job['id']}/outputs/c").status == 409
+    with service.worker_held():
+        job = service.post("matmul", SMALL, wait=0).json()
+        assert service.request("GET", f"/jobs/{job['id']}/result").status == 409
+        assert service.request("GET", f"/jobs/{job['id']}/outputs/c").status == 409
 
 
 def test_cancel_and_forget(make_service):
     service = make_service()
-    service.post("matmul", big(), wait=0, form="safetensors")
-    job = service.post("matmul", SMALL, wait=0).json()
-    assert service.request("DELETE", f"/jobs/{job['id']}").json()["state"] == "cancelled"
+    with service.worker_held():
+        job = service.post("matmul", SMALL, wait=0).json()
+        assert service.request("DELETE", f"/jobs/{job['id']}").json()["state"] == "cancelled"
     assert service.request("GET", f"/jobs/{job['id']}").json()["state"] == "cancelled"
     assert service.request("GET", f"/jobs/{job['id']}/result").json()["code"] == "job_ended_without_result"
     done = service.post("matmul", SMALL).json()
@@ -93,17 +94,17 @@ def test_cancel_of_a_running_job_and_of_a_waited_for_one(make_service):
 def test_a_client_that_leaves_takes_its_job_along(make_service):
     import socket
     service = make_service()
-    service.post("matmul", big(), wait=0, form="safetensors")
-    with socket.create_connection(("127.0.0.1", service.port)) as raw:
-        body = b'{"op":"matmul","inputs":{"a":[[1]],"b":[[1]]}}'
-        raw.sendall(b"POST /jobs?wait=60 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-                    b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        time.sleep(0.3)
-    end = time.monotonic() + 5
-    while time.monotonic() < end:
-        if any(j["state"] == "cancelled" for j in service.request("GET", "/jobs").json()["jobs"]):
-            return
-        time.sleep(0.05)
+    with service.worker_held():
+        with socket.create_connection(("127.0.0.1", service.port)) as raw:
+            body = b'{"op":"matmul","inputs":{"a":[[1]],"b":[[1]]}}'
+            raw.sendall(b"POST /jobs?wait=60 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                        b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.3)
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            if any(j["state"] == "cancelled" for j in service.request("GET", "/jobs").json()["jobs"]):
+                return
+            time.sleep(0.05)
     raise AssertionError("the job was not cancelled")
 
 
@@ -133,9 +134,10 @@ def test_idempotency_key(service):
 def test_a_deadline_fires_on_time_while_queued_and_while_running(make_service):
     service = make_service()
     running = service.post("matmul", big(5000), wait=0, form="safetensors", deadline_ms=300).json()
-    start = time.monotonic()
-    answer = service.post("matmul", SMALL, wait=30, deadline_ms=200)
-    took = time.monotonic() - start
+    with service.worker_held():
+        start = time.monotonic()
+        answer = service.post("matmul", SMALL, wait=30, deadline_ms=200)
+        took = time.monotonic() - start
     assert answer.status == 200 and answer.json()["state"] == "expired" and 0.15 < took < 1.0
     assert answer.json()["error"]["code"] == "deadline_exceeded"
     assert poll(service, running["id"], 3)["state"] == "expired"
@@ -144,21 +146,45 @@ def test_a_deadline_fires_on_time_while_queued_and_while_running(make_service):
 
 def test_high_priority_goes_first(make_service):
     service = make_service("--limit", "claim_jobs=1")
-    service.post("matmul", big(3000), wait=0, form="safetensors")
-    ids = {p: service.post("matmul", SMALL, wait=0, priority=p).json()["id"] for p in ("low", "normal", "high")}
+    with service.worker_held():
+        service.post("matmul", SMALL, wait=0)  # what an idle worker is handed is no longer in the queue
+        ids = {p: service.post("matmul", SMALL, wait=0, priority=p).json()["id"] for p in ("low", "normal", "high")}
     jobs = {p: poll(service, i) for p, i in ids.items()}
     starts = [jobs[p]["started_at"] for p in ("high", "normal", "low")]
     assert starts == sorted(starts) and all(jobs[p]["priority"] == p for p in ids)
 
 
 def test_a_full_queue_says_so_and_loses_nothing(make_service):
-    service = make_service("--limit", "queue_jobs=10")
-    service.post("matmul", big(3500), wait=0, form="safetensors")
-    answers = [service.post("matmul", SMALL, wait=0) for _ in range(40)]
+    service = make_service("--limit", "queue_jobs=10", "--limit", "queue_wait_ms=50")
+    with service.worker_held():
+        answers = [service.post("matmul", SMALL, wait=0) for _ in range(40)]
     refused = [a for a in answers if a.status == 429]
-    assert refused and all(int(a.headers["Retry-After"]) >= 1 and a.json()["code"] == "queue_full" for a in refused)
+    assert len(refused) == 30
+    assert all(int(a.headers["Retry-After"]) >= 1 and a.json()["code"] == "queue_full" for a in refused)
     taken = [a.json()["id"] for a in answers if a.status == 202]
-    assert taken and all(poll(service, i)["state"] == "succeeded" for i in taken)
+    assert len(taken) == 10 and all(poll(service, i)["state"] == "succeeded" for i in taken)
+
+
+def in_flight(service):
+    text = service.request("GET", "/metrics").body.decode()
+    return float(re.search(r"^blasd_http_requests_in_flight (\S+)$", text, re.M).group(1))
+
+
+def test_requests_wait_at_the_gate_of_a_full_queue(make_service):
+    """Thirty clients, room for four jobs: nobody is refused as long as there is room before their time is up."""
+    service = make_service("--limit", "queue_jobs=4", "--limit", "queue_wait_ms=60000")
+    with concurrent.futures.ThreadPoolExecutor(30) as pool:
+        with service.worker_held():
+            asked = [pool.submit(service.post, "matmul", {"a": [[float(i)]], "b": [[2.0]]}, wait=30 if i % 2 else 0)
+                     for i in range(30)]
+            end = time.monotonic() + 8
+            while in_flight(service) < 26:  # four are in the queue
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        answers = [a.result() for a in asked]
+    assert {a.status for a in answers} == {200, 202}
+    for i, answer in enumerate(answers):
+        assert poll(service, answer.json()["id"])["outputs"]["c"]["data"] == [[2.0 * i]]
 
 
 def test_records_expire(make_service):

@@ -1,0 +1,250 @@
+/* The engine's factors, and what is done with them: made panel by panel where the matrix is large,
+ * by strips that threads share. Included by engine_body.h, once for each precision, under its
+ * definitions; knows nothing of scales and refinement. */
+
+#define BLOCKED_N 2048 /* from here on factors are made panel by panel, so that one can stop */
+#define SHARED_N 512   /* and from here on where there are threads to share the strips */
+#define PANEL 256      /* columns of a panel, at most */
+#define LEAST_STRIP 64 /* columns of a strip of what lies right of a panel */
+#define MOST_STRIP 1024
+
+/* What is done with a panel once it is factored, strip by strip. */
+struct NAME(sweep) {
+    struct blasd_engine *e;
+    int64_t j, width; /* of the panel */
+    int64_t strip;    /* columns, or rows, of a strip */
+    int64_t count;
+};
+
+static int64_t panel_of(const struct blasd_engine *e) {
+    return e->n >= BLOCKED_N ? PANEL : PANEL / 4;
+}
+
+static struct NAME(sweep) sweep_from(struct blasd_engine *e, int64_t j, int64_t width) {
+    struct NAME(sweep) sweep = {.e = e, .j = j, .width = width};
+    int64_t rest = e->n - j - width, strips = 4 * (int64_t)(e->threads > 1 ? e->threads : 1);
+    sweep.strip = ((rest + strips - 1) / strips + 31) / 32 * 32;
+    if (sweep.strip < LEAST_STRIP) sweep.strip = LEAST_STRIP;
+    if (sweep.strip > MOST_STRIP) sweep.strip = MOST_STRIP;
+    sweep.count = (rest + sweep.strip - 1) / sweep.strip;
+    return sweep;
+}
+
+/* Does `piece` for all strips, on the engine's threads; `last`: the panel is done with that, which
+ * the watch hears. False: stopped. */
+static bool sweep_run(struct NAME(sweep) * sweep, bool (*piece)(void *, int64_t, int), bool last) {
+    struct blasd_engine *e = sweep->e;
+    struct blasd_parallel loop = {.piece = piece, .arg = sweep, .count = sweep->count};
+    double n = (double)e->n, before = (double)(e->n - sweep->j),
+           after = before - (double)sweep->width;
+    loop.threads = e->threads;
+    loop.watch = last ? e->watch : NULL;
+    loop.from = e->from + (e->to - e->from) * 0.9 * (1 - pow(before / n, 3));
+    loop.to = e->from + (e->to - e->from) * 0.9 * (1 - pow(after / n, 3));
+    return blasd_parallel_run(&loop);
+}
+
+/* The columns of strip `i`, from *c on. */
+static lapack_int strip_at(const struct NAME(sweep) * sweep, int64_t i, int64_t *c) {
+    int64_t n = sweep->e->n;
+    *c = sweep->j + sweep->width + i * sweep->strip;
+    return (lapack_int)(n - *c < sweep->strip ? n - *c : sweep->strip);
+}
+
+/* Interchanges, triangle and update of a strip of columns right of a panel. */
+static bool lu_strip(void *arg, int64_t i, int slot) {
+    const struct NAME(sweep) *sweep = arg;
+    struct blasd_engine *e = sweep->e;
+    lapack_int n = e->n, j = (lapack_int)sweep->j, width = (lapack_int)sweep->width;
+    lapack_int below = j + width;
+    int64_t c;
+    lapack_int columns = strip_at(sweep, i, &c);
+    (void)slot;
+    LAPACK(laswp)
+    (LAPACK_COL_MAJOR, columns, at(e->factors, n, 0, c), n, j + 1, below, e->pivots, 1);
+    CBLAS(trsm)
+    (CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasUnit, width, columns, 1,
+     at(e->factors, n, j, j), n, at(e->factors, n, j, c), n);
+    CBLAS(gemm)
+    (CblasColMajor, CblasNoTrans, CblasNoTrans, n - below, columns, width, -1,
+     at(e->factors, n, below, j), n, at(e->factors, n, j, c), n, 1, at(e->factors, n, below, c), n);
+    return true;
+}
+
+/* Right-looking LU by panels; the same arithmetic as getrf, with pauses. */
+static bool factor_lu_panels(struct blasd_engine *e) {
+    lapack_int n = e->n, panel = (lapack_int)panel_of(e);
+    e->info = 0;
+    for (lapack_int j = 0; j < n; j += panel) {
+        lapack_int width = n - j < panel ? n - j : panel;
+        lapack_int info = LAPACK(getrf)(LAPACK_COL_MAJOR, n - j, width, at(e->factors, n, j, j), n,
+                                        e->pivots + j);
+        struct NAME(sweep) sweep = sweep_from(e, j, width);
+        if (info != 0) {
+            e->info = j + info;
+            return true;
+        }
+        for (lapack_int i = j; i < j + width; i++) e->pivots[i] += j;
+        LAPACK(laswp)(LAPACK_COL_MAJOR, j, e->factors, n, j + 1, j + width, e->pivots, 1);
+        if (!sweep_run(&sweep, lu_strip, true)) return false;
+    }
+    return true;
+}
+
+/* The panel's own rows, from the triangle on its top. */
+static bool cholesky_rows(void *arg, int64_t i, int slot) {
+    const struct NAME(sweep) *sweep = arg;
+    struct blasd_engine *e = sweep->e;
+    lapack_int n = e->n;
+    int64_t r;
+    lapack_int rows = strip_at(sweep, i, &r);
+    (void)slot;
+    CBLAS(trsm)
+    (CblasColMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, rows,
+     (lapack_int)sweep->width, 1, at(e->factors, n, sweep->j, sweep->j), n,
+     at(e->factors, n, r, sweep->j), n);
+    return true;
+}
+
+/* What is at and below the diagonal of a strip of columns. */
+static bool cholesky_strip(void *arg, int64_t i, int slot) {
+    const struct NAME(sweep) *sweep = arg;
+    struct blasd_engine *e = sweep->e;
+    lapack_int n = e->n;
+    int64_t c;
+    lapack_int columns = strip_at(sweep, i, &c);
+    (void)slot;
+    CBLAS(gemm)
+    (CblasColMajor, CblasNoTrans, CblasTrans, n - (lapack_int)c, columns, (lapack_int)sweep->width,
+     -1, at(e->factors, n, c, sweep->j), n, at(e->factors, n, c, sweep->j), n, 1,
+     at(e->factors, n, c, c), n);
+    return true;
+}
+
+static bool factor_cholesky_panels(struct blasd_engine *e) {
+    lapack_int n = e->n, panel = (lapack_int)panel_of(e);
+    e->info = 0;
+    for (lapack_int j = 0; j < n; j += panel) {
+        lapack_int width = n - j < panel ? n - j : panel;
+        lapack_int info = LAPACK(potrf)(LAPACK_COL_MAJOR, 'L', width, at(e->factors, n, j, j), n);
+        struct NAME(sweep) sweep = sweep_from(e, j, width);
+        if (info != 0) {
+            e->info = j + info;
+            return true;
+        }
+        sweep_run(&sweep, cholesky_rows, false);
+        if (!sweep_run(&sweep, cholesky_strip, true)) return false;
+    }
+    return true;
+}
+
+static bool by_panels(const struct blasd_engine *e) {
+    return e->n >= BLOCKED_N || (e->threads > 1 && e->n >= SHARED_N);
+}
+
+static void copy_matrix(struct blasd_engine *e) {
+    memcpy(e->factors, e->matrix, (size_t)e->n * (size_t)e->n * sizeof(REAL));
+}
+
+static bool factor_lu(struct blasd_engine *e) {
+    copy_matrix(e);
+    if (by_panels(e)) return factor_lu_panels(e);
+    e->info = LAPACK(getrf)(LAPACK_COL_MAJOR, e->n, e->n, e->factors, e->n, e->pivots);
+    return true;
+}
+
+/* Where Cholesky fails the matrix is singular only if LU says so too. */
+static bool factor_cholesky(struct blasd_engine *e) {
+    int64_t info;
+    copy_matrix(e);
+    if (by_panels(e)) {
+        if (!factor_cholesky_panels(e)) return false;
+    } else {
+        e->info = LAPACK(potrf)(LAPACK_COL_MAJOR, 'L', e->n, e->factors, e->n);
+    }
+    if (e->info == 0) return true;
+    info = e->info;
+    if (!factor_lu(e)) return false;
+    e->singular = e->info != 0;
+    e->info = info;
+    return true;
+}
+
+static void factor_triangle(struct blasd_engine *e) {
+    copy_matrix(e);
+    e->info = 0;
+    for (lapack_int i = 0; i < e->n && e->info == 0; i++)
+        if (*at(e->factors, e->n, i, i) == 0) e->info = i + 1;
+}
+
+static bool factor_qr(struct blasd_engine *e) {
+    copy_matrix(e);
+    LAPACK(geqrf)(LAPACK_COL_MAJOR, e->n, e->n, e->factors, e->n, e->tau, e->work, e->work_size);
+    for (lapack_int i = 0; i < e->n; i++)
+        if (*at(e->factors, e->n, i, i) == 0) return false;
+    return true;
+}
+
+/* x := inverse(factors) x for `k` columns, or with the transposed inverse. */
+static void apply_to(struct blasd_engine *e, REAL *x, lapack_int k, bool transposed) {
+    char trans = transposed ? 'T' : 'N', uplo = 'U';
+    lapack_int n = e->n;
+    if (e->shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR) uplo = 'L';
+    switch (e->method) {
+    case BLASD_SOLVED_LU:
+        LAPACK(getrs)(LAPACK_COL_MAJOR, trans, n, k, e->factors, n, e->pivots, x, n);
+        break;
+    case BLASD_SOLVED_LDLT:
+        LAPACK(sytrs)(LAPACK_COL_MAJOR, 'L', n, k, e->factors, n, e->pivots, x, n);
+        break;
+    case BLASD_SOLVED_CHOLESKY:
+        LAPACK(potrs)(LAPACK_COL_MAJOR, 'L', n, k, e->factors, n, x, n);
+        break;
+    case BLASD_SOLVED_TRIANGULAR:
+        LAPACK(trtrs)(LAPACK_COL_MAJOR, uplo, trans, 'N', n, k, e->factors, n, x, n);
+        break;
+    case BLASD_SOLVED_QR:
+        if (!transposed) LAPACK(ormqr)
+        (LAPACK_COL_MAJOR, 'L', 'T', n, k, n, e->factors, n, e->tau, x, n, e->work, e->work_size);
+        LAPACK(trtrs)(LAPACK_COL_MAJOR, 'U', trans, 'N', n, k, e->factors, n, x, n);
+        if (transposed) LAPACK(ormqr)
+        (LAPACK_COL_MAJOR, 'L', 'N', n, k, n, e->factors, n, e->tau, x, n, e->work, e->work_size);
+        break;
+    default: break;
+    }
+}
+
+/* Work on the columns of a block of right-hand sides, which the engine's threads share. */
+struct NAME(columns) {
+    struct blasd_engine *e;
+    const REAL *x; /* residual: of what */
+    REAL *to;
+    int64_t k, strip;
+    bool transposed;
+};
+
+static bool apply_piece(void *arg, int64_t i, int slot) {
+    const struct NAME(columns) *work = arg;
+    int64_t c = i * work->strip, k = work->k - c < work->strip ? work->k - c : work->strip;
+    (void)slot;
+    apply_to(work->e, at(work->to, work->e->n, 0, c), (lapack_int)k, work->transposed);
+    return true;
+}
+
+static void share_columns(struct NAME(columns) * work, bool (*piece)(void *, int64_t, int)) {
+    double n = (double)work->e->n;
+    struct blasd_parallel loop = {.piece = piece, .arg = work, .threads = work->e->threads};
+    work->strip = work->k;
+    if (loop.threads > 1 && n * n * (double)work->k >= BLASD_CPU_THREADS_FLOPS)
+        work->strip = (work->k / loop.threads + 15) / 16 * 16 + 16;
+    loop.count = (work->k + work->strip - 1) / work->strip;
+    blasd_parallel_run(&loop);
+}
+
+static void apply_factors(struct blasd_engine *e, REAL *x, lapack_int k, bool transposed) {
+    struct NAME(columns) work = {.e = e, .to = x, .k = k, .transposed = transposed};
+    if (e->method == BLASD_SOLVED_LDLT || e->method == BLASD_SOLVED_QR)
+        apply_to(e, x, k, transposed); /* these have one workspace */
+    else
+        share_columns(&work, apply_piece);
+}

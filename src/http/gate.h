@@ -1,0 +1,23 @@
+/* The gate before a full queue: where small requests wait a moment for room, first come first
+ * served, before they are refused.
+ *
+ * A refusal costs the service a third of what a job costs it, and a client that is refused comes
+ * again; where refusals go out as fast as requests come in they leave little time for jobs. Those
+ * who wait here cost nothing, and most of them get in. Their bodies are held as they came, so
+ * nothing is parsed for a refusal. Read next: jobs_post.c. */
+#ifndef BLASD_HTTP_GATE_H
+#define BLASD_HTTP_GATE_H
+
+#include "http/exchange.h"
+
+/* Whether the request is one that may wait: its body is small, and its length is known. */
+bool http_gate_suits(const struct http_exchange *exchange);
+/* The exchange, which is to be suspended, waits from now on, behind all others; `again`: it was
+ * let in and found no room after all, so it goes to the front. */
+void http_gate_enter(struct http_exchange *exchange, bool again);
+/* Does nothing where the exchange does not wait here. */
+void http_gate_leave(struct http_exchange *exchange);
+/* Lets in those for whom there is room and refuses those who have waited too long. Once a turn. */
+void http_gate_turn(struct http_loop *loop);
+
+#endif

@@ -1,0 +1,57 @@
+/* The heavy lane: a thread of the worker that runs one large batch at a time, at a lower scheduling
+ * weight, while the worker's main thread goes on claiming and running small ones.
+ *
+ * The worker's lease, and its connection that claims and ends jobs, belong to the main thread
+ * alone: where the lane marks jobs as begun or ends them it asks the main thread to do it (an
+ * errand). For blobs it has a connection of its own. Read next: runner.h. */
+#ifndef BLASD_WORKER_LANE_H
+#define BLASD_WORKER_LANE_H
+
+#include "worker/runner.h"
+
+struct blasd_lane;
+
+/* Starts the thread; `main` lends it options, heartbeat, info and weigher. New: end it with
+ * blasd_lane_close once it is empty. */
+int blasd_lane_open(const struct blasd_batcher *main, struct blasd_lane **ret,
+                    struct blasd_err *err);
+void blasd_lane_close(struct blasd_lane *lane); /* takes NULL */
+
+/* The functions below are the main thread's. */
+
+/* The worker has a new lease; the lane is empty. */
+void blasd_lane_lease(struct blasd_lane *lane, int64_t epoch);
+/* Whether a group made from `items` belongs here: a job of it takes long, or the lane is at work
+ * and the group must run when nothing else does (`group->suspect`). */
+bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
+                      const struct blasd_group *group);
+/* Takes a group over, with copies of its claims and frames. False: no memory for that. */
+bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_item *items,
+                     const struct blasd_group *group, int64_t claimed_ns);
+/* Does what the lane has asked for. Negative: the lane's device cannot go on. */
+int blasd_lane_serve(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err);
+/* Runs on `main` what waits in the lane to run alone, if its turn has come. */
+int blasd_lane_run_alone(struct blasd_lane *lane, struct blasd_batcher *main,
+                         struct blasd_err *err);
+/* Whether nothing runs or waits here. */
+bool blasd_lane_idle(struct blasd_lane *lane);
+/* Whether so much waits here that nothing more should be claimed. */
+bool blasd_lane_full(struct blasd_lane *lane);
+/* Bytes that the jobs here take, or will. */
+uint64_t blasd_lane_bytes(struct blasd_lane *lane);
+/* Waits for the lane to ask for something or to have room, for up to `ms`. */
+void blasd_lane_rest(struct blasd_lane *lane, int ms);
+/* blasd_worker_queue_wait, ended early by the lane. */
+int blasd_lane_wait(struct blasd_lane *lane, struct blasd_worker_queue *queue, int ms,
+                    struct blasd_err *err);
+/* Forgets what waits and lets what runs end, serving it meanwhile; where main->lost none of it is
+ * recorded, and it is asked to stop. */
+int blasd_lane_empty(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err);
+
+/* What the lane's own thread asks of the main one; runner.c calls these. */
+int blasd_lane_begin(struct blasd_lane *lane, const char *const *ids, int count,
+                     struct blasd_err *err);
+int blasd_lane_finish(struct blasd_lane *lane, struct blasd_ending *endings, int count, bool *lost,
+                      struct blasd_err *err);
+
+#endif

@@ -1,0 +1,230 @@
+/* The heavy lane, against a queue in memory and a kernel that can wait for other jobs to end. */
+#include "core/kernel.h"
+
+extern const struct blasd_backend lane_backend;
+#define FAKE_BACKEND lane_backend
+#include "fake_queue.h"
+
+#include <stdatomic.h>
+
+#define HEAVY_N 400 /* 1.3e8 operations: heavy as long as nothing is known of the device */
+#define PATIENCE_MS 15000
+
+static struct blasd_limits limits;
+static struct blasd_err err;
+
+/* What the kernel does, and what it saw. */
+static struct {
+    int heavy_waits_for; /* jobs that must have ended before a heavy one goes on; 0: none */
+    bool heavy_spins;    /* until it is told to stop */
+    bool heavy_adds;     /* a small job, once it runs */
+    bool heavy_fails;    /* with a device error */
+    atomic_int running, most_running, heavy_began, heavy_stopped, overtaken;
+    atomic_int beside_a_suspect;
+} kernel;
+
+static int ended_jobs(void) {
+    int count = 0;
+    pthread_mutex_lock(&fake.lock);
+    for (int i = 0; i < fake.count; i++) count += fake.jobs[i].ended;
+    pthread_mutex_unlock(&fake.lock);
+    return count;
+}
+
+static const struct fake_spec small = {.n = 2, .value = 3, .priority = BLASD_PRIORITY_NORMAL};
+static const struct fake_spec heavy = {
+    .n = HEAVY_N, .value = 5, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
+
+static bool run_heavy(struct blasd_watch *watch) {
+    if (kernel.heavy_adds) {
+        kernel.heavy_adds = false;
+        pthread_mutex_lock(&fake.lock);
+        fake_add(small);
+        pthread_mutex_unlock(&fake.lock);
+    }
+    for (int ms = 0; ms < PATIENCE_MS; ms++) {
+        if (!watch->go_on(watch, 0.5)) {
+            kernel.heavy_stopped++;
+            kernel.heavy_spins = false;
+            return false;
+        }
+        if (!kernel.heavy_spins && ended_jobs() >= kernel.heavy_waits_for) break;
+        usleep(1000);
+    }
+    if (ended_jobs() >= kernel.heavy_waits_for) kernel.overtaken++;
+    return true;
+}
+
+static int lane_run(struct blasd_device *device, struct blasd_task *tasks, int count,
+                    struct blasd_watch *watch, struct blasd_err *ret) {
+    bool is_heavy = tasks[0].job->inputs[0].tensor.shape[0] == HEAVY_N, going = true;
+    int now = ++kernel.running;
+    (void)device;
+    if (now > kernel.most_running) kernel.most_running = now;
+    if (is_heavy) {
+        kernel.heavy_began++;
+        if (kernel.heavy_fails) {
+            kernel.running--;
+            return blasd_fail(ret, BLASD_E_device_error, "", "it fell off the bus");
+        }
+        going = run_heavy(watch);
+    }
+    for (int i = 0; going && i < count; i++) {
+        bool suspect = fake_element(&tasks[i].inputs[0], 0, 0) == 9;
+        fake_multiply(&tasks[i]);
+        if (suspect && kernel.running > 1) kernel.beside_a_suspect++;
+    }
+    kernel.running--;
+    return going ? 0 : blasd_fail(ret, BLASD_E_cancelled, "", "stopped");
+}
+
+static const struct blasd_kernel lane_kernel = {.op = "matmul", .run = lane_run};
+static const struct blasd_kernel *const lane_kernels[] = {&lane_kernel, NULL};
+const struct blasd_backend lane_backend = {.abi = BLASD_BACKEND_ABI,
+                                           .name = "cpu",
+                                           .device_class = BLASD_DEVICE_CPU,
+                                           .device_count = fake_device_count,
+                                           .device_open = fake_device_open,
+                                           .device_close = fake_device_close,
+                                           .device_info = fake_device_info,
+                                           .kernels = lane_kernels,
+                                           .side_by_side = true};
+
+static int setup(void **state) {
+    blasd_limits_init(&limits);
+    err = (struct blasd_err){0};
+    memset(&kernel, 0, sizeof kernel);
+    return fake_setup(state);
+}
+
+static void test_small_jobs_overtake_a_heavy_one(void **state) {
+    (void)state;
+    fake_add(heavy);
+    for (int i = 0; i < 5; i++) fake_add(small);
+    kernel.heavy_waits_for = 6; /* the five, and the one it adds */
+    kernel.heavy_adds = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(kernel.overtaken, 1);
+    assert_int_equal(kernel.most_running, 2);
+    fake_check(&fake.jobs[0], heavy);
+    for (int i = 1; i < 7; i++) fake_check(&fake.jobs[i], small);
+    assert_int_equal(fake.jobs[0].begun, 1);
+    assert_false(fake_blob_is_there(&fake.jobs[0], "in"));
+    assert_int_equal(fake.registers, 1);
+    assert_int_equal(fake.releases, 1);
+}
+
+static void test_heavy_jobs_run_one_at_a_time(void **state) {
+    struct fake_spec other = heavy;
+    (void)state;
+    other.dtype = BLASD_float32; /* not of the same call */
+    other.priority = BLASD_PRIORITY_HIGH;
+    fake_add(heavy);
+    fake_add(other);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(kernel.heavy_began, 2);
+    assert_int_equal(kernel.most_running, 1);
+    fake_check(&fake.jobs[0], heavy);
+    fake_check(&fake.jobs[1], other);
+}
+
+static void test_a_heavy_job_is_stopped(void **state) {
+    (void)state;
+    fake_add(heavy);
+    fake_add(small);
+    kernel.heavy_spins = fake.unwanted = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(kernel.heavy_stopped, 1);
+    assert_int_equal(fake.jobs[0].result.state, BLASD_FAILED);
+    assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_cancelled);
+    assert_false(fake_blob_is_there(&fake.jobs[0], "out"));
+    fake_check(&fake.jobs[1], small);
+}
+
+static void test_a_lost_lease_stops_both_lanes(void **state) {
+    (void)state;
+    fake_add(heavy);
+    fake.finish_lost = 1; /* that of the small one, which comes once the heavy one runs */
+    kernel.heavy_adds = kernel.heavy_spins = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.registers, 2);
+    assert_int_equal(kernel.heavy_stopped, 1);
+    fake_check(&fake.jobs[0], heavy);
+    fake_check(&fake.jobs[1], small);
+    assert_int_equal(fake.jobs[0].result.execution.attempts, 2);
+    assert_int_equal(fake.jobs[1].result.execution.attempts, 2);
+}
+
+static void test_a_suspect_runs_when_nothing_else_does(void **state) {
+    struct fake_spec suspect = small, large = heavy;
+    (void)state;
+    suspect.value = large.value = 9;
+    suspect.attempts = large.attempts = 1;
+    fake_add(heavy);
+    fake_add(suspect);
+    fake_add(large);
+    fake_add(small);
+    kernel.heavy_waits_for = 1;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(kernel.beside_a_suspect, 0);
+    fake_check(&fake.jobs[0], heavy);
+    fake_check(&fake.jobs[1], suspect);
+    fake_check(&fake.jobs[2], large);
+    fake_check(&fake.jobs[3], small);
+}
+
+static void test_a_device_that_fails_ends_the_worker(void **state) {
+    char name[BLASD_BLOB_NAME];
+    (void)state;
+    fake_add(heavy);
+    kernel.heavy_fails = true;
+    assert_int_equal(fake_work(&limits, &err), -BLASD_E_device_error);
+    assert_string_equal(err.detail, "it fell off the bus");
+    assert_false(fake.jobs[0].ended);
+    assert_int_equal(fake.releases, 1);
+    snprintf(name, sizeof name, "%s.in", fake.jobs[0].id);
+    blasd_store_remove(fake.store, name);
+}
+
+static bool stop_once_it_runs(void *arg) {
+    (void)arg;
+    return kernel.heavy_began > 0;
+}
+
+static void test_what_runs_ends_and_what_waits_goes_back(void **state) {
+    struct blasd_worker_options options = {.queue = {.limits = &limits, .store = fake.store},
+                                           .backend = &lane_backend,
+                                           .name = "tester",
+                                           .stopping = stop_once_it_runs,
+                                           .ready = fake_ready};
+    struct fake_spec other = heavy;
+    char name[BLASD_BLOB_NAME];
+    (void)state;
+    other.dtype = BLASD_float32;
+    other.priority = BLASD_PRIORITY_LOW;
+    fake_add(heavy);
+    fake_add(other);
+    assert_int_equal(blasd_worker_run(&options, &err), 0);
+    fake_check(&fake.jobs[0], heavy);
+    assert_false(fake.jobs[1].ended);
+    assert_false(fake.jobs[1].claimed);
+    assert_int_equal(fake.jobs[1].begun, 0);
+    assert_int_equal(fake.releases, 1);
+    snprintf(name, sizeof name, "%s.in", fake.jobs[1].id);
+    blasd_store_remove(fake.store, name);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fake_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_small_jobs_overtake_a_heavy_one),
+        TEST(test_heavy_jobs_run_one_at_a_time),
+        TEST(test_a_heavy_job_is_stopped),
+        TEST(test_a_lost_lease_stops_both_lanes),
+        TEST(test_a_suspect_runs_when_nothing_else_does),
+        TEST(test_a_device_that_fails_ends_the_worker),
+        TEST(test_what_runs_ends_and_what_waits_goes_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
