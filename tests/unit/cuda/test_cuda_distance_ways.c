@@ -346,6 +346,7 @@ static void batches_are_as_single_problems(void **state) {
             trial_set_choice(list[i], "output", output);
             if (strcmp(output, "topk") == 0) trial_set_int(list[i], "k", 5);
             if (strcmp(output, "within") == 0) trial_set_float(list[i], "radius", 1);
+            if (strcmp(output, "within") == 0) trial_set_int(list[i], "max_pairs", m * n);
             if (weighted) weigh(list[i], k);
             if (weighted) ((double *)list[i]->given[IN_W])[0] = i + 1;
         }
