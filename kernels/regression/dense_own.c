@@ -127,7 +127,8 @@ static int falling(const void *a, const void *b) {
 /* Turns two columns until they are orthogonal; whether they were not. */
 static bool turn(int m, double *u, double *v) {
     double uu = dot(m, u, u), vv = dot(m, v, v), uv = dot(m, u, v), zeta, tangent, cosine, sine;
-    if (!(fabs(uv) > DBL_EPSILON * sqrt(uu) * sqrt(vv))) return false;
+    /* the sum itself is not better than this */
+    if (!(fabs(uv) > DBL_EPSILON * sqrt(m) * sqrt(uu) * sqrt(vv))) return false;
     zeta = (vv - uu) / (2 * uv);
     tangent = (zeta < 0 ? -1 : 1) / (fabs(zeta) + sqrt(1 + zeta * zeta));
     cosine = 1 / sqrt(1 + tangent * tangent);

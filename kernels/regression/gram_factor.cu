@@ -229,7 +229,8 @@ static __device__ bool turn(int m, double *u, double *v) {
     uu = warp_sum(uu);
     vv = warp_sum(vv);
     uv = warp_sum(uv);
-    if (!(fabs(uv) > 4.5e-16 * sqrt(uu) * sqrt(vv))) return false;
+    /* the sum itself is not better than this */
+    if (!(fabs(uv) > 2.2e-16 * sqrt((double)(m > 4 ? m : 4)) * sqrt(uu) * sqrt(vv))) return false;
     zeta = (vv - uu) / (2 * uv);
     tangent = (zeta < 0 ? -1 : 1) / (fabs(zeta) + sqrt(1 + zeta * zeta));
     cosine = 1 / sqrt(1 + tangent * tangent);
