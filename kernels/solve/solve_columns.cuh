@@ -40,7 +40,7 @@ static __device__ inline void add_pair(double &hi, double &lo, double other_hi, 
 
 /* r := b - A x in twice the precision (float32: in double), rounded once. In a block 8 lanes share
  * a row, so that rows that lie in memory as such are read in whole sectors. */
-template <class Team, class T> static __device__ void residual(solver<Team, T> &s) {
+template <class Team, class T> static __device__ __noinline__ void residual(solver<Team, T> &s) {
     constexpr int share = Team::block ? 8 : 1;
     int part = s.team.rank() % share, rows = s.team.size() / share;
     for (int base = 0; base < s.n(); base += rows) {
@@ -59,7 +59,8 @@ template <class Team, class T> static __device__ void residual(solver<Team, T> &
     s.team.sync();
 }
 /* The same in working precision. */
-template <class Team, class T> static __device__ void residual_plain(solver<Team, T> &s) {
+template <class Team, class T>
+static __device__ __noinline__ void residual_plain(solver<Team, T> &s) {
     for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
         T sum = s.room.b[i];
         for (int j = 0; j < s.n(); j++) sum -= s.matrix(i, j) * s.room.x[j];
@@ -70,7 +71,7 @@ template <class Team, class T> static __device__ void residual_plain(solver<Team
 
 /* ||b - A x|| / (||A|| ||x|| + ||b||) before scaling, from the scaled residual. */
 template <class Team, class T>
-static __device__ double backward_error(solver<Team, T> &s, struct wide norm_b) {
+static __device__ __noinline__ double backward_error(solver<Team, T> &s, struct wide norm_b) {
     const struct solve_matrix &a = s.state;
     struct wide x = wide_make(0, 0, a.scaled), r = x, below;
     int bad = 0;
@@ -93,7 +94,7 @@ static __device__ double backward_error(solver<Team, T> &s, struct wide norm_b) 
 }
 
 template <class Team, class T>
-static __device__ double largest_of(solver<Team, T> &s, vector_view<T> v) {
+static __device__ __noinline__ double largest_of(solver<Team, T> &s, vector_view<T> v) {
     double most = 0;
     int bad = 0;
     for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
@@ -110,7 +111,8 @@ static __device__ double largest_of(solver<Team, T> &s, vector_view<T> v) {
 
 /* Brings the job's column into b, scaled as the matrix is. */
 template <class Team, class T>
-static __device__ void load_column(solver<Team, T> &s, const T *from, struct solve_column &c) {
+static __device__ __noinline__ void load_column(solver<Team, T> &s, const T *from,
+                                                struct solve_column &c) {
     int64_t step = s.shape.b_row;
     double greatest = 0, most = -100000;
     bool plain;
@@ -142,7 +144,8 @@ static __device__ void load_column(solver<Team, T> &s, const T *from, struct sol
 }
 
 template <class Team, class T>
-static __device__ void store_column(solver<Team, T> &s, T *to, const struct solve_column &c) {
+static __device__ __noinline__ void store_column(solver<Team, T> &s, T *to,
+                                                 const struct solve_column &c) {
     int64_t step = s.shape.columns;
     bool plain = !s.state.scaled && c.exponent == 0;
     for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
@@ -199,7 +202,7 @@ static __device__ void try_step(solver<Team, T> &s, struct solve_column &c, int 
 
 /* Solves with the factors at hand, and refines. */
 template <class Team, class T>
-static __device__ void refine(solver<Team, T> &s, struct solve_column &c) {
+static __device__ __noinline__ void refine(solver<Team, T> &s, struct solve_column &c) {
     int most = s.shape.refinement == BLASD_REFINE_NONE ? 0 : c.extended ? SOLVE_STEPS : 1;
     copy(s, s.room.x, s.room.b);
     s.apply(s.room.x, false);
@@ -233,7 +236,8 @@ static __device__ bool good_enough(const solver<Team, T> &s, const struct solve_
 /* Tries again with QR, in `room` (where the factors may stay as they are); keeps what is better,
  * for this column and those that follow. Returns whether QR stays. */
 template <class Team, class T>
-static __device__ bool try_qr(solver<Team, T> &s, struct solve_column &c, matrix_view<T> room) {
+static __device__ __noinline__ bool try_qr(solver<Team, T> &s, struct solve_column &c,
+                                           matrix_view<T> room) {
     struct solve_matrix before = s.state;
     matrix_view<T> factors = s.room.f;
     struct solve_column second = c;

@@ -32,8 +32,8 @@ template <class T> struct matrix_view {
 /* x := T^-1 x for a triangle T; forward: the lower one. The crew solves as many rows as it has
  * lanes, each lane with its row in a register; then all update the rest. */
 template <class Team, class T>
-static __device__ void substitute(const Team &team, matrix_view<T> t, int n, bool forward,
-                                  bool unit, vector_view<T> x) {
+static __device__ __noinline__ void substitute(const Team &team, matrix_view<T> t, int n,
+                                               bool forward, bool unit, vector_view<T> x) {
     constexpr int W = Team::width;
     for (int done = 0; done < n; done += W) {
         int m = n - done < W ? n - done : W;
@@ -66,8 +66,9 @@ static __device__ void substitute(const Team &team, matrix_view<T> t, int n, boo
 /* f(i, c) -= f(i, k) g(k, c) for rows and columns from `from` on and k in the panel; in tiles of 4
  * by 4 for each thread. `lower`: only tiles that reach below the diagonal. */
 template <class T>
-static __device__ void update_trailing(const team_of_block &team, matrix_view<T> f,
-                                       matrix_view<T> g, int n, int panel, int from, bool lower) {
+static __device__ __noinline__ void update_trailing(const team_of_block &team, matrix_view<T> f,
+                                                    matrix_view<T> g, int n, int panel, int from,
+                                                    bool lower) {
     int across = 16, down = team.size() / across;
     int tx = team.rank() % across, ty = team.rank() / across;
     for (int c0 = from; c0 < n; c0 += 4 * down)
@@ -104,9 +105,9 @@ template <class T> static __device__ inline void exchange(T &a, T &b) {
 
 /* Column k of a panel of LU: finds the pivot, brings it up, and updates the panel's columns. */
 template <class Crew, class T>
-static __device__ void lu_column(const Crew &crew, matrix_view<T> f, int n, int k, int panel,
-                                 int end, vector_view<int> order, vector_view<int> swaps,
-                                 int *info) {
+static __device__ __noinline__ void lu_column(const Crew &crew, matrix_view<T> f, int n, int k,
+                                              int panel, int end, vector_view<int> order,
+                                              vector_view<int> swaps, int *info) {
     double best = -1;
     int at = k;
     T pivot, inverse;
@@ -145,8 +146,8 @@ static __device__ void lu_column(const Crew &crew, matrix_view<T> f, int n, int 
 /* Partial pivoting. order[i]: which row of the matrix stands in row i; swaps: room for n. Returns
  * the first zero pivot, from 1, or 0. */
 template <class Team, class T>
-static __device__ int factor_lu(const Team &team, matrix_view<T> f, int n, vector_view<int> order,
-                                vector_view<int> swaps) {
+static __device__ __noinline__ int factor_lu(const Team &team, matrix_view<T> f, int n,
+                                             vector_view<int> order, vector_view<int> swaps) {
     int width = Team::block ? SOLVE_PANEL : n, info = 0;
     for (int i = team.rank(); i < n; i += team.size()) order[i] = i;
     team.sync();
@@ -184,7 +185,7 @@ static __device__ inline float root_of(float x) {
 
 /* Returns the order of the first minor that is not positive, or 0. */
 template <class Team, class T>
-static __device__ int factor_cholesky(const Team &team, matrix_view<T> f, int n) {
+static __device__ __noinline__ int factor_cholesky(const Team &team, matrix_view<T> f, int n) {
     int width = Team::block ? SOLVE_PANEL : n, info = 0;
     for (int j = 0; j < n; j += width) {
         int end = j + width < n ? j + width : n;
@@ -220,8 +221,8 @@ static __device__ int factor_cholesky(const Team &team, matrix_view<T> f, int n)
 
 /* The largest element of row or column `at` of the rest from k on, without the diagonal's. */
 template <class Team, class T>
-static __device__ double largest_beside(const Team &team, matrix_view<T> f, int n, int k, int at,
-                                        int *where) {
+static __device__ __noinline__ double largest_beside(const Team &team, matrix_view<T> f, int n,
+                                                     int k, int at, int *where) {
     double best = -1;
     int place = n;
     for (int i = k + team.rank(); i < n; i += team.size()) {
@@ -237,7 +238,8 @@ static __device__ double largest_beside(const Team &team, matrix_view<T> f, int 
 
 /* Bunch and Kaufman's choice: 1 or 2, and in *at the row to bring up. */
 template <class Team, class T>
-static __device__ int choose_pivot(const Team &team, matrix_view<T> f, int n, int k, int *at) {
+static __device__ __noinline__ int choose_pivot(const Team &team, matrix_view<T> f, int n, int k,
+                                                int *at) {
     const double alpha = 0.6403882032022076; /* (1 + sqrt(17)) / 8 */
     double own = size_of((double)f(k, k)), most, beside, diagonal;
     int ignored;
@@ -258,8 +260,8 @@ static __device__ int choose_pivot(const Team &team, matrix_view<T> f, int n, in
 /* P A P' = L D L' of a full symmetric matrix: L below the diagonal, D on it, and in `beside` what
  * couples k and k + 1 where D has a block of two, else 0. */
 template <class Team, class T>
-static __device__ int factor_ldlt(const Team &team, matrix_view<T> f, int n, vector_view<int> order,
-                                  vector_view<T> beside) {
+static __device__ __noinline__ int factor_ldlt(const Team &team, matrix_view<T> f, int n,
+                                               vector_view<int> order, vector_view<T> beside) {
     int info = 0, count;
     for (int i = team.rank(); i < n; i += team.size()) {
         order[i] = i;
@@ -316,8 +318,8 @@ static __device__ int factor_ldlt(const Team &team, matrix_view<T> f, int n, vec
 
 /* x := D^-1 x. */
 template <class Team, class T>
-static __device__ void solve_blocks(const Team &team, matrix_view<T> f, int n,
-                                    vector_view<T> beside, vector_view<T> x) {
+static __device__ __noinline__ void solve_blocks(const Team &team, matrix_view<T> f, int n,
+                                                 vector_view<T> beside, vector_view<T> x) {
     for (int k = team.rank(); k < n; k += team.size()) {
         if (beside[k] != 0) {
             T e = beside[k], d = f(k, k) / e, d2 = f(k + 1, k + 1) / e, det = d * d2 - 1;
@@ -333,8 +335,8 @@ static __device__ void solve_blocks(const Team &team, matrix_view<T> f, int n,
 
 /* x := (1 - tau v v') x, where v is 1 at k and stands below it in column k of f. */
 template <class Team, class T>
-static __device__ void reflect(const Team &team, matrix_view<T> f, int n, int k, T tau,
-                               vector_view<T> x) {
+static __device__ __noinline__ void reflect(const Team &team, matrix_view<T> f, int n, int k, T tau,
+                                            vector_view<T> x) {
     double sum = 0;
     T share;
     for (int i = k + 1 + team.rank(); i < n; i += team.size())
@@ -347,7 +349,8 @@ static __device__ void reflect(const Team &team, matrix_view<T> f, int n, int k,
 
 /* Householder's: R on and above the diagonal, reflectors below. False: R has a zero. */
 template <class Team, class T>
-static __device__ bool factor_qr(const Team &team, matrix_view<T> f, int n, vector_view<T> tau) {
+static __device__ __noinline__ bool factor_qr(const Team &team, matrix_view<T> f, int n,
+                                              vector_view<T> tau) {
     bool good = true;
     for (int k = 0; k < n; k++) {
         double sum = 0, alpha, beta;

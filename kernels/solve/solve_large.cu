@@ -16,9 +16,9 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-#define MIXED_N 4096     /* from here on float32 factors are tried */
-#define MIXED_STEPS 20   /* of refinement with them */
-#define MIXED_RCOND 1e-6 /* below it they are not */
+#define MIXED_N 4096        /* from here on float32 factors are tried */
+#define MIXED_STEPS 20      /* of refinement with them */
+#define MIXED_RCOND 0x1p-30 /* below it there is no hope in them */
 
 #define TRY(call)                                                                                  \
     do {                                                                                           \
@@ -315,6 +315,42 @@ static int norm_exponent(const struct solve_large *l) {
     return exponent;
 }
 
+/* r = b - A x, or with A', for k columns, in working precision. */
+static int residual_by_product(struct solve_large *l, int k, bool transposed,
+                               struct blasd_err *err) {
+    size_t bytes = (size_t)l->n * (size_t)k * size_of_type(l);
+    struct blasd_gpu_gemm g = {};
+    TRY(l->job->calls->copy_within(l->job->stream, l->r, l->b, bytes, err));
+    /* column-major r = b - A x is row-major r' = b' - x' A', and the memory is the same */
+    g.dtype = g.out = l->dtype;
+    g.trans_b = transposed;
+    g.m = k;
+    g.n = g.k = g.lda = g.ldb = g.ldc = l->n;
+    g.alpha = -1;
+    g.beta = 1;
+    g.count = 1;
+    g.a = l->x;
+    g.b = l->matrix;
+    g.c = l->r;
+    return l->job->calls->gemm(l->job->stream, &g, err);
+}
+
+/* d := inverse(A) d in float64 by float32 factors, refined once: their own error would show in the
+ * condition. Uses x, b and r. */
+static int apply_refined(struct solve_large *l, bool transposed, struct blasd_err *err) {
+    const struct blasd_gpu_library *calls = l->job->calls;
+    size_t bytes = (size_t)l->n * sizeof(double);
+    struct large_mask first = {{1}};
+    TRY(calls->copy_within(l->job->stream, l->b, l->d, bytes, err));
+    TRY(apply(l, l->d, 1, transposed, err));
+    TRY(calls->copy_within(l->job->stream, l->x, l->d, bytes, err));
+    TRY(residual_by_product(l, 1, transposed, err));
+    TRY(apply(l, l->r, 1, transposed, err));
+    TRY(blasd_launch(large_step<double>, spread(l, l->n / 256), dim3(256), 0, l->job->stream, err,
+                     l->n, 1, OF(double, l->d), OF(double, l->r), first, 0));
+    return 0;
+}
+
 template <class T>
 static int apply_to_vector(struct solve_large *l, double *v, bool transposed,
                            struct blasd_err *err) {
@@ -331,7 +367,7 @@ static int apply_to_vector(struct solve_large *l, double *v, bool transposed,
     TRY(l->job->calls->stream_wait(l->job->stream, err)); /* pinned memory may be on its way */
     for (int i = 0; i < l->n; i++) x[i] = (T)(scaled ? ldexp(v[i], before[i] - most) : v[i]);
     TRY(l->job->calls->copy_up(l->job->stream, l->d, x, bytes, err));
-    TRY(apply(l, l->d, 1, transposed, err));
+    TRY(l->narrow ? apply_refined(l, transposed, err) : apply(l, l->d, 1, transposed, err));
     TRY(l->job->calls->copy_down(l->job->stream, x, l->d, bytes, err));
     TRY(l->job->calls->stream_wait(l->job->stream, err));
     shift = most + norm_exponent(l);
@@ -454,23 +490,9 @@ static int residual_extended(struct solve_large *l, int k, struct blasd_err *err
 }
 static int residuals(struct solve_large *l, const struct large_block *block,
                      struct blasd_err *err) {
-    size_t bytes = (size_t)l->n * (size_t)block->k * size_of_type(l);
-    struct blasd_gpu_gemm g = {};
-    if (block->extended)
-        return l->single ? residual_extended<float>(l, block->k, err)
-                         : residual_extended<double>(l, block->k, err);
-    TRY(l->job->calls->copy_within(l->job->stream, l->r, l->b, bytes, err));
-    /* column-major r = b - A x is row-major r' = b' - x' A', and the memory is the same */
-    g.dtype = g.out = l->dtype;
-    g.m = block->k;
-    g.n = g.k = g.lda = g.ldb = g.ldc = l->n;
-    g.alpha = -1;
-    g.beta = 1;
-    g.count = 1;
-    g.a = l->x;
-    g.b = l->matrix;
-    g.c = l->r;
-    return l->job->calls->gemm(l->job->stream, &g, err);
+    if (!block->extended) return residual_by_product(l, block->k, false, err);
+    return l->single ? residual_extended<float>(l, block->k, err)
+                     : residual_extended<double>(l, block->k, err);
 }
 
 /* Sizes of x, r and d of each column, into pinned memory. */

@@ -140,7 +140,7 @@ template <class Team, class T> struct solver {
     }
     /* Largest elements of rows into d, of columns into r; norms in units of 2^e, which keeps sums
      * of scaled matrices from overflowing. */
-    __device__ void measure(int e) {
+    __device__ __noinline__ void measure(int e) {
         double row_most = 0, column_most = 0;
         for (int i = team.rank(); i < n(); i += team.size()) {
             double row = 0, column = 0, row_sum = 0, column_sum = 0;
@@ -160,7 +160,7 @@ template <class Team, class T> struct solver {
         state.norm_inf = {team.most(row_most), e};
         state.norm_1 = {team.most(column_most), e};
     }
-    __device__ int uneven() const {
+    __device__ __noinline__ int uneven() const {
         int bad = 0;
         for (int i = team.rank(); symmetric() && i < n(); i += team.size())
             for (int j = 0; j < i; j++)
@@ -168,7 +168,7 @@ template <class Team, class T> struct solver {
                        a[j * shape.a_row + i * shape.a_column];
         return team.any(bad);
     }
-    __device__ void choose_scales() {
+    __device__ __noinline__ void choose_scales() {
         bool definite = shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
         for (int i = team.rank(); i < n(); i += team.size()) {
             double most = (double)room.d[i], diagonal = (double)raw(i, i);
@@ -216,7 +216,7 @@ template <class Team, class T> struct solver {
         }
         load();
     }
-    __device__ void load() {
+    __device__ __noinline__ void load() {
         fill(room.f, [&](int i, int j) { return matrix(i, j); });
     }
 
@@ -233,7 +233,7 @@ template <class Team, class T> struct solver {
         state.singular = state.info != 0;
         state.info = minor;
     }
-    __device__ void factor() {
+    __device__ __noinline__ void factor() {
         int minor, zero = n();
         switch (shape.assume) {
         case BLASD_ASSUME_GENERAL:
@@ -259,7 +259,7 @@ template <class Team, class T> struct solver {
         }
     }
     /* to := x in the order of the rows of the factors, or back. */
-    __device__ void reorder(vector_view<T> x, bool back) {
+    __device__ __noinline__ void reorder(vector_view<T> x, bool back) {
         for (int i = team.rank(); i < n(); i += team.size()) room.y[i] = x[i];
         team.sync();
         for (int i = team.rank(); i < n(); i += team.size())
@@ -289,7 +289,7 @@ template <class Team, class T> struct solver {
         if (!transposed) substitute(team, room.f, n(), false, false, x);
     }
     /* x := inverse(factors) x, or with the transposed inverse. */
-    __device__ void apply(vector_view<T> x, bool transposed) {
+    __device__ __noinline__ void apply(vector_view<T> x, bool transposed) {
         bool lower = shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR;
         switch (state.method) {
         case BLASD_SOLVED_LU: apply_lu(x, transposed); break;
@@ -320,7 +320,7 @@ template <class Team, class T> struct solver {
         return team.sum(sum);
     }
     /* v := inverse(A 2^-shift) v of the matrix before scaling. */
-    __device__ void apply_inverse(bool transposed) {
+    __device__ __noinline__ void apply_inverse(bool transposed) {
         const vector_view<int> &before = transposed ? room.column_scale : room.row_scale;
         const vector_view<int> &after = transposed ? room.row_scale : room.column_scale;
         double most = -100000;
@@ -365,7 +365,7 @@ template <class Team, class T> struct solver {
             }
         return team.largest(best, at);
     }
-    __device__ double norm_of_inverse() {
+    __device__ __noinline__ double norm_of_inverse() {
         double best, other;
         int at, last;
         for (int i = team.rank(); i < n(); i += team.size()) {
@@ -404,7 +404,7 @@ template <class Team, class T> struct solver {
         return other > best || other != other ? other : best;
     }
     /* How much larger than the matrix its factor U is: what partial pivoting does not bound. */
-    __device__ double growth() const {
+    __device__ __noinline__ double growth() const {
         double most = 0, size = 0;
         if (state.method != BLASD_SOLVED_LU) return 1;
         for (int i = team.rank(); i < n(); i += team.size())
