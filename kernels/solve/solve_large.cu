@@ -429,7 +429,8 @@ static int factor_and_estimate(struct solve_large *l, bool mix, struct blasd_err
     if (mix) {
         TRY(factor_lu_narrow(l, err));
         if (l->state.info == 0) TRY(estimate(l, err));
-        if (l->state.info == 0 && l->state.rcond >= MIXED_RCOND) return 0;
+        /* that of a matrix before scaling says nothing of the one that is solved */
+        if (l->state.info == 0 && (l->state.scaled || l->state.rcond >= MIXED_RCOND)) return 0;
         l->state.info = 0;
         TRY(go_on(l, 0.3, err));
     }
@@ -536,7 +537,9 @@ static bool judge(const struct solve_large *l, struct large_block *block, int c,
     block->error[c] = error;
     block->steps[c] = step;
     block->last[c] = size;
-    if (step == 1 || ratio < l->state.contraction)
+    /* what the condition allows is far above what float32 factors do: there only the first step,
+     * which may have been small by luck, is not taken at its word */
+    if (step == 1 || (!l->narrow && ratio < l->state.contraction))
         ratio = fmax(ratio, fmin(l->state.contraction, 0.5));
     block->converged[c] = error <= 2 * u && size * ratio <= u / 4;
     block->done[c] = block->converged[c] || !(ratio <= 0.5);

@@ -81,7 +81,7 @@ static void check_stack(struct trial *t, const struct stack *s) {
         error = measured_error(&sizes, a, b, &x);
         x.data = solutions;
         reported = trial_value(trial_output(t, "backward_error"), m);
-        if (!(error <= (plain ? 8 : 3) * u))
+        if (!(error <= (plain ? 8 + (double)n / 2 : 3) * u))
             fail_msg("%s %s n %lld, %lld: backward error %.3g u", kind_names[kind], s->assume,
                      (long long)n, (long long)m, error / u);
         if (!(fabs(reported - error) <= (plain ? 4 * u : 0.1 * error + 0.02 * u)))
@@ -156,13 +156,16 @@ static void try_large(enum kind kind, enum blasd_dtype dtype, int shape_up, cons
     meaning(t, &s, assume, a, b);
     error = measured_error(&s, a, b, trial_output(t, "x"));
     reported = trial_value(trial_output(t, "backward_error"), 0);
-    if (!(error <= (plain ? 8 : 3) * u))
+    if (!(error <= (plain ? 8 + (double)s.n / 2 : 3) * u))
         fail_msg("%s %s: backward error %.3g u by %s", kind_names[kind], assume, error / u,
                  t->task.method);
     if (!(fabs(reported - error) <= (plain ? 4 * u : 0.1 * error + 0.02 * u)))
         fail_msg("%s %s: reports %.3g u, is %.3g u", kind_names[kind], assume, reported / u,
                  error / u);
-    assert_string_equal(t->task.method, method);
+    if (strcmp(t->task.method, method) != 0)
+        fail_msg("%s %s: by %s, rcond %.3g, steps %g", kind_names[kind], assume, t->task.method,
+                 trial_value(trial_output(t, "rcond"), 0),
+                 trial_value(trial_output(t, "refinement_steps"), 0));
     if (strcmp(assume, "general") == 0) assert_true(trial_value(trial_output(t, "rcond"), 0) > 0);
     free(a);
     free(b);
