@@ -308,13 +308,15 @@ static int run_system(struct solve_large *l, int64_t system, struct blasd_err *e
 
 int solve_large_compute(struct blasd_cuda_job *job, struct solve_large *l, struct blasd_err *err) {
     struct blasd_err ignored;
-    int code;
+    int code, waited;
     l->job = job;
     code = job->calls->host_alloc(job->gpu, l->pinned_bytes, &l->pinned, err);
     if (code != 0) return code;
     for (int64_t s = 0; code == 0 && s < l->batch.total; s++)
         code = l->single ? run_system<float>(l, s, err) : run_system<double>(l, s, err);
-    (void)job->calls->stream_wait(job->stream, &ignored);
+    /* pinned memory may be on its way, also after a failure */
+    waited = job->calls->stream_wait(job->stream, code == 0 ? err : &ignored);
+    if (code == 0) code = waited;
     job->calls->host_free(job->gpu, l->pinned);
     l->pinned = nullptr;
     return code;

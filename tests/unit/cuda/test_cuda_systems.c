@@ -221,6 +221,42 @@ static void float32_factors_serve_float64(void **state) {
     unsetenv("BLASD_SOLVE_MIXED");
 }
 
+/* Whichever call fails, the job says so, nothing stays behind, and the next one is right. */
+static void a_call_that_fails(void **state) {
+    static const struct stack stacks[] = {
+        {2, 180, 2, BLASD_float64, "general", false, 1, {RANDOM}},
+        {1, 1030, 1, BLASD_float64, "general", false, 1, {RANDOM}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
+        struct trial *t = make_stack(&stacks[i]);
+        long blocks, before;
+        enum blasd_code code;
+        int calls, failed = 0;
+        assert_int_equal(trial_run(t), BLASD_OK);
+        before = blasd_standin.calls;
+        assert_int_equal(trial_run(t), BLASD_OK);
+        blocks = blasd_standin.host_blocks;
+        calls = (int)(blasd_standin.calls - before);
+        for (int n = 1; n <= calls; n += 1 + calls / 12) {
+            blasd_standin.fail_at = n;
+            blasd_standin.fail_code = BLASD_E_internal_error;
+            code = trial_run(t);
+            blasd_standin.fail_at = 0;
+            if (code == BLASD_OK) /* a clock that could not be read */
+                check_stack(t, &stacks[i]);
+            else
+                assert_int_equal(code, BLASD_E_internal_error);
+            failed += code != BLASD_OK;
+            assert_int_equal(blasd_standin.host_blocks, blocks);
+        }
+        assert_true(failed > 4);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        check_stack(t, &stacks[i]);
+        trial_free(t);
+    }
+}
+
 /* Threads in other orders: a barrier that is missing shows. */
 static void other_orders_of_threads(void **state) {
     static const int64_t sizes[] = {3, 6, 13, 29, 41, 70};
@@ -247,6 +283,7 @@ int main(void) {
         cmocka_unit_test(large_systems),
         cmocka_unit_test(large_and_without_a_solution),
         cmocka_unit_test(float32_factors_serve_float64),
+        cmocka_unit_test(a_call_that_fails),
         cmocka_unit_test(other_orders_of_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
