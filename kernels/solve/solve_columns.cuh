@@ -61,10 +61,15 @@ template <class Team, class T> static __device__ __noinline__ void residual(solv
 /* The same in working precision. */
 template <class Team, class T>
 static __device__ __noinline__ void residual_plain(solver<Team, T> &s) {
-    for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
-        T sum = s.room.b[i];
-        for (int j = 0; j < s.n(); j++) sum -= s.matrix(i, j) * s.room.x[j];
-        s.room.r[i] = sum;
+    constexpr int share = Team::block ? 8 : 1;
+    int part = s.team.rank() % share, rows = s.team.size() / share;
+    for (int base = 0; base < s.n(); base += rows) {
+        int i = base + s.team.rank() / share;
+        bool here = i < s.n();
+        T sum = here && part == 0 ? s.room.b[i] : (T)0;
+        for (int j = part; here && j < s.n(); j += share) sum -= s.matrix(i, j) * s.room.x[j];
+        for (int by = share / 2; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+        if (here && part == 0) s.room.r[i] = sum;
     }
     s.team.sync();
 }

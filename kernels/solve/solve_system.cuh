@@ -44,6 +44,7 @@ struct solve_shape {
 /* What is known of a matrix once it is factored. */
 struct solve_matrix {
     struct wide norm_1, norm_inf; /* of op(a) itself */
+    double most; /* the largest element of the matrix that is solved with; 0: not known */
     double rcond, contraction;
     int info, method, scaled, singular, unsymmetric;
 };
@@ -138,27 +139,46 @@ template <class Team, class T> struct solver {
         least = -team.most(-least);
         return greatest == 0 || (least >= greatest * 0x1p-8 && greatest < safe && least > 1 / safe);
     }
+    __device__ T raw_along(bool by_rows, int line, int at) const {
+        return by_rows ? raw(line, at) : raw(at, line);
+    }
     /* Largest elements of rows into d, of columns into r; norms in units of 2^e, which keeps sums
-     * of scaled matrices from overflowing. */
+     * of scaled matrices from overflowing. Lines that lie in memory as such are read by a crew
+     * each where there is one, the others by a thread each: side by side either way. */
     __device__ __noinline__ void measure(int e) {
-        double row_most = 0, column_most = 0;
-        for (int i = team.rank(); i < n(); i += team.size()) {
-            double row = 0, column = 0, row_sum = 0, column_sum = 0;
-            for (int j = 0; j < n(); j++) {
-                double across = size_of((double)raw(i, j)), down = size_of((double)raw(j, i));
-                row = across > row ? across : row;
-                column = down > column ? down : column;
-                row_sum += e != 0 ? ldexp(across, -e) : across;
-                column_sum += e != 0 ? ldexp(down, -e) : down;
+        bool by_rows = shape.a_column == 1;
+        vector_view<T> along = by_rows ? room.d : room.r, across = by_rows ? room.r : room.d;
+        double along_most = 0, across_most = 0;
+        int width = Team::block ? 32 : 1, lane = team.rank() % width;
+        for (int l = team.rank() / width; l < n(); l += team.size() / width) {
+            double most = 0, sum = 0;
+            for (int k = lane; k < n(); k += width) {
+                double size = size_of((double)raw_along(by_rows, l, k));
+                most = size > most ? size : most;
+                sum += e != 0 ? ldexp(size, -e) : size;
             }
-            room.d[i] = (T)row;
-            room.r[i] = (T)column;
-            row_most = row_sum > row_most ? row_sum : row_most;
-            column_most = column_sum > column_most ? column_sum : column_most;
+            if constexpr (Team::block) {
+                most = team.crew().most(most);
+                sum = team.crew().sum(sum);
+            }
+            if (lane == 0) along[l] = (T)most;
+            along_most = sum > along_most ? sum : along_most;
+        }
+        for (int k = team.rank(); k < n(); k += team.size()) {
+            double most = 0, sum = 0;
+            for (int l = 0; l < n(); l++) {
+                double size = size_of((double)raw_along(by_rows, l, k));
+                most = size > most ? size : most;
+                sum += e != 0 ? ldexp(size, -e) : size;
+            }
+            across[k] = (T)most;
+            across_most = sum > across_most ? sum : across_most;
         }
         team.sync();
-        state.norm_inf = {team.most(row_most), e};
-        state.norm_1 = {team.most(column_most), e};
+        along_most = team.most(along_most);
+        across_most = team.most(across_most);
+        state.norm_inf = {by_rows ? along_most : across_most, e};
+        state.norm_1 = {by_rows ? across_most : along_most, e};
     }
     __device__ __noinline__ int uneven() const {
         int bad = 0;
@@ -203,12 +223,13 @@ template <class Team, class T> struct solver {
         measure(0);
         rows = balanced(room.d);
         columns = balanced(room.r);
+        state.most = 0;
+        for (int i = team.rank(); i < n(); i += team.size())
+            state.most = (double)room.d[i] > state.most ? (double)room.d[i] : state.most;
+        state.most = team.most(state.most);
         if (!rows || !columns) {
-            double greatest = 0;
-            int e;
-            for (int i = team.rank(); i < n(); i += team.size())
-                greatest = (double)room.d[i] > greatest ? (double)room.d[i] : greatest;
-            e = exponent_of(team.most(greatest));
+            int e = exponent_of(state.most);
+            state.most = 0;
             choose_scales();
             measure(e);
             state.scaled = true;
@@ -407,10 +428,11 @@ template <class Team, class T> struct solver {
     __device__ __noinline__ double growth() const {
         double most = 0, size = 0;
         if (state.method != BLASD_SOLVED_LU) return 1;
-        for (int i = team.rank(); i < n(); i += team.size())
-            for (int j = 0; j < n(); j++) {
-                double u = size_of((double)room.f(i, j)), own = size_of((double)matrix(i, j));
-                if (j >= i) most = u > most ? u : most;
+        for (int j = 0; j < n(); j++)
+            for (int i = team.rank(); i < n(); i += team.size()) {
+                double u = i <= j ? size_of((double)room.f(i, j)) : 0;
+                double own = state.most > 0 ? state.most : size_of((double)matrix(i, j));
+                most = u > most ? u : most;
                 size = own > size ? own : size;
             }
         most = team.most(most);
