@@ -4,9 +4,9 @@
  * Read next: README.md for the method, systems.h for the two solvers. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/parallel.h"
+#include "kernels/solve/solve_report.h"
 #include "kernels/solve/systems.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,33 +69,17 @@ static struct blasd_system locate(const struct batch *batch, const struct blasd_
         .x = (char *)task->outputs[BLASD_SOLVE_X].data + (size_t)(at % s->batch_count) * column};
 }
 
-static void put(const struct blasd_task *task, int output, int64_t item, double number,
-                int64_t whole) {
-    const struct blasd_tensor *out = &task->outputs[output];
-    if (out->dtype == BLASD_int64)
-        ((int64_t *)out->data)[item] = whole;
-    else
-        ((double *)out->data)[item] = number;
-}
-
 /* Writes a system's results to its place in its job's outputs. */
 static void publish(const struct batch *batch, const struct blasd_system *system, int64_t at) {
     struct blasd_task *task = &batch->tasks[at / batch->solve.batch_count];
     int64_t item = at % batch->solve.batch_count;
-    put(task, BLASD_SOLVE_INFO, item, 0, system->info);
-    put(task, BLASD_SOLVE_RCOND, item, system->rcond, 0);
-    put(task, BLASD_SOLVE_BACKWARD_ERROR, item, system->error, 0);
-    put(task, BLASD_SOLVE_STEPS, item, 0, system->steps);
-    put(task, BLASD_SOLVE_METHOD, item, 0, (int64_t)system->method);
-    if (system->info > 0 && batch->solve.batch_rank == 0) {
-        if (system->singular)
-            blasd_fail(&task->err, BLASD_E_singular_matrix, "inputs.a",
-                       "the pivot of column %lld (counted from 1) is exactly zero",
-                       (long long)system->info);
-        else
-            blasd_fail(&task->err, BLASD_E_not_positive_definite, "inputs.a",
-                       "the leading minor of order %lld is not positive", (long long)system->info);
-    }
+    blasd_solve_put(task, BLASD_SOLVE_INFO, item, 0, system->info);
+    blasd_solve_put(task, BLASD_SOLVE_RCOND, item, system->rcond, 0);
+    blasd_solve_put(task, BLASD_SOLVE_BACKWARD_ERROR, item, system->error, 0);
+    blasd_solve_put(task, BLASD_SOLVE_STEPS, item, 0, system->steps);
+    blasd_solve_put(task, BLASD_SOLVE_METHOD, item, 0, (int64_t)system->method);
+    if (system->info > 0 && batch->solve.batch_rank == 0)
+        blasd_solve_refuse(task, system->info, system->singular);
     if (system->unsymmetric) /* another thread may be at other systems of the same job */
         __atomic_fetch_add(&batch->unsymmetric[at / batch->solve.batch_count], 1, __ATOMIC_RELAXED);
 }
@@ -152,71 +136,6 @@ static bool run_piece(void *arg, int64_t piece, int slot) {
     return true;
 }
 
-/* What the user should know of a job's systems, and how they were solved, in words. */
-static void sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single,
-                   int64_t unsymmetric) {
-    const int64_t *info = task->outputs[BLASD_SOLVE_INFO].data;
-    const int64_t *method = task->outputs[BLASD_SOLVE_METHOD].data;
-    const int64_t *steps = task->outputs[BLASD_SOLVE_STEPS].data;
-    const double *rcond = task->outputs[BLASD_SOLVE_RCOND].data;
-    const double *error = task->outputs[BLASD_SOLVE_BACKWARD_ERROR].data;
-    double least = (double)s->n * (single ? (double)FLT_EPSILON : DBL_EPSILON), worst = INFINITY;
-    int64_t ill = 0, first = -1, failed = 0, overflowed = 0, inexact = 0;
-    int64_t counts[BLASD_SOLVE_METHOD_COUNT] = {0};
-    bool refined = false;
-    int main_method = BLASD_SOLVED_NOT;
-    for (int64_t i = 0; i < s->batch_count; i++) {
-        counts[method[i]]++;
-        refined = refined || steps[i] > 0;
-        failed += info[i] != 0;
-        if (info[i] != 0) continue;
-        overflowed += !isfinite(error[i]);
-        inexact += isfinite(error[i]) && error[i] > 8 * least; /* 16 n u */
-        if (rcond[i] >= least) continue;
-        if (first < 0) first = i;
-        ill++;
-        worst = rcond[i] < worst ? rcond[i] : worst;
-    }
-    for (int m = 1; m < BLASD_SOLVE_METHOD_COUNT; m++)
-        if (counts[m] > counts[main_method] || main_method == BLASD_SOLVED_NOT)
-            main_method = counts[m] > 0 ? m : main_method;
-    snprintf(task->method, sizeof task->method, "%s%s",
-             blasd_solve_method_name((enum blasd_solve_method)main_method),
-             refined ? "+refine" : "");
-    if (main_method != BLASD_SOLVED_QR && counts[BLASD_SOLVED_QR] > 0)
-        snprintf(task->method, sizeof task->method, "%s+refine, qr for %lld",
-                 blasd_solve_method_name((enum blasd_solve_method)main_method),
-                 (long long)counts[BLASD_SOLVED_QR]);
-    if (unsymmetric > 0)
-        blasd_task_warn(task, "%s not symmetric: the upper triangle was used",
-                        s->batch_rank == 0 ? "a is" : "some of the matrices are");
-    if (ill > 0 && s->batch_rank == 0)
-        blasd_task_warn(task, "a is nearly singular (rcond %.2g): x may have no correct digit",
-                        worst);
-    else if (ill > 0)
-        blasd_task_warn(task,
-                        "%lld systems, the first at %lld, are nearly singular (rcond down to "
-                        "%.2g): x may have no correct digit",
-                        (long long)ill, (long long)first, worst);
-    if (failed > 0 && s->batch_rank > 0)
-        blasd_task_warn(task, "%lld of %lld systems have no solution: see info", (long long)failed,
-                        (long long)s->batch_count);
-    if (inexact > 0)
-        blasd_task_warn(task, "%lld systems have a large backward_error: let them be refined",
-                        (long long)inexact);
-    if (overflowed > 0)
-        blasd_task_warn(task, "%lld systems have solutions beyond the range of %s",
-                        (long long)overflowed, single ? "float32" : "float64");
-}
-
-/* No unknowns: nothing to solve, and nothing wrong. */
-static void answer_empty(struct blasd_task *task, const struct blasd_solve *s) {
-    for (int64_t i = 0; i < s->batch_count; i++)
-        for (int o = BLASD_SOLVE_INFO; o <= BLASD_SOLVE_METHOD; o++)
-            put(task, o, i, o == BLASD_SOLVE_RCOND ? 1 : 0, 0);
-    snprintf(task->method, sizeof task->method, "none");
-}
-
 static int make_benches(struct batch *batch, int threads, struct blasd_err *err) {
     for (int t = 0; batch->use_lanes && t < threads; t++) {
         batch->benches[t].lanes = blasd_cpu_alloc(blasd_lanes_bytes(batch->solve.n), 1);
@@ -265,7 +184,7 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
     code = blasd_solve_read(tasks[0].job, &batch->solve, err);
     if (code != 0) goto done;
     if (batch->solve.n == 0 || batch->solve.batch_count == 0) {
-        for (int t = 0; t < count; t++) answer_empty(&tasks[t], &batch->solve);
+        for (int t = 0; t < count; t++) blasd_solve_answer_empty(&tasks[t], &batch->solve);
         goto done;
     }
     batch->shape = shape_of(&tasks[0], &batch->solve);
@@ -281,7 +200,8 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
     }
     for (int t = 0; t < count; t++)
         if (tasks[t].err.code == BLASD_OK)
-            sum_up(&tasks[t], &batch->solve, batch->single, batch->unsymmetric[t]);
+            blasd_solve_sum_up(&tasks[t], &batch->solve, batch->single, batch->unsymmetric[t],
+                               NULL);
 done:
     for (int t = 0; t < BLASD_PARALLEL_MAX; t++) {
         blasd_engine_free(batch->benches[t].engine);

@@ -1,12 +1,11 @@
 /* What the engine's two precisions share: its memory, and the condition estimate.
  * Read next: engine_body.h. */
 #include "kernels/solve/engine.h"
+#include "kernels/solve/estimate.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #define WORK_COLUMNS 64 /* LAPACK's own block size is at most this */
-#define ESTIMATE_ROUNDS 5
 
 static lapack_int block_of(int64_t columns) {
     return columns < 1                      ? 1
@@ -86,62 +85,20 @@ bool blasd_engine_step(struct blasd_engine *e, double share) {
     return e->watch == NULL || e->watch->go_on(e->watch, progress < e->to ? progress : e->to);
 }
 
-static double norm_1(const double *v, lapack_int n) {
-    double sum = 0;
-    for (lapack_int i = 0; i < n; i++) sum += fabs(v[i]);
-    return sum;
+struct inverse {
+    struct blasd_engine *engine;
+    void (*apply)(struct blasd_engine *engine, double *v, bool transposed);
+};
+
+static bool apply_inverse(void *arg, double *v, bool transposed) {
+    struct inverse *inverse = arg;
+    inverse->apply(inverse->engine, v, transposed);
+    return true;
 }
 
-static lapack_int largest(const double *v, lapack_int n) {
-    lapack_int at = 0;
-    for (lapack_int i = 1; i < n; i++)
-        if (fabs(v[i]) > fabs(v[at])) at = i;
-    return at;
-}
-
-/* Replaces v by its signs; whether they are the ones from last time. */
-static bool take_signs(double *v, double *sign, lapack_int n) {
-    bool same = true;
-    for (lapack_int i = 0; i < n; i++) {
-        v[i] = signbit(v[i]) ? -1 : 1;
-        same = same && v[i] == sign[i];
-        sign[i] = v[i];
-    }
-    return same;
-}
-
-/* Higham's algorithm (the one of LAPACK's xLACN2): climbs from column to column of the inverse to
- * one whose norm is as large as it can find, then tries a vector that the climb tends to miss. */
 double blasd_engine_norm_inverse(struct blasd_engine *e,
                                  void (*apply)(struct blasd_engine *engine, double *v,
                                                bool transposed)) {
-    lapack_int n = e->n, at, last;
-    double *v = e->v, best, other;
-    for (lapack_int i = 0; i < n; i++) v[i] = 1.0 / n;
-    apply(e, v, false);
-    best = norm_1(v, n);
-    if (n == 1) return best;
-    for (lapack_int i = 0; i < n; i++) e->sign[i] = 0;
-    take_signs(v, e->sign, n);
-    apply(e, v, true);
-    at = largest(v, n);
-    for (int round = 0; round < ESTIMATE_ROUNDS; round++) {
-        for (lapack_int i = 0; i < n; i++) v[i] = 0;
-        v[at] = 1;
-        apply(e, v, false);
-        other = norm_1(v, n);
-        if (!(other > best)) break;
-        best = other;
-        if (take_signs(v, e->sign, n)) break;
-        apply(e, v, true);
-        last = at;
-        at = largest(v, n);
-        if (fabs(v[last]) == fabs(v[at])) break;
-    }
-    for (lapack_int i = 0; i < n; i++)
-        v[i] = (i % 2 == 0 ? 1 : -1) * (1 + (double)i / (double)(n - 1));
-    apply(e, v, false);
-    other = 2 * norm_1(v, n) / (3.0 * n);
-    /* a value that is not a number means that the factors are worthless: say so upwards */
-    return other > best || isnan(other) ? other : best;
+    struct inverse inverse = {e, apply};
+    return blasd_norm_inverse(e->n, e->v, e->sign, apply_inverse, &inverse);
 }

@@ -454,13 +454,6 @@ static void solve_block_qr(struct blasd_engine *e, struct blasd_block *block,
     e->factored = NULL; /* the factors are QR's, perhaps in part */
 }
 
-/* Residuals in twice the precision cost about as much as the factors once there is a right-hand
- * side for every few dozen unknowns; from there on `auto` is content with one product. */
-static bool wants_extended(const struct blasd_systems *shape) {
-    return shape->refinement == BLASD_REFINE_EXTENDED || shape->columns <= 16 ||
-           shape->columns <= shape->n / 32 || shape->n <= BLASD_LANES_N;
-}
-
 static bool refactor(struct blasd_engine *e, const REAL *a) {
     return e->factored == a || prepare(e, a);
 }
@@ -488,7 +481,8 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
         block->system = system;
         block->first = c;
         block->k = columns - c < e->block ? (lapack_int)(columns - c) : e->block;
-        block->extended = wants_extended(&e->shape);
+        block->extended =
+            blasd_solve_wants_extended(e->shape.refinement, e->shape.n, e->shape.columns);
         going = refactor(e, system->a);
         if (!going) break;
         load_block(e, block);

@@ -94,6 +94,12 @@ const char *blasd_solve_method_name(enum blasd_solve_method method) {
     return names[method];
 }
 
+/* They cost about as much as the factors once there is a right-hand side for every few dozen
+ * unknowns; from there on `auto` is content with one product. */
+bool blasd_solve_wants_extended(enum blasd_refinement refinement, int64_t n, int64_t columns) {
+    return refinement == BLASD_REFINE_EXTENDED || columns <= 16 || columns <= n / 32 || n <= 40;
+}
+
 int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struct blasd_err *err) {
     const struct blasd_tensor *a = &job->inputs[BLASD_SOLVE_A].tensor;
     const struct blasd_tensor *b = &job->inputs[BLASD_SOLVE_B].tensor;

@@ -52,6 +52,9 @@ struct blasd_solve {
 /* Reads shapes and parameters; shape_mismatch or invalid_shape where they do not fit together. */
 int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struct blasd_err *err);
 
+/* Whether residuals are computed in twice the precision. */
+bool blasd_solve_wants_extended(enum blasd_refinement refinement, int64_t n, int64_t columns);
+
 /* "lu", "ldlt", … for messages; static text. */
 const char *blasd_solve_method_name(enum blasd_solve_method method);
 

@@ -387,7 +387,7 @@ static void bad_tasks_fail_alone(void **state) {
         }
         assert_int_equal(trial_run_batch(list, 4), 0);
         for (int i = 0; i < 4; i++) {
-            enum blasd_code expected = c == 0 && i == 2   ? BLASD_E_invalid_tensor
+            enum blasd_code expected = c == 0 && i == 2   ? BLASD_E_out_of_range
                                        : c == 1 && i == 1 ? BLASD_E_singular_matrix
                                                           : BLASD_OK;
             assert_int_equal(list[i]->task.err.code, expected);

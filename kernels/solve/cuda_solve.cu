@@ -1,0 +1,361 @@
+/* solve on CUDA: our own kernels for systems that fit a team's shared memory, whole systems in one
+ * launch; the library's factors between our own steps above that, and solve_large.cu for systems
+ * that fill the device by themselves.
+ *
+ * Which way a system goes depends on its size and the number of its columns, not on its company.
+ * Read next: solve_kernels.cuh, then README.md for the method and the table of ways. */
+#include "kernels/solve/solve_kernels.cuh"
+#include "kernels/solve/solve_large.cuh"
+
+extern "C" {
+#include "kernels/cuda/cuda_op.h"
+#include "kernels/solve/solve_report.h"
+}
+
+#include <string.h>
+
+#define THREAD_MOST 4            /* unknowns */
+#define FUSED_COLUMNS 32         /* more columns than this are shared out among blocks */
+#define STEPS_MOST 1024          /* unknowns that one block can finish */
+#define STEPS_BYTES (1ull << 30) /* of factors at a time */
+#define SPARE_BYTES (1ull << 29) /* for QR */
+#define GRID_MOST (1 << 16)
+
+enum way { WAY_NOTHING, WAY_THREADS, WAY_LANES, WAY_BLOCKS, WAY_STEPS, WAY_LARGE };
+
+struct solve_plan {
+    struct blasd_solve solve;
+    enum way way;
+    bool single;
+    struct solve_batch batch;
+    struct solve_steps steps;
+    int64_t chunk; /* systems of one round of steps */
+    int spares;    /* blocks that have room for QR */
+    int threads;
+    void **pointers; /* on the device: of each matrix of a chunk */
+    int *pivots, *info;
+    int64_t *wide_pivots;
+    void *work, *host_work; /* of the library's factors one by one */
+    size_t work_bytes, host_bytes;
+    bool batched;     /* the library's factors come from one call for all */
+    const int *flags; /* on the host, of each system */
+    struct solve_large large;
+};
+
+/* ---- what the job means ---- */
+
+static void fill_walk(struct solve_batch *batch, const struct blasd_solve *s) {
+    int64_t a = 1, b = 1;
+    batch->walk_rank = s->batch_rank;
+    for (int d = s->batch_rank - 1; d >= 0; d--) {
+        int in_a = d - (s->batch_rank - s->a_rank), in_b = d - (s->batch_rank - s->b_rank);
+        batch->walk[d] = s->batch[d];
+        batch->walk_a[d] = in_a >= 0 && s->a_batch[in_a] != 1 ? a : 0;
+        batch->walk_b[d] = in_b >= 0 && s->b_batch[in_b] != 1 ? b : 0;
+        if (in_a >= 0) a *= s->a_batch[in_a];
+        if (in_b >= 0) b *= s->b_batch[in_b];
+    }
+    batch->a_items = a;
+    batch->items = s->batch_count;
+}
+
+static struct solve_shape shape_of(const struct blasd_task *task, const struct blasd_solve *s) {
+    const struct blasd_tensor *a = &task->inputs[BLASD_SOLVE_A], *b = &task->inputs[BLASD_SOLVE_B];
+    bool symmetric =
+        s->assume == BLASD_ASSUME_SYMMETRIC || s->assume == BLASD_ASSUME_POSITIVE_DEFINITE;
+    bool by_columns = a->rank == 2 && a->order == BLASD_COLUMN_MAJOR;
+    bool turned = by_columns != (s->transposed && !symmetric);
+    bool b_turned = b->rank == 2 && b->order == BLASD_COLUMN_MAJOR;
+    struct solve_shape shape = {};
+    shape.n = (int)s->n;
+    shape.columns = (int)s->columns;
+    shape.a_row = turned ? 1 : s->n;
+    shape.a_column = turned ? s->n : 1;
+    shape.b_row = b_turned ? 1 : s->columns;
+    shape.b_column = b_turned ? s->n : 1;
+    shape.assume = s->assume;
+    shape.refinement = s->refinement;
+    shape.extended = blasd_solve_wants_extended(s->refinement, s->n, s->columns);
+    if (s->transposed && s->assume == BLASD_ASSUME_LOWER_TRIANGULAR)
+        shape.assume = BLASD_ASSUME_UPPER_TRIANGULAR;
+    if (s->transposed && s->assume == BLASD_ASSUME_UPPER_TRIANGULAR)
+        shape.assume = BLASD_ASSUME_LOWER_TRIANGULAR;
+    return shape;
+}
+
+static int64_t room_bytes(const struct solve_plan *plan, bool factors, bool keeps) {
+    return plan->single ? solve_room_bytes<float>(plan->solve.n, factors, keeps)
+                        : solve_room_bytes<double>(plan->solve.n, factors, keeps);
+}
+
+static enum way choose_way(const struct solve_plan *plan, const struct blasd_gpu_facts *facts) {
+    const struct blasd_solve *s = &plan->solve;
+    if (s->n == 0 || s->batch_count == 0) return WAY_NOTHING;
+    if (s->n > STEPS_MOST) return WAY_LARGE;
+    if (s->columns > FUSED_COLUMNS) return WAY_STEPS;
+    if (s->n <= THREAD_MOST) return WAY_THREADS;
+    if (s->n <= 32) return WAY_LANES;
+    if (room_bytes(plan, true, false) + 2048 <= (int64_t)facts->shared_bytes) return WAY_BLOCKS;
+    return WAY_STEPS;
+}
+
+static struct solve_tensor input_of(const struct blasd_cuda_job *job, int i) {
+    return {(char *)blasd_cuda_in(job, 0, i), blasd_cuda_in_step(job, i)};
+}
+static struct solve_tensor output_of(const struct blasd_cuda_job *job, int o) {
+    return {(char *)blasd_cuda_out(job, 0, o), blasd_cuda_out_step(job, o)};
+}
+
+static void fill_batch(const struct blasd_cuda_job *job, struct solve_plan *plan) {
+    struct solve_batch *batch = &plan->batch;
+    batch->shape = shape_of(&job->tasks[0], &plan->solve);
+    fill_walk(batch, &plan->solve);
+    batch->a = input_of(job, BLASD_SOLVE_A);
+    batch->b = input_of(job, BLASD_SOLVE_B);
+    batch->x = output_of(job, BLASD_SOLVE_X);
+    batch->info = output_of(job, BLASD_SOLVE_INFO);
+    batch->rcond = output_of(job, BLASD_SOLVE_RCOND);
+    batch->error = output_of(job, BLASD_SOLVE_BACKWARD_ERROR);
+    batch->steps = output_of(job, BLASD_SOLVE_STEPS);
+    batch->method = output_of(job, BLASD_SOLVE_METHOD);
+    batch->total = plan->solve.batch_count * job->count;
+}
+
+/* ---- memory for the steps ---- */
+
+/* Whether one call for all is the better one: measured by others, see README.md. */
+static bool batched_call(bool single, int64_t n, int64_t count) {
+    int64_t root = 1;
+    if (count < 2) return false;
+    if (count == 2) return n * n <= (single ? 16800 : 4400);
+    while ((root + 1) * (root + 1) <= count) root++;
+    return n * n <= (single ? 18600 * count : 16600 * count * root);
+}
+
+static int take_steps(struct blasd_cuda_job *job, struct solve_plan *plan, struct blasd_err *err) {
+    struct solve_steps *steps = &plan->steps;
+    int64_t n = plan->solve.n, size = plan->single ? 4 : 8, square = n * n * size, matrices, spares;
+    int64_t most = (int64_t)STEPS_BYTES / square > 1 ? (int64_t)STEPS_BYTES / square : 1;
+    int64_t own = plan->batch.a_items * job->count; /* matrices as the jobs have them */
+    int code;
+    steps->batch = plan->batch;
+    steps->shared_matrices = own < plan->batch.total && own <= most;
+    plan->chunk = steps->shared_matrices || plan->batch.total < most ? plan->batch.total : most;
+    matrices = steps->shared_matrices ? own : plan->chunk;
+    steps->parts = (int)((plan->solve.columns + SOLVE_COLUMNS_EACH - 1) / SOLVE_COLUMNS_EACH);
+    if (steps->parts == 0) steps->parts = 1;
+    spares = (int64_t)SPARE_BYTES / square > 1 ? (int64_t)SPARE_BYTES / square : 1;
+    if (spares > 4 * job->facts->units) spares = 4 * job->facts->units;
+    if (spares > plan->chunk * steps->parts) spares = plan->chunk * steps->parts;
+    plan->spares = (int)spares;
+    code = blasd_cuda_take(job, (size_t)(matrices * square), &steps->factors, err);
+    if (code == 0) code = blasd_cuda_take(job, (size_t)(spares * square), &steps->spare, err);
+    if (code == 0) code = blasd_cuda_take(job, (size_t)(matrices * n * size), &steps->beside, err);
+    if (code == 0)
+        code = blasd_cuda_take(job, (size_t)(3 * matrices * n) * sizeof(int),
+                               (void **)&steps->numbers, err);
+    if (code == 0)
+        code = blasd_cuda_take(job, (size_t)matrices * sizeof *steps->states,
+                               (void **)&steps->states, err);
+    if (code == 0)
+        code = blasd_cuda_take(job, (size_t)(plan->chunk * steps->parts) * sizeof *steps->outcomes,
+                               (void **)&steps->outcomes, err);
+    steps->matrices = matrices;
+    return code;
+}
+
+/* What the library's factors need: pivots, info, addresses or room to work. */
+static int take_library(struct blasd_cuda_job *job, struct solve_plan *plan,
+                        struct blasd_err *err) {
+    struct solve_steps *steps = &plan->steps;
+    int64_t n = plan->solve.n, matrices = steps->matrices;
+    int64_t square = n * n * (plan->single ? 4 : 8);
+    enum blasd_dtype dtype = plan->single ? BLASD_float32 : BLASD_float64;
+    bool definite = plan->batch.shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
+    void **table;
+    int code;
+    steps->by_library = plan->batch.shape.assume == BLASD_ASSUME_GENERAL || definite;
+    if (!steps->by_library) return 0;
+    plan->batched = batched_call(plan->single, n, matrices);
+    code = blasd_cuda_take(job, (size_t)matrices * sizeof(int), (void **)&plan->info, err);
+    steps->info = plan->info;
+    if (code != 0) return code;
+    if (plan->batched) {
+        code = blasd_cuda_table(job, (size_t)matrices * sizeof *table, (void **)&table,
+                                (void **)&plan->pointers, err);
+        for (int64_t m = 0; code == 0 && m < matrices; m++)
+            table[m] = (char *)steps->factors + m * square;
+        if (code == 0)
+            code = blasd_cuda_take(job, (size_t)(matrices * n) * sizeof(int),
+                                   (void **)&plan->pivots, err);
+        steps->pivots = plan->pivots;
+        return code;
+    }
+    code = blasd_cuda_take(job, (size_t)(matrices * n) * sizeof(int64_t),
+                           (void **)&plan->wide_pivots, err);
+    steps->wide_pivots = plan->wide_pivots;
+    if (code == 0)
+        code = definite ? job->calls->potrf_size(job->stream, dtype, false, n, n, &plan->work_bytes,
+                                                 &plan->host_bytes, err)
+                        : job->calls->getrf_size(job->stream, dtype, n, n, n, &plan->work_bytes,
+                                                 &plan->host_bytes, err);
+    if (code == 0) code = blasd_cuda_take(job, plan->work_bytes, &plan->work, err);
+    if (code == 0) code = blasd_cuda_host(job, plan->host_bytes + 1, &plan->host_work, err);
+    return code;
+}
+
+static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
+    struct solve_plan *plan;
+    void *host;
+    int code = blasd_cuda_host(job, sizeof *plan, &job->state, err);
+    if (code != 0) return code;
+    plan = (struct solve_plan *)job->state;
+    plan->single = job->tasks[0].plan->input_dtype[0] == BLASD_float32;
+    code = blasd_solve_read(job->tasks[0].job, &plan->solve, err);
+    if (code != 0) return code;
+    plan->way = choose_way(plan, job->facts);
+    if (plan->way == WAY_NOTHING) return 0;
+    fill_batch(job, plan);
+    plan->threads = plan->solve.n <= 64 ? 128 : 256;
+    code = blasd_cuda_return(job, (size_t)plan->batch.total * sizeof(int), &host,
+                             (void **)&plan->batch.flags, err);
+    plan->flags = (const int *)host;
+    if (code == 0 && plan->way == WAY_STEPS) code = take_steps(job, plan, err);
+    if (code == 0 && plan->way == WAY_STEPS) code = take_library(job, plan, err);
+    if (code == 0 && plan->way == WAY_LARGE)
+        code = solve_large_prepare(job, &plan->large, &plan->batch, plan->single, err);
+    return code;
+}
+
+/* ---- the work ---- */
+
+static dim3 grid_of(int64_t blocks) {
+    return dim3((unsigned)(blocks < GRID_MOST ? blocks : GRID_MOST));
+}
+
+template <class T>
+static int launch_fused(struct blasd_cuda_job *job, const struct solve_plan *plan,
+                        struct blasd_err *err) {
+    const struct solve_batch &batch = plan->batch;
+    int n = batch.shape.n, threads = 64, width = n <= 8 ? 8 : n <= 16 ? 16 : 32;
+    int64_t each = room_bytes(plan, true, true), total = batch.total;
+    if (plan->way == WAY_BLOCKS)
+        return blasd_launch(solve_by_blocks<T>, grid_of(total), dim3((unsigned)plan->threads),
+                            (size_t)room_bytes(plan, true, false), job->stream, err, batch);
+    if (plan->way == WAY_THREADS)
+        return blasd_launch(solve_by_threads<T>, grid_of((total + threads - 1) / threads),
+                            dim3((unsigned)threads), (size_t)(each * threads), job->stream, err,
+                            batch);
+    int teams = threads / width;
+    dim3 grid = grid_of((total + teams - 1) / teams);
+    size_t bytes = (size_t)(each * teams);
+    dim3 block((unsigned)threads);
+    if (width == 8)
+        return blasd_launch(solve_by_lanes<8, T>, grid, block, bytes, job->stream, err, batch);
+    if (width == 16)
+        return blasd_launch(solve_by_lanes<16, T>, grid, block, bytes, job->stream, err, batch);
+    return blasd_launch(solve_by_lanes<32, T>, grid, block, bytes, job->stream, err, batch);
+}
+
+/* The library's factors of the matrices of a chunk. */
+static int call_library(struct blasd_cuda_job *job, const struct solve_plan *plan, int64_t matrices,
+                        struct blasd_err *err) {
+    enum blasd_dtype dtype = plan->single ? BLASD_float32 : BLASD_float64;
+    bool definite = plan->batch.shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
+    int n = plan->batch.shape.n, code = 0;
+    int64_t square = (int64_t)n * n * (plan->single ? 4 : 8);
+    if (plan->batched && definite)
+        return job->calls->potrf_pointers(job->stream, dtype, false, n, plan->pointers, n,
+                                          plan->info, (int)matrices, err);
+    if (plan->batched)
+        return job->calls->getrf_pointers(job->stream, dtype, n, plan->pointers, n, plan->pivots,
+                                          plan->info, (int)matrices, err);
+    for (int64_t m = 0; code == 0 && m < matrices; m++) {
+        char *a = (char *)plan->steps.factors + m * square;
+        if (definite)
+            code =
+                job->calls->potrf(job->stream, dtype, false, n, a, n, plan->work, plan->work_bytes,
+                                  plan->host_work, plan->host_bytes, plan->info + m, err);
+        else
+            code = job->calls->getrf(job->stream, dtype, n, n, a, n, plan->wide_pivots + m * n,
+                                     plan->work, plan->work_bytes, plan->host_work,
+                                     plan->host_bytes, plan->info + m, err);
+    }
+    return code;
+}
+
+template <class T>
+static int launch_steps(struct blasd_cuda_job *job, const struct solve_plan *plan,
+                        struct blasd_err *err) {
+    struct solve_steps steps = plan->steps;
+    size_t bytes = (size_t)room_bytes(plan, false, false);
+    dim3 block((unsigned)plan->threads);
+    int code = 0;
+    for (int64_t first = 0; code == 0 && first < plan->batch.total; first += plan->chunk) {
+        int64_t left = plan->batch.total - first;
+        int64_t blocks;
+        steps.first = first;
+        steps.systems = left < plan->chunk ? left : plan->chunk;
+        if (!steps.shared_matrices) steps.matrices = steps.systems;
+        blocks = steps.systems * steps.parts;
+        if (blocks > plan->spares) blocks = plan->spares;
+        code = blasd_launch(solve_step_load<T>, grid_of(steps.matrices), block, bytes, job->stream,
+                            err, steps);
+        if (code == 0 && steps.by_library) code = call_library(job, plan, steps.matrices, err);
+        if (code == 0)
+            code = blasd_launch(solve_step_factor<T>, grid_of(steps.matrices), block, bytes,
+                                job->stream, err, steps);
+        if (code == 0)
+            code = blasd_launch(solve_step_columns<T>, grid_of(blocks), block, bytes, job->stream,
+                                err, steps);
+        if (code == 0)
+            code = blasd_launch(solve_step_report<T>, grid_of((steps.systems + 255) / 256),
+                                dim3(256), 0, job->stream, err, steps);
+    }
+    return code;
+}
+
+static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
+    struct solve_plan *plan = (struct solve_plan *)job->state;
+    switch (plan->way) {
+    case WAY_NOTHING: return 0;
+    case WAY_STEPS:
+        return plan->single ? launch_steps<float>(job, plan, err)
+                            : launch_steps<double>(job, plan, err);
+    case WAY_LARGE: return solve_large_compute(job, &plan->large, err);
+    default:
+        return plan->single ? launch_fused<float>(job, plan, err)
+                            : launch_fused<double>(job, plan, err);
+    }
+}
+
+static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
+    const struct solve_plan *plan = (const struct solve_plan *)job->state;
+    int64_t items = plan->solve.batch_count;
+    (void)err;
+    for (int t = 0; t < job->count; t++) {
+        struct blasd_task *task = &job->tasks[t];
+        int64_t unsymmetric = 0, info;
+        if (plan->way == WAY_NOTHING) {
+            blasd_solve_answer_empty(task, &plan->solve);
+            continue;
+        }
+        for (int64_t i = 0; i < items; i++)
+            unsymmetric += (plan->flags[t * items + i] & SOLVE_FLAG_UNSYMMETRIC) != 0;
+        info = *(const int64_t *)task->outputs[BLASD_SOLVE_INFO].data;
+        if (plan->solve.batch_rank == 0 && info != 0)
+            blasd_solve_refuse(task, info, (plan->flags[t] & SOLVE_FLAG_SINGULAR) != 0);
+        else
+            blasd_solve_sum_up(task, &plan->solve, plan->single, unsymmetric,
+                               plan->way == WAY_LARGE ? solve_large_name(&plan->large) : NULL);
+    }
+    return 0;
+}
+
+extern "C" const struct blasd_cuda_op blasd_cuda_solve = {
+    .kernel = BLASD_CUDA_KERNEL("solve"),
+    .choose = nullptr,
+    .prepare = prepare,
+    .compute = compute,
+    .finish = finish,
+};

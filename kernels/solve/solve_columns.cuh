@@ -1,0 +1,299 @@
+/* Right-hand sides of a system whose matrix is factored: solving, refining, and Householder QR
+ * where refinement leaves the bound. One column at a time, by the whole team.
+ *
+ * Read next: solve_kernels.cuh. */
+#ifndef BLASD_KERNELS_SOLVE_COLUMNS_CUH
+#define BLASD_KERNELS_SOLVE_COLUMNS_CUH
+
+#include "kernels/solve/solve_system.cuh"
+
+/* One column while it is worked on. */
+struct solve_column {
+    int exponent;       /* b is in units of 2^exponent */
+    struct wide norm_b; /* of the job's b, in units of b */
+    double error, last;
+    int steps;
+    bool extended, done, converged;
+};
+
+/* ---- residuals ---- */
+
+/* hi + lo -= a x, with no error but in the last digit of lo. */
+static __device__ inline void subtract_product(double &hi, double &lo, double a, double x) {
+    double p = __dmul_rn(-a, x), e = __fma_rn(-a, x, -p);
+    double s = __dadd_rn(hi, p), back = __dsub_rn(s, hi);
+    double rest = __dadd_rn(__dsub_rn(hi, __dsub_rn(s, back)), __dsub_rn(p, back));
+    lo = __dadd_rn(lo, __dadd_rn(rest, e));
+    hi = s;
+}
+static __device__ inline void subtract_product(double &hi, double &lo, float a, float x) {
+    (void)lo;
+    hi = __dsub_rn(hi, __dmul_rn((double)a, (double)x)); /* the product is exact */
+}
+/* hi + lo += other_hi + other_lo, the same in whatever order */
+static __device__ inline void add_pair(double &hi, double &lo, double other_hi, double other_lo) {
+    double s = __dadd_rn(hi, other_hi), back = __dsub_rn(s, hi);
+    double rest = __dadd_rn(__dsub_rn(hi, __dsub_rn(s, back)), __dsub_rn(other_hi, back));
+    lo = __dadd_rn(__dadd_rn(lo, other_lo), rest);
+    hi = s;
+}
+
+/* r := b - A x in twice the precision (float32: in double), rounded once. In a block 8 lanes share
+ * a row, so that rows that lie in memory as such are read in whole sectors. */
+template <class Team, class T> static __device__ __noinline__ void residual(solver<Team, T> &s) {
+    constexpr int share = Team::block ? 8 : 1;
+    int part = s.team.rank() % share, rows = s.team.size() / share;
+    for (int base = 0; base < s.n(); base += rows) {
+        int i = base + s.team.rank() / share;
+        bool here = i < s.n();
+        double hi = here && part == 0 ? (double)s.room.b[i] : 0, lo = 0;
+        for (int j = part; here && j < s.n(); j += share)
+            subtract_product(hi, lo, s.matrix(i, j), s.room.x[j]);
+        for (int by = share / 2; by > 0; by /= 2) {
+            double other_hi = __shfl_xor_sync(0xffffffffu, hi, by);
+            double other_lo = __shfl_xor_sync(0xffffffffu, lo, by);
+            add_pair(hi, lo, other_hi, other_lo);
+        }
+        if (here && part == 0) s.room.r[i] = (T)(hi + lo);
+    }
+    s.team.sync();
+}
+/* The same in working precision. */
+template <class Team, class T>
+static __device__ __noinline__ void residual_plain(solver<Team, T> &s) {
+    constexpr int share = Team::block ? 8 : 1;
+    int part = s.team.rank() % share, rows = s.team.size() / share;
+    for (int base = 0; base < s.n(); base += rows) {
+        int i = base + s.team.rank() / share;
+        bool here = i < s.n();
+        T sum = here && part == 0 ? s.room.b[i] : (T)0;
+        for (int j = part; here && j < s.n(); j += share) sum -= s.matrix(i, j) * s.room.x[j];
+        for (int by = share / 2; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+        if (here && part == 0) s.room.r[i] = sum;
+    }
+    s.team.sync();
+}
+
+/* ||b - A x|| / (||A|| ||x|| + ||b||) before scaling, from the scaled residual. */
+template <class Team, class T>
+static __device__ __noinline__ double backward_error(solver<Team, T> &s, struct wide norm_b) {
+    const struct solve_matrix &a = s.state;
+    struct wide x = wide_make(0, 0, a.scaled), r = x, below;
+    int bad = 0;
+    for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
+        double sx = size_of((double)s.room.x[i]), sr = size_of((double)s.room.r[i]);
+        struct wide own_x, own_r;
+        bad |= !is_finite(sx) || !is_finite(sr);
+        if (!is_finite(sx) || !is_finite(sr)) continue;
+        own_x = wide_make(sx, a.scaled ? s.room.column_scale[i] : 0, a.scaled);
+        own_r = wide_make(sr, a.scaled ? -s.room.row_scale[i] : 0, a.scaled);
+        if (own_x.e > x.e || (own_x.e == x.e && own_x.m > x.m)) x = own_x;
+        if (own_r.e > r.e || (own_r.e == r.e && own_r.m > r.m)) r = own_r;
+    }
+    bad = s.team.any(bad);
+    x = wide_most(s.team, x, a.scaled);
+    r = wide_most(s.team, r, a.scaled);
+    if (bad) return precision<T>::infinity();
+    below = wide_sum({a.norm_inf.m * x.m, a.norm_inf.e + x.e}, norm_b);
+    return wide_ratio(r, below);
+}
+
+template <class Team, class T>
+static __device__ __noinline__ double largest_of(solver<Team, T> &s, vector_view<T> v) {
+    double most = 0;
+    int bad = 0;
+    for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
+        double size = size_of((double)v[i]);
+        bad |= !is_finite(size);
+        most = size > most ? size : most;
+    }
+    bad = s.team.any(bad);
+    most = s.team.most(most);
+    return bad ? precision<T>::infinity() : most;
+}
+
+/* ---- one column ---- */
+
+/* Brings the job's column into b, scaled as the matrix is. */
+template <class Team, class T>
+static __device__ __noinline__ void load_column(solver<Team, T> &s, const T *from,
+                                                struct solve_column &c) {
+    int64_t step = s.shape.b_row;
+    double greatest = 0, most = -100000;
+    bool plain;
+    for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
+        double size = size_of((double)from[i * step]);
+        greatest = size > greatest ? size : greatest;
+    }
+    greatest = s.team.most(greatest);
+    plain = !s.state.scaled && greatest < s.safe && (greatest > 1 / s.safe || greatest == 0);
+    c.exponent = 0;
+    c.norm_b = {greatest, 0};
+    for (int i = s.team.rank(); !plain && i < s.n(); i += s.team.size()) {
+        double value = (double)from[i * step];
+        int scale = s.state.scaled ? s.room.row_scale[i] : 0;
+        double e = value != 0 ? exponent_of(value) + scale : -100000;
+        most = e > most ? e : most;
+    }
+    if (!plain) {
+        most = s.team.most(most);
+        c.exponent = most == -100000 ? 0 : (int)most;
+        c.norm_b = wide_make(greatest, -c.exponent, true);
+    }
+    for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
+        int scale = s.state.scaled ? s.room.row_scale[i] : 0;
+        T value = from[i * step];
+        s.room.b[i] = plain ? value : (T)ldexp((double)value, scale - c.exponent);
+    }
+    s.team.sync();
+}
+
+template <class Team, class T>
+static __device__ __noinline__ void store_column(solver<Team, T> &s, T *to,
+                                                 const struct solve_column &c) {
+    int64_t step = s.shape.columns;
+    bool plain = !s.state.scaled && c.exponent == 0;
+    for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
+        int scale = s.state.scaled ? s.room.column_scale[i] : 0;
+        T value = s.room.x[i];
+        to[i * step] = plain ? value : (T)ldexp((double)value, scale + c.exponent);
+    }
+    s.team.sync();
+}
+
+/* Adds the correction d to x, and keeps the old x in d. */
+template <class Team, class T> static __device__ void step_forward(solver<Team, T> &s) {
+    for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
+        T old = s.room.x[i];
+        s.room.x[i] = old + s.room.d[i];
+        s.room.d[i] = old;
+    }
+    s.team.sync();
+}
+template <class Team, class T>
+static __device__ void copy(solver<Team, T> &s, vector_view<T> to, vector_view<T> from) {
+    for (int i = s.team.rank(); i < s.n(); i += s.team.size()) to[i] = from[i];
+    s.team.sync();
+}
+
+/* Tries x + d in place of x; keeps the better, and decides whether that was enough. */
+template <class Team, class T>
+static __device__ void try_step(solver<Team, T> &s, struct solve_column &c, int step) {
+    const double u = precision<T>::unit;
+    double size = largest_of(s, s.room.d) / largest_of(s, s.room.x), ratio = size / c.last, error;
+    step_forward(s);
+    if (c.extended)
+        residual(s);
+    else
+        residual_plain(s);
+    error = backward_error(s, c.norm_b);
+    if (!(error < c.error || (c.extended && error <= 2 * u))) {
+        copy(s, s.room.x, s.room.d);
+        c.done = true;
+        return;
+    }
+    c.error = error;
+    c.steps = step;
+    c.last = size;
+    /* the corrections shrink by `ratio` each time (the first may have been small by luck): is what
+     * is left below the last digit? */
+    if (step == 1 || ratio < s.state.contraction) {
+        double q = s.state.contraction < 0.5 ? s.state.contraction : 0.5;
+        ratio = ratio > q ? ratio : q;
+    }
+    c.converged = error <= 2 * u && size * ratio <= u / 4;
+    c.done = c.converged || !(ratio <= 0.5);
+}
+
+/* Solves with the factors at hand, and refines. */
+template <class Team, class T>
+static __device__ __noinline__ void refine(solver<Team, T> &s, struct solve_column &c) {
+    int most = s.shape.refinement == BLASD_REFINE_NONE ? 0 : c.extended ? SOLVE_STEPS : 1;
+    copy(s, s.room.x, s.room.b);
+    s.apply(s.room.x, false);
+    if (c.extended)
+        residual(s);
+    else
+        residual_plain(s);
+    c.error = backward_error(s, c.norm_b);
+    c.steps = 0;
+    c.last = 1;
+    c.converged = c.error == 0;
+    c.done = c.converged || !is_finite(c.error);
+    for (int step = 1; step <= most && !c.done; step++) {
+        copy(s, s.room.d, s.room.r);
+        s.apply(s.room.d, false);
+        try_step(s, c, step);
+    }
+}
+
+/* Whether what was reached is what refinement reaches, unless the factors are bad. */
+template <class Team, class T>
+static __device__ bool good_enough(const solver<Team, T> &s, const struct solve_column &c) {
+    const double u = precision<T>::unit;
+    double bound = c.extended ? 3 * u : (8 + (double)s.n() / 2) * u;
+    if (s.shape.refinement == BLASD_REFINE_NONE || s.state.method == BLASD_SOLVED_QR) return true;
+    if (!(c.error <= bound)) return false;
+    return !(c.extended && s.state.method == BLASD_SOLVED_LU && c.steps > 0 &&
+             s.state.rcond > 32 * s.n() * u && (!c.converged || s.state.contraction > 0.1));
+}
+
+/* Tries again with QR, in `room` (where the factors may stay as they are); keeps what is better,
+ * for this column and those that follow. Returns whether QR stays. */
+template <class Team, class T>
+static __device__ __noinline__ bool try_qr(solver<Team, T> &s, struct solve_column &c,
+                                           matrix_view<T> room) {
+    struct solve_matrix before = s.state;
+    matrix_view<T> factors = s.room.f;
+    struct solve_column second = c;
+    double limit = 2 * precision<T>::unit;
+    bool whole;
+    s.room.f = room;
+    s.state.method = BLASD_SOLVED_QR;
+    s.load();
+    whole = factor_qr(s.team, s.room.f, s.n(), s.room.y);
+    if (whole) refine(s, second);
+    limit = c.error > limit ? c.error : limit;
+    if (whole && second.error <= limit) {
+        c = second;
+        s.estimate();
+        return true;
+    }
+    s.room.f = factors;
+    s.state = before;
+    return false;
+}
+
+/* All columns from `first` to `end` of a system. `spare`: room for QR's factors. */
+template <class Team, class T>
+static __device__ void solve_all_columns(solver<Team, T> &s, const T *b, T *x, int first, int end,
+                                         matrix_view<T> spare, struct solve_outcome *ret) {
+    *ret = {0, s.state.rcond, 0, s.state.method};
+    for (int k = first; k < end; k++) {
+        struct solve_column c = {};
+        c.extended = s.shape.extended;
+        load_column(s, b + k * s.shape.b_column, c);
+        refine(s, c);
+        store_column(s, x + k, c);
+        if (!good_enough(s, c)) {
+            if (try_qr(s, c, spare))
+                store_column(s, x + k, c);
+            else if (spare.p == s.room.f.p)
+                s.factor_again();
+        }
+        if (!(c.error <= ret->error)) ret->error = c.error;
+        if (c.steps > ret->steps) ret->steps = c.steps;
+    }
+    ret->rcond = s.state.rcond;
+    ret->method = s.state.method;
+}
+
+/* What a system without a solution gets. */
+template <class Team, class T>
+static __device__ void refuse_columns(solver<Team, T> &s, T *x, int first, int end) {
+    for (int i = s.team.rank(); i < s.n(); i += s.team.size())
+        for (int k = first; k < end; k++)
+            x[(int64_t)i * s.shape.columns + k] = (T)precision<T>::nan();
+}
+
+#endif

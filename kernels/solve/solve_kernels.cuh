@@ -1,0 +1,320 @@
+/* solve's kernels: whole systems in one launch where a team's shared memory holds them, and the
+ * steps before and after the library's factors where it does not.
+ *
+ * Read next: cuda_solve.cu, which chooses. */
+#ifndef BLASD_KERNELS_SOLVE_KERNELS_CUH
+#define BLASD_KERNELS_SOLVE_KERNELS_CUH
+
+#include "kernels/solve/solve_columns.cuh"
+
+#define SOLVE_COLUMNS_EACH 8 /* columns that a block takes, where columns are shared out */
+#define SOLVE_WALK_MOST 8
+
+enum { SOLVE_FLAG_SINGULAR = 1, SOLVE_FLAG_UNSYMMETRIC = 2 };
+
+/* One tensor of each task, at even steps. */
+struct solve_tensor {
+    char *base;
+    int64_t step; /* bytes */
+};
+
+/* The systems of all tasks of a batch, and where their results go. */
+struct solve_batch {
+    struct solve_shape shape;
+    struct solve_tensor a, b, x, info, rcond, error, steps, method;
+    int *flags;                    /* of each system */
+    int64_t items, a_items, total; /* of one task; matrices of one task; of all tasks */
+    int walk_rank;                 /* how a task's systems take their matrices and columns */
+    int64_t walk[SOLVE_WALK_MOST], walk_a[SOLVE_WALK_MOST], walk_b[SOLVE_WALK_MOST];
+};
+
+static __device__ inline int64_t walk_item(const struct solve_batch &batch, const int64_t *steps,
+                                           int64_t at) {
+    int64_t sum = 0;
+    for (int d = batch.walk_rank - 1; d >= 0; d--) {
+        sum += at % batch.walk[d] * steps[d];
+        at /= batch.walk[d];
+    }
+    return sum;
+}
+template <class T>
+static __device__ inline T *solve_at(const struct solve_tensor &tensor, int64_t task, int64_t at) {
+    return reinterpret_cast<T *>(tensor.base + task * tensor.step) + at;
+}
+template <class T>
+static __device__ inline const T *matrix_of(const struct solve_batch &batch, int64_t system) {
+    int64_t task = system / batch.items, n = batch.shape.n;
+    return solve_at<T>(batch.a, task, walk_item(batch, batch.walk_a, system % batch.items) * n * n);
+}
+template <class T>
+static __device__ inline const T *columns_of(const struct solve_batch &batch, int64_t system) {
+    int64_t task = system / batch.items, each = (int64_t)batch.shape.n * batch.shape.columns;
+    return solve_at<T>(batch.b, task, walk_item(batch, batch.walk_b, system % batch.items) * each);
+}
+template <class T>
+static __device__ inline T *solution_of(const struct solve_batch &batch, int64_t system) {
+    int64_t each = (int64_t)batch.shape.n * batch.shape.columns;
+    return solve_at<T>(batch.x, system / batch.items, system % batch.items * each);
+}
+
+/* Writes what came of a system; one thread. */
+static __device__ inline void report(const struct solve_batch &batch, int64_t system,
+                                     const struct solve_matrix &matrix,
+                                     const struct solve_outcome &outcome) {
+    int64_t task = system / batch.items, at = system % batch.items;
+    bool solved = matrix.info == 0;
+    *solve_at<int64_t>(batch.info, task, at) = matrix.info;
+    *solve_at<double>(batch.rcond, task, at) = solved ? outcome.rcond : 0;
+    *solve_at<double>(batch.error, task, at) = solved ? outcome.error : precision<double>::nan();
+    *solve_at<int64_t>(batch.steps, task, at) = solved ? outcome.steps : 0;
+    *solve_at<int64_t>(batch.method, task, at) = solved ? outcome.method : BLASD_SOLVED_NOT;
+    batch.flags[system] = (matrix.singular ? SOLVE_FLAG_SINGULAR : 0) |
+                          (matrix.unsymmetric ? SOLVE_FLAG_UNSYMMETRIC : 0);
+}
+
+/* ---- room ---- */
+
+/* Takes arrays one after the other from memory in which `step` teams lie side by side. */
+struct solve_carver {
+    unsigned char *at;
+    int step, index;
+    template <class T> __device__ vector_view<T> take(int count) {
+        T *p = reinterpret_cast<T *>(at) + index;
+        at += (int64_t)count * step * (int)sizeof(T);
+        return {p, step};
+    }
+    template <class T> __device__ matrix_view<T> take_square(int n) {
+        int ld = n | 1; /* odd: neither rows nor columns meet in few banks */
+        return {take<T>(n * ld).p, step, step * ld};
+    }
+};
+
+/* Bytes of shared memory that a system takes: with its factors, and with its matrix too. */
+template <class T>
+static __host__ __device__ inline int64_t solve_room_bytes(int64_t n, bool factors, bool keeps) {
+    int64_t squares = (factors ? 1 : 0) + (keeps ? 1 : 0);
+    int64_t bytes = 8 * n + (int64_t)sizeof(T) * (squares * n * (n | 1) + 6 * n) + 16 * n;
+    return (bytes + 15) / 16 * 16;
+}
+
+template <class T>
+static __device__ inline struct solve_room<T> carve(struct solve_carver from, int n, bool factors,
+                                                    bool keeps) {
+    struct solve_room<T> room = {};
+    room.v = from.take<double>(n);
+    if (factors) room.f = from.take_square<T>(n);
+    if (keeps) room.m = from.take_square<T>(n);
+    room.x = from.take<T>(n);
+    room.b = from.take<T>(n);
+    room.r = from.take<T>(n);
+    room.d = from.take<T>(n);
+    room.y = from.take<T>(n);
+    room.beside = from.take<T>(n);
+    room.order = from.take<int>(n);
+    room.swaps = from.take<int>(n);
+    room.row_scale = from.take<int>(n);
+    room.column_scale = from.take<int>(n);
+    return room;
+}
+
+/* ---- everything in one launch ---- */
+
+template <class Team, class T>
+static __device__ void solve_one(const Team &team, const struct solve_batch &batch,
+                                 const struct solve_room<T> &room, int64_t system) {
+    solver<Team, T> s(team, batch.shape, room, matrix_of<T>(batch, system));
+    struct solve_outcome outcome = {};
+    T *x = solution_of<T>(batch, system);
+    s.prepare();
+    s.factor();
+    if (s.state.info == 0) {
+        s.estimate();
+        solve_all_columns(s, columns_of<T>(batch, system), x, 0, batch.shape.columns, room.f,
+                          &outcome);
+    } else {
+        refuse_columns(s, x, 0, batch.shape.columns);
+    }
+    if (team.rank() == 0) report(batch, system, s.state, outcome);
+    team.sync();
+}
+
+template <class T>
+__global__ void __launch_bounds__(64) solve_by_threads(struct solve_batch batch) {
+    BLASD_DYNAMIC_SHARED(unsigned char, shared);
+    struct solve_carver from = {shared, (int)blockDim.x, (int)threadIdx.x};
+    struct solve_room<T> room = carve<T>(from, batch.shape.n, true, true);
+    team_of_one team;
+    for (int64_t s = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; s < batch.total;
+         s += (int64_t)gridDim.x * blockDim.x)
+        solve_one(team, batch, room, s);
+}
+
+template <int W, class T>
+__global__ void __launch_bounds__(64) solve_by_lanes(struct solve_batch batch) {
+    BLASD_DYNAMIC_SHARED(unsigned char, shared);
+    int teams = (int)blockDim.x / W, mine = (int)threadIdx.x / W;
+    struct solve_carver from = {shared + mine * solve_room_bytes<T>(batch.shape.n, true, true), 1,
+                                0};
+    struct solve_room<T> room = carve<T>(from, batch.shape.n, true, true);
+    team_of_lanes<W> team;
+    for (int64_t s = (int64_t)blockIdx.x * teams + mine; s < batch.total;
+         s += (int64_t)gridDim.x * teams)
+        solve_one(team, batch, room, s);
+}
+
+template <class T>
+__global__ void __launch_bounds__(256) solve_by_blocks(struct solve_batch batch) {
+    BLASD_DYNAMIC_SHARED(unsigned char, shared);
+    struct solve_carver from = {shared, 1, 0};
+    struct solve_room<T> room = carve<T>(from, batch.shape.n, true, false);
+    team_of_block team;
+    for (int64_t s = blockIdx.x; s < batch.total; s += gridDim.x) solve_one(team, batch, room, s);
+}
+
+/* ---- in steps, with factors in global memory ---- */
+
+/* What the steps hand on. Matrices are numbered from 0, systems from `first`. */
+struct solve_steps {
+    struct solve_batch batch;
+    bool shared_matrices; /* number them as the job has them; else each system has its own */
+    int64_t first, systems, matrices;
+    void *factors, *beside; /* n x n and n for each matrix */
+    int *numbers;           /* 3 n for each: order and scales */
+    struct solve_matrix *states;
+    struct solve_outcome *outcomes; /* for each system and its blocks of columns */
+    int parts;                      /* such blocks */
+    void *spare;                    /* n x n for each block of threads: QR's factors */
+    bool by_library;                /* the factors come from a call, with these: */
+    const int *pivots, *info;
+    const int64_t *wide_pivots;
+};
+
+template <class T>
+static __device__ inline struct solve_room<T> room_of_step(const struct solve_steps &steps,
+                                                           unsigned char *shared, int64_t matrix) {
+    int n = steps.batch.shape.n;
+    struct solve_carver from = {shared, 1, 0};
+    struct solve_room<T> room = carve<T>(from, n, false, false);
+    room.f = {static_cast<T *>(steps.factors) + matrix * n * n, 1, n};
+    room.beside = {static_cast<T *>(steps.beside) + matrix * n, 1};
+    room.order = {steps.numbers + 3 * matrix * n, 1};
+    room.row_scale = {steps.numbers + (3 * matrix + 1) * n, 1};
+    room.column_scale = {steps.numbers + (3 * matrix + 2) * n, 1};
+    return room;
+} template <class T>
+static __device__ inline const T *matrix_of_step(const struct solve_steps &steps, int64_t matrix) {
+    int64_t n = steps.batch.shape.n, each = steps.batch.a_items;
+    if (!steps.shared_matrices) return matrix_of<T>(steps.batch, steps.first + matrix);
+    return solve_at<T>(steps.batch.a, matrix / each, matrix % each * n * n);
+}
+
+/* Step 1: scales the matrices and brings them to where their factors will be. */
+template <class T>
+__global__ void __launch_bounds__(256) solve_step_load(struct solve_steps steps) {
+    BLASD_DYNAMIC_SHARED(unsigned char, shared);
+    team_of_block team;
+    for (int64_t m = blockIdx.x; m < steps.matrices; m += gridDim.x) {
+        solver<team_of_block, T> s(team, steps.batch.shape, room_of_step<T>(steps, shared, m),
+                                   matrix_of_step<T>(steps, m));
+        s.prepare();
+        if (team.rank() == 0) steps.states[m] = s.state;
+        team.sync();
+    }
+}
+
+/* What the library left: the swaps as an order, and what went wrong. */
+template <class T>
+static __device__ void take_factors(solver<team_of_block, T> &s, const struct solve_steps &steps,
+                                    int64_t m) {
+    int n = s.n(), info = steps.info[m];
+    if (s.shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE) {
+        if (info != 0) s.refuse(info);
+        s.state.method = BLASD_SOLVED_CHOLESKY;
+        return;
+    }
+    for (int i = s.team.rank(); i < n; i += s.team.size()) {
+        s.room.swaps[i] = steps.wide_pivots != nullptr ? (int)steps.wide_pivots[m * n + i] - 1
+                                                       : steps.pivots[m * n + i] - 1;
+        s.room.order[i] = i;
+    }
+    s.team.sync();
+    for (int i = 0; s.team.rank() == 0 && i < n; i++)
+        exchange(s.room.order[i], s.room.order[s.room.swaps[i]]);
+    s.team.sync();
+    s.state.method = BLASD_SOLVED_LU;
+    s.state.info = info;
+}
+
+/* Step 2: factors, where no library made them, and the condition. */
+template <class T>
+__global__ void __launch_bounds__(256) solve_step_factor(struct solve_steps steps) {
+    BLASD_DYNAMIC_SHARED(unsigned char, shared);
+    team_of_block team;
+    for (int64_t m = blockIdx.x; m < steps.matrices; m += gridDim.x) {
+        solver<team_of_block, T> s(team, steps.batch.shape, room_of_step<T>(steps, shared, m),
+                                   matrix_of_step<T>(steps, m));
+        s.state = steps.states[m];
+        if (steps.by_library)
+            take_factors(s, steps, m);
+        else
+            s.factor();
+        if (s.state.info == 0) s.estimate();
+        team.sync();
+        if (team.rank() == 0) steps.states[m] = s.state;
+        team.sync();
+    }
+}
+
+/* Step 3: some columns of a system for each block. */
+template <class T>
+__global__ void __launch_bounds__(256) solve_step_columns(struct solve_steps steps) {
+    BLASD_DYNAMIC_SHARED(unsigned char, shared);
+    team_of_block team;
+    int n = steps.batch.shape.n, columns = steps.batch.shape.columns;
+    matrix_view<T> spare = {static_cast<T *>(steps.spare) + (int64_t)blockIdx.x * n * n, 1, n};
+    for (int64_t at = blockIdx.x; at < steps.systems * steps.parts; at += gridDim.x) {
+        int64_t system = steps.first + at / steps.parts, task = system / steps.batch.items;
+        int part = (int)(at % steps.parts), from = part * SOLVE_COLUMNS_EACH;
+        int to = from + SOLVE_COLUMNS_EACH < columns ? from + SOLVE_COLUMNS_EACH : columns;
+        int64_t m = at / steps.parts;
+        if (steps.shared_matrices)
+            m = task * steps.batch.a_items +
+                walk_item(steps.batch, steps.batch.walk_a, system % steps.batch.items);
+        solver<team_of_block, T> s(team, steps.batch.shape, room_of_step<T>(steps, shared, m),
+                                   matrix_of_step<T>(steps, m));
+        struct solve_outcome outcome = {};
+        T *x = solution_of<T>(steps.batch, system);
+        s.state = steps.states[m];
+        if (s.state.info == 0)
+            solve_all_columns(s, columns_of<T>(steps.batch, system), x, from, to, spare, &outcome);
+        else
+            refuse_columns(s, x, from, to);
+        if (team.rank() == 0) steps.outcomes[at] = outcome;
+        team.sync();
+    }
+}
+
+/* Step 4: the columns' outcomes become the systems'. A thread a system. */
+template <class T>
+__global__ void __launch_bounds__(256) solve_step_report(struct solve_steps steps) {
+    for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < steps.systems;
+         at += (int64_t)gridDim.x * 256) {
+        int64_t system = steps.first + at, task = system / steps.batch.items, m = at;
+        struct solve_outcome all = {};
+        if (steps.shared_matrices)
+            m = task * steps.batch.a_items +
+                walk_item(steps.batch, steps.batch.walk_a, system % steps.batch.items);
+        for (int part = 0; part < steps.parts; part++) {
+            const struct solve_outcome &one = steps.outcomes[at * steps.parts + part];
+            if (!(one.error <= all.error)) all.error = one.error;
+            if (one.steps > all.steps) all.steps = one.steps;
+            if (part == 0 || one.method == BLASD_SOLVED_QR) {
+                all.method = one.method;
+                all.rcond = one.rcond;
+            }
+        }
+        report(steps.batch, system, steps.states[m], all);
+    }
+}
+
+#endif

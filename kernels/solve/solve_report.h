@@ -1,0 +1,20 @@
+/* What a solve job says of its systems, the same on every backend. Knows no BLAS. */
+#ifndef BLASD_KERNELS_SOLVE_REPORT_H
+#define BLASD_KERNELS_SOLVE_REPORT_H
+
+#include "core/kernel.h"
+#include "kernels/solve/solve.h"
+
+/* Writes one element of an output of float64 (number) or int64 (whole). */
+void blasd_solve_put(const struct blasd_task *task, int output, int64_t item, double number,
+                     int64_t whole);
+/* The error of a job whose only system has no solution. */
+void blasd_solve_refuse(struct blasd_task *task, int64_t info, bool singular);
+/* No unknowns: nothing to solve, and nothing wrong. */
+void blasd_solve_answer_empty(struct blasd_task *task, const struct blasd_solve *s);
+/* Warnings and the method's name, from the outputs. unsymmetric: how many matrices' triangles
+ * differ where they should not; how: what the method is called, NULL: by its number. */
+void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single,
+                        int64_t unsymmetric, const char *how);
+
+#endif

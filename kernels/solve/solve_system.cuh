@@ -1,0 +1,457 @@
+/* One system on one team: scaling, factors, condition, refinement, the fall-back: what the CPU's
+ * engine does (engine_body.h, which gives the reasons), with the same constants.
+ *
+ * Read next: solve_kernels.cuh. */
+#ifndef BLASD_KERNELS_SOLVE_SYSTEM_CUH
+#define BLASD_KERNELS_SOLVE_SYSTEM_CUH
+
+#include "kernels/solve/solve_factor.cuh"
+
+extern "C" {
+#include "kernels/solve/solve.h"
+}
+
+#define SOLVE_STEPS 10
+#define SOLVE_ROUNDS 5
+
+struct precision_of_all {
+    static constexpr double beyond = 0x1p1023;
+    static __device__ double infinity() {
+        return __longlong_as_double(0x7ff0000000000000ll);
+    }
+    static __device__ double nan() {
+        return __longlong_as_double(0x7ff8000000000000ll);
+    }
+};
+template <class T> struct precision;
+template <> struct precision<double> : precision_of_all {
+    static constexpr double unit = 0x1p-53, safe = 0x1p200;
+};
+template <> struct precision<float> : precision_of_all {
+    static constexpr double unit = 0x1p-24, safe = 0x1p40;
+};
+
+/* What all systems of a launch share. Strides are in elements; op(a) at (i, j) is
+ * a[i * a_row + j * a_column]. */
+struct solve_shape {
+    int n, columns;
+    int64_t a_row, a_column, b_row, b_column;
+    int assume;     /* of op(a) */
+    int refinement; /* enum blasd_refinement */
+    int extended;   /* residuals in twice the precision */
+};
+
+/* What is known of a matrix once it is factored. */
+struct solve_matrix {
+    struct wide norm_1, norm_inf; /* of op(a) itself */
+    double most; /* the largest element of the matrix that is solved with; 0: not known */
+    double rcond, contraction;
+    int info, method, scaled, singular, unsymmetric;
+};
+
+/* What came of the right-hand sides, at worst. */
+struct solve_outcome {
+    double error, rcond;
+    int steps, method;
+};
+
+/* The numbers a team works with: where each of them lies. */
+template <class T> struct solve_room {
+    matrix_view<T> f, m;          /* the factors; the scaled matrix, where the team keeps it */
+    vector_view<T> x, b, r, d, y; /* y also holds QR's scalars */
+    vector_view<T> beside;        /* of LDL' */
+    vector_view<double> v;
+    vector_view<int> order, swaps, row_scale, column_scale;
+};
+
+template <class Team, class T> struct solver {
+    const Team &team;
+    const struct solve_shape &shape;
+    struct solve_room<T> room;
+    const T *a;
+    struct solve_matrix state;
+
+    __device__ solver(const Team &its_team, const struct solve_shape &its_shape,
+                      const struct solve_room<T> &its_room, const T *its_a)
+        : team(its_team), shape(its_shape), room(its_room), a(its_a) {
+    }
+    static constexpr double unit = precision<T>::unit, safe = precision<T>::safe;
+    static constexpr bool keeps = !Team::block;
+
+    __device__ int n() const {
+        return shape.n;
+    }
+    __device__ bool symmetric() const {
+        return shape.assume == BLASD_ASSUME_SYMMETRIC ||
+               shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
+    }
+
+    /* ---- elements ---- */
+
+    /* of op(a), as its structure has it */
+    __device__ T element(int i, int j) const {
+        if (symmetric() && i > j) return a[j * shape.a_row + i * shape.a_column];
+        if (shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR && i < j) return 0;
+        if (shape.assume == BLASD_ASSUME_UPPER_TRIANGULAR && i > j) return 0;
+        return a[i * shape.a_row + j * shape.a_column];
+    }
+    /* of the scaled matrix */
+    __device__ T scaled_element(int i, int j) const {
+        T value = element(i, j);
+        if (!state.scaled) return value;
+        return (T)ldexp((double)value, room.row_scale[i] + room.column_scale[j]);
+    }
+    /* of the scaled matrix, from where it is nearest */
+    __device__ T matrix(int i, int j) const {
+        if constexpr (keeps)
+            return room.m(i, j);
+        else
+            return scaled_element(i, j);
+    }
+    /* the same before it is scaled */
+    __device__ T raw(int i, int j) const {
+        if constexpr (keeps)
+            return room.m(i, j);
+        else
+            return element(i, j);
+    }
+    template <class Give> __device__ void fill(matrix_view<T> to, Give give) {
+        bool by_rows = shape.a_column == 1;
+        for (int at = team.rank(); at < n() * n(); at += team.size()) {
+            int slow = at / n(), fast = at - slow * n();
+            int i = by_rows ? slow : fast, j = by_rows ? fast : slow;
+            to(i, j) = give(i, j);
+        }
+        team.sync();
+    }
+
+    /* ---- scaling ---- */
+
+    __device__ bool balanced(vector_view<T> most) const {
+        double least = precision<T>::beyond, greatest = 0;
+        for (int i = team.rank(); i < n(); i += team.size()) {
+            double size = (double)most[i];
+            if (size == 0) continue;
+            least = size < least ? size : least;
+            greatest = size > greatest ? size : greatest;
+        }
+        greatest = team.most(greatest);
+        least = -team.most(-least);
+        return greatest == 0 || (least >= greatest * 0x1p-8 && greatest < safe && least > 1 / safe);
+    }
+    __device__ T raw_along(bool by_rows, int line, int at) const {
+        return by_rows ? raw(line, at) : raw(at, line);
+    }
+    /* Largest elements of rows into d, of columns into r; norms in units of 2^e, which keeps sums
+     * of scaled matrices from overflowing. Lines that lie in memory as such are read by a crew
+     * each where there is one, the others by a thread each: side by side either way. */
+    __device__ __noinline__ void measure(int e) {
+        bool by_rows = shape.a_column == 1;
+        vector_view<T> along = by_rows ? room.d : room.r, across = by_rows ? room.r : room.d;
+        double along_most = 0, across_most = 0;
+        int width = Team::block ? 32 : 1, lane = team.rank() % width;
+        for (int l = team.rank() / width; l < n(); l += team.size() / width) {
+            double most = 0, sum = 0;
+            for (int k = lane; k < n(); k += width) {
+                double size = size_of((double)raw_along(by_rows, l, k));
+                most = size > most ? size : most;
+                sum += e != 0 ? ldexp(size, -e) : size;
+            }
+            if constexpr (Team::block) {
+                most = team.crew().most(most);
+                sum = team.crew().sum(sum);
+            }
+            if (lane == 0) along[l] = (T)most;
+            along_most = sum > along_most ? sum : along_most;
+        }
+        for (int k = team.rank(); k < n(); k += team.size()) {
+            double most = 0, sum = 0;
+            for (int l = 0; l < n(); l++) {
+                double size = size_of((double)raw_along(by_rows, l, k));
+                most = size > most ? size : most;
+                sum += e != 0 ? ldexp(size, -e) : size;
+            }
+            across[k] = (T)most;
+            across_most = sum > across_most ? sum : across_most;
+        }
+        team.sync();
+        along_most = team.most(along_most);
+        across_most = team.most(across_most);
+        state.norm_inf = {by_rows ? along_most : across_most, e};
+        state.norm_1 = {by_rows ? across_most : along_most, e};
+    }
+    __device__ __noinline__ int uneven() const {
+        int bad = 0;
+        for (int i = team.rank(); symmetric() && i < n(); i += team.size())
+            for (int j = 0; j < i; j++)
+                bad |= a[i * shape.a_row + j * shape.a_column] !=
+                       a[j * shape.a_row + i * shape.a_column];
+        return team.any(bad);
+    }
+    __device__ __noinline__ void choose_scales() {
+        bool definite = shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
+        for (int i = team.rank(); i < n(); i += team.size()) {
+            double most = (double)room.d[i], diagonal = (double)raw(i, i);
+            int e;
+            if (definite && diagonal > 0) most = diagonal;
+            e = most == 0 ? 0 : exponent_of(most);
+            room.row_scale[i] = symmetric() ? -(e / 2) : -e;
+            room.column_scale[i] = symmetric() ? -(e / 2) : 0;
+        }
+        team.sync();
+        for (int j = team.rank(); !symmetric() && j < n(); j += team.size()) {
+            int most = -100000;
+            for (int i = 0; i < n(); i++) {
+                double value = (double)raw(i, j);
+                int e = value == 0 ? -100000 : exponent_of(value) + room.row_scale[i];
+                most = e > most ? e : most;
+            }
+            room.column_scale[j] = most == -100000 ? 0 : -most;
+        }
+        team.sync();
+    }
+    /* Everything about the matrix before its factors; their place then holds the scaled matrix. */
+    __device__ void prepare() {
+        bool rows, columns;
+        state.rcond = state.contraction = 0;
+        state.info = 0;
+        state.scaled = false;
+        state.singular = true;
+        state.method = BLASD_SOLVED_NOT;
+        if constexpr (keeps) fill(room.m, [&](int i, int j) { return element(i, j); });
+        state.unsymmetric = uneven();
+        measure(0);
+        rows = balanced(room.d);
+        columns = balanced(room.r);
+        state.most = 0;
+        for (int i = team.rank(); i < n(); i += team.size())
+            state.most = (double)room.d[i] > state.most ? (double)room.d[i] : state.most;
+        state.most = team.most(state.most);
+        if (!rows || !columns) {
+            int e = exponent_of(state.most);
+            state.most = 0;
+            choose_scales();
+            measure(e);
+            state.scaled = true;
+            if constexpr (keeps) fill(room.m, [&](int i, int j) { return scaled_element(i, j); });
+        }
+        load();
+    }
+    __device__ __noinline__ void load() {
+        fill(room.f, [&](int i, int j) { return matrix(i, j); });
+    }
+
+    /* ---- factors ---- */
+
+    __device__ void factor_lu_again() {
+        load();
+        state.method = BLASD_SOLVED_LU;
+        state.info = factor_lu(team, room.f, n(), room.order, room.swaps);
+    }
+    /* Where Cholesky fails the matrix is singular only if LU says so too. */
+    __device__ void refuse(int minor) {
+        factor_lu_again();
+        state.singular = state.info != 0;
+        state.info = minor;
+    }
+    __device__ __noinline__ void factor() {
+        int minor, zero = n();
+        switch (shape.assume) {
+        case BLASD_ASSUME_GENERAL:
+            state.method = BLASD_SOLVED_LU;
+            state.info = factor_lu(team, room.f, n(), room.order, room.swaps);
+            break;
+        case BLASD_ASSUME_SYMMETRIC:
+            state.method = BLASD_SOLVED_LDLT;
+            state.info = factor_ldlt(team, room.f, n(), room.order, room.beside);
+            break;
+        case BLASD_ASSUME_POSITIVE_DEFINITE:
+            minor = factor_cholesky(team, room.f, n());
+            if (minor != 0) refuse(minor);
+            state.method = BLASD_SOLVED_CHOLESKY;
+            break;
+        default:
+            state.method = BLASD_SOLVED_TRIANGULAR;
+            for (int i = team.rank(); i < n(); i += team.size())
+                if (room.f(i, i) == 0 && i < zero) zero = i;
+            zero = (int)-team.most(-(double)zero);
+            state.info = zero < n() ? zero + 1 : 0;
+            break;
+        }
+    }
+    /* to := x in the order of the rows of the factors, or back. */
+    __device__ __noinline__ void reorder(vector_view<T> x, bool back) {
+        for (int i = team.rank(); i < n(); i += team.size()) room.y[i] = x[i];
+        team.sync();
+        for (int i = team.rank(); i < n(); i += team.size())
+            if (back)
+                x[room.order[i]] = room.y[i];
+            else
+                x[i] = room.y[room.order[i]];
+        team.sync();
+    }
+    __device__ void apply_lu(vector_view<T> x, bool transposed) {
+        if (transposed) {
+            substitute(team, room.f.turned(), n(), true, false, x);
+            substitute(team, room.f.turned(), n(), false, true, x);
+            reorder(x, true);
+        } else {
+            reorder(x, false);
+            substitute(team, room.f, n(), true, true, x);
+            substitute(team, room.f, n(), false, false, x);
+        }
+    }
+    __device__ void apply_qr(vector_view<T> x, bool transposed) {
+        if (transposed) substitute(team, room.f.turned(), n(), true, false, x);
+        for (int k = 0; k < n(); k++) {
+            int at = transposed ? n() - 1 - k : k;
+            reflect(team, room.f, n(), at, room.y[at], x);
+        }
+        if (!transposed) substitute(team, room.f, n(), false, false, x);
+    }
+    /* x := inverse(factors) x, or with the transposed inverse. */
+    __device__ __noinline__ void apply(vector_view<T> x, bool transposed) {
+        bool lower = shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR;
+        switch (state.method) {
+        case BLASD_SOLVED_LU: apply_lu(x, transposed); break;
+        case BLASD_SOLVED_LDLT:
+            reorder(x, false);
+            substitute(team, room.f, n(), true, true, x);
+            solve_blocks(team, room.f, n(), room.beside, x);
+            substitute(team, room.f.turned(), n(), false, true, x);
+            reorder(x, true);
+            break;
+        case BLASD_SOLVED_CHOLESKY:
+            substitute(team, room.f, n(), true, false, x);
+            substitute(team, room.f.turned(), n(), false, false, x);
+            break;
+        case BLASD_SOLVED_TRIANGULAR:
+            substitute(team, transposed ? room.f.turned() : room.f, n(), lower != transposed, false,
+                       x);
+            break;
+        default: apply_qr(x, transposed); break;
+        }
+    }
+
+    /* ---- condition: Higham's estimate, as in estimate.c, which explains it ---- */
+
+    __device__ double sum_of(vector_view<double> v) const {
+        double sum = 0;
+        for (int i = team.rank(); i < n(); i += team.size()) sum += size_of(v[i]);
+        return team.sum(sum);
+    }
+    /* v := inverse(A 2^-shift) v of the matrix before scaling. */
+    __device__ __noinline__ void apply_inverse(bool transposed) {
+        const vector_view<int> &before = transposed ? room.column_scale : room.row_scale;
+        const vector_view<int> &after = transposed ? room.row_scale : room.column_scale;
+        double most = -100000;
+        int shift = 0, up = 0;
+        if (state.scaled) {
+            for (int i = team.rank(); i < n(); i += team.size()) {
+                double e = room.v[i] != 0 ? exponent_of(room.v[i]) + before[i] : -100000;
+                most = e > most ? e : most;
+            }
+            most = team.most(most);
+            shift = most == -100000 ? 0 : (int)most;
+            up = shift + state.norm_1.e + exponent_of(state.norm_1.m);
+        }
+        for (int i = team.rank(); i < n(); i += team.size())
+            room.d[i] = state.scaled ? (T)ldexp(room.v[i], before[i] - shift) : (T)room.v[i];
+        team.sync();
+        apply(room.d, transposed);
+        for (int i = team.rank(); i < n(); i += team.size())
+            room.v[i] = state.scaled ? ldexp((double)room.d[i], after[i] + up) : (double)room.d[i];
+        team.sync();
+    }
+    /* Replaces v by its signs, which r holds from last time; whether they are the same. */
+    __device__ bool take_signs() {
+        int other = 0;
+        for (int i = team.rank(); i < n(); i += team.size()) {
+            T sign = room.v[i] < 0 ? (T)-1 : (T)1;
+            other |= room.r[i] != sign;
+            room.r[i] = sign;
+            room.v[i] = (double)sign;
+        }
+        other = team.any(other);
+        team.sync();
+        return other == 0;
+    }
+    __device__ int largest_of_v() const {
+        double best = -1;
+        int at = 0;
+        for (int i = team.rank(); i < n(); i += team.size())
+            if (size_of(room.v[i]) > best) {
+                best = size_of(room.v[i]);
+                at = i;
+            }
+        return team.largest(best, at);
+    }
+    __device__ __noinline__ double norm_of_inverse() {
+        double best, other;
+        int at, last;
+        for (int i = team.rank(); i < n(); i += team.size()) {
+            room.v[i] = 1.0 / n();
+            room.r[i] = 0;
+        }
+        team.sync();
+        apply_inverse(false);
+        best = sum_of(room.v);
+        if (n() == 1) return best;
+        take_signs();
+        apply_inverse(true);
+        at = largest_of_v();
+        for (int round = 0; round < SOLVE_ROUNDS; round++) {
+            bool same;
+            team.sync();
+            for (int i = team.rank(); i < n(); i += team.size()) room.v[i] = i == at ? 1 : 0;
+            team.sync();
+            apply_inverse(false);
+            other = sum_of(room.v);
+            if (!(other > best)) break;
+            best = other;
+            if (take_signs()) break;
+            apply_inverse(true);
+            last = at;
+            at = largest_of_v();
+            same = size_of(room.v[last]) == size_of(room.v[at]);
+            if (same) break;
+        }
+        team.sync();
+        for (int i = team.rank(); i < n(); i += team.size())
+            room.v[i] = (i % 2 == 0 ? 1 : -1) * (1 + (double)i / (double)(n() - 1));
+        team.sync();
+        apply_inverse(false);
+        other = 2 * sum_of(room.v) / (3.0 * n());
+        return other > best || other != other ? other : best;
+    }
+    /* How much larger than the matrix its factor U is: what partial pivoting does not bound. */
+    __device__ __noinline__ double growth() const {
+        double most = 0, size = 0;
+        if (state.method != BLASD_SOLVED_LU) return 1;
+        for (int j = 0; j < n(); j++)
+            for (int i = team.rank(); i < n(); i += team.size()) {
+                double u = i <= j ? size_of((double)room.f(i, j)) : 0;
+                double own = state.most > 0 ? state.most : size_of((double)matrix(i, j));
+                most = u > most ? u : most;
+                size = own > size ? own : size;
+            }
+        most = team.most(most);
+        size = team.most(size);
+        return most > size ? most / size : 1;
+    }
+    __device__ void factor_again() {
+        load();
+        factor();
+    }
+    /* The condition, from the factors at hand. */
+    __device__ void estimate() {
+        double inverse, norm = state.norm_1.m, rcond;
+        inverse = norm_of_inverse();
+        if (state.scaled) norm = ldexp(norm, -exponent_of(norm));
+        rcond = 1 / inverse / norm;
+        state.rcond = rcond <= 1 ? rcond : rcond > 1 ? 1 : 0;
+        state.contraction = 4 * unit * growth() / state.rcond;
+    }
+};
+
+#endif

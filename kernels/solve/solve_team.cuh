@@ -1,0 +1,207 @@
+/* The threads that work on one system together: one thread, some lanes of a warp, or a block. All
+ * of solve's device code is written once for the three of them.
+ *
+ * A team has `width` lanes that can exchange registers (its crew: all of it but for a block, whose
+ * crew is its first warp). Sums are the same whoever computes them, and the same in all threads.
+ * Knows nothing of systems. Read next: solve_factor.cuh. */
+#ifndef BLASD_KERNELS_SOLVE_TEAM_CUH
+#define BLASD_KERNELS_SOLVE_TEAM_CUH
+
+#include "kernels/cuda/gpu.h"
+
+/* A number with an exponent of its own, m 2^e: the norms of matrices whose elements lie near the
+ * ends of the exponents' range. */
+struct wide {
+    double m;
+    int e;
+};
+
+static __device__ inline bool is_finite(double x) {
+    return x - x == 0;
+}
+static __device__ inline double size_of(double x) {
+    return x < 0 ? -x : x;
+}
+static __device__ inline int exponent_of(double x) {
+    int exponent = 0;
+    (void)frexp(x, &exponent);
+    return exponent;
+}
+
+/* One thread; its numbers lie `step` apart, between those of its neighbours. */
+struct team_of_one {
+    static constexpr int width = 1;
+    static constexpr bool block = false;
+    __device__ int rank() const {
+        return 0;
+    }
+    __device__ int size() const {
+        return 1;
+    }
+    __device__ team_of_one crew() const {
+        return *this;
+    }
+    __device__ void sync() const {
+    }
+    template <class T> __device__ T shuffle(T value, int) const {
+        return value;
+    }
+    __device__ double sum(double value) const {
+        return value;
+    }
+    __device__ double most(double value) const {
+        return value;
+    }
+    __device__ int any(int value) const {
+        return value != 0;
+    }
+    __device__ int largest(double, int at) const {
+        return at;
+    }
+};
+
+/* W lanes of a warp, side by side. */
+template <int W> struct team_of_lanes {
+    static constexpr int width = W;
+    static constexpr bool block = false;
+    int lane; /* of the team */
+    unsigned mask;
+    __device__ team_of_lanes() {
+        int in_warp = (int)(threadIdx.x % 32);
+        lane = in_warp % W;
+        mask = W == 32 ? 0xffffffffu : ((1u << (W % 32)) - 1u) << (in_warp - lane);
+    }
+    __device__ int rank() const {
+        return lane;
+    }
+    __device__ int size() const {
+        return W;
+    }
+    __device__ team_of_lanes crew() const {
+        return *this;
+    }
+    __device__ void sync() const {
+        __syncwarp(mask);
+    }
+    template <class T> __device__ T shuffle(T value, int from) const {
+        return __shfl_sync(mask, value, from, W);
+    }
+    __device__ double sum(double value) const {
+        for (int by = W / 2; by > 0; by /= 2) value += __shfl_xor_sync(mask, value, by, W);
+        return value;
+    }
+    __device__ double most(double value) const {
+        for (int by = W / 2; by > 0; by /= 2) {
+            double other = __shfl_xor_sync(mask, value, by, W);
+            value = other > value ? other : value;
+        }
+        return value;
+    }
+    __device__ int any(int value) const {
+        return (__ballot_sync(mask, value) & mask) != 0;
+    }
+    /* Where the largest value is; of equal ones the least place. */
+    __device__ int largest(double value, int at) const {
+        for (int by = W / 2; by > 0; by /= 2) {
+            double other = __shfl_xor_sync(mask, value, by, W);
+            int place = __shfl_xor_sync(mask, at, by, W);
+            if (other > value || (other == value && place < at)) {
+                value = other;
+                at = place;
+            }
+        }
+        return at;
+    }
+};
+
+/* A whole block of full warps. */
+struct team_of_block {
+    static constexpr int width = 32;
+    static constexpr bool block = true;
+    __device__ int rank() const {
+        return (int)threadIdx.x;
+    }
+    __device__ int size() const {
+        return (int)blockDim.x;
+    }
+    __device__ team_of_lanes<32> crew() const {
+        return team_of_lanes<32>();
+    }
+    __device__ void sync() const {
+        __syncthreads();
+    }
+    template <class T> __device__ T shuffle(T value, int from) const {
+        return __shfl_sync(0xffffffffu, value, from);
+    }
+    __device__ double sum(double value) const {
+        __shared__ double parts[32];
+        double all = crew().sum(value);
+        if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = all;
+        __syncthreads();
+        all = 0;
+        for (int i = 0; i < (int)blockDim.x / 32; i++) all += parts[i];
+        __syncthreads();
+        return all;
+    }
+    __device__ double most(double value) const {
+        __shared__ double parts[32];
+        double all = crew().most(value);
+        if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = all;
+        __syncthreads();
+        all = parts[0];
+        for (int i = 1; i < (int)blockDim.x / 32; i++) all = parts[i] > all ? parts[i] : all;
+        __syncthreads();
+        return all;
+    }
+    __device__ int any(int value) const {
+        return __syncthreads_or(value);
+    }
+    __device__ int largest(double value, int at) const {
+        __shared__ double parts[32];
+        __shared__ int places[32];
+        double best = crew().most(value);
+        at = crew().largest(value, at);
+        if (threadIdx.x % 32 == 0) {
+            parts[threadIdx.x / 32] = best;
+            places[threadIdx.x / 32] = at;
+        }
+        __syncthreads();
+        best = parts[0];
+        at = places[0];
+        for (int i = 1; i < (int)blockDim.x / 32; i++)
+            if (parts[i] > best || (parts[i] == best && places[i] < at)) {
+                best = parts[i];
+                at = places[i];
+            }
+        __syncthreads();
+        return at;
+    }
+};
+
+/* ---- wide numbers ---- */
+
+static __device__ inline struct wide wide_make(double m, int e, bool scaled) {
+    int own = 0;
+    if (!scaled) return {m, 0};
+    m = frexp(m, &own);
+    return {m, m == 0 ? -100000 : own + e};
+}
+static __device__ inline struct wide wide_sum(struct wide a, struct wide b) {
+    if (a.e == b.e) return {a.m + b.m, a.e};
+    if (a.e < b.e) return {ldexp(a.m, a.e - b.e < -2000 ? -2000 : a.e - b.e) + b.m, b.e};
+    return {a.m + ldexp(b.m, b.e - a.e < -2000 ? -2000 : b.e - a.e), a.e};
+}
+static __device__ inline double wide_ratio(struct wide a, struct wide b) {
+    if (a.m == 0 || !(b.m > 0)) return 0;
+    return a.e == b.e ? a.m / b.m : ldexp(a.m / b.m, a.e - b.e < -3000 ? -3000 : a.e - b.e);
+}
+/* The largest of the team's numbers. */
+template <class Team>
+static __device__ inline struct wide wide_most(const Team &team, struct wide x, bool scaled) {
+    int e;
+    if (!scaled) return {team.most(x.m), 0};
+    e = (int)team.most((double)x.e);
+    return {team.most(ldexp(x.m, x.e - e < -2000 ? -2000 : x.e - e)), e};
+}
+
+#endif
