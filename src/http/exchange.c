@@ -14,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define STUCK_CHECKS 4                  /* a second or so */
+#define STUCK_CHECKS 4                    /* a second or so */
 #define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
