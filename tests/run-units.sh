@@ -1,16 +1,26 @@
 #!/bin/bash
-# Runs unit test programs one after the other; prints one line in all, or the output of those that failed.
+# Runs unit test programs, two at a time; prints one line in all, and the output of those that failed.
 set -uo pipefail
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+export logs
+
+one() {  # one PROGRAM: its output, and behind it "status N", in a file of its own
+    local log=$logs/${1//\//_}
+    "$1" >"$log" 2>&1
+    echo "status $?" >>"$log"
+}
+export -f one
+printf '%s\0' "$@" | xargs -0 -P 2 -n 1 bash -c 'one "$0"'
+
 failed=0 tests=0
 for program in "$@"; do
-    if "$program" >"$log" 2>&1; then
-        count=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
-        tests=$((tests + ${count:-0}))
+    log=$logs/${program//\//_}
+    if [ "$(tail -n 1 "$log")" = "status 0" ]; then
+        tests=$((tests + $(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')))
     else
         failed=$((failed + 1))
-        echo "=== $program failed (exit $?)"
+        echo "=== $program failed ($(tail -n 1 "$log"))"
         grep -v -E '^\[( RUN      |       OK )\]' "$log" | tail -n 100
     fi
 done
