@@ -1,6 +1,7 @@
 /* The descriptor of regression: what may be asked, and what it will cost.
  *
  * Touches no data. Read next: regression.h. */
+#include "kernels/regression/device_fit.h"
 #include "kernels/regression/regression.h"
 
 #include "base/err.h"
@@ -420,6 +421,7 @@ static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
                           "it has more features, observations or targets than one job may have");
     plan->workspace_bytes = (uint64_t)bytes;
     plan->device_bytes = plan->workspace_bytes;
+    plan->host_only = blasd_regression_where(&shape) == REGRESSION_REFUSED;
     plan->batchable = true;
     for (int i = IN_X; i <= IN_WEIGHT; i++) {
         blasd_key_add_int(&plan->key, blasd_job_has(job, i));

@@ -89,6 +89,7 @@ struct blasd_plan {
     /* of these, what no backend can cut or stream: a device with less memory refuses the job; 0: it
      * runs on any */
     uint64_t device_least_bytes;
+    bool host_only;       /* beyond what a device's kernels take: only the CPU runs it */
     struct blasd_key key; /* of the batch this job can join; filled by the operation */
     bool batchable;       /* false: runs alone */
 };

@@ -254,6 +254,24 @@ static void memory(void **state) {
     assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, 99 * GB, &err), 0);
 }
 
+static void what_a_card_does_not_take(void **state) {
+    struct blasd_plan plan = plan_of(1e9);
+    (void)state;
+    plan.host_only = true;
+    learn(0, 0);
+    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
+    learn_ops(NO_COST, NO_COST, "[\"matmul\"]", 0, 0, 0); /* nor before anything is measured */
+    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err), 0);
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_CUDA, &plan, GB, &err),
+                     -(int)BLASD_E_job_too_large);
+    assert_string_equal(err.field, "device");
+    view.workers_of[BLASD_DEVICE_CPU] = 0;
+    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err),
+                     -(int)BLASD_E_job_too_large);
+    assert_non_null(strstr(err.detail, "no worker of class cpu is alive"));
+}
+
 static void stats_that_are_odd(void **state) {
     static const char *const odd[] = {
         "",
@@ -298,6 +316,7 @@ int main(void) {
         TEST(nothing_known_nothing_chosen),
         TEST(an_operation_that_only_one_class_has),
         TEST(memory),
+        TEST(what_a_card_does_not_take),
         TEST(stats_that_are_odd),
         TEST(very_many_jobs),
     };
