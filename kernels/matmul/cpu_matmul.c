@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TILE_SIDE 1024   /* of the result, in one BLAS call: a user waits that long to cancel */
+#define TILE_SIDE 2048   /* of the result, in one BLAS call: a user waits that long to cancel */
 #define LEAST_SIDE 256   /* tiles with shorter sides would lose speed to packing */
 #define TILE_DEPTH 4096  /* of the inner length, in one BLAS call */
 #define SHARED_FLOPS 1e8 /* work in a batch of small products from which threads share it */
