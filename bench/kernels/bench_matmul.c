@@ -4,6 +4,8 @@
 #include "bench_support.h"
 
 #include <cblas.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 struct shape {
     int64_t m, k, n, count;
