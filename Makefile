@@ -218,7 +218,7 @@ fuzz:
 	  || { tail -n 40 build/fuzz/$$n.log; exit 1; }; grep number_of_executed build/fuzz/$$n.log; done
 
 # Measurements: bench/README.md. `make bench ARGS="--quick --only json-256"` passes options on.
-.PHONY: bench bench-programs bench-micro
+.PHONY: bench bench-kernels bench-programs bench-micro
 BENCH_C = $(wildcard bench/*/bench_*.c)
 BENCH = $(BENCH_C:%.c=$(BUILD)/%)
 BENCH_PEERS = $(BUILD)/bench/peer_mhd $(BUILD)/bench/direct_blas
@@ -227,7 +227,14 @@ bench:
 	@$(MAKE) --no-print-directory -j2 -s all bench-programs
 	@bench/peers/make-venv.sh fastapi $(BUILD)/bench-venv || true
 	@bench/peers/make-venv.sh triton $(BUILD)/bench-venv-triton || true
+	@case "$(ARGS)" in *--only*|*--list*) ;; *) $(MAKE) --no-print-directory -s bench-kernels ;; esac
 	@$(PYTHON) bench/run --build $(BUILD) $(ARGS)
+# the operations on the CPU beside OpenBLAS, NumPy, SciPy and scikit-learn, in turns in one run
+bench-kernels:
+	@deploy/install-packages.sh build bench
+	@$(MAKE) --no-print-directory -j2 -s bench-programs
+	@bench/peers/make-venv.sh science $(BUILD)/bench-venv-science
+	@bench/kernels/run.sh $(BUILD) $(BUILD)/bench-venv-science/bin/python | tee $(BUILD)/bench/kernels.txt
 bench-programs: $(BENCH) $(BENCH_PEERS) $(BUILD)/bench/load
 bench-micro: $(BENCH)
 	@for b in $^; do echo "== $$b"; $$b || exit 1; done

@@ -1,14 +1,15 @@
 #!/bin/sh
 # Makes the virtual environments of the Python peers, where they are missing, from PyPI.
-#   bench/peers/make-venv.sh fastapi|triton DIR
+#   bench/peers/make-venv.sh fastapi|triton|science DIR
 # Exit status 1 and a reason on standard error where one cannot be made: the benchmark then goes on without it.
 set -eu
 group=$1
 dir=$2
 case $group in
     fastapi) packages="fastapi uvicorn uvloop httptools orjson numpy celery redis matplotlib" probe="fastapi, uvloop, httptools, orjson, celery, redis, matplotlib" ;;
+    science) packages="numpy scipy scikit-learn" probe="numpy, scipy, sklearn" ;;
     triton) packages="nvidia-pytriton" probe="pytriton" ;;
-    *) echo "usage: $0 fastapi|triton DIR" >&2; exit 2 ;;
+    *) echo "usage: $0 fastapi|triton|science DIR" >&2; exit 2 ;;
 esac
 if [ -x "$dir/bin/python" ] && "$dir/bin/python" -c "import $probe" >/dev/null 2>&1; then exit 0; fi
 rm -rf "$dir"
