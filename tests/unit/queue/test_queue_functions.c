@@ -280,11 +280,14 @@ static void test_list(void **state) {
     struct bed bed;
     struct blasd_claim claims[8];
     char id[12][BLASD_ID_LEN + 1];
+    int64_t now_us = blasd_clock_wall_us();
     (void)state;
     bed_open(&bed, &server, "list");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     for (int i = 0; i < 12; i++) {
-        id_make(id[i], i % 2 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, 12 - i);
+        /* one clock reading for all: a second each, whatever second the clock passes meanwhile */
+        blasd_id_new(i % 2 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, now_us - (12 - i) * INT64_C(1000000),
+                     id[i]);
         assert_int_equal(submit_as(&bed, id[i], "2", "9", "", ""), 0);
     }
     assert_int_equal(claim(worker, 8, PLENTY, claims), 8);
