@@ -1,0 +1,59 @@
+/* What a batch of products is done with: the groups of tasks that run as one call, the way of each,
+ * and the addresses it reads. Made by prepare_products (products.cu), run by cuda_matmul.cu. */
+#ifndef BLASD_KERNELS_MATMUL_PRODUCTS_CUH
+#define BLASD_KERNELS_MATMUL_PRODUCTS_CUH
+
+#include "kernels/matmul/slices.cuh"
+
+/* Products beyond this many operations fill the device by themselves: they join no grouped call. */
+#define GROUPED_FLOPS 2e8
+
+/* From WAY_STRIDED on by the library; WAY_PLAIN, WAY_LOOP where it does not take better ones. */
+enum way {
+    WAY_NOTHING,
+    WAY_SLICES,
+    WAY_TINY,
+    WAY_PLAIN,
+    WAY_STRIDED,
+    WAY_POINTERS,
+    WAY_LOOP,
+    WAY_GROUPED
+};
+
+/* What a group's tasks have in common, and what is done with them. */
+struct group : stack {
+    const struct blasd_key *key; /* of its first task */
+    enum way way;
+    int64_t m, n, items; /* of one task, after joining rows */
+    int64_t elements;    /* of one task's result */
+    double alpha, beta;  /* of the products themselves */
+    int first, count;    /* of the order */
+    struct across_tasks a, b, c, out_at, target;
+    void *wide;                 /* float32 results that are yet to be rounded to half */
+    enum blasd_dtype made;      /* what the product makes: `out`, or wide */
+    struct blasd_gpu_gemm gemm; /* WAY_STRIDED, WAY_POINTERS; WAY_LOOP by steps or by addresses */
+    void **addresses[3];        /* WAY_LOOP: of a, b, c on the host; NULL: even steps */
+};
+
+struct product_plan {
+    struct group *groups;
+    int group_count, *order, *group_of; /* tasks, group by group; of each task */
+    enum blasd_gpu_rounding rounding;
+    bool grouped; /* the groups WAY_GROUPED are one call */
+    const void *const *grouped_a, *const *grouped_b;
+    void *const *grouped_c;
+};
+
+/* A job that takes more than half of the device comes in tiles. */
+static inline bool too_large(const struct blasd_task *task, const struct blasd_gpu_facts *facts) {
+    return task->plan->device_bytes > facts->memory_bytes / 2;
+}
+
+/* Memory of the host that lives as long as the batch. */
+int take_host(struct blasd_cuda_job *job, size_t count, size_t size, void **ret,
+              struct blasd_err *err);
+
+/* The operation's `prepare`: leaves the struct product_plan in job->state. */
+int prepare_products(struct blasd_cuda_job *job, struct blasd_err *err);
+
+#endif
