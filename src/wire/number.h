@@ -7,6 +7,7 @@
 #define BLASD_WIRE_NUMBER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -20,6 +21,14 @@ extern "C" {
  * zero of its sign, what is too large an infinity of its sign (callers refuse it: JSON has none).
  * Returns one past the number, or NULL where none begins there. Does not look at what follows. */
 const char *blasd_number_read(const char *p, const char *end, double *ret);
+
+#define BLASD_NUMBER_SLACK 16 /* bytes behind a text that blasd_numbers_read may look at */
+
+/* Reads numbers with commas, and spaces, between them, at most `most` and as long as they are
+ * numbers: each as blasd_number_read does. Returns one past the last, or `p`, and their *count.
+ * *end is a zero and BLASD_NUMBER_SLACK bytes from it may be read. */
+const char *blasd_numbers_read(const char *p, const char *end, double *values, size_t most,
+                               size_t *count);
 
 /* How blasd_number_read_int went. */
 enum blasd_number_int {
