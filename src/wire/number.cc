@@ -116,7 +116,3 @@ enum blasd_number_int blasd_number_read_int(const char *p, const char *end, cons
     *magnitude = value;
     return BLASD_INT_OK;
 }
-
-char *blasd_number_write_int(char *out, int64_t value) {
-    return std::to_chars(out, out + BLASD_NUMBER_MAX, value).ptr;
-}

@@ -48,6 +48,14 @@ char *blasd_number_write(char *out, double value);
 /* The shortest text that reads back as the same float. */
 char *blasd_number_write_float(char *out, float value);
 char *blasd_number_write_int(char *out, int64_t value);
+char *blasd_number_write_uint(char *out, uint64_t value);
+
+/* Writes up to `most` doubles, or floats, of any alignment, each with a comma behind it, and stops
+ * before one that is not finite, is -0 or is large: those JSON writes otherwise, or to_chars does.
+ * Returns one past the last comma, and how many there are as *count. `out` has room for
+ * BLASD_NUMBER_MAX + 1 bytes each. */
+char *blasd_numbers_write(char *out, const void *values, size_t most, size_t *count);
+char *blasd_numbers_write_float(char *out, const void *values, size_t most, size_t *count);
 
 #ifdef __cplusplus
 }
