@@ -60,7 +60,19 @@ inline decimal choose(uint64_t below, uint64_t value, uint64_t above, bool even,
     return {longer ^ ((longer ^ shorter) & (0 - (uint64_t)short_one)), k};
 }
 
-inline decimal shortest(double number) {
+/* A power's 128 bits shifted by 0 < n < 64 places. */
+struct shifted {
+    wide high;
+    uint64_t low;
+
+    inline shifted(const blasd::power &by, int n)
+        : high((wide)(by.high >> (64 - n)) << 64 | (by.high << n | by.low >> (64 - n))),
+          low(by.low << n) {
+    }
+};
+
+/* The answer for every double. */
+decimal shortest_exact(double number) {
     uint64_t bits;
     std::memcpy(&bits, &number, sizeof bits);
     uint64_t c = bits & ((UINT64_C(1) << 52) - 1);
@@ -75,16 +87,14 @@ inline decimal shortest(double number) {
     wide low = (wide)by.low * ((4 * c) << shift);
     wide value_high = (wide)by.high * ((4 * c) << shift) + (uint64_t)(low >> 64);
     uint64_t value_low = (uint64_t)low;
-    int up = shift + 1, down = up - uneven;
-    wide step = (wide)by.high << up | by.low >> (64 - up);
-    uint64_t above_low = value_low + (by.low << up);
-    wide above = value_high + step + (above_low < value_low);
-    wide step_down = (wide)by.high << down | by.low >> (64 - down);
-    wide below = value_high - step_down - (value_low < by.low << down);
+    shifted up(by, shift + 1), down(by, shift + 1 - uneven);
+    wide above = value_high + up.high + (value_low + up.low < value_low);
+    wide below = value_high - down.high - (value_low < down.low);
     return choose(to_odd(below), to_odd(value_high), to_odd(above), (c & 1) == 0, k);
 }
 
-inline decimal shortest(float value) {
+/* The answer for every float. */
+decimal shortest_exact(float value) {
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
     uint32_t c = bits & ((UINT32_C(1) << 23) - 1);
@@ -96,6 +106,54 @@ inline decimal shortest(float value) {
     uint64_t by = power_of_ten(-k).high + 1;
     return choose(scaled(by, (4 * c - 2 + uneven) << shift), scaled(by, (4 * c) << shift),
                   scaled(by, (4 * c + 2) << shift), (c & 1) == 0, k);
+}
+
+/* What the answer for doubles and floats of the common sort is made of. */
+template <typename real> struct layout;
+template <> struct layout<double> {
+    using bits = uint64_t;
+    static constexpr int FRACTION = 52, BIAS = 1075;
+    static constexpr uint64_t DOUBT = 16;
+    static inline wide scale(uint64_t c, const blasd::power &by) {
+        return (wide)by.high * c + (uint64_t)((wide)by.low * c >> 64);
+    }
+};
+template <> struct layout<float> {
+    using bits = uint32_t;
+    static constexpr int FRACTION = 23, BIAS = 150;
+    static constexpr uint64_t DOUBT = UINT64_C(1) << 32;
+    static inline wide scale(uint64_t c, const blasd::power &by) {
+        return (wide)by.high * c;
+    }
+};
+
+/* The common sort is normal and no power of two, so that its two neighbours are equally near: then
+ * half the interval is one shift away, and units with 64 bits behind the point suffice wherever
+ * none of the three comparisons below is a near thing (their sides are out by a few in the last
+ * place; for floats by less than 2^30). Where one is, all is done again exactly. */
+template <typename real> inline decimal shortest(real number) {
+    using form = layout<real>;
+    typename form::bits bits;
+    std::memcpy(&bits, &number, sizeof bits);
+    uint64_t one = UINT64_C(1) << form::FRACTION, fraction = bits & (one - 1);
+    int biased = (int)(bits >> form::FRACTION); /* the number has no sign */
+    if (__builtin_expect(fraction == 0 || biased == 0, 0)) return shortest_exact(number);
+    int q = biased - form::BIAS, k = log10_of_2_to(q), shift = q + log2_of_10_to(-k) + 1;
+    const blasd::power &by = power_of_ten(-k);
+    wide value = form::scale((fraction | one) << shift, by);
+    uint64_t units = (uint64_t)(value >> 64), part = (uint64_t)value, tens = units / 10;
+    /* less than ten: five bits before the point, one of them for a sign, 59 behind it */
+    constexpr uint64_t TEN = UINT64_C(10) << 59, HALF = UINT64_C(1) << 63;
+    uint64_t last = (units - 10 * tens) << 59 | part >> 5, half = by.high >> (6 - shift);
+    uint64_t low = last - half, high = last + half - TEN; /* negative; not negative: inside */
+    if (__builtin_expect((low + form::DOUBT < 2 * form::DOUBT) |
+                             (high + form::DOUBT < 2 * form::DOUBT) |
+                             (part - HALF + form::DOUBT < 2 * form::DOUBT),
+                         0))
+        return shortest_exact(number);
+    uint64_t up = ~high >> 63, inside = 0 - (low >> 63 | up);
+    uint64_t nearest = units + (part >> 63), shorter = 10 * (tens + up);
+    return {nearest ^ ((nearest ^ shorter) & inside), k};
 }
 
 /* The values of eight digits, the first in the lowest byte: four, then two, then one in each part
@@ -124,10 +182,11 @@ template <typename word> struct text {
     int count, place;
 };
 
+/* Puts a zero behind where there are fewer digits than `full` has: half of all, so no branch. */
 inline void widen(decimal *d, uint64_t full) {
-    bool small = d->digits < full;
-    d->digits *= small ? 10 : 1;
-    d->exponent -= small;
+    uint64_t fewer = (d->digits - full) >> 63;
+    d->digits += 9 * d->digits & (0 - fewer);
+    d->exponent -= (int)fewer;
 }
 
 /* 17 digits: there are 16 or 17, and fewer only below 2^-1022. */
@@ -176,8 +235,8 @@ template <typename word> char *write_scientific(char *p, const text<word> &t) {
  * one. Digits go where they stand before the point, or below 1, and those behind it once more. */
 template <typename word> inline char *write_fraction(char *p, const text<word> &t) {
     if (__builtin_expect(t.place < -3 - (t.count > 1), 0)) return write_scientific(p, t);
-    int below = t.place < 0, before = below ? 0 : t.place;
-    char *start = p + (below ? 1 - t.place : 0);
+    int below = (int)((unsigned)t.place >> 31), before = t.place & (below - 1);
+    char *start = p + ((1 - t.place) & -below);
     word behind = t.rest >> 8 * before;
     std::memcpy(p, "0000000", 8);
     *start = t.first;
@@ -218,17 +277,18 @@ constexpr real whole_limit = sizeof(real) == sizeof(double) ? (real)900719925474
                                                             : (real)16777216.0;
 
 /* Writes all but what is not finite and what is large; false for that. */
-template <typename real> inline bool write_quick(char **out, real value) {
+template <typename real>
+__attribute__((always_inline)) inline bool write_quick(char **out, real value) {
     real size = std::fabs(value);
     if (!(size < whole_limit<real>)) return false;
     char *p = *out;
     *p = '-'; /* as likely as not: no branch */
     p += std::signbit(value);
-    uint64_t whole = (uint64_t)size;
+    int64_t whole = (int64_t)size; /* signed: one instruction each way */
     if ((real)whole != size)
         *out = write_fraction(p, digits_of(size));
     else if (whole % 100000 != 0 || whole == 0)
-        *out = write_whole(p, whole);
+        *out = write_whole(p, (uint64_t)whole);
     else
         return false; /* 1e+05 is the shorter way */
     return true;
@@ -243,14 +303,15 @@ template <typename real>
 inline char *write_run(char *out, const void *values, size_t most, size_t *count) {
     const char *at = (const char *)values;
     size_t n = 0;
+    char *p = out; /* never seen from outside, so that it stays in a register */
     for (; n < most; n++) {
         real value;
         std::memcpy(&value, at + n * sizeof value, sizeof value);
-        if ((value == 0 && std::signbit(value)) || !write_quick(&out, value)) break;
-        *out++ = ',';
+        if ((value == 0 && std::signbit(value)) || !write_quick(&p, value)) break;
+        *p++ = ',';
     }
     *count = n;
-    return out;
+    return p;
 }
 
 } // namespace
