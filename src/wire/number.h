@@ -1,7 +1,7 @@
 /* Numbers as JSON writes them: one at a time, exact, independent of the locale.
  *
- * A window on C++17's from_chars, several times faster than strtod, and a printer of our own
- * (number_write.cc), several times faster than printf; both round correctly. Knows JSON's grammar
+ * A reader (number_read.cc) and a printer (number_write.cc) of our own for the common sort, and
+ * C++17's from_chars and to_chars for the rest; both round correctly. Knows JSON's grammar
  * of a number and nothing else of JSON. Read next: json_in.c. */
 #ifndef BLASD_WIRE_NUMBER_H
 #define BLASD_WIRE_NUMBER_H
@@ -51,7 +51,8 @@ char *blasd_number_write_int(char *out, int64_t value);
 char *blasd_number_write_uint(char *out, uint64_t value);
 
 /* Writes up to `most` doubles, or floats, of any alignment, each with a comma behind it, and stops
- * before one that is not finite, is -0 or is large: those JSON writes otherwise, or to_chars does.
+ * before one that blasd_number_write leaves to to_chars (large, or a multiple of 100000) or JSON
+ * writes otherwise (not finite, or -0).
  * Returns one past the last comma, and how many there are as *count. `out` has room for
  * BLASD_NUMBER_MAX + 1 bytes each. */
 char *blasd_numbers_write(char *out, const void *values, size_t most, size_t *count);

@@ -14,6 +14,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#if defined(__x86_64__) && !defined(BLASD_NUMBER_PLAIN)
+#include <emmintrin.h> /* SSE2, which every such processor has */
+#define WITH_SSE2 1
+#else
+#define WITH_SSE2 0
+#endif
 
 namespace {
 
@@ -173,6 +179,33 @@ inline int zeros_behind(uint64_t word) {
     return (__builtin_clzll(word | 1) >> 3) + (word == 0);
 }
 
+/* The characters of twice eight digits, and how many zeros are at the end. */
+#if WITH_SSE2
+inline wide sixteen_digits(uint32_t front, uint32_t back, int *zeros) {
+    __m128i all = _mm_set_epi64x(back, front);
+    __m128i part = _mm_srli_epi64(_mm_mul_epu32(all, _mm_set1_epi64x(3518437209)), 45);
+    __m128i left = _mm_sub_epi64(all, _mm_mul_epu32(part, _mm_set1_epi64x(10000)));
+    all = _mm_or_si128(part, _mm_slli_epi64(left, 32)); /* four below 10000 */
+    part = _mm_srli_epi16(_mm_mulhi_epu16(all, _mm_set1_epi32(10486)), 4);
+    left = _mm_sub_epi16(all, _mm_mullo_epi16(part, _mm_set1_epi32(100)));
+    all = _mm_or_si128(part, _mm_slli_epi32(left, 16)); /* eight below 100 */
+    part = _mm_mulhi_epu16(all, _mm_set1_epi16(6554));
+    left = _mm_sub_epi16(all, _mm_mullo_epi16(part, _mm_set1_epi16(10)));
+    all = _mm_or_si128(part, _mm_slli_epi16(left, 8)); /* sixteen below 10 */
+    int others = ~_mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_setzero_si128())) & 0xffff;
+    *zeros = __builtin_clz((unsigned)others << 1 | 1) - 15;
+    all = _mm_or_si128(all, _mm_set1_epi8('0'));
+    return (uint64_t)_mm_cvtsi128_si64(all) |
+           (wide)(uint64_t)_mm_cvtsi128_si64(_mm_unpackhi_epi64(all, all)) << 64;
+}
+#else
+inline wide sixteen_digits(uint32_t front, uint32_t back, int *zeros) {
+    uint64_t first = eight_digits(front), second = eight_digits(back);
+    *zeros = zeros_behind(second) + (second == 0 ? zeros_behind(first) : 0);
+    return (first | ZEROS) | (wide)(second | ZEROS) << 64;
+}
+#endif
+
 /* The shortest decimal of a number that is not 0: its first digit, those behind it as characters,
  * and how many there are in all. The first stands at 10^place. All in registers: read from memory
  * again just after it was written there it would cost more than its making. */
@@ -196,12 +229,10 @@ inline text<wide> digits_of(double size) {
     widen(&d, FULL);
     while (__builtin_expect(d.digits < FULL, 0)) widen(&d, FULL);
     uint64_t high = d.digits / 100000000, first = high / 100000000;
-    uint64_t front = eight_digits((uint32_t)(high - first * 100000000));
-    uint64_t back = eight_digits((uint32_t)(d.digits - high * 100000000));
-    int zeros = zeros_behind(back);
-    if (back == 0) zeros += zeros_behind(front);
-    return {(char)('0' + first), (front | ZEROS) | (wide)(back | ZEROS) << 64, 17 - zeros,
-            d.exponent + 16};
+    int zeros;
+    wide rest = sixteen_digits((uint32_t)(high - first * 100000000),
+                               (uint32_t)(d.digits - high * 100000000), &zeros);
+    return {(char)('0' + first), rest, 17 - zeros, d.exponent + 16};
 }
 
 /* 9 digits: there are 7 to 9, and fewer only below 2^-126. */
