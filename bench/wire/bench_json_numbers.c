@@ -1,19 +1,23 @@
-/* How fast JSON tensors are read: the way in against jansson, in one run.
+/* How fast numbers of JSON are read and written, against jansson: both in one run, in turns.
  *
- *     make build/lib/wire.a build/lib/core.a build/lib/base.a
- *     gcc -std=c17 -O2 -D_GNU_SOURCE -Isrc -I. bench/wire/bench_json_numbers.c build/lib/wire.a \
- *         build/lib/core.a build/lib/base.a -ljansson -lstdc++ -lm -o build/bench_json_numbers
+ *     bench_json_numbers [ROUNDS, 9 by default]
  *
- * Prints the best and the median of several runs, in MB of JSON text a second of processor time. */
+ * In: a body of one matrix, through the whole intake; jansson: json_loadb. Out: the matrix as text;
+ * jansson: json_dumpb of a tree that is there. Each line is one kind of numbers and one size: MB of
+ * text a second of processor time (medians), and how many times jansson's time for the same numbers
+ * ours goes into, round by round: the median, and the least to the most. A round is as many
+ * repetitions as take jansson some milliseconds. */
+#include "wire/json_elements.h"
 #include "wire/number.h"
 
 #include <jansson.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "tests/unit/wire/intake_support.h"
 
-enum { RUNS = 9 };
+enum { ROUNDS_MOST = 99, NUMBER_ROOM = 40 };
 
 /* A sink whose memory is there already, as a recycled blob's is. */
 struct ready {
@@ -39,31 +43,124 @@ static int ready_write(struct blasd_sink *sink, uint64_t offset, const void *byt
     return 0;
 }
 
+static void *must(void *made) {
+    if (made == NULL) exit(1);
+    return made;
+}
+
 static void check(int rc, const struct blasd_err *err) {
     if (rc == 0) return;
     fprintf(stderr, "failed: %s\n", err->detail);
     exit(1);
 }
 
-static void read_ours(const char *body, size_t len, struct ready *ready) {
+/* One kind of numbers in one size: the matrix, the body it comes in, and jansson's tree of it. */
+struct matrix {
+    struct blasd_tensor tensor;
+    unsigned char *data;
+    char *body;
+    size_t len;
+    json_t *tree;
+    struct ready ready;
+    char *text; /* room for all of it */
+    size_t text_size;
+};
+
+static size_t read_ours(struct matrix *m) {
     struct blasd_limits limits;
     struct blasd_intake_options options = {.content_type = "application/json", .limits = &limits};
     struct blasd_intake *intake;
     struct blasd_err err;
     struct blasd_job job;
     blasd_limits_init(&limits);
-    ready->used = 0;
-    check(blasd_intake_new(&options, &ready->sink, &intake, &err), &err);
-    check(blasd_intake_feed(intake, body, len, &err), &err);
+    m->ready.used = 0;
+    check(blasd_intake_new(&options, &m->ready.sink, &intake, &err), &err);
+    check(blasd_intake_feed(intake, m->body, m->len, &err), &err);
     check(blasd_intake_finish(intake, &job, &err), &err);
     blasd_intake_free(intake);
+    return m->len;
 }
 
-static void read_jansson(const char *body, size_t len) {
+static size_t read_jansson(struct matrix *m) {
     json_error_t problem;
-    json_t *root = json_loadb(body, len, JSON_REJECT_DUPLICATES, &problem);
-    if (root == NULL) exit(1);
-    json_decref(root);
+    json_decref(must(json_loadb(m->body, m->len, JSON_REJECT_DUPLICATES, &problem)));
+    return m->len;
+}
+
+static size_t write_ours(struct matrix *m) {
+    static char room[65536]; /* as the answers' pieces are */
+    struct json_elements writer;
+    size_t all = 0, n;
+    json_elements_init(&writer, &m->tensor, m->data);
+    while ((n = json_elements_read(&writer, room, sizeof room)) > 0) all += n;
+    return all;
+}
+
+static size_t write_jansson(struct matrix *m) {
+    return json_dumpb(m->tree, m->text, m->text_size, JSON_COMPACT);
+}
+
+static double random_double(uint64_t *state) {
+    return (double)(int64_t)piece_random(state) * 0x1p-62;
+}
+static double random_small(uint64_t *state) {
+    return (double)(piece_random(state) >> 40) * 0x1p-24 * 2000 - 1000;
+}
+static double small_integer(uint64_t *state) {
+    return trunc(random_small(state));
+}
+static double two_decimals(uint64_t *state) {
+    return trunc(random_small(state) * 10) / 100;
+}
+
+static const struct kind {
+    const char *name;
+    enum blasd_dtype dtype;
+    double (*next)(uint64_t *state);
+} kinds[] = {
+    {"doubles", BLASD_float64, random_double},
+    {"integers", BLASD_float64, small_integer},
+    {"decimals", BLASD_float64, two_decimals},
+    {"float32", BLASD_float32, random_double},
+};
+
+static void make_matrix(struct matrix *m, const struct kind *kind, int64_t n) {
+    const int64_t shape[] = {n, n};
+    size_t count = (size_t)(n * n), size = blasd_dtype_size(kind->dtype);
+    uint64_t state = 12345;
+    struct json_elements writer;
+    *m = (struct matrix){.tensor = blasd_tensor_make(kind->dtype, 2, shape),
+                         .text_size = count * NUMBER_ROOM + 256};
+    m->data = must(malloc(count * size));
+    m->text = must(malloc(m->text_size));
+    m->body = must(malloc(m->text_size));
+    m->tree = must(json_array());
+    for (size_t i = 0; i < count; i++) {
+        double value = kind->next(&state);
+        float single = (float)value;
+        if (size == sizeof single) value = (double)single;
+        memcpy(m->data + i * size, size == 4 ? (void *)&single : (void *)&value, size);
+        if (i % (size_t)n == 0) json_array_append_new(m->tree, json_array());
+        json_array_append_new(json_array_get(m->tree, i / (size_t)n), json_real(value));
+    }
+    m->len =
+        (size_t)sprintf(m->body, "{\"op\":\"mix\",\"inputs\":{\"a\":{\"dtype\":\"%s\",\"data\":",
+                        blasd_dtype_name(kind->dtype));
+    json_elements_init(&writer, &m->tensor, m->data);
+    m->len += json_elements_read(&writer, m->body + m->len, m->text_size - m->len);
+    m->len += (size_t)sprintf(m->body + m->len, "}}}");
+    m->ready = (struct ready){.sink = {ready_reserve, ready_write}, .size = count * 8 + 64};
+    m->ready.bytes = must(malloc(m->ready.size));
+    memset(m->ready.bytes, 1, m->ready.size);
+    memset(m->text, 1, m->text_size);
+}
+
+static void free_matrix(struct matrix *m) {
+    free(m->data);
+    free(m->text);
+    free(m->body);
+    free(m->ready.bytes);
+    json_decref(m->tree);
 }
 
 static double now_ns(void) {
@@ -72,70 +169,67 @@ static double now_ns(void) {
     return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
 
+/* Nanoseconds of one call, and its bytes of text. */
+static double time_calls(size_t (*call)(struct matrix *), struct matrix *m, int calls,
+                         size_t *bytes) {
+    double begin;
+    free(must(malloc(1 << 20))); /* else who comes next sweeps up the small pieces freed before */
+    begin = now_ns();
+    for (int i = 0; i < calls; i++) *bytes = call(m);
+    return (now_ns() - begin) / calls;
+}
+
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* Times `repeats` readings RUNS times: MB/s, best and median. */
-static void measure(const char *name, const char *body, size_t len, int repeats,
-                    struct ready *ready) {
-    double rate[RUNS];
-    for (int run = 0; run < RUNS; run++) {
-        double begin = now_ns();
-        for (int i = 0; i < repeats; i++) {
-            if (ready != NULL)
-                read_ours(body, len, ready);
-            else
-                read_jansson(body, len);
-        }
-        rate[run] = (double)len * repeats * 1e3 / (now_ns() - begin);
-    }
-    qsort(rate, RUNS, sizeof *rate, by_value);
-    printf("  %-8s best %7.1f  median %7.1f MB/s  %9.2f us a body\n", name, rate[RUNS - 1],
-           rate[RUNS / 2], (double)len / rate[RUNS / 2]);
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return values[n / 2];
 }
 
-/* A body of one n x n matrix; `digits` after the point, or 0 for doubles in full. */
-static char *make_body(int n, int digits, size_t *len) {
-    char *body = malloc((size_t)n * (size_t)n * 28 + 256), *at = body;
-    uint64_t state = 12345;
-    if (body == NULL) exit(1);
-    at += sprintf(at, "{\"op\":\"mix\",\"inputs\":{\"a\":[");
-    for (int i = 0; i < n; i++) {
-        at += sprintf(at, "%s[", i == 0 ? "" : ",");
-        for (int j = 0; j < n; j++) {
-            double value = (double)(piece_random(&state) >> 11) * 0x1p-53 * 2 - 1;
-            if (j > 0) *at++ = ',';
-            if (digits > 0)
-                at += sprintf(at, "%.*f", digits, value);
-            else
-                at = blasd_number_write(at, value);
-        }
-        *at++ = ']';
+static void compare(const char *way, const char *kind, struct matrix *m, int rounds,
+                    size_t (*ours)(struct matrix *), size_t (*theirs)(struct matrix *)) {
+    double mine[ROUNDS_MOST], other[ROUNDS_MOST], ratio[ROUNDS_MOST], middle;
+    int64_t count = blasd_tensor_elements(&m->tensor);
+    int calls = (int)(65536 / count) + 1;
+    size_t bytes = 0, other_bytes = 0;
+    ours(m); /* once before: memory and caches */
+    theirs(m);
+    for (int round = 0; round < rounds; round++) {
+        mine[round] = time_calls(ours, m, calls, &bytes);
+        other[round] = time_calls(theirs, m, calls, &other_bytes);
+        ratio[round] = other[round] / mine[round];
     }
-    at += sprintf(at, "]},\"params\":{}}");
-    *len = (size_t)(at - body);
-    return body;
+    middle = median(ratio, rounds);
+    printf("%-3s %-8s %4lld x %-4lld  blasd %6.1f MB/s %6.1f ns a number, jansson %5.1f MB/s "
+           "%5.1f ns, ratio %.2f (%.2f to %.2f)\n",
+           way, kind, (long long)m->tensor.shape[0], (long long)m->tensor.shape[1],
+           (double)bytes * 1e3 / median(mine, rounds), median(mine, rounds) / (double)count,
+           (double)other_bytes * 1e3 / median(other, rounds), median(other, rounds) / (double)count,
+           middle, ratio[0], ratio[rounds - 1]);
+    fflush(stdout);
 }
 
-int main(void) {
-    static const struct {
-        int n, digits, repeats;
-    } cases[] = {{4, 0, 20000}, {64, 0, 200}, {1024, 0, 1}, {1024, 3, 1}};
-    struct ready ready = {.sink = {ready_reserve, ready_write}, .size = 64 << 20};
-    ready.bytes = malloc(ready.size);
-    if (ready.bytes == NULL) return 1;
-    memset(ready.bytes, 1, ready.size);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        size_t len;
-        char *body = make_body(cases[i].n, cases[i].digits, &len);
-        printf("%d x %d, %s digits, %zu bytes\n", cases[i].n, cases[i].n,
-               cases[i].digits > 0 ? "3" : "all", len);
-        measure("blasd", body, len, cases[i].repeats, &ready);
-        measure("jansson", body, len, cases[i].repeats, NULL);
-        free(body);
+int main(int argc, char **argv) {
+    static const int64_t sizes[] = {4, 64, 1024};
+    int rounds = argc > 1 ? atoi(argv[1]) : 9;
+    if (rounds < 1 || rounds > ROUNDS_MOST) {
+        fprintf(stderr, "usage: bench_json_numbers [ROUNDS, 1 to %d]\n", ROUNDS_MOST);
+        return 2;
     }
-    free(ready.bytes);
+    /* as `blasd api` does, and more: neither side asks the kernel for memory in every turn */
+    if (mallopt(M_MMAP_THRESHOLD, 32 << 20) != 1 || mallopt(M_TRIM_THRESHOLD, 1 << 30) != 1)
+        return 1;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        for (size_t j = 0; j < sizeof sizes / sizeof *sizes; j++) {
+            struct matrix m;
+            make_matrix(&m, &kinds[i], sizes[j]);
+            compare("in", kinds[i].name, &m, rounds, read_ours, read_jansson);
+            compare("out", kinds[i].name, &m, rounds, write_ours, write_jansson);
+            free_matrix(&m);
+        }
+    }
     return 0;
 }

@@ -8,10 +8,12 @@
 #include "core/half.h"
 #include "wire/number.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#define RUN 256    /* numbers read at once */
 #define ROOM 32768 /* bytes of elements gathered before they are written; a multiple of 8 */
 
 struct list {
@@ -69,36 +71,47 @@ static int flush(struct list *list, const char *p, struct blasd_err *err) {
     return rc;
 }
 
-static int store_floating(struct list *list, const char *p, const char *next, double value,
-                          struct blasd_err *err) {
-    unsigned char *out = list->room + list->used;
-    bool fits = true;
+/* Writes `value` as `dtype`, a floating one; false where it is beyond its range. */
+static inline bool convert(enum blasd_dtype dtype, double value, unsigned char *out) {
     float single;
     uint16_t half;
-    switch (list->dtype) {
-    case BLASD_float64:
-        fits = !isinf(value);
-        memcpy(out, &value, 8);
-        break;
+    switch (dtype) {
+    case BLASD_float64: memcpy(out, &value, 8); return fabs(value) <= DBL_MAX;
     case BLASD_float32:
         single = (float)value;
-        fits = !isinf(single);
         memcpy(out, &single, 4);
-        break;
+        return fabsf(single) <= FLT_MAX;
     case BLASD_float16:
         half = blasd_float16_write(blasd_float_round_odd(value));
-        fits = (half & 0x7c00) != 0x7c00;
         memcpy(out, &half, 2);
-        break;
+        return (half & 0x7c00) != 0x7c00;
     default:
         half = blasd_bfloat16_write(blasd_float_round_odd(value));
-        fits = (half & 0x7f80) != 0x7f80;
         memcpy(out, &half, 2);
+        return (half & 0x7f80) != 0x7f80;
     }
-    if (fits) return 0;
+}
+
+static int store_floating(struct list *list, const char *p, const char *next, double value,
+                          struct blasd_err *err) {
+    if (convert(list->dtype, value, list->room + list->used)) return 0;
     return element_fail(list, p, next, err,
                         "beyond the range of its dtype; infinities are the strings \"Infinity\" "
                         "and \"-Infinity\"");
+}
+
+/* Writes `n` values; false where one is beyond the range of the dtype. */
+static bool store_run(struct list *list, const double *values, size_t n) {
+    unsigned char *out = list->room + list->used;
+    unsigned size = list->size;
+    bool fit = true;
+    if (list->dtype == BLASD_float64)
+        for (size_t i = 0; i < n; i++) fit &= convert(BLASD_float64, values[i], out + 8 * i);
+    else if (list->dtype == BLASD_float32)
+        for (size_t i = 0; i < n; i++) fit &= convert(BLASD_float32, values[i], out + 4 * i);
+    else
+        for (size_t i = 0; i < n; i++) fit &= convert(list->dtype, values[i], out + size * i);
+    return fit;
 }
 
 static int store_integer(struct list *list, const char *p, const char *next, uint64_t magnitude,
@@ -136,12 +149,24 @@ static int read_integer(struct list *list, const char *p, const char **next,
     return store_integer(list, p, *next, magnitude, negative, err);
 }
 
+/* Reads a number and stores it; of a floating dtype with all that follow it in its list, as far as
+ * there is room. The last is left for the caller to count. */
 static int read_number(struct list *list, const char *p, const char **next, struct blasd_err *err) {
-    double value;
+    double values[RUN];
+    size_t n, most = (ROOM - list->used) / list->size;
     if (blasd_dtype_kind(list->dtype) != 'f') return read_integer(list, p, next, err);
-    *next = blasd_number_read(p, list->text->end, &value);
-    if (*next == NULL) return blasd_json_fail(list->text, p, err, "this is not a JSON number");
-    return store_floating(list, p, *next, value, err);
+    if (list->depth == 0) most = 1; /* what follows its comma is no element */
+    *next = blasd_numbers_read(p, list->text->end, values, most < RUN ? most : RUN, &n);
+    if (n == 0) return blasd_json_fail(list->text, p, err, "this is not a JSON number");
+    if (!store_run(list, values, n)) {
+        /* one at a time up to the one that fails, whose place and text are told */
+        *next = blasd_number_read(p, list->text->end, values);
+        return store_floating(list, p, *next, values[0], err);
+    }
+    list->count[list->depth] += (int64_t)n - 1;
+    list->elements += (int64_t)n - 1;
+    list->used += (n - 1) * list->size;
+    return 0;
 }
 
 /* "NaN", "Infinity" and "-Infinity". */

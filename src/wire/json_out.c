@@ -81,15 +81,6 @@ void json_out_bool(struct json_out *out, bool value) {
         JSON_OUT_LITERAL(out, "false");
 }
 
-char *json_write_uint(char *p, uint64_t value) {
-    char digits[20];
-    size_t n = 0;
-    do digits[n++] = (char)('0' + value % 10);
-    while ((value /= 10) != 0);
-    while (n > 0) *p++ = digits[--n];
-    return p;
-}
-
 static char *write_text(char *p, const char *text, size_t len) {
     memcpy(p, text, len);
     return p + len;
@@ -130,7 +121,7 @@ char *json_write_float(char *p, float value) {
 
 void json_out_uint(struct json_out *out, uint64_t value) {
     char text[JSON_NUMBER_MOST];
-    json_out_raw(out, text, (size_t)(json_write_uint(text, value) - text));
+    json_out_raw(out, text, (size_t)(blasd_number_write_uint(text, value) - text));
 }
 
 void json_out_int(struct json_out *out, int64_t value) {
@@ -148,7 +139,7 @@ void json_out_ms(struct json_out *out, int64_t us) {
     unsigned part = (unsigned)(size % 1000);
     char text[32], *p = text;
     if (us < 0) *p++ = '-';
-    p = json_write_uint(p, size / 1000);
+    p = blasd_number_write_uint(p, size / 1000);
     if (part != 0) {
         *p++ = '.';
         for (unsigned place = 100; part != 0; place /= 10) {

@@ -35,7 +35,6 @@ void json_out_ms(struct json_out *out, int64_t us);
 /* The pieces under these, for callers with room of their own: each writes at `p`, at most
  * JSON_NUMBER_MOST bytes, and returns one past it. */
 #define JSON_NUMBER_MOST 36
-char *json_write_uint(char *p, uint64_t value);
 char *json_write_double(char *p, double value);
 char *json_write_float(char *p, float value);
 

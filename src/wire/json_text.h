@@ -4,12 +4,16 @@
 #define BLASD_WIRE_JSON_TEXT_H
 
 #include "base/err.h"
+#include "wire/number.h"
 
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* A whole JSON text. *end is a zero, so that one byte may be looked at without comparing. */
+/* Zeros behind a text, so that readers may look ahead without comparing. */
+#define BLASD_JSON_SLACK BLASD_NUMBER_SLACK
+
+/* A whole JSON text. BLASD_JSON_SLACK zeros begin at `end`. */
 struct blasd_json_text {
     const char *start, *end; /* borrowed */
     int depth_max;           /* the limit json_depth */

@@ -1,8 +1,4 @@
-/* How fast tensors become JSON: our generator against jansson's json_dumpb on the same numbers, in
- * one run; and what storing and showing a small job costs.
- *
- *     bench_json_write [side of the square matrix, 1024 by default]
- */
+/* What storing and showing a small job costs: its text in Redis both ways, and its document. */
 #include "base/clock.h"
 #include "wire/answer.h"
 #include "wire/frame.h"
@@ -15,15 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDS 5
 #define SMALL_ROUNDS 200000
-
-static double best_of(double *seconds) {
-    double best = seconds[0];
-    for (int i = 1; i < ROUNDS; i++)
-        if (seconds[i] < best) best = seconds[i];
-    return best;
-}
 
 static double since(int64_t start) {
     return (double)(blasd_clock_ns() - start) / 1e9;
@@ -43,47 +31,6 @@ static void make_record(struct blasd_record *record, enum blasd_dtype dtype, int
     record->outputs[0].tensor = blasd_tensor_make(dtype, 2, shape);
     record->outputs[0].bytes = blasd_tensor_bytes(&record->outputs[0].tensor);
     record->payload_bytes = record->outputs[0].bytes;
-}
-
-static void ours(const struct blasd_record *record, const void *data, const char *name) {
-    static char room[65536];
-    double seconds[ROUNDS];
-    size_t bytes = 0;
-    for (int round = 0; round < ROUNDS; round++) {
-        int64_t start = blasd_clock_ns();
-        struct blasd_answer *answer = blasd_answer_new(record, data, 0, BLASD_FORMAT_JSON);
-        size_t n;
-        if (answer == NULL) abort();
-        for (bytes = 0; (n = blasd_answer_read(answer, room, sizeof room)) > 0;) bytes += n;
-        blasd_answer_free(answer);
-        seconds[round] = since(start);
-    }
-    printf("blasd %-8s %8.1f MB  %7.1f MB/s  %5.1f ns a number\n", name, (double)bytes / 1e6,
-           (double)bytes / 1e6 / best_of(seconds),
-           best_of(seconds) * 1e9 / (double)blasd_tensor_elements(&record->outputs[0].tensor));
-}
-
-/* Only json_dumpb is timed, not the making of the tree. */
-static void jansson(const double *data, size_t side) {
-    json_t *root = json_array();
-    double seconds[ROUNDS];
-    size_t bytes = json_dumpb(root, NULL, 0, 0);
-    char *room = malloc(side * side * 32 + 1024);
-    if (room == NULL) abort();
-    for (size_t i = 0; i < side; i++) {
-        json_t *row = json_array();
-        for (size_t j = 0; j < side; j++) json_array_append_new(row, json_real(data[i * side + j]));
-        json_array_append_new(root, row);
-    }
-    for (int round = 0; round < ROUNDS; round++) {
-        int64_t start = blasd_clock_ns();
-        bytes = json_dumpb(root, room, side * side * 32 + 1024, JSON_COMPACT);
-        seconds[round] = since(start);
-    }
-    printf("jansson        %8.1f MB  %7.1f MB/s  %5.1f ns a number\n", (double)bytes / 1e6,
-           (double)bytes / 1e6 / best_of(seconds), best_of(seconds) * 1e9 / (double)(side * side));
-    json_decref(root);
-    free(room);
 }
 
 static void small_jobs(void) {
@@ -129,30 +76,7 @@ static void small_jobs(void) {
     blasd_buf_release(&buf);
 }
 
-int main(int argc, char **argv) {
-    static struct blasd_record record;
-    size_t side = argc > 1 ? (size_t)strtoul(argv[1], NULL, 10) : 1024;
-    uint64_t seed = 88172645463325252u;
-    double *data;
-    float *floats;
-    if (side < 1 || side > 8192) return 2;
-    data = malloc(side * side * sizeof *data);
-    floats = malloc(side * side * sizeof *floats);
-    if (data == NULL || floats == NULL) return 1;
-    for (size_t i = 0; i < side * side; i++) {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        data[i] = (double)(int64_t)seed * 0x1p-62;
-        floats[i] = (float)data[i];
-    }
-    jansson(data, side);
-    make_record(&record, BLASD_float64, (int64_t)side);
-    ours(&record, data, "float64");
-    make_record(&record, BLASD_float32, (int64_t)side);
-    ours(&record, floats, "float32");
+int main(void) {
     small_jobs();
-    free(data);
-    free(floats);
     return 0;
 }
