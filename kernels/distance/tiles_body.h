@@ -55,6 +55,10 @@ static __attribute__((noinline)) T root_with_care(const struct distance_args *ar
     return largest * SQRT(sum);
 }
 
+/* Of a loop over the coordinates. Not the same in both precisions: clang gives what chooses between
+ * the clones of a static function an external name. */
+#define LOOP(name) NAME(name##_)
+
 /* The end of the loops over squares, for one block. */
 static inline __attribute__((always_inline)) void finish_squares(const struct distance_args *args,
                                                                  const T *const *a, const T *block,
@@ -83,8 +87,8 @@ static inline __attribute__((always_inline)) void finish_squares(const struct di
 /* The two sums that matter most keep their accumulators in registers. */
 #define REGISTER_LOOP(name, TERM)                                                                  \
     BLASD_CLONES                                                                                   \
-    static void name(const struct distance_args *args, const T *const *a, const T *panel,          \
-                     int64_t n, T *const *out) {                                                   \
+    static void LOOP(name)(const struct distance_args *args, const T *const *a, const T *panel,    \
+                           int64_t n, T *const *out) {                                             \
         const T *a0 = a[0], *a1 = a[1], *a2 = a[2], *a3 = a[3], *w = args->w;                      \
         const int64_t k = args->k;                                                                 \
         for (int64_t j = 0; j < n; j += W, panel += k * W) {                                       \
@@ -120,10 +124,10 @@ static inline __attribute__((always_inline)) void finish_squares(const struct di
 #define TERM_SQUARE_W(e) (((e) * (e)) * w[d])
 #define TERM_ABSOLUTE(e) ABS(e)
 #define TERM_ABSOLUTE_W(e) (ABS(e) * w[d])
-REGISTER_LOOP(loop_squares, TERM_SQUARE)
-REGISTER_LOOP(loop_squares_w, TERM_SQUARE_W)
-REGISTER_LOOP(loop_absolute, TERM_ABSOLUTE)
-REGISTER_LOOP(loop_absolute_w, TERM_ABSOLUTE_W)
+REGISTER_LOOP(squares, TERM_SQUARE)
+REGISTER_LOOP(squares_w, TERM_SQUARE_W)
+REGISTER_LOOP(absolute, TERM_ABSOLUTE)
+REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W)
 
 /* The rest: `s` (and `t`, `u`) are sums of one lane, x and y its coordinates, wd the weight. One
  * row at a time: the sums of a block's lanes then are few enough to stay in registers. */
@@ -134,8 +138,8 @@ REGISTER_LOOP(loop_absolute_w, TERM_ABSOLUTE_W)
 #endif
 #define PLAIN_LOOP(name, STEP, FINISH)                                                             \
     BLASD_CLONES                                                                                   \
-    static void name(const struct distance_args *args, const T *const *a, const T *panel,          \
-                     int64_t n, T *const *out) {                                                   \
+    static void LOOP(name)(const struct distance_args *args, const T *const *a, const T *panel,    \
+                           int64_t n, T *const *out) {                                             \
         const T *restrict w = args->w;                                                             \
         const T p = (T)args->p, total = (T)args->total, scale = (T)args->scale;                    \
         const int64_t k = args->k;                                                                 \
@@ -173,7 +177,7 @@ REGISTER_LOOP(loop_absolute_w, TERM_ABSOLUTE_W)
 
 /* The comparison drops NaN, the sum in U keeps it. */
 PLAIN_LOOP(
-    loop_largest,
+    largest,
     {
         T e = FABS(x - y);
         S = e > S ? e : S;
@@ -182,18 +186,17 @@ PLAIN_LOOP(
     S = U != U ? U : S;)
 
 PLAIN_LOOP(
-    loop_power, { S += wd * (T)pow((double)FABS(x - y), args->p); },
-    S = (T)pow((double)S, 1 / args->p);)
+    power, { S += wd * (T)pow((double)FABS(x - y), args->p); }, S = (T)pow((double)S, 1 / args->p);)
 
 PLAIN_LOOP(
-    loop_canberra, {
+    canberra, {
         T e = FABS(x - y);
         T size = FABS(x) + FABS(y);
         S += size == 0 ? 0 : wd * (e / size);
     }, )
 
 PLAIN_LOOP(
-    loop_braycurtis,
+    braycurtis,
     {
         S += wd * FABS(x - y);
         U += wd * FABS(x + y);
@@ -201,10 +204,10 @@ PLAIN_LOOP(
     S = S / U;)
 
 PLAIN_LOOP(
-    loop_hamming, { S += x != y ? wd : 0; }, S = S / total;)
+    hamming, { S += x != y ? wd : 0; }, S = S / total;)
 
 PLAIN_LOOP(
-    loop_jaccard,
+    jaccard,
     {
         S += x != y ? wd : 0;
         U += ((x != 0) | (y != 0)) ? wd : 0;
@@ -218,12 +221,12 @@ PLAIN_LOOP(
         U += (wd * x) * (1 - y);                                                                   \
         V += (wd * (1 - x)) * y;                                                                   \
     }
-PLAIN_LOOP(loop_dice, BOOLEAN_STEP, S = (U + V) / (2 * S + (U + V));)
-PLAIN_LOOP(loop_kulczynski1, BOOLEAN_STEP, S = S / (U + V);)
-PLAIN_LOOP(loop_rogerstanimoto, BOOLEAN_STEP, S = 2 * (U + V) / (total + (U + V));)
-PLAIN_LOOP(loop_russellrao, BOOLEAN_STEP, S = (total - S) / total;)
-PLAIN_LOOP(loop_sokalsneath, BOOLEAN_STEP, S = 2 * (U + V) / (S + 2 * (U + V));)
-PLAIN_LOOP(loop_yule, BOOLEAN_STEP,
+PLAIN_LOOP(dice, BOOLEAN_STEP, S = (U + V) / (2 * S + (U + V));)
+PLAIN_LOOP(kulczynski1, BOOLEAN_STEP, S = S / (U + V);)
+PLAIN_LOOP(rogerstanimoto, BOOLEAN_STEP, S = 2 * (U + V) / (total + (U + V));)
+PLAIN_LOOP(russellrao, BOOLEAN_STEP, S = (total - S) / total;)
+PLAIN_LOOP(sokalsneath, BOOLEAN_STEP, S = 2 * (U + V) / (S + 2 * (U + V));)
+PLAIN_LOOP(yule, BOOLEAN_STEP,
            S = U * V == 0 ? 0 : 2 * (U * V) / (S * (total - (S + (U + V))) + U * V);)
 
 /* (1+t) log(1+t) + (1-t) log(1-t), halved. Where the logarithms would cancel, its series
@@ -242,7 +245,7 @@ static inline double shannon(double t) {
 }
 
 PLAIN_LOOP(
-    loop_jensenshannon,
+    jensenshannon,
     {
         double sum = (double)x + (double)y;
         if (x < 0 || y < 0)
@@ -253,8 +256,8 @@ PLAIN_LOOP(
     S = SQRT(S / 2 * scale);)
 
 BLASD_CLONES
-static void loop_mahalanobis(const struct distance_args *args, const T *const *a, const T *panel,
-                             int64_t n, T *const *out) {
+static void LOOP(mahalanobis)(const struct distance_args *args, const T *const *a, const T *panel,
+                              int64_t n, T *const *out) {
     const int64_t k = args->k;
     const T *matrix = args->v;
     T *diff = args->scratch;
@@ -289,30 +292,30 @@ typedef void loop_fn(const struct distance_args *, const T *const *, const T *, 
 
 static loop_fn *boolean_loop(enum distance_finish finish) {
     switch (finish) {
-    case FINISH_KULCZYNSKI1: return loop_kulczynski1;
-    case FINISH_ROGERSTANIMOTO: return loop_rogerstanimoto;
-    case FINISH_RUSSELLRAO: return loop_russellrao;
-    case FINISH_SOKALSNEATH: return loop_sokalsneath;
-    case FINISH_YULE: return loop_yule;
-    default: return loop_dice;
+    case FINISH_KULCZYNSKI1: return LOOP(kulczynski1);
+    case FINISH_ROGERSTANIMOTO: return LOOP(rogerstanimoto);
+    case FINISH_RUSSELLRAO: return LOOP(russellrao);
+    case FINISH_SOKALSNEATH: return LOOP(sokalsneath);
+    case FINISH_YULE: return LOOP(yule);
+    default: return LOOP(dice);
     }
 }
 
 void NAME()(const struct distance_args *args, const T *const *a, const T *panel, int64_t n,
             T *const *out) {
     static loop_fn *const loops[] = {
-        [LOOP_SQUARES] = loop_squares,
-        [LOOP_SQUARES_W] = loop_squares_w,
-        [LOOP_ABSOLUTE] = loop_absolute,
-        [LOOP_ABSOLUTE_W] = loop_absolute_w,
-        [LOOP_LARGEST] = loop_largest,
-        [LOOP_POWER] = loop_power,
-        [LOOP_CANBERRA] = loop_canberra,
-        [LOOP_BRAYCURTIS] = loop_braycurtis,
-        [LOOP_JENSENSHANNON] = loop_jensenshannon,
-        [LOOP_HAMMING] = loop_hamming,
-        [LOOP_JACCARD] = loop_jaccard,
-        [LOOP_MAHALANOBIS] = loop_mahalanobis,
+        [LOOP_SQUARES] = LOOP(squares),
+        [LOOP_SQUARES_W] = LOOP(squares_w),
+        [LOOP_ABSOLUTE] = LOOP(absolute),
+        [LOOP_ABSOLUTE_W] = LOOP(absolute_w),
+        [LOOP_LARGEST] = LOOP(largest),
+        [LOOP_POWER] = LOOP(power),
+        [LOOP_CANBERRA] = LOOP(canberra),
+        [LOOP_BRAYCURTIS] = LOOP(braycurtis),
+        [LOOP_JENSENSHANNON] = LOOP(jensenshannon),
+        [LOOP_HAMMING] = LOOP(hamming),
+        [LOOP_JACCARD] = LOOP(jaccard),
+        [LOOP_MAHALANOBIS] = LOOP(mahalanobis),
     };
     loop_fn *loop = args->loop == LOOP_BOOLEAN ? boolean_loop(args->finish) : loops[args->loop];
     loop(args, a, panel, n, out);

@@ -4,6 +4,7 @@
  * Read next: README.md for the method, ref_matmul.c for the meaning spelled out. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/small.h"
 #include "kernels/numeric/parallel.h"
 
 #include <cblas.h>
@@ -82,6 +83,24 @@ static void run_gemm(const struct product *p, int64_t i, int64_t j, int64_t l, i
                     p->a.ld, b, p->b.ld, beta, c, (int)p->n);
 }
 
+static struct blasd_small_factor factor_of(const struct matrix *x) {
+    bool trans = x->trans == CblasTrans;
+    return (struct blasd_small_factor){
+        .data = x->data, .row = trans ? 1 : x->ld, .column = trans ? x->ld : 1};
+}
+
+static void run_small(const struct product *p) {
+    struct blasd_small small = {.m = p->m, .n = p->n, .k = p->k, .alpha = p->alpha};
+    small.beta = p->beta;
+    small.a = factor_of(&p->a);
+    small.b = factor_of(&p->b);
+    small.c = p->c;
+    if (p->single)
+        blasd_small_f32(&small);
+    else
+        blasd_small_f64(&small);
+}
+
 /* A large product, cut into tiles of its result. */
 struct tiling {
     const struct product *product;
@@ -148,8 +167,14 @@ static bool run_tile(void *arg, int64_t tile, int slot) {
  * machine, never on the batch. */
 static bool run_product(const struct product *p, int threads, struct blasd_cpu_progress *progress) {
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    struct tiling tiling = cut(p, threads);
-    struct blasd_parallel loop = {.piece = run_tile, .arg = &tiling, .count = tiling.count};
+    struct tiling tiling;
+    struct blasd_parallel loop = {.piece = run_tile, .arg = &tiling};
+    if (!is_gemv(p) && blasd_small_takes(p->m, p->n, p->k)) {
+        run_small(p);
+        return blasd_cpu_step(progress, flops);
+    }
+    tiling = cut(p, threads);
+    loop.count = tiling.count;
     if (tiling.count == 1) {
         run_tile(&tiling, 0, 0);
         return blasd_cpu_step(progress, flops);

@@ -1,68 +1,232 @@
-/* Threads that take pieces of work from one counter. They live as long as one loop: a start costs
- * about 20 us, and only loops of milliseconds ask for more than one. Read next: parallel.h. */
+/* Threads that take pieces of work from one counter. Each thread that runs loops has helpers of its
+ * own, a crew: made when a loop first asks for them, asleep between loops, ended with the thread.
+ * So two threads that run loops at once never wait for each other's helpers, and helpers have the
+ * weight of the one they help: a thread that lowered its weight could not raise it again.
+ *
+ * A loop leaves places open; helpers that wake take them. It ends when no piece is left and those
+ * that came have gone: one that has not woken by then is not waited for. Read next: parallel.h. */
 #include "kernels/numeric/parallel.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #ifndef SCHED_IDLE /* Linux has it; without it threads weigh what the calling one does */
 #define SCHED_IDLE SCHED_OTHER
 #endif
 
-static _Thread_local bool in_background;
+/* Looks at what is awaited before sleeping: some 10 us, as a sleep and a wake-up cost. Loops follow
+ * closely upon each other in a factorization. */
+#define LOOKS 300
 
-void blasd_parallel_background(void) {
-    in_background = true;
-}
-
-struct crew {
+/* One loop while it runs. */
+struct round {
     const struct blasd_parallel *loop;
     atomic_llong next;
     atomic_bool stop;
 };
 
-struct member {
-    struct crew *crew;
+struct crew {
+    pthread_t helpers[BLASD_PARALLEL_MAX - 1];
+    int hired;
+    pid_t process; /* that they are threads of */
+    bool at_work;  /* the owner's: a loop runs */
+
+    /* Written under the lock, and read without it to see whether it is worth taking. */
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* helpers: places are open, the end */
+    pthread_cond_t left; /* the owner: nobody is inside */
+    atomic_int places;   /* open ones of the current loop */
+    atomic_int inside;   /* helpers at work */
+    atomic_bool end;
+    int next_slot;
     bool gives_way;
-    int slot;
-    pthread_t thread;
+    struct round *round; /* borrowed: in the owner's frame while places are open or taken */
 };
 
-static void work(struct crew *crew, int slot) {
-    const struct blasd_parallel *loop = crew->loop;
-    while (!atomic_load_explicit(&crew->stop, memory_order_relaxed)) {
-        long long i = atomic_fetch_add_explicit(&crew->next, 1, memory_order_relaxed);
+static _Thread_local bool in_background;
+static _Thread_local struct crew *my_crew; /* owned */
+static _Thread_local bool am_helper;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key; /* only so that a thread's crew ends with it */
+static bool have_key;
+
+void blasd_parallel_background(void) {
+    in_background = true;
+}
+
+static void pause_briefly(void) {
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+}
+
+static void work(struct round *round, int slot) {
+    const struct blasd_parallel *loop = round->loop;
+    while (!atomic_load_explicit(&round->stop, memory_order_relaxed)) {
+        long long i = atomic_fetch_add_explicit(&round->next, 1, memory_order_relaxed);
         if (i >= loop->count) return;
-        if (!loop->piece(loop->arg, i, slot)) atomic_store(&crew->stop, true);
+        if (!loop->piece(loop->arg, i, slot)) atomic_store(&round->stop, true);
         if (slot == 0 && loop->watch != NULL) {
             double done = (double)(i + 1) / (double)loop->count;
             if (!loop->watch->go_on(loop->watch, loop->from + (loop->to - loop->from) * done))
-                atomic_store(&crew->stop, true);
+                atomic_store(&round->stop, true);
         }
     }
 }
 
-static void *member_main(void *arg) {
-    struct member *member = arg;
-    if (member->gives_way)
-        pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
-    work(member->crew, member->slot);
+/* ---- helpers ---- */
+
+static bool is_called(struct crew *crew) {
+    return atomic_load(&crew->places) > 0 || atomic_load(&crew->end);
+}
+
+/* Waits for a place, and takes it. False: the crew ends. Leaves without the lock. */
+static bool come_in(struct crew *crew, int *slot, bool *gives_way) {
+    bool called;
+    for (int i = 0; i < LOOKS && !is_called(crew); i++) pause_briefly();
+    pthread_mutex_lock(&crew->lock);
+    while (!is_called(crew)) pthread_cond_wait(&crew->wake, &crew->lock);
+    called = !atomic_load(&crew->end);
+    if (called) {
+        atomic_fetch_sub(&crew->places, 1);
+        atomic_fetch_add(&crew->inside, 1);
+        *slot = crew->next_slot++;
+        *gives_way = crew->gives_way;
+    }
+    pthread_mutex_unlock(&crew->lock);
+    return called;
+}
+
+static void *helper_main(void *arg) {
+    struct crew *crew = arg;
+    bool gives_way, gave_way = false;
+    int slot;
+    am_helper = true;
+    while (come_in(crew, &slot, &gives_way)) {
+        if (gives_way && !gave_way)
+            pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+        gave_way = gives_way;
+        work(crew->round, slot);
+        pthread_mutex_lock(&crew->lock);
+        if (atomic_fetch_sub(&crew->inside, 1) == 1) pthread_cond_signal(&crew->left);
+        pthread_mutex_unlock(&crew->lock);
+    }
     return NULL;
 }
 
+/* ---- crews ---- */
+
+/* Ends the helpers. In a process forked off their own there are none, and the lock may be held for
+ * ever. */
+static void crew_free(void *arg) {
+    struct crew *crew = arg;
+    if (crew->process == getpid()) {
+        pthread_mutex_lock(&crew->lock);
+        atomic_store(&crew->end, true);
+        pthread_cond_broadcast(&crew->wake);
+        pthread_mutex_unlock(&crew->lock);
+        for (int i = 0; i < crew->hired; i++) pthread_join(crew->helpers[i], NULL);
+        pthread_cond_destroy(&crew->left);
+        pthread_cond_destroy(&crew->wake);
+        pthread_mutex_destroy(&crew->lock);
+    }
+    free(crew);
+}
+
+void blasd_parallel_dismiss(void) {
+    struct crew *crew = my_crew;
+    if (crew == NULL) return;
+    my_crew = NULL;
+    pthread_setspecific(key, NULL);
+    crew_free(crew);
+}
+
+static void make_key(void) {
+    have_key = pthread_key_create(&key, crew_free) == 0;
+}
+
+/* The calling thread's crew. NULL: no memory. */
+static struct crew *crew_get(void) {
+    struct crew *crew;
+    if (my_crew != NULL && my_crew->process != getpid()) blasd_parallel_dismiss();
+    if (my_crew != NULL) return my_crew;
+    pthread_once(&once, make_key);
+    if (!have_key || (crew = calloc(1, sizeof *crew)) == NULL) return NULL;
+    crew->process = getpid();
+    pthread_mutex_init(&crew->lock, NULL);
+    pthread_cond_init(&crew->wake, NULL);
+    pthread_cond_init(&crew->left, NULL);
+    if (pthread_setspecific(key, crew) != 0) {
+        free(crew);
+        return NULL;
+    }
+    return my_crew = crew;
+}
+
+/* Has `count` helpers, or as many as can be started. They leave signals to those who wait for
+ * them. */
+static void hire(struct crew *crew, int count) {
+    sigset_t all, before;
+    if (crew->hired >= count) return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (crew->hired < count) {
+        if (pthread_create(&crew->helpers[crew->hired], NULL, helper_main, crew) != 0) break;
+        crew->hired++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void call_helpers(struct crew *crew, struct round *round, int count) {
+    if (count > crew->hired) count = crew->hired;
+    pthread_mutex_lock(&crew->lock);
+    crew->round = round;
+    crew->next_slot = 1;
+    crew->gives_way = in_background;
+    atomic_store(&crew->places, count);
+    pthread_mutex_unlock(&crew->lock);
+    if (count == crew->hired) {
+        pthread_cond_broadcast(&crew->wake);
+    } else {
+        for (int i = 0; i < count; i++) pthread_cond_signal(&crew->wake);
+    }
+}
+
+/* Closes the places that are still open, and waits until nobody is inside. */
+static void await_helpers(struct crew *crew) {
+    pthread_mutex_lock(&crew->lock);
+    atomic_store(&crew->places, 0);
+    if (atomic_load(&crew->inside) > 0) {
+        pthread_mutex_unlock(&crew->lock);
+        for (int i = 0; i < LOOKS && atomic_load(&crew->inside) > 0; i++) pause_briefly();
+        pthread_mutex_lock(&crew->lock);
+    }
+    while (atomic_load(&crew->inside) > 0) pthread_cond_wait(&crew->left, &crew->lock);
+    pthread_mutex_unlock(&crew->lock);
+}
+
 bool blasd_parallel_run(const struct blasd_parallel *loop) {
-    struct crew crew = {.loop = loop};
-    struct member members[BLASD_PARALLEL_MAX];
-    int started = 0, wanted = loop->threads;
+    struct round round = {.loop = loop};
+    struct crew *crew = NULL;
+    int wanted = loop->threads;
     if (wanted > loop->count) wanted = (int)loop->count;
     if (wanted > BLASD_PARALLEL_MAX) wanted = BLASD_PARALLEL_MAX;
-    for (int i = 1; i < wanted; i++) {
-        struct member *member = &members[started];
-        *member = (struct member){.crew = &crew, .slot = started + 1, .gives_way = in_background};
-        if (pthread_create(&member->thread, NULL, member_main, member) == 0) started++;
+    /* a loop inside a piece of another has no helpers: they are at work there */
+    if (wanted > 1 && !am_helper) crew = crew_get();
+    if (crew != NULL && crew->at_work) crew = NULL;
+    if (crew != NULL) {
+        crew->at_work = true;
+        hire(crew, wanted - 1);
+        call_helpers(crew, &round, wanted - 1);
     }
-    work(&crew, 0);
-    for (int i = 0; i < started; i++) pthread_join(members[i].thread, NULL);
-    return !atomic_load(&crew.stop);
+    work(&round, 0);
+    if (crew != NULL) {
+        await_helpers(crew);
+        crew->at_work = false;
+    }
+    return !atomic_load(&round.stop);
 }

@@ -29,10 +29,15 @@ struct blasd_parallel {
 
 /* The threads of the loops that the calling thread runs from now on take only what time the rest of
  * the machine leaves, each core of theirs counting as free for others; the calling thread weighs
- * what it did. */
+ * what it did. For good: threads may not raise their weight again. */
 void blasd_parallel_background(void);
-/* Runs all pieces; true where each was done, false where a piece or the watch said stop. A thread
- * that cannot be started only makes the loop slower. */
+/* Runs all pieces; true where each was done, false where a piece or the watch said stop. The other
+ * threads are the calling thread's own: made when a loop first wants them, asleep between loops,
+ * and ended with it. One that cannot be started, or does not wake in time, only makes the loop
+ * slower. A loop that a piece of another runs has the thread of that piece alone. */
 bool blasd_parallel_run(const struct blasd_parallel *loop);
+/* Ends the calling thread's other threads now; a later loop makes new ones. For the thread that
+ * main() runs on, which ends with the process. Not from within a loop. */
+void blasd_parallel_dismiss(void);
 
 #endif

@@ -27,10 +27,10 @@ void blasd_regression_residuals(const struct regression_shape *shape,
 
 enum { LANES = 8 }; /* sums side by side, which the compiler turns into a vector */
 
-/* Sum of w (y - mean)^power over n numbers `step` apart; w NULL: 1. */
-DD_CLONES
-static struct dd moment(const double *y, int64_t step, const double *w, int64_t n, struct dd mean,
-                        int power) {
+/* Inlined where step, power and whether there are weights are known: a compiler that makes masks of
+ * these questions reads weights at address 0 under a mask, which some processors do very slowly. */
+DD_INLINE struct dd add_up(const double *y, int64_t step, const double *w, int64_t n,
+                           struct dd mean, int power) {
     double hi[LANES] = {0}, lo[LANES] = {0};
     struct dd sum = {0, 0};
     int64_t whole = n / LANES * LANES;
@@ -51,6 +51,17 @@ static struct dd moment(const double *y, int64_t step, const double *w, int64_t 
         sum = dd_add(sum, w == NULL ? r : dd_scale(r, w[i]));
     }
     return sum;
+}
+
+/* Sum of w (y - mean)^power, power 1 or 2, over n numbers `step` apart; w NULL: 1. */
+DD_CLONES
+static struct dd moment(const double *y, int64_t step, const double *w, int64_t n, struct dd mean,
+                        int power) {
+    if (w != NULL)
+        return power == 2 ? add_up(y, step, w, n, mean, 2) : add_up(y, step, w, n, mean, 1);
+    if (step == 1)
+        return power == 2 ? add_up(y, 1, NULL, n, mean, 2) : add_up(y, 1, NULL, n, mean, 1);
+    return power == 2 ? add_up(y, step, NULL, n, mean, 2) : add_up(y, step, NULL, n, mean, 1);
 }
 
 void blasd_regression_tss(const struct regression_shape *shape, const struct regression_data *data,

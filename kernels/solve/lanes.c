@@ -1,38 +1,10 @@
 /* How wide the lanes are on this machine. Read next: lanes_body.h. */
-#include "kernels/solve/lanes_choice.h"
+#include "kernels/numeric/instructions.h"
 #include "kernels/solve/systems.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-static enum blasd_lanes_set best_set(void) {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
-        return BLASD_LANES_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return BLASD_LANES_AVX2;
-#endif
-    return BLASD_LANES_PLAIN;
-}
-
-enum blasd_lanes_set blasd_lanes_set(void) {
-    static const char *const names[] = {"plain", "avx2", "avx512"};
-    static int chosen = -1; /* threads that race here find the same answer */
-    int set = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-    const char *wish;
-    if (set >= 0) return (enum blasd_lanes_set)set;
-    set = (int)best_set();
-    wish = getenv("BLASD_LANES");
-    for (int i = 0; wish != NULL && i < set; i++)
-        if (strcmp(wish, names[i]) == 0) set = i;
-    __atomic_store_n(&chosen, set, __ATOMIC_RELAXED);
-    return (enum blasd_lanes_set)set;
-}
-
 int blasd_lanes_width(bool single) {
-    static const int bytes[] = {16, 32, 64};
-    return bytes[blasd_lanes_set()] / (single ? 4 : 8);
+    static const int bytes[] = {[BLASD_PLAIN] = 16, [BLASD_AVX2] = 32, [BLASD_AVX512] = 64};
+    return bytes[blasd_instructions()] / (single ? 4 : 8);
 }
 
 size_t blasd_lanes_bytes(int64_t n) {

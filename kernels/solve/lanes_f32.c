@@ -22,11 +22,11 @@
     __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 #define TALL 4
 #define LANE(name) name##_avx512
-#include "kernels/solve/target_avx512.h"
+#include "kernels/numeric/target_avx512.h"
 
 #include "kernels/solve/lanes_body.h"
 
-#include "kernels/solve/target_end.h"
+#include "kernels/numeric/target_end.h"
 #undef FNMA
 #undef VBYTES
 #undef PICK
@@ -42,11 +42,11 @@
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #define TALL 2
 #define LANE(name) name##_avx2
-#include "kernels/solve/target_avx2.h"
+#include "kernels/numeric/target_avx2.h"
 
 #include "kernels/solve/lanes_body.h"
 
-#include "kernels/solve/target_end.h"
+#include "kernels/numeric/target_end.h"
 #undef FNMA
 #undef VBYTES
 #undef PICK

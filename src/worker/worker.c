@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "kernels/numeric/parallel.h"
 #include "worker/cost_file.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"
@@ -409,6 +410,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
 done:
     blasd_heartbeat_stop(batcher->heartbeat);
     blasd_worker_queue_free(batcher->queue);
+    blasd_parallel_dismiss();
     if (batcher->device != NULL) backend->device_close(batcher->device);
     blasd_measure_free(worker.measure);
     blasd_grouping_release(&worker.grouping);

@@ -112,6 +112,38 @@ static void plain_products_of_every_float(void **state) {
         }
 }
 
+/* Around the edges of tiles and vectors, and of what is small; whichever way the factors lie, with
+ * alpha, beta and c. Integers must come out exact in any order of addition. */
+static void small_products_of_every_shape(void **state) {
+    const int64_t sizes[] = {1,  2,  5,  6,  7,  11, 12, 13,  15, 16,
+                             17, 31, 32, 33, 79, 80, 81, 128, 129};
+    (void)state;
+    for (int round = 0; round < 600; round++) {
+        enum blasd_dtype dtype = floats[round % 2];
+        bool ta = trial_between(0, 1), tb = trial_between(0, 1), exact = trial_between(0, 1);
+        enum filling filling = exact ? FILL_INTEGER : FILL_WIDE;
+        int64_t m = sizes[trial_between(0, 18)], k = sizes[trial_between(0, 18)];
+        int64_t n = sizes[trial_between(0, 18)], most = round % 10 == 0 ? INT64_MAX : 40000;
+        struct trial *t;
+        if (m * k * n > most) continue;
+        t = trial_new("matmul");
+        give(t, "a", dtype, trial_between(0, 1) ? BLASD_ROW_MAJOR : BLASD_COLUMN_MAJOR, 2,
+             (int64_t[]){ta ? k : m, ta ? m : k}, filling);
+        give(t, "b", dtype, trial_between(0, 1) ? BLASD_ROW_MAJOR : BLASD_COLUMN_MAJOR, 2,
+             (int64_t[]){tb ? n : k, tb ? k : n}, filling);
+        trial_set_bool(t, "transpose_a", ta);
+        trial_set_bool(t, "transpose_b", tb);
+        if (trial_between(0, 1)) trial_set_float(t, "alpha", (double)trial_between(-2, 2));
+        if (trial_between(0, 1)) {
+            give(t, "c", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){m, n}, filling);
+            trial_set_float(t, "beta", (double)trial_between(-2, 2));
+        }
+        assert_int_equal(trial_run(t), BLASD_OK);
+        check(t, exact);
+        trial_free(t);
+    }
+}
+
 /* A random job of any shape the operation takes. */
 static struct trial *random_job(enum filling filling) {
     static const enum blasd_dtype dtypes[] = {BLASD_float64,  BLASD_float32, BLASD_float16,
@@ -300,6 +332,7 @@ static void what_is_not_finite(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_products_of_every_float),
+        cmocka_unit_test(small_products_of_every_shape),
         cmocka_unit_test(any_job),
         cmocka_unit_test(equal_jobs_run_as_one_call_and_give_the_same_bits),
         cmocka_unit_test(long_products),
