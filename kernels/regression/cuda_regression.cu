@@ -46,7 +46,12 @@ static void fill(struct blasd_cuda_job *job, struct gram_plan *plan) {
     plan->outputs.factor = (double)shape->n / (double)(shape->n - shape->q);
     plan->wish.basis = blasd_regression_plain(shape);
     plan->wish.triangle = plan->wish.basis;
-    plan->wish.penalty = shape->method == METHOD_RIDGE ? shape->alpha : 0;
+    if (shape->method == METHOD_RIDGE)
+        plan->wish.penalty = {shape->alpha, plan->asked.method != METHOD_RIDGE};
+    plan->settling.shifts = shape->method != METHOD_GD;
+    plan->settling.targets = !blasd_regression_sparse(&plan->asked);
+    plan->settling.weights = shape->weighted && shape->method == METHOD_OLS;
+    plan->settling.penalty = plan->wish.penalty;
     plan->slices.sliced = gram_too_large(shape, job->facts);
 }
 
@@ -55,10 +60,13 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     int code = blasd_cuda_host(job, sizeof *plan, &job->state, err);
     if (code != 0) return code;
     plan = (struct gram_plan *)job->state;
-    code = blasd_regression_read(job->tasks[0].job, &plan->shape, err);
+    code = blasd_regression_read(job->tasks[0].job, &plan->asked, err);
     if (code != 0) return code;
-    plan->shape.dense = &blasd_regression_own;
-    plan->where = blasd_regression_where(&plan->shape);
+    plan->asked.dense = &blasd_regression_own;
+    plan->shape = plan->asked;
+    if (blasd_regression_smooth(&plan->asked))
+        plan->shape = blasd_regression_as_ridge(&plan->asked, 1); /* the totals are not known yet */
+    plan->where = blasd_regression_where(&plan->asked);
     if (plan->where != REGRESSION_DEVICE || plan->shape.problems == 0) return 0;
     fill(job, plan);
     /* slices are of one problem; so many problems are more than a grid has blocks */
@@ -150,7 +158,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
                              "or be wide and small: ask for device \"cpu\"");
         return 0;
     }
-    return blasd_regression_finish(&plan->shape, job->tasks, job->count,
+    return blasd_regression_finish(&plan->asked, job->tasks, job->count,
                                    plan->where == REGRESSION_DEVICE ? &plan->results : nullptr,
                                    err);
 }
