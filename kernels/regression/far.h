@@ -4,6 +4,12 @@
 #define BLASD_REGRESSION_FAR_H
 
 #include <math.h>
+#ifdef __cplusplus
+#include "kernels/cuda/gpu.h"
+#define BLASD_REGRESSION_BOTH __host__ __device__
+#else
+#define BLASD_REGRESSION_BOTH
+#endif
 
 /* Exponents up to this are left alone: products of four such numbers and of residuals 1e-16 of
  * their size stay in range. Larger ones are brought to it and no further, so that coefficients
@@ -11,11 +17,7 @@
 #define BLASD_REGRESSION_FAR 200
 
 /* The power of two by which numbers up to `largest` are divided. */
-#ifdef __cplusplus
-__host__ __device__ /* includers have kernels/cuda/gpu.h */
-#endif
-    static inline int
-    blasd_regression_excess(double largest) {
+static inline BLASD_REGRESSION_BOTH int blasd_regression_excess(double largest) {
     int exponent = 0;
     if (!(largest > 0) || !(largest < INFINITY)) return 0;
     (void)frexp(largest, &exponent);

@@ -8,11 +8,8 @@
 #ifndef BLASD_REGRESSION_GRAM_CUH
 #define BLASD_REGRESSION_GRAM_CUH
 
-#include "kernels/regression/gram_double.cuh"
-
-extern "C" {
 #include "kernels/regression/far.h"
-}
+#include "kernels/regression/gram_double.cuh"
 
 #define GRAM_MOST 1024 /* coefficients */
 
