@@ -271,7 +271,10 @@ soak: all
 	@BLASD_LOAD_SECONDS=60 $(PYTHON) -m pytest -q -p no:cacheprovider tests/integration/test_load.py
 
 .PHONY: lint-objects
-lint-objects: $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(call folder_sources,main) $(UNIT_C) $(FUZZ_C) docs/generate.c)
+# what make test-gpu builds is compiled here too, or a machine with a GPU would be the first to know
+GPU_PROGRAM_C = $(wildcard tests/gpu/gpu_*.c)
+$(BUILD)/obj/tests/gpu/%.c.o: FLAGS += -Itests/gpu/bare -Itests/unit/kernels
+lint-objects: $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(call folder_sources,main) $(UNIT_C) $(FUZZ_C) $(GPU_PROGRAM_C) docs/generate.c)
 
 .PHONY: clean
 clean:
