@@ -271,8 +271,11 @@ soak: all
 	@BLASD_LOAD_SECONDS=60 $(PYTHON) -m pytest -q -p no:cacheprovider tests/integration/test_load.py
 
 .PHONY: lint-objects
+# what make test-gpu builds is compiled here too, or a machine with a GPU would be the first to know
+GPU_PROGRAM_C = $(wildcard tests/gpu/gpu_*.c)
+$(BUILD)/obj/tests/gpu/%.c.o: FLAGS += -Itests/gpu/bare -Itests/unit/kernels
 # blasd is linked too, for it holds every CPU kernel: names that clash between files show only then
-lint-objects: $(BUILD)/blasd $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(UNIT_C) $(FUZZ_C) $(BENCH_C) docs/generate.c)
+lint-objects: $(BUILD)/blasd $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(UNIT_C) $(FUZZ_C) $(BENCH_C) $(GPU_PROGRAM_C) docs/generate.c)
 
 .PHONY: clean
 clean:

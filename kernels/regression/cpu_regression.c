@@ -159,15 +159,12 @@ static int least_squares(struct room *room, const struct regression_data *data,
 static int fit_problem(struct room *room, const struct regression_data *data,
                        struct blasd_cpu_progress *progress, struct blasd_err *err);
 
-/* lasso and elastic_net whose penalty has no absolute values in it are ridge: no sweep finds the
- * answer as well, and the duality gap says nothing. */
+/* lasso and elastic_net without absolute values. */
 static int fit_as_ridge(struct room *room, const struct regression_data *data,
                         struct blasd_cpu_progress *progress, struct blasd_err *err) {
     const struct regression_shape *shape = room->shape;
-    struct regression_shape ridge = *shape;
+    struct regression_shape ridge = blasd_regression_as_ridge(shape, data->total);
     int code;
-    ridge.method = METHOD_RIDGE;
-    ridge.alpha = shape->method == METHOD_LASSO ? 0 : shape->alpha * data->total;
     for (int64_t l = 0; l < shape->t; l++) {
         room->fit.n_iter[l] = 0;
         room->fit.dual_gap[l] = 0;
@@ -195,9 +192,7 @@ static int fit_problem(struct room *room, const struct regression_data *data,
         room->how = "gradient descent";
         return blasd_regression_descend(shape, data, fit, progress, err);
     }
-    if (shape->method != METHOD_RIDGE &&
-        (shape->alpha == 0 || (shape->method == METHOD_ELASTIC_NET && shape->l1_ratio == 0)))
-        return fit_as_ridge(room, data, progress, err);
+    if (blasd_regression_smooth(shape)) return fit_as_ridge(room, data, progress, err);
     code = make_factor(room, data, &doubled, progress, err);
     if (code != 0) return code;
     if (shape->method == METHOD_RIDGE) {

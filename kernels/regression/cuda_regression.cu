@@ -10,11 +10,13 @@ extern "C" {
 }
 
 #define STEPS_EACH 20000      /* of gd in a launch */
+#define STEPS_IN_ONE 128      /* coefficients up to which many are a launch */
 #define STEPS_ONE_BY_ONE 1000 /* where each is a launch */
 #define SWEEPS_FIRST 1000     /* of lasso in the first launch, then twice as many each time */
 #define SWEEPS_MOST 16000
 #define LAUNCHES_AHEAD 8 /* before the host waits, so that a cancelled job is noticed */
 #define LARGE_WORK 1e7   /* n q q from which the worker is asked whether to go on */
+#define REPEAT_TARGETS 8 /* with robust errors of more, a graph would have too many nodes */
 
 static void choose(const struct blasd_task *task, const struct blasd_gpu_facts *facts,
                    struct blasd_cuda_wish *wish) {
@@ -46,8 +48,26 @@ static void fill(struct blasd_cuda_job *job, struct gram_plan *plan) {
     plan->outputs.factor = (double)shape->n / (double)(shape->n - shape->q);
     plan->wish.basis = blasd_regression_plain(shape);
     plan->wish.triangle = plan->wish.basis;
-    plan->wish.penalty = shape->method == METHOD_RIDGE ? shape->alpha : 0;
+    if (shape->method == METHOD_RIDGE)
+        plan->wish.penalty = {shape->alpha, plan->asked.method != METHOD_RIDGE};
+    plan->settling.shifts = shape->method != METHOD_GD;
+    plan->settling.targets = !blasd_regression_sparse(&plan->asked);
+    plan->settling.weights = shape->weighted && shape->method == METHOD_OLS;
+    plan->settling.penalty = plan->wish.penalty;
     plan->slices.sliced = gram_too_large(shape, job->facts);
+}
+
+static bool large(const struct gram_plan *plan) {
+    double work = (double)plan->shape.n * (double)plan->shape.q * (double)plan->shape.q;
+    return work >= LARGE_WORK;
+}
+
+/* A dozen short launches and nothing else: worth a graph where the batch comes again. */
+static bool repeats(const struct gram_plan *plan) {
+    if (plan->slices.sliced || large(plan) || blasd_regression_sparse(&plan->shape)) return false;
+    if (plan->outputs.robust && plan->gram.t > REPEAT_TARGETS) return false;
+    return plan->shape.method != METHOD_GD ||
+           (plan->gram.q <= STEPS_IN_ONE && plan->shape.iterations <= STEPS_EACH);
 }
 
 static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
@@ -55,10 +75,13 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     int code = blasd_cuda_host(job, sizeof *plan, &job->state, err);
     if (code != 0) return code;
     plan = (struct gram_plan *)job->state;
-    code = blasd_regression_read(job->tasks[0].job, &plan->shape, err);
+    code = blasd_regression_read(job->tasks[0].job, &plan->asked, err);
     if (code != 0) return code;
-    plan->shape.dense = &blasd_regression_own;
-    plan->where = blasd_regression_where(&plan->shape);
+    plan->asked.dense = &blasd_regression_own;
+    plan->shape = plan->asked;
+    if (blasd_regression_smooth(&plan->asked))
+        plan->shape = blasd_regression_as_ridge(&plan->asked, 1); /* the totals are not known yet */
+    plan->where = blasd_regression_where(&plan->asked);
     if (plan->where != REGRESSION_DEVICE || plan->shape.problems == 0) return 0;
     fill(job, plan);
     /* slices are of one problem; so many problems are more than a grid has blocks */
@@ -68,17 +91,18 @@ static int prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     code = gram_take(job, plan, err);
     plan->passes = plan->slices.count * (2 + !blasd_regression_sparse(&plan->shape) +
                                          (plan->shape.residuals || plan->outputs.robust));
+    if (code == 0 && repeats(plan)) blasd_cuda_repeats(job);
     return code;
 }
 
 static bool go_on(struct blasd_cuda_job *job, const struct gram_plan *plan, double progress) {
-    double work = (double)plan->shape.n * (double)plan->shape.q * (double)plan->shape.q;
-    return plan->slices.sliced || work < LARGE_WORK || blasd_cuda_go_on(job, progress);
+    return plan->slices.sliced || !large(plan) || blasd_cuda_go_on(job, progress);
 }
 
 static int descend(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {
     const struct gram_shape *g = &plan->gram;
-    int64_t left = plan->shape.iterations, each = g->q <= 128 ? STEPS_EACH : STEPS_ONE_BY_ONE;
+    int64_t left = plan->shape.iterations,
+            each = g->q <= STEPS_IN_ONE ? STEPS_EACH : STEPS_ONE_BY_ONE;
     int code = gram_descent_start(g, &plan->arrays, &plan->descent, job->stream, err);
     for (int launches = 1; code == 0 && left > 0; launches++) {
         int64_t steps = left < each ? left : each;
@@ -150,7 +174,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
                              "or be wide and small: ask for device \"cpu\"");
         return 0;
     }
-    return blasd_regression_finish(&plan->shape, job->tasks, job->count,
+    return blasd_regression_finish(&plan->asked, job->tasks, job->count,
                                    plan->where == REGRESSION_DEVICE ? &plan->results : nullptr,
                                    err);
 }

@@ -34,12 +34,18 @@ bool blasd_regression_sparse(const struct regression_shape *shape) {
     return shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET;
 }
 
-enum regression_where blasd_regression_where(const struct regression_shape *shape) {
-    double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
+/* The job, or the ridge that it comes to, whose alpha is then for each unit of weight. */
+static struct regression_shape what_is_done(const struct regression_shape *asked) {
+    return blasd_regression_smooth(asked) ? blasd_regression_as_ridge(asked, 1) : *asked;
+}
+
+enum regression_where blasd_regression_where(const struct regression_shape *asked) {
+    struct regression_shape shape = what_is_done(asked);
+    double n = (double)shape.n, q = (double)shape.q, t = (double)shape.t;
     double work = 4 * n * n * (q + t); /* of making anything from a wide problem's rows */
-    bool fits = shape->q <= DEVICE_COEFFICIENTS, sparse = blasd_regression_sparse(shape);
-    if (shape->t > DEVICE_TARGETS) return REGRESSION_REFUSED;
-    if (shape->way != WAY_WIDE || !(sparse || blasd_regression_plain(shape)))
+    bool fits = shape.q <= DEVICE_COEFFICIENTS, sparse = blasd_regression_sparse(&shape);
+    if (shape.t > DEVICE_TARGETS) return REGRESSION_REFUSED;
+    if (shape.way != WAY_WIDE || !(sparse || blasd_regression_plain(&shape)))
         return fits ? REGRESSION_DEVICE : REGRESSION_REFUSED;
     if (sparse && fits && work > HOST_LITTLE) return REGRESSION_DEVICE;
     return work <= HOST_WORK ? REGRESSION_HOST : REGRESSION_REFUSED;
@@ -48,12 +54,14 @@ enum regression_where blasd_regression_where(const struct regression_shape *shap
 /* What one thread needs beside the results; owned. */
 struct room {
     struct regression_factor factor; /* of wide problems */
+    struct regression_scaling scaling;
     double *coef, *ssr, *tss, *basis, *singular, *residual, *dual_gap;
     int64_t *n_iter;
 };
 
 struct run {
-    const struct regression_shape *shape;
+    const struct regression_shape *asked; /* the job, which says what the outputs are */
+    const struct regression_shape *shape; /* what is done */
     struct blasd_task *tasks;
     const struct regression_results *results;
     int64_t problems;
@@ -68,6 +76,7 @@ static void room_release(struct room *room) {
     free(room->factor.z);
     free(room->factor.rest);
     free(room->factor.exponent);
+    blasd_regression_scaling_release(&room->scaling);
     free(room->coef);
     free(room->ssr);
     free(room->tss);
@@ -115,6 +124,10 @@ static void take_results(const struct run *run, struct room *room, int64_t numbe
     int64_t q = run->shape->q, t = run->shape->t;
     fit->n_iter = room->n_iter;
     fit->dual_gap = room->dual_gap;
+    for (int64_t l = 0; l < t; l++) { /* of ridge by another name */
+        fit->n_iter[l] = 0;
+        fit->dual_gap[l] = 0;
+    }
     if (all == NULL) {
         *factor = room->factor;
         fit->coef = room->coef;
@@ -181,7 +194,7 @@ static bool surely_full(const struct regression_shape *shape,
 
 /* Least squares without a penalty: the rank decides whether the device's solution is the one. */
 static int end_plain(const struct regression_shape *shape, struct room *room,
-                     const struct regression_data *data, const struct regression_factor *factor,
+                     struct regression_data *data, const struct regression_factor *factor,
                      struct regression_fit *fit, bool here, const char **how,
                      struct blasd_err *err) {
     int code = 0;
@@ -198,20 +211,20 @@ static int end_plain(const struct regression_shape *shape, struct room *room,
     }
     *how = "complete orthogonal decomposition";
     fit->middle = NULL; /* that of another basis */
-    code = want_residuals(shape, room, fit, err);
+    if (!here) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
+    if (code == 0) code = want_residuals(shape, room, fit, err);
     if (code == 0) blasd_regression_residuals(shape, data, fit, true);
     return code;
 }
 
-static int end_problem(const struct run *run, struct room *room, const struct blasd_task *task,
-                       int64_t number, const struct regression_data *data,
-                       struct regression_fit *fit, const char **how, struct blasd_err *err) {
+static int end_problem(const struct run *run, struct room *room, int64_t number,
+                       struct regression_data *data, struct regression_fit *fit, const char **how,
+                       struct blasd_err *err) {
     const struct regression_shape *shape = run->shape;
     struct blasd_cpu_progress quiet = {.asked = INFINITY};
     struct regression_factor factor = {0};
     bool here = run->results == NULL;
     int code = 0;
-    (void)task;
     take_results(run, room, number, &factor, fit);
     fit->rank = shape->q;
     fit->critical_df = NAN;
@@ -240,6 +253,14 @@ static int end_problem(const struct run *run, struct room *room, const struct bl
     return code;
 }
 
+/* The data in the units that the problem is, or was, fitted in. */
+static int change_units(const struct run *run, struct room *room, int64_t number,
+                        struct regression_data *data, struct blasd_err *err) {
+    if (run->results == NULL) return blasd_regression_scale(run->asked, &room->scaling, data, err);
+    return blasd_regression_scale_as(run->asked, &room->scaling,
+                                     run->results->unit + number * (run->asked->t + 1), data, err);
+}
+
 /* Ends problems [from, to). Errors of a problem are its task's. */
 static int end_range(struct run *run, struct room *room, int64_t from, int64_t to) {
     const struct regression_shape *shape = run->shape;
@@ -257,9 +278,14 @@ static int end_range(struct run *run, struct room *room, int64_t from, int64_t t
         data = blasd_regression_data(shape, task, &walk);
         blasd_walk_next(&walk);
         code = blasd_regression_weights(shape, &data, &own);
-        if (code == 0) code = end_problem(run, room, task, number, &data, &fit, &how, &own);
+        if (code == 0) code = change_units(run, room, number, &data, &own);
+        if (code == 0) code = end_problem(run, room, number, &data, &fit, &how, &own);
+        if (code == 0)
+            code = blasd_regression_scale_columns(shape, &room->scaling, &data, &fit, &own);
         tss = run->results != NULL ? run->results->tss + number * shape->t : room->tss;
-        if (code == 0) code = blasd_regression_outputs(shape, task, at, &data, &fit, tss, &own);
+        if (code == 0)
+            code = blasd_regression_outputs(run->asked, task, at, &data, &fit, tss, &own);
+        if (code == 0) blasd_regression_unscale(shape, &room->scaling, task, at, &fit);
         pthread_mutex_lock(&run->lock);
         if (code != 0) {
             task->err = own;
@@ -298,23 +324,25 @@ static int run_all(struct run *run, struct blasd_err *err) {
     return 0;
 }
 
-int blasd_regression_finish(const struct regression_shape *shape, struct blasd_task *tasks,
+int blasd_regression_finish(const struct regression_shape *asked, struct blasd_task *tasks,
                             int count, const struct regression_results *results,
                             struct blasd_err *err) {
+    struct regression_shape shape = what_is_done(asked);
     struct run *run = calloc(1, sizeof *run);
     int code = 0;
     if (run == NULL) return no_memory(err);
-    run->shape = shape;
+    run->asked = asked;
+    run->shape = &shape;
     run->tasks = tasks;
     run->results = results;
-    run->problems = shape->problems * count;
+    run->problems = asked->problems * count;
     pthread_mutex_init(&run->lock, NULL);
     run->counts = calloc((size_t)count + 1, sizeof *run->counts);
     if (run->counts == NULL) code = no_memory(err);
     for (int i = 0; i < count; i++) snprintf(tasks[i].method, sizeof tasks[i].method, "none");
     if (code == 0 && run->problems > 0) code = run_all(run, err);
     for (int i = 0; code == 0 && i < count; i++)
-        blasd_regression_warn(shape, &tasks[i], &run->counts[i]);
+        blasd_regression_warn(asked, &tasks[i], &run->counts[i]);
     for (int i = 0; i < BLASD_PARALLEL_MAX; i++) room_release(&run->rooms[i]);
     pthread_mutex_destroy(&run->lock);
     free(run->counts);

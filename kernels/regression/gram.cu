@@ -6,6 +6,8 @@
  * error. Blocks leave partial sums, which are added in a fixed order. Read next: gram.cuh. */
 #include "kernels/regression/gram.cuh"
 
+#include <limits.h>
+
 #define THREADS 256
 #define SCAN_ROWS 4096         /* least of a block */
 #define ROWS_EACH 1024         /* least of a block for products */
@@ -18,8 +20,8 @@ static int64_t at_most(int64_t a, int64_t b) {
 
 /* ---- the ranges of the columns ---- */
 
-/* ranges: for each problem and block, least and largest of p + t columns, then the weights' sum.
- */
+/* ranges: for each problem and block, least and largest of p + t columns, then the sum and the
+ * largest of the weights. */
 static __global__ void __launch_bounds__(THREADS)
     scan_rows(struct gram_shape s, const struct gram_data *data, int blocks, int first, int entries,
               double *ranges) {
@@ -28,7 +30,8 @@ static __global__ void __launch_bounds__(THREADS)
     int64_t each = (s.n + blocks - 1) / blocks, from = block * each;
     int64_t to = from + each < s.n ? from + each : s.n;
     int all = s.p + s.t, tid = (int)threadIdx.x;
-    double *out = ranges + (problem * entries + first + block) * (2 * all + 1), sum = 0;
+    double *out = ranges + (problem * entries + first + block) * gram_range_numbers(s);
+    double sum = 0, heaviest = 0;
     const struct gram_data d = data[problem];
     for (int c0 = 0; c0 < all; c0 += THREADS) {
         int width = all - c0 < THREADS ? all - c0 : THREADS, rows = THREADS / width;
@@ -55,53 +58,96 @@ static __global__ void __launch_bounds__(THREADS)
         }
     }
     if (d.w == nullptr) return;
-    for (int64_t i = from + tid; i < to; i += THREADS) sum += d.w[i];
+    for (int64_t i = from + tid; i < to; i += THREADS) {
+        sum += d.w[i];
+        heaviest = d.w[i] > heaviest ? d.w[i] : heaviest;
+    }
     __syncthreads();
     least[tid] = sum;
+    largest[tid] = heaviest;
     for (int half = THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
-        if (tid < half) least[tid] += least[tid + half];
+        if (tid >= half) continue;
+        least[tid] += least[tid + half];
+        if (largest[tid + half] > largest[tid]) largest[tid] = largest[tid + half];
     }
-    if (tid == 0) out[2 * all] = least[0];
+    if (tid != 0) return;
+    out[2 * all] = least[0];
+    out[2 * all + 1] = largest[0];
 }
 
-static __device__ struct gram_column settle(double low, double high, bool shifts) {
-    struct gram_column column = {0, 1, 1, 0};
+static __device__ double magnitude(double low, double high) {
+    return -low > high ? -low : high;
+}
+
+/* `least` is the least exponent that it may have. */
+static __device__ struct gram_column settle(double low, double high, bool shifts, int least) {
+    struct gram_column column = {0, 1, 1, 0, 0};
     double largest;
     if (shifts && low > 0 && high <= 2 * low) column.shift = low;
     if (shifts && high < 0 && low >= 2 * high) column.shift = high;
-    low -= column.shift;
-    high -= column.shift;
-    largest = -low > high ? -low : high;
-    if (largest > 0) frexp(largest, &column.exponent);
+    largest = magnitude(low - column.shift, high - column.shift);
+    if (largest > 0 && largest < INFINITY) {
+        frexp(largest, &column.exponent);
+        column.exponent = column.exponent > least ? column.exponent : least;
+    }
     column.scale = ldexp(1.0, -(column.exponent / 2));
     column.again = ldexp(1.0, -(column.exponent - column.exponent / 2));
     return column;
 }
 
+/* That of the penalty's root: in such units the penalty is at most 1 beside squares of at most 1,
+ * and what it makes of the smallest feature is still a number. */
+static __device__ int penalty_exponent(double alpha) {
+    int exponent = 0;
+    if (!(alpha > 0) || !(alpha < INFINITY)) return INT_MIN;
+    frexp(alpha, &exponent);
+    return (exponent + 1) / 2;
+}
+
+/* The sum of the weights, and their unit, which is even: its root is a power of two too. */
+static __device__ double settle_weights(const struct gram_shape &s, const double *from, int blocks,
+                                        bool far, double *scale, int *unit) {
+    double sum = s.weighted ? 0 : (double)s.n, heaviest = 0;
+    for (int b = 0; s.weighted && b < blocks; b++) {
+        const double *weights = from + (int64_t)b * gram_range_numbers(s) + 2 * (s.p + s.t);
+        sum += weights[0];
+        heaviest = weights[1] > heaviest ? weights[1] : heaviest;
+    }
+    *unit = far ? blasd_regression_excess(heaviest) / 2 * 2 : 0;
+    *scale = ldexp(1.0, -*unit);
+    return sum;
+}
+
 static __global__ void __launch_bounds__(THREADS)
-    settle_columns(struct gram_shape s, const double *partial, int blocks, bool shifts,
-                   struct gram_column *columns, double *total) {
+    settle_columns(struct gram_shape s, const double *partial, int blocks,
+                   struct gram_settling settling, struct gram_arrays a) {
+    int64_t problem = blockIdx.x, numbers = gram_range_numbers(s);
     int all = s.p + s.t;
-    const double *from = partial + (int64_t)blockIdx.x * blocks * (2 * all + 1);
-    struct gram_column *to = columns + (int64_t)blockIdx.x * (s.q + s.t);
+    const double *from = partial + problem * blocks * numbers;
+    struct gram_column *to = a.columns + problem * (s.q + s.t);
+    int *unit = a.unit + problem * (s.t + 1);
+    if (threadIdx.x == 0) {
+        if (s.first == 1) to[0] = {0, 1, 1, 0, 0};
+        a.total[problem] =
+            settle_weights(s, from, blocks, settling.weights, a.weight_scale + problem, unit + s.t);
+    }
+    __syncthreads();
+    int root = penalty_exponent(gram_alpha(settling.penalty, a.total[problem]));
     for (int c = (int)threadIdx.x; c < all; c += THREADS) {
         double low = INFINITY, high = -INFINITY;
         for (int b = 0; b < blocks; b++) {
-            const double *range = from + (int64_t)b * (2 * all + 1) + 2 * c;
+            const double *range = from + b * numbers + 2 * c;
             low = range[0] < low ? range[0] : low;
             high = range[1] > high ? range[1] : high;
         }
-        to[s.first + c] = settle(low, high, shifts && s.first == 1);
-    }
-    if (threadIdx.x != 0) return;
-    if (s.first == 1) to[0] = {0, 1, 1, 0};
-    if (s.weighted) {
-        double sum = 0;
-        for (int b = 0; b < blocks; b++) sum += from[(int64_t)b * (2 * all + 1) + 2 * all];
-        total[blockIdx.x] = sum;
-    } else {
-        total[blockIdx.x] = (double)s.n;
+        struct gram_column column =
+            settle(low, high, settling.shifts && s.first == 1, c < s.p ? root : INT_MIN);
+        if (c >= s.p) {
+            if (settling.targets) column.unit = blasd_regression_excess(magnitude(low, high));
+            unit[c - s.p] = column.unit;
+        }
+        to[s.first + c] = column;
     }
 }
 
@@ -119,10 +165,11 @@ int gram_ranges(const struct gram_shape *s, const struct gram_arrays *arrays, do
 }
 
 int gram_settle(const struct gram_shape *s, const struct gram_arrays *arrays, const double *ranges,
-                int all, bool shifts, struct blasd_gpu_stream *stream, struct blasd_err *err) {
+                int all, const struct gram_settling *settling, struct blasd_gpu_stream *stream,
+                struct blasd_err *err) {
     if (s->problems == 0) return 0;
     return blasd_launch(settle_columns, dim3((unsigned)s->problems), dim3(THREADS), 0, stream, err,
-                        *s, ranges, all, shifts, arrays->columns, arrays->total);
+                        *s, ranges, all, *settling, *arrays);
 }
 
 /* ---- the products ---- */
@@ -144,8 +191,9 @@ struct tiling {
 struct products_in {
     const struct gram_data *data;
     const struct gram_column *columns;
-    const double *left;       /* in place of y: 2 t columns as they are; or NULL */
-    const double *row_weight; /* in place of w, `weight_step` from problem to problem; or NULL */
+    const double *left;         /* in place of y: 2 t columns as they are; or NULL */
+    const double *row_weight;   /* in place of w, `weight_step` from problem to problem; or NULL */
+    const double *weight_scale; /* of w, for each problem */
     int64_t weight_step;
     int targets; /* columns of y or left */
 };
@@ -264,6 +312,7 @@ static __global__ void __launch_bounds__(THREADS)
     double hi[M][M] = {}, lo[M][M] = {};
     const struct gram_data d = in.data[problem];
     const double *w = in.row_weight != nullptr ? in.row_weight + problem * in.weight_step : d.w;
+    double weight_scale = in.row_weight != nullptr ? 1 : in.weight_scale[problem];
     if (mine) find_tile(t, k, &left, &right);
     if (left >= t.of_x) left -= y_from;
     if (right >= t.of_x) right -= y_from;
@@ -276,7 +325,7 @@ static __global__ void __launch_bounds__(THREADS)
             v = element<M>(s, in, d, t, problem, i0 + row, column);
             plain[at] = v;
             if (WEIGHTED) {
-                struct twofold weighted = two_product(w[i0 + row], v);
+                struct twofold weighted = two_product(w[i0 + row] * weight_scale, v);
                 high[at] = weighted.hi;
                 low[at] = weighted.lo;
             }
@@ -397,14 +446,16 @@ size_t gram_scratch_bytes(const struct gram_shape *s) {
 
 int gram_products(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
                   struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    struct products_in in = {arrays->data, arrays->columns, nullptr, nullptr, 0, s->t};
+    struct products_in in = {
+        arrays->data, arrays->columns, nullptr, nullptr, arrays->weight_scale, 0, s->t};
     struct products_out out = {arrays->gram, arrays->with_y, arrays->squares, add};
     return any_products(s, &in, ALL, arrays->scratch, &out, stream, err);
 }
 
 int gram_slopes(const struct gram_shape *s, const struct gram_arrays *arrays, bool add,
                 struct blasd_gpu_stream *stream, struct blasd_err *err) {
-    struct products_in in = {arrays->data, arrays->columns, arrays->left, nullptr, 0, 2 * s->t};
+    struct products_in in = {
+        arrays->data, arrays->columns, arrays->left, nullptr, arrays->weight_scale, 0, 2 * s->t};
     struct products_out out = {nullptr, arrays->slopes, arrays->left_squares, add};
     return any_products(s, &in, ONLY_Y, arrays->scratch, &out, stream, err);
 }
@@ -412,12 +463,9 @@ int gram_slopes(const struct gram_shape *s, const struct gram_arrays *arrays, bo
 int gram_weighted(const struct gram_shape *s, const struct gram_arrays *arrays, int target,
                   struct twofold *to, bool add, struct blasd_gpu_stream *stream,
                   struct blasd_err *err) {
-    struct products_in in = {arrays->data,
-                             arrays->columns,
-                             nullptr,
-                             arrays->row_weight + (int64_t)target * s->n,
-                             (int64_t)s->t * s->n,
-                             0};
+    struct products_in in = {
+        arrays->data, arrays->columns,      nullptr, arrays->row_weight + (int64_t)target * s->n,
+        nullptr,      (int64_t)s->t * s->n, 0};
     struct products_out out = {to, nullptr, nullptr, add};
     return any_products(s, &in, ONLY_X, arrays->scratch, &out, stream, err);
 }

@@ -8,6 +8,7 @@
 #ifndef BLASD_REGRESSION_GRAM_CUH
 #define BLASD_REGRESSION_GRAM_CUH
 
+#include "kernels/regression/far.h"
 #include "kernels/regression/gram_double.cuh"
 
 #define GRAM_MOST 1024 /* coefficients */
@@ -23,6 +24,20 @@ struct gram_column {
     double shift;
     double scale, again; /* their product is 2^-exponent, each alone within range */
     int exponent;
+    int unit; /* of a target far from 1: answers are given divided by 2^unit (scaling.c) */
+};
+
+/* What is added to the squares of the features. */
+struct gram_penalty {
+    double alpha;
+    bool by_weight; /* alpha is for each unit of weight */
+};
+
+/* How columns are to be treated. */
+struct gram_settling {
+    bool shifts;                 /* columns may be shifted */
+    bool targets, weights;       /* far from 1 they get units */
+    struct gram_penalty penalty; /* columns that are small against its root are scaled by that */
 };
 
 /* What all problems of a batch have in common. */
@@ -38,7 +53,8 @@ struct gram_shape {
 struct gram_arrays {
     const struct gram_data *data;
     struct gram_column *columns;  /* q + t */
-    double *total;                /* of the weights */
+    double *total;                /* of the weights, in the user's unit */
+    double *weight_scale;         /* what weights are multiplied by: a power of two */
     struct twofold *gram;         /* q x q: above, the products; below, what the factor leaves */
     struct twofold *with_y;       /* q x t */
     struct twofold *squares;      /* t */
@@ -52,12 +68,13 @@ struct gram_arrays {
     void *scratch;
     /* what goes back to the host */
     double *r, *z, *rest, *coef, *ssr, *tss, *basis, *singular, *middle;
-    int *exponent;
+    int *exponent; /* q + t: of the targets less their units */
+    int *unit;     /* t of targets, then the weights' */
 };
 
 /* What a factor is made for. */
 struct gram_factor_wish {
-    double penalty; /* added to the squares of the features */
+    struct gram_penalty penalty;
     bool basis, triangle;
 };
 
@@ -67,14 +84,14 @@ size_t gram_scratch_bytes(const struct gram_shape *shape);
 /* Blocks that share the rows of a problem when the ranges of its columns are found. */
 int gram_range_blocks(const struct gram_shape *shape);
 /* The ranges of the columns over these rows, by `blocks` blocks: entries first .. first + blocks of
- * `all` for each problem, 2 (p + t) + 1 numbers each. */
+ * `all` for each problem, gram_range_numbers each. */
 int gram_ranges(const struct gram_shape *shape, const struct gram_arrays *arrays, double *ranges,
                 int blocks, int first, int all, struct blasd_gpu_stream *stream,
                 struct blasd_err *err);
-/* columns and total from them; without `shifts`, no column is shifted. */
+/* columns, total, weight_scale and unit from them. */
 int gram_settle(const struct gram_shape *shape, const struct gram_arrays *arrays,
-                const double *ranges, int all, bool shifts, struct blasd_gpu_stream *stream,
-                struct blasd_err *err);
+                const double *ranges, int all, const struct gram_settling *settling,
+                struct blasd_gpu_stream *stream, struct blasd_err *err);
 /* gram, with_y, squares; `add`: to what is there. */
 int gram_products(const struct gram_shape *shape, const struct gram_arrays *arrays, bool add,
                   struct blasd_gpu_stream *stream, struct blasd_err *err);
@@ -167,6 +184,21 @@ int gram_sparse_start(const struct gram_shape *shape, const struct gram_arrays *
 int gram_sparse_sweeps(const struct gram_shape *shape, const struct gram_arrays *arrays,
                        const struct gram_sparse *sparse, int64_t most, bool last,
                        struct blasd_gpu_stream *stream, struct blasd_err *err);
+
+/* Numbers that describe the ranges of p + t columns and the weights. */
+static inline __host__ __device__ int gram_range_numbers(const struct gram_shape &s) {
+    return 2 * (s.p + s.t) + 2;
+}
+
+/* alpha of a problem whose weights add up to `total`. */
+static __device__ inline double gram_alpha(const struct gram_penalty &penalty, double total) {
+    return penalty.by_weight ? penalty.alpha * total : penalty.alpha;
+}
+
+/* The exponent of a column in the units that answers are given in. */
+static __device__ inline int gram_exponent(const struct gram_column &column) {
+    return column.exponent - column.unit;
+}
 
 /* Value of column j (of q, then t) in a row, as it is worked with. */
 static __device__ inline double gram_value(const struct gram_column &column, double value) {

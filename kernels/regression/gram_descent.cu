@@ -21,7 +21,8 @@ static __global__ void __launch_bounds__(THREADS)
                 ldexp(two_round(a.gram[from]), columns[i].exponent + columns[l].exponent);
         } else {
             int64_t to = (problem * q + i) * t + l - q;
-            d.h[to] = ldexp(two_round(a.with_y[to]), columns[i].exponent + columns[l].exponent);
+            d.h[to] =
+                ldexp(two_round(a.with_y[to]), columns[i].exponent + gram_exponent(columns[l]));
             d.b[to] = 0;
         }
     }
@@ -127,8 +128,8 @@ static __global__ void __launch_bounds__(THREADS)
          at += (int64_t)gridDim.x * THREADS) {
         int64_t problem = at / s.t / s.q;
         const struct gram_column *columns = a.columns + problem * (s.q + s.t);
-        a.b[at] = two_from(
-            ldexp(d.b[at], columns[at / s.t % s.q].exponent - columns[s.q + at % s.t].exponent));
+        a.b[at] = two_from(ldexp(d.b[at], columns[at / s.t % s.q].exponent -
+                                              gram_exponent(columns[s.q + at % s.t])));
     }
 }
 

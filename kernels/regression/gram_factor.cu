@@ -3,8 +3,7 @@
  * Read next: gram.cuh, then ../regression/factor.c for the rank. */
 #include "kernels/regression/gram_eliminate.cuh"
 
-#define SWEEPS 40          /* of Jacobi, at most */
-#define MOST_PENALTY 1e250 /* in the units of a column */
+#define SWEEPS 40 /* of Jacobi, at most */
 
 struct factor_in {
     struct gram_shape s;
@@ -32,6 +31,7 @@ static __device__ struct gram_arrays of_problem(const struct gram_shape &s,
     if (a.basis != nullptr) a.basis += i * q * q;
     if (a.singular != nullptr) a.singular += i * q;
     if (a.exponent != nullptr) a.exponent += i * (q + t);
+    a.total += i;
     if (a.coef != nullptr) a.coef += i * q * t;
     if (a.ssr != nullptr) a.ssr += i * t;
     return a;
@@ -78,10 +78,10 @@ static __device__ void put_triangle(const struct gram_shape &s, const struct gra
             if (a.pivots[j].hi > 0)
                 sum = two_subtract(sum, two_multiply(c, two_divide(c, a.pivots[j])));
         }
-        sum = two_shift(sum, 2 * a.columns[q + l].exponent);
+        sum = two_shift(sum, 2 * gram_exponent(a.columns[q + l]));
         a.rest[l] = sum.hi > 0 ? two_round(sum) : 0;
     }
-    for (int j = (int)threadIdx.x; j < q + t; j += all) a.exponent[j] = a.columns[j].exponent;
+    for (int j = (int)threadIdx.x; j < q + t; j += all) a.exponent[j] = gram_exponent(a.columns[j]);
 }
 
 /* basis = U^-1 D^-1/2, out of shifts and scales. */
@@ -104,11 +104,11 @@ static __global__ void __launch_bounds__(GRAM_THREADS) make_factor(struct factor
     struct gram_arrays a = of_problem(s, in.a, blockIdx.x);
     int q = s.q, t = s.t, tid = (int)threadIdx.x, all = (int)blockDim.x;
     double *diagonal = static_cast<double *>(in.a.scratch) + (int64_t)blockIdx.x * q;
+    double alpha = gram_alpha(in.wish.penalty, *a.total);
     for (int j = tid; j < q; j += all) {
-        double penalty = ldexp(in.wish.penalty, -2 * a.columns[j].exponent);
-        if (j >= s.first && in.wish.penalty > 0)
-            a.gram[j * q + j] = two_add(a.gram[j * q + j],
-                                        two_from(penalty < MOST_PENALTY ? penalty : MOST_PENALTY));
+        if (j >= s.first && alpha > 0)
+            a.gram[j * q + j] =
+                two_add(a.gram[j * q + j], two_from(ldexp(alpha, -2 * a.columns[j].exponent)));
         diagonal[j] = a.gram[j * q + j].hi;
     }
     eliminate(q, t, a.gram, a.with_y, a.pivots, diagonal);
@@ -143,7 +143,7 @@ static __global__ void __launch_bounds__(64)
             struct twofold y = a.with_y[problem * q * s.t + at % s.t];
             sum = two_subtract(sum, over(two_multiply(y, y), a.gram[problem * q * q]));
         }
-        sum = two_shift(sum, 2 * columns[at % s.t].exponent);
+        sum = two_shift(sum, 2 * gram_exponent(columns[at % s.t]));
         a.tss[at] = sum.hi > 0 ? two_round(sum) : 0;
     }
 }
@@ -182,16 +182,16 @@ static __global__ void __launch_bounds__(GRAM_THREADS)
         struct twofold sum = two_add(a.left_squares[2 * l], a.left_squares[2 * l + 1]);
         for (int j = 0; correct && j < q; j++)
             sum = two_subtract(sum, two_multiply(a.slopes[q * t + j * t + l], step[j * t + l]));
-        sum = two_shift(sum, 2 * a.columns[q + l].exponent);
+        sum = two_shift(sum, 2 * gram_exponent(a.columns[q + l]));
         a.ssr[l] = sum.hi > 0 ? two_round(sum) : sum.hi == 0 || sum.hi < 0 ? 0 : sum.hi;
     }
     for (int at = tid; correct && at < q * t; at += all) a.b[at] = two_add(a.b[at], step[at]);
     __syncthreads();
     for (int at = tid; at < q * t; at += all) {
-        int l = at / q, j = at % q, shift = a.columns[q + l].exponent;
+        int l = at / q, j = at % q, shift = gram_exponent(a.columns[q + l]);
         struct twofold value = two_shift(a.b[j * t + l], shift - a.columns[j].exponent);
         if (j == 0 && s.first == 1) {
-            value = two_add(value, two_from(a.columns[q + l].shift));
+            value = two_add(value, two_from(ldexp(a.columns[q + l].shift, -a.columns[q + l].unit)));
             for (int i = 1; i < q; i++) {
                 if (a.columns[i].shift == 0) continue;
                 value = two_subtract(

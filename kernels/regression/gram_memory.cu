@@ -128,9 +128,11 @@ static int take_common(struct blasd_cuda_job *job, struct gram_plan *plan, struc
     int64_t ranges;
     int code = take(job, problems, q + t, &a->columns, err);
     slice.n = plan->slices.rows;
-    ranges = gram_range_blocks(&slice) * plan->slices.count * (2 * (plan->shape.p + t) + 1);
+    ranges = gram_range_blocks(&slice) * plan->slices.count * gram_range_numbers(plan->gram);
     if (code == 0) code = take(job, problems, ranges, &plan->slices.ranges, err);
     if (code == 0) code = take(job, problems, 1, &a->total, err);
+    if (code == 0) code = take(job, problems, 1, &a->weight_scale, err);
+    if (code == 0) code = take_back(job, problems, t + 1, &plan->results.unit, &a->unit, err);
     if (code == 0) code = take(job, problems, q * q, &a->gram, err);
     if (code == 0) code = take(job, problems, q * t, &a->with_y, err);
     if (code == 0) code = take(job, problems, t, &a->squares, err);

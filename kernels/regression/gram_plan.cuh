@@ -22,7 +22,8 @@ struct gram_slices {
 };
 
 struct gram_plan {
-    struct regression_shape shape;
+    struct regression_shape asked; /* the job */
+    struct regression_shape shape; /* what is done: ridge, where that is what it comes to */
     enum regression_where where;
     struct gram_shape gram;
     struct gram_arrays arrays;
@@ -30,6 +31,7 @@ struct gram_plan {
     struct gram_descent descent;
     struct gram_sparse sparse;
     struct gram_outputs outputs;
+    struct gram_settling settling;
     struct gram_factor_wish wish;
     struct twofold *weighted; /* q x q, for robust errors; of sliced data for each target */
     struct regression_results results;

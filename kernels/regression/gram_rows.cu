@@ -83,8 +83,8 @@ static __device__ void store(void *to, bool single, int64_t at, double value) {
 /* The leverage of a row: its weight times the square of x'V, V = U^-1 D^-1/2 in the units of the
  * columns, which stands in `orthogonal`. */
 static __device__ double leverage(const struct gram_shape &s, const struct gram_column *own,
-                                  const struct gram_data &d, const double *orthogonal, int64_t row,
-                                  int lane, int lanes) {
+                                  const struct gram_data &d, double weight,
+                                  const double *orthogonal, int64_t row, int lane, int lanes) {
     double sum = 0;
     for (int c = lane; c < s.q; c += lanes) {
         double h = 0;
@@ -95,7 +95,7 @@ static __device__ double leverage(const struct gram_shape &s, const struct gram_
         sum += h * h;
     }
     for (int by = lanes / 2; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
-    return d.w != nullptr ? d.w[row] * sum : sum;
+    return weight * sum;
 }
 
 static __global__ void __launch_bounds__(THREADS)
@@ -104,11 +104,14 @@ static __global__ void __launch_bounds__(THREADS)
     int lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % 32 / lanes;
     int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
     for (; at - in_warp < all; at += step) {
-        int64_t unit = at < all ? at : all - 1, row = unit / s.t % s.n, problem = unit / s.t / s.n;
-        int l = (int)(unit % s.t);
+        int64_t item = at < all ? at : all - 1, row = item / s.t % s.n, problem = item / s.t / s.n;
+        int l = (int)(item % s.t);
+        const struct gram_column *own = arrays.columns + problem * (s.q + s.t);
         const double *coef = arrays.coef + (problem * s.t + l) * s.q;
         const struct gram_data &d = arrays.data[problem];
-        double y = d.y[row * s.t + l], r, h = 0;
+        int unit = own[s.q + l].unit;
+        double y = ldexp(d.y[row * s.t + l], -unit), r, h = 0;
+        double weight = d.w != nullptr ? d.w[row] * arrays.weight_scale[problem] : 1;
         struct twofold sum = {0, 0};
         if (lane == 0) sum.hi = y;
         for (int j = lane; j < s.q; j += lanes)
@@ -117,17 +120,16 @@ static __global__ void __launch_bounds__(THREADS)
                                               : two_product(d.x[row * s.p + j - s.first], coef[j]));
         r = two_round(lanes_sum(sum, lanes));
         if (out.robust && out.cov >= 3) /* orthogonal lies where the singular values were made */
-            h = leverage(s, arrays.columns + problem * (s.q + s.t), d,
+            h = leverage(s, own, d, weight,
                          static_cast<double *>(arrays.scratch) + problem * s.q * s.q, row, lane,
                          lanes);
         if (lane != 0 || at >= all) continue;
         if (out.residuals != nullptr) {
-            store(out.residuals[problem], out.single, row * s.t + l, r);
-            store(out.fitted[problem], out.single, row * s.t + l, y - r);
+            store(out.residuals[problem], out.single, row * s.t + l, ldexp(r, unit));
+            store(out.fitted[problem], out.single, row * s.t + l, ldexp(y - r, unit));
         }
         if (out.robust)
-            arrays.row_weight[(problem * s.t + l) * s.n + row] =
-                middle_weight(out, d.w != nullptr ? d.w[row] : 1, r, h);
+            arrays.row_weight[(problem * s.t + l) * s.n + row] = middle_weight(out, weight, r, h);
     }
 }
 

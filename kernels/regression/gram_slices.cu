@@ -70,8 +70,8 @@ int gram_pass_ranges(struct blasd_cuda_job *job, struct gram_plan *plan, struct 
         if (code == 0) code = end(job, plan, &view, err);
     }
     if (code != 0) return code;
-    return gram_settle(&plan->gram, &plan->arrays, s->ranges, all, plan->shape.method != METHOD_GD,
-                       job->stream, err);
+    return gram_settle(&plan->gram, &plan->arrays, s->ranges, all, &plan->settling, job->stream,
+                       err);
 }
 
 int gram_pass_products(struct blasd_cuda_job *job, struct gram_plan *plan, struct blasd_err *err) {

@@ -8,6 +8,19 @@
 
 #include <math.h>
 
+bool blasd_regression_smooth(const struct regression_shape *shape) {
+    if (shape->method == METHOD_LASSO) return shape->alpha == 0;
+    return shape->method == METHOD_ELASTIC_NET && (shape->alpha == 0 || shape->l1_ratio == 0);
+}
+
+struct regression_shape blasd_regression_as_ridge(const struct regression_shape *shape,
+                                                  double total) {
+    struct regression_shape ridge = *shape;
+    ridge.method = METHOD_RIDGE;
+    ridge.alpha = shape->alpha * total;
+    return ridge;
+}
+
 void blasd_regression_walk(const struct regression_shape *shape, const struct blasd_task *task,
                            int64_t at, struct blasd_walk *walk) {
     const struct blasd_tensor *in = task->inputs;

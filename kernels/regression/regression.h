@@ -91,6 +91,13 @@ struct regression_shape {
 int blasd_regression_read(const struct blasd_job *job, struct regression_shape *shape,
                           struct blasd_err *err);
 
+/* lasso and elastic_net whose penalty has no absolute values in it are ridge: no sweep finds the
+ * answer as well, and the duality gap says nothing. The second is that ridge, for weights (or
+ * observations) that add up to `total`. */
+bool blasd_regression_smooth(const struct regression_shape *shape);
+struct regression_shape blasd_regression_as_ridge(const struct regression_shape *shape,
+                                                  double total);
+
 /* Whether a tall problem may be done again in double-double where its condition asks for it. */
 bool blasd_regression_doubled(const struct regression_shape *shape);
 
@@ -262,12 +269,22 @@ void blasd_regression_scaling_release(struct regression_scaling *scaling);
 /* Before the fit: data->y and data->w become those of `scaling` where they are extreme. */
 int blasd_regression_scale(const struct regression_shape *shape, struct regression_scaling *scaling,
                            struct regression_data *data, struct blasd_err *err);
+/* The same where somebody else has found the exponents of t targets and then of the weights, and
+ * fitted in those units: data->w alone is changed. */
+int blasd_regression_scale_as(const struct regression_shape *shape,
+                              struct regression_scaling *scaling, const int *exponents,
+                              struct regression_data *data, struct blasd_err *err);
+/* data->y too, for who looks at it after that. */
+int blasd_regression_scale_targets(const struct regression_shape *shape,
+                                   struct regression_scaling *scaling, struct regression_data *data,
+                                   struct blasd_err *err);
 /* After the fit, before the outputs: the same for data->x with fit->basis and fit->coef, where a
  * covariance matrix is asked for. */
 int blasd_regression_scale_columns(const struct regression_shape *shape,
                                    struct regression_scaling *scaling, struct regression_data *data,
                                    struct regression_fit *fit, struct blasd_err *err);
-/* The outputs of problem `at`, in place, in the user's units. Sets fit->overflowed of gd where a
+/* The outputs of problem `at`, in place, in the user's units; residuals only where fit->residual
+ * has them, for otherwise they were written in those units. Sets fit->overflowed of gd where a
  * coefficient does not fit there. */
 void blasd_regression_unscale(const struct regression_shape *shape,
                               const struct regression_scaling *scaling, struct blasd_task *task,

@@ -10,15 +10,11 @@
 #include "base/err.h"
 #include "core/kernel.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/regression/far.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Exponents up to this are left alone: products of four such numbers and of residuals 1e-16 of
- * their size stay in range. Larger ones are brought to it and no further, so that coefficients
- * between y and x of opposite extremes stay in range too. */
-#define FAR 200
 
 void blasd_regression_scaling_release(struct regression_scaling *scaling) {
     free(scaling->x);
@@ -31,14 +27,6 @@ void blasd_regression_scaling_release(struct regression_scaling *scaling) {
 
 static int no_memory(struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the data in other units");
-}
-
-/* The power of two by which numbers up to `largest` are divided. */
-static int excess(double largest) {
-    int exponent = 0;
-    if (!(largest > 0) || !isfinite(largest)) return 0;
-    frexp(largest, &exponent);
-    return exponent > FAR ? exponent - FAR : exponent < -FAR ? exponent + FAR : 0;
 }
 
 static double largest_of(const double *from, int64_t step, int64_t n) {
@@ -54,37 +42,69 @@ static bool room(double **array, size_t count) {
     return *array != NULL;
 }
 
-int blasd_regression_scale(const struct regression_shape *shape, struct regression_scaling *scaling,
-                           struct regression_data *data, struct blasd_err *err) {
-    size_t n = (size_t)shape->n, q = (size_t)shape->q, t = (size_t)shape->t;
-    bool targets = false;
+/* Exponents of 0 for a problem. */
+static int begin(const struct regression_shape *shape, struct regression_scaling *scaling,
+                 struct blasd_err *err) {
+    size_t q = (size_t)shape->q, t = (size_t)shape->t;
     scaling->on = false;
     scaling->weight = 0;
-    if (shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET) return 0;
     if (scaling->target == NULL) scaling->target = blasd_cpu_alloc(t, sizeof(int));
     if (scaling->column == NULL) scaling->column = blasd_cpu_alloc(q, sizeof(int));
     if (scaling->target == NULL || scaling->column == NULL) return no_memory(err);
+    memset(scaling->target, 0, t * sizeof(int));
     memset(scaling->column, 0, q * sizeof(int));
-    for (size_t l = 0; l < t; l++) {
-        scaling->target[l] = excess(largest_of(data->y + l, shape->t, shape->n));
-        if (scaling->target[l] != 0) targets = true;
-    }
-    if (data->w != NULL && shape->method == METHOD_OLS) /* even: its root is a power of two too */
-        scaling->weight = excess(largest_of(data->w, 1, shape->n)) / 2 * 2;
-    if (targets) {
-        if (!room(&scaling->y, n * t)) return no_memory(err);
-        for (size_t i = 0; i < n * t; i++)
-            scaling->y[i] = ldexp(data->y[i], -scaling->target[i % t]);
-        data->y = scaling->y;
-    }
-    if (scaling->weight != 0) {
-        if (!room(&scaling->w, n)) return no_memory(err);
-        for (size_t i = 0; i < n; i++) scaling->w[i] = ldexp(data->w[i], -scaling->weight);
-        data->w = scaling->w;
-        data->total = ldexp(data->total, -scaling->weight);
-    }
-    scaling->on = targets || scaling->weight != 0;
     return 0;
+}
+
+static int scale_weights(const struct regression_shape *shape, struct regression_scaling *scaling,
+                         struct regression_data *data, struct blasd_err *err) {
+    if (scaling->weight == 0) return 0;
+    if (!room(&scaling->w, (size_t)shape->n)) return no_memory(err);
+    for (int64_t i = 0; i < shape->n; i++) scaling->w[i] = ldexp(data->w[i], -scaling->weight);
+    data->w = scaling->w;
+    data->total = ldexp(data->total, -scaling->weight);
+    scaling->on = true;
+    return 0;
+}
+
+int blasd_regression_scale_targets(const struct regression_shape *shape,
+                                   struct regression_scaling *scaling, struct regression_data *data,
+                                   struct blasd_err *err) {
+    size_t n = (size_t)shape->n, t = (size_t)shape->t;
+    bool far = false;
+    for (size_t l = 0; l < t; l++) far = far || scaling->target[l] != 0;
+    if (!far) return 0;
+    if (!room(&scaling->y, n * t)) return no_memory(err);
+    for (size_t i = 0; i < n * t; i++) scaling->y[i] = ldexp(data->y[i], -scaling->target[i % t]);
+    data->y = scaling->y;
+    scaling->on = true;
+    return 0;
+}
+
+int blasd_regression_scale(const struct regression_shape *shape, struct regression_scaling *scaling,
+                           struct regression_data *data, struct blasd_err *err) {
+    int code = begin(shape, scaling, err);
+    if (code != 0 || shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET)
+        return code;
+    for (int64_t l = 0; l < shape->t; l++)
+        scaling->target[l] = blasd_regression_excess(largest_of(data->y + l, shape->t, shape->n));
+    if (data->w != NULL && shape->method == METHOD_OLS) /* even: its root is a power of two too */
+        scaling->weight = blasd_regression_excess(largest_of(data->w, 1, shape->n)) / 2 * 2;
+    code = blasd_regression_scale_targets(shape, scaling, data, err);
+    return code != 0 ? code : scale_weights(shape, scaling, data, err);
+}
+
+int blasd_regression_scale_as(const struct regression_shape *shape,
+                              struct regression_scaling *scaling, const int *exponents,
+                              struct regression_data *data, struct blasd_err *err) {
+    int code = begin(shape, scaling, err);
+    if (code != 0) return code;
+    for (int64_t l = 0; l < shape->t; l++) {
+        scaling->target[l] = exponents[l];
+        if (exponents[l] != 0) scaling->on = true;
+    }
+    scaling->weight = exponents[shape->t];
+    return scale_weights(shape, scaling, data, err);
 }
 
 int blasd_regression_scale_columns(const struct regression_shape *shape,
@@ -95,7 +115,7 @@ int blasd_regression_scale_columns(const struct regression_shape *shape,
     if (shape->method != METHOD_OLS || (shape->cov == COV_NONROBUST && !shape->cov_params))
         return 0;
     for (int64_t j = first; j < shape->q; j++) {
-        int exponent = excess(largest_of(fit->basis + j * s, 1, s));
+        int exponent = blasd_regression_excess(largest_of(fit->basis + j * s, 1, s));
         scaling->column[j] = exponent;
         if (exponent == 0) continue;
         columns = true;
@@ -105,12 +125,13 @@ int blasd_regression_scale_columns(const struct regression_shape *shape,
             fit->coef[l * shape->q + j] = ldexp(fit->coef[l * shape->q + j], -exponent);
     }
     if (!columns) return 0;
+    scaling->on = true;
+    if (shape->cov == COV_NONROBUST || fit->middle != NULL) return 0; /* no data are looked at */
     if (!room(&scaling->x, (size_t)shape->n * (size_t)p)) return no_memory(err);
     for (int64_t i = 0; i < shape->n; i++)
         for (int64_t j = 0; j < p; j++)
             scaling->x[i * p + j] = ldexp(data->x[i * p + j], scaling->column[first + j]);
     data->x = scaling->x;
-    scaling->on = true;
     return 0;
 }
 
@@ -194,6 +215,7 @@ void blasd_regression_unscale(const struct regression_shape *shape,
         set(&place, i,
             ldexp(get(&place, i),
                   2 * scaling->target[i / (q * q)] + column[i / q % q] + column[i % q]));
+    if (fit->residual == NULL) return; /* a GPU gave them as the user wants them */
     for (int output = OUT_RESIDUALS; output <= OUT_FITTED; output++) { /* targets vary fastest */
         place = find(task, output, at, shape->n * t);
         move(&place, shape, scaling, 1, 1, NULL, 1, 0);

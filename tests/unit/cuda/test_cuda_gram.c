@@ -6,6 +6,7 @@ extern const struct blasd_backend blasd_backend;
 
 #include "base/err.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/library_standin.h"
 
 struct blasd_device;
 
@@ -193,6 +194,58 @@ static void wide_penalised_fits_agree(void **state) {
     trial_free(t);
 }
 
+/* Each problem of a batch has units of its own: problem 2 is problem 0 times powers of two, and so
+ * are its outputs, to the last bit, whole and in a batch with one near 1. */
+static void far_problems_have_units_of_their_own(void **state) {
+    const struct form f = {3, 17, 4, 2, true, false, false, 1};
+    const int far_y[] = {600, -700}, far_w = -640;
+    (void)state;
+    for (int method = 0; method < 2; method++) {
+        struct trial *t = make(&f);
+        double *y = t->given[1], *w = t->given[2], *x = t->given[0];
+        int weight = method == 0 ? far_w : 0; /* ridge's penalty is tied to them */
+        memcpy(x + 2 * f.n * f.p, x, (size_t)(f.n * f.p) * sizeof *x);
+        for (int64_t i = 0; i < f.n * f.t; i++) y[2 * f.n * f.t + i] = ldexp(y[i], far_y[i % f.t]);
+        for (int64_t i = 0; i < f.n; i++) w[2 * f.n + i] = ldexp(w[i], weight);
+        set_method(t, method, 4, true, true);
+        run_on(&blasd_backend, trial_device(), t);
+        for (int64_t l = 0; l < f.t; l++) {
+            double ssr = trial_value(trial_output(t, "ssr"), l);
+            double far = trial_value(trial_output(t, "ssr"), 2 * f.t + l);
+            assert_true(far == ldexp(ssr, 2 * far_y[l] + weight));
+            for (int64_t j = 0; j < f.p; j++)
+                assert_true(trial_value(trial_output(t, "coef"), (2 * f.t + l) * f.p + j) ==
+                            ldexp(trial_value(trial_output(t, "coef"), l * f.p + j), far_y[l]));
+            for (int64_t i = 0; i < f.n; i++)
+                assert_true(
+                    trial_value(trial_output(t, "residuals"), (2 * f.n + i) * f.t + l) ==
+                    ldexp(trial_value(trial_output(t, "residuals"), i * f.t + l), far_y[l]));
+            for (int64_t j = 0; method == 0 && j < f.p + 1; j++)
+                assert_true(
+                    trial_value(trial_output(t, "tvalues"), (2 * f.t + l) * (f.p + 1) + j) ==
+                    trial_value(trial_output(t, "tvalues"), l * (f.p + 1) + j));
+        }
+        trial_free(t);
+    }
+}
+
+/* A batch that comes again is launched as one graph, with the data of each time. */
+static void batches_that_repeat_are_recorded(void **state) {
+    const struct form f = {2, 30, 3, 0, false, false, false, 1};
+    const struct blasd_cuda_habits before = blasd_cuda_habits;
+    long replays = blasd_standin.replays;
+    (void)state;
+    blasd_cuda_habits.graph_seen = 2;
+    for (int i = 0; i < 8; i++) {
+        struct trial *t = make(&f);
+        set_method(t, 0, 0, true, true);
+        compare(t, 1e-8, "a batch that repeats");
+        trial_free(t);
+    }
+    assert_true(blasd_standin.replays > replays);
+    blasd_cuda_habits = before;
+}
+
 /* The same jobs on a device that has room for some rows. */
 static void slices_change_nothing(void **state) {
     static const struct form large[] = {{0, 700, 5, 2, true, false, false, 1},
@@ -212,6 +265,39 @@ static void slices_change_nothing(void **state) {
             trial_free(t);
         }
     }
+}
+
+/* Slices settle on the units of the whole. */
+static void slices_of_far_data_agree(void **state) {
+    const struct form f = {0, 500, 4, 2, true, false, false, 1};
+    uint64_t memory = trial_device()->facts.memory_bytes;
+    struct trial *t = make(&f);
+    double *y = t->given[1], *w = t->given[2], *coef, *errors;
+    (void)state;
+    for (int64_t i = 0; i < f.n * f.t; i++) y[i] = ldexp(y[i], i % 2 == 0 ? 620 : -620);
+    for (int64_t i = 0; i < f.n; i++) w[i] = ldexp(w[i], 600);
+    set_method(t, 0, 4, true, false);
+    run_on(&blasd_backend_cpu, cpu_device(), t);
+    coef = calloc((size_t)(f.p * f.t), sizeof *coef);
+    errors = calloc((size_t)((f.p + 1) * f.t), sizeof *errors);
+    assert_true(coef != NULL && errors != NULL);
+    for (int64_t i = 0; i < f.p * f.t; i++) coef[i] = trial_value(trial_output(t, "coef"), i);
+    for (int64_t i = 0; i < (f.p + 1) * f.t; i++)
+        errors[i] = trial_value(trial_output(t, "stderr"), i);
+    trial_device()->facts.memory_bytes = 30000;
+    run_on(&blasd_backend, trial_device(), t);
+    trial_device()->facts.memory_bytes = memory;
+    for (int64_t i = 0; i < f.p * f.t; i++) {
+        double error = fabs(trial_value(trial_output(t, "coef"), i) - coef[i]);
+        assert_true(error <= 1e-9 * errors[i / f.p * (f.p + 1) + i % f.p + 1]);
+    }
+    for (int64_t i = 0; i < (f.p + 1) * f.t; i++) {
+        double error = fabs(trial_value(trial_output(t, "stderr"), i) - errors[i]);
+        assert_true(error <= 1e-9 * errors[i]);
+    }
+    free(coef);
+    free(errors);
+    trial_free(t);
 }
 
 static void slices_can_be_stopped(void **state) {
@@ -305,7 +391,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_backends_agree),
         cmocka_unit_test(wide_penalised_fits_agree),
+        cmocka_unit_test(far_problems_have_units_of_their_own),
+        cmocka_unit_test(batches_that_repeat_are_recorded),
         cmocka_unit_test(slices_change_nothing),
+        cmocka_unit_test(slices_of_far_data_agree),
         cmocka_unit_test(slices_can_be_stopped),
         cmocka_unit_test(long_descents_can_be_stopped),
         cmocka_unit_test(descents_of_every_width_agree),

@@ -1,0 +1,28 @@
+/* How far from 1 numbers may lie before a fit is made in other units: what the host (scaling.c) and
+ * the kernels of a GPU (gram.cu) must agree on. Read next: scaling.c. */
+#ifndef BLASD_REGRESSION_FAR_H
+#define BLASD_REGRESSION_FAR_H
+
+#include <math.h>
+#ifdef __cplusplus
+#include "kernels/cuda/gpu.h"
+#define BLASD_REGRESSION_BOTH __host__ __device__
+#else
+#define BLASD_REGRESSION_BOTH
+#endif
+
+/* Exponents up to this are left alone: products of four such numbers and of residuals 1e-16 of
+ * their size stay in range. Larger ones are brought to it and no further, so that coefficients
+ * between y and x of opposite extremes stay in range too. */
+#define BLASD_REGRESSION_FAR 200
+
+/* The power of two by which numbers up to `largest` are divided. */
+static inline BLASD_REGRESSION_BOTH int blasd_regression_excess(double largest) {
+    int exponent = 0;
+    if (!(largest > 0) || !(largest < INFINITY)) return 0;
+    (void)frexp(largest, &exponent);
+    if (exponent > BLASD_REGRESSION_FAR) return exponent - BLASD_REGRESSION_FAR;
+    return exponent < -BLASD_REGRESSION_FAR ? exponent + BLASD_REGRESSION_FAR : 0;
+}
+
+#endif
