@@ -35,6 +35,10 @@ struct blasd_worker_queue {
     unsigned turn;      /* claims so far, for ageing */
     bool idle;          /* the last claim found nothing, so this worker is registered as idle */
     bool may_wait;      /* and nothing has woken it since */
+    bool rested;        /* it was finish that made it idle, and it has not waited since */
+    int64_t claimed_ns; /* when the last claim was answered, and what it asked for: */
+    int asked_jobs;     /* MAX; 0 before the first */
+    uint64_t asked_bytes;
     bool handed;        /* what woke it holds jobs: `claimed` is the list's reply */
     bool claim_missed;  /* a claim may have given jobs of which the reply was lost */
     bool finish_missed; /* a finish may have been done of which the reply was lost */

@@ -19,6 +19,8 @@
 #define NUMBER_LEN 20
 #define WAKE_MOST "16400" /* elements: more than any claim has */
 #define CLAIM_MOST 8192   /* jobs in one claim: Redis does nothing else meanwhile */
+/* A worker that was slower than this asks anew, for it may want less than it wanted before. */
+#define ASK_AGAIN_NS (50 * INT64_C(1000000))
 
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
                             struct blasd_worker_queue **ret, struct blasd_err *err) {
@@ -85,7 +87,8 @@ static int set_worker(struct blasd_worker_queue *queue, const char *worker, stru
 static void forget_jobs(struct blasd_worker_queue *queue) {
     blasd_held_clear(&queue->held);
     queue->idle = queue->may_wait = queue->claim_missed = queue->finish_missed = false;
-    queue->handed = false;
+    queue->handed = queue->rested = false;
+    queue->asked_jobs = 0;
 }
 
 int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *worker,
@@ -223,6 +226,7 @@ static int take_handed(struct blasd_worker_queue *queue, int max, struct blasd_c
     const redisReply *list = queue->claimed->element[1];
     int rc = take_claims(queue, list, max, claims, count, err);
     queue->handed = queue->idle = false;
+    queue->claimed_ns = blasd_clock_ns();
     queue->turn++;
     if (rc == 0) return 0;
     *count = 0;
@@ -238,12 +242,18 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     *count = 0;
     *lost = false;
     if (max > CLAIM_MOST) max = CLAIM_MOST;
-    if (queue->handed) return take_handed(queue, max, claims, count, err);
+    if (queue->handed) {
+        int most = max > queue->asked_jobs ? max : queue->asked_jobs;
+        return take_handed(queue, most, claims, count, err);
+    }
     freeReplyObject(queue->claimed);
     queue->claimed = NULL;
+    queue->rested = false;
     snprintf(max_text, sizeof max_text, "%d", max);
     snprintf(bytes_text, sizeof bytes_text, "%" PRIu64, max_bytes);
     snprintf(turn, sizeof turn, "%u", queue->turn++);
+    queue->asked_jobs = max;
+    queue->asked_bytes = max_bytes;
     blasd_buf_reset(&queue->text);
     if (blasd_held_write(&queue->held, &queue->text) < 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs are held");
@@ -269,6 +279,7 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
         return 0;
     }
     queue->claimed = reply;
+    queue->claimed_ns = blasd_clock_ns();
     rc = take_claims(queue, reply, max, claims, count, err);
     if (rc < 0) {
         *count = 0;
@@ -278,6 +289,10 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     queue->idle = queue->may_wait = *count == 0;
     if (*count == 0) queue->turn = 0; /* an empty queue starves nobody */
     return 0;
+}
+
+bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
+    return queue->rested;
 }
 
 /* Whether [key, [...]] holds jobs; calls to wake up ("1") are taken out of it. */
@@ -302,6 +317,7 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err) {
     char key[BLASD_LINK_KEY_MAX], seconds[24];
     redisReply *reply;
+    queue->rested = false;
     if (!queue->may_wait || timeout_ms <= 0) return 0;
     blasd_worker_slices_trim(queue);
     /* the connection gives up on Redis after five seconds; waits are shorter than that */
@@ -397,8 +413,47 @@ static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_end
     return 0;
 }
 
+/* RESENT, with what the worker would claim now where these endings leave it without jobs. */
+static void write_resent(const struct blasd_worker_queue *queue, int count, char *text,
+                         size_t size) {
+    bool ask = !queue->finish_missed && !queue->claim_missed && queue->asked_jobs > 0 &&
+               queue->held.count <= (size_t)count &&
+               blasd_clock_ns() - queue->claimed_ns < ASK_AGAIN_NS;
+    if (ask)
+        snprintf(text, size, "0 %c %d %" PRIu64 " 0", queue->device_class, queue->asked_jobs,
+                 queue->asked_bytes);
+    else
+        snprintf(text, size, "%c", queue->finish_missed ? '1' : '0');
+}
+
+/* Where finish is to be sent again, what it may have done besides is found out by the next claim:
+ * this worker may be idle, and even have been handed jobs. */
+static void missed_finish(struct blasd_worker_queue *queue) {
+    queue->finish_missed = queue->claim_missed = queue->idle = true;
+}
+
+/* What finish replied: a digit for each ending, and "i" where the worker is idle now. */
+static int read_finished(struct blasd_worker_queue *queue, const redisReply *reply,
+                         struct blasd_ending *endings, int count, struct blasd_err *err) {
+    size_t len = (size_t)count;
+    bool idle = reply->type == REDIS_REPLY_STRING && (size_t)reply->len == len + 1 &&
+                reply->str[len] == 'i';
+    if (reply->type != REDIS_REPLY_STRING || (!idle && (size_t)reply->len != len))
+        return blasd_worker_odd_reply("finish", err);
+    for (int i = 0; i < count; i++) {
+        endings[i].accepted = reply->str[i] == '1';
+        blasd_held_remove(&queue->held, endings[i].id);
+    }
+    if (!idle) return 0;
+    queue->idle = queue->may_wait = true;
+    queue->rested = queue->held.count == 0; /* else the next claim tells what it holds */
+    queue->turn = 0;
+    return 0;
+}
+
 int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
                               int count, bool *lost, struct blasd_err *err) {
+    char resent[96];
     redisReply *reply = NULL;
     int rc = 0;
     *lost = false;
@@ -409,7 +464,8 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
     do {
         const char *at = queue->text.data;
         start(queue, BLASD_LINK_FN("finish"));
-        blasd_worker_text(queue, queue->finish_missed ? "1" : "0");
+        write_resent(queue, count, resent, sizeof resent);
+        blasd_worker_text(queue, resent);
         for (int i = 0; i < count; i++) {
             blasd_worker_text(queue, endings[i].id);
             blasd_worker_arg(queue, at, PIECE_HEAD + endings[i].record_len);
@@ -420,7 +476,7 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
         }
         queue->once = !queue->finish_missed; /* sent again it must say so */
         rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-        if (queue->missed) queue->finish_missed = true;
+        if (queue->missed) missed_finish(queue);
     } while (rc == -(int)BLASD_E_queue_unavailable && queue->missed && queue->once);
     if (queue->text.cap > TEXT_KEPT) blasd_buf_release(&queue->text);
     if (rc < 0) return rc;
@@ -430,14 +486,7 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
         forget_jobs(queue);
         return 0;
     }
-    if (reply->type != REDIS_REPLY_STRING || reply->len != (__typeof__(reply->len))count) {
-        rc = blasd_worker_odd_reply("finish", err);
-    } else {
-        for (int i = 0; i < count; i++) {
-            endings[i].accepted = reply->str[i] == '1';
-            blasd_held_remove(&queue->held, endings[i].id);
-        }
-    }
+    rc = read_finished(queue, reply, endings, count, err);
     freeReplyObject(reply);
     return rc;
 }
