@@ -20,9 +20,9 @@ struct blasd_worker_queue {
     struct blasd_link_limits limits;
 
     redisContext *redis; /* owned; NULL while there is no connection */
-    int owed;            /* replies still to come to commands that nobody waits for */
     bool missed;         /* a reply to the present call was lost with its connection */
     bool once;           /* the present call must not be sent again where its reply was lost */
+    int64_t spin_ns;     /* for so long the reply to the present call is awaited without sleep */
 
     const char **argv; /* owned: the command in the making; its words are borrowed */
     size_t *lens;      /* owned */
@@ -37,6 +37,7 @@ struct blasd_worker_queue {
     bool may_wait;      /* and nothing has woken it since */
     bool rested;        /* it was finish that made it idle, and it has not waited since */
     int64_t claimed_ns; /* when the last claim was answered, and what it asked for: */
+    bool busy;          /* the last wait was short */
     int asked_jobs;     /* MAX; 0 before the first */
     uint64_t asked_bytes;
     bool handed;        /* what woke it holds jobs: `claimed` is the list's reply */
@@ -63,8 +64,7 @@ void blasd_worker_text(struct blasd_worker_queue *queue, const char *text);
  * or a negative code. */
 int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisReply **ret,
                       struct blasd_err *err);
-/* Sends the command; its reply is read and dropped by a later call. Returns 0, or -1 where the
- * connection is gone. */
+/* Sends the command and tells Redis not to reply. Returns 0, or -1 where the connection is gone. */
 int blasd_worker_post(struct blasd_worker_queue *queue);
 /* How long a call goes on trying. */
 int blasd_worker_patience(const struct blasd_worker_queue *queue);

@@ -21,6 +21,9 @@
 #define CLAIM_MOST 8192   /* jobs in one claim: Redis does nothing else meanwhile */
 /* A worker that was slower than this asks anew, for it may want less than it wanted before. */
 #define ASK_AGAIN_NS (50 * INT64_C(1000000))
+/* After a wait shorter than SHORT_NS the next one begins with so long a time awake. */
+#define SHORT_NS (400 * INT64_C(1000))
+#define AWAKE_NS (250 * INT64_C(1000))
 
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
                             struct blasd_worker_queue **ret, struct blasd_err *err) {
@@ -331,7 +334,10 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     blasd_worker_text(queue, "LEFT");
     blasd_worker_text(queue, "COUNT");
     blasd_worker_text(queue, WAKE_MOST);
+    int64_t began_ns = blasd_clock_ns();
+    queue->spin_ns = queue->busy ? AWAKE_NS : 0;
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    queue->busy = blasd_clock_ns() - began_ns < SHORT_NS;
     if (queue->missed) queue->claim_missed = true; /* jobs may have been in what was missed */
     if (rc == 0 && (queue->missed || reply->type == REDIS_REPLY_ARRAY)) queue->may_wait = false;
     if (rc == 0 && was_handed(reply)) {
@@ -416,8 +422,8 @@ static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_end
 /* RESENT, with what the worker would claim now where these endings leave it without jobs. */
 static void write_resent(const struct blasd_worker_queue *queue, int count, char *text,
                          size_t size) {
-    bool ask = !queue->finish_missed && !queue->claim_missed && queue->asked_jobs > 0 &&
-               queue->held.count <= (size_t)count &&
+    bool ask = !queue->idle && !queue->finish_missed && !queue->claim_missed &&
+               queue->asked_jobs > 0 && queue->held.count <= (size_t)count &&
                blasd_clock_ns() - queue->claimed_ns < ASK_AGAIN_NS;
     if (ask)
         snprintf(text, size, "0 %c %d %" PRIu64 " 0", queue->device_class, queue->asked_jobs,
