@@ -1,6 +1,7 @@
 /* One worker's connection to Redis: builds a command, sends it, waits, and reconnects when it must.
  *
- * Internal to worker_queue.c and worker_blob.c. The caller's process ignores SIGPIPE. */
+ * Internal to worker_queue.c, worker_end.c and worker_blob.c. The caller's process ignores SIGPIPE.
+ */
 #ifndef BLASD_QUEUE_WORKER_LINK_H
 #define BLASD_QUEUE_WORKER_LINK_H
 
@@ -56,6 +57,8 @@ struct blasd_worker_queue {
 void blasd_worker_command(struct blasd_worker_queue *queue, const char *word);
 /* Starts a call of the function `name` (BLASD_LINK_FN), with its key and LIMITS. */
 void blasd_worker_function(struct blasd_worker_queue *queue, const char *name);
+/* The same for one that carries NAME EPOCH. */
+void blasd_worker_leased(struct blasd_worker_queue *queue, const char *name);
 void blasd_worker_arg(struct blasd_worker_queue *queue, const void *bytes, size_t len);
 void blasd_worker_text(struct blasd_worker_queue *queue, const char *text);
 
@@ -72,6 +75,8 @@ int blasd_worker_patience(const struct blasd_worker_queue *queue);
 int blasd_worker_odd_reply(const char *what, struct blasd_err *err);
 /* Gives back, about once a second, what segments are not used. */
 void blasd_worker_slices_trim(struct blasd_worker_queue *queue);
+/* A new lease, or none: nothing is held, nothing is on its way. */
+void blasd_worker_forget(struct blasd_worker_queue *queue);
 /* Closes the connection. */
 void blasd_worker_hang_up(struct blasd_worker_queue *queue);
 
