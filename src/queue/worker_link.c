@@ -127,6 +127,14 @@ static int exchange(struct blasd_worker_queue *queue, redisReply **ret, bool *ag
     return rc;
 }
 
+/* Whether this user may switch replies off; if not, Redis would reply to that. */
+static bool may_silence(redisContext *redis) {
+    redisReply *reply = redisCommand(redis, "CLIENT REPLY ON");
+    bool yes = reply && reply->type == REDIS_REPLY_STATUS;
+    freeReplyObject(reply);
+    return yes;
+}
+
 int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisReply **ret,
                       struct blasd_err *err) {
     int64_t until = blasd_clock_ns() + patience_ms * INT64_C(1000000), pause = 5000000;
@@ -139,8 +147,10 @@ int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisRe
         if (!queue->redis) {
             int limit = patience_ms < CONNECT_MS ? patience_ms : CONNECT_MS;
             rc = blasd_link_connect(&queue->address, limit, &queue->redis, err);
-            if (rc == 0)
+            if (rc == 0) {
                 redisSetTimeout(queue->redis, (struct timeval){.tv_sec = ANSWER_MS / 1000});
+                queue->silent = may_silence(queue->redis);
+            }
         }
         if (rc == 0) rc = exchange(queue, ret, &again, err);
         if (rc >= 0 || rc != -(int)BLASD_E_queue_unavailable || !again) return rc;
@@ -153,7 +163,7 @@ int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisRe
 
 int blasd_worker_post(struct blasd_worker_queue *queue) {
     struct blasd_err ignored;
-    if (!queue->redis || queue->arg_failed) return -1;
+    if (!queue->redis || !queue->silent || queue->arg_failed) return -1;
     /* a reply would wake this thread in the middle of its work */
     if (redisAppendCommand(queue->redis, "CLIENT REPLY SKIP") != REDIS_OK ||
         redisAppendCommandArgv(queue->redis, (int)queue->argc, queue->argv, queue->lens) !=

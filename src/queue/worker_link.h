@@ -21,6 +21,7 @@ struct blasd_worker_queue {
     struct blasd_link_limits limits;
 
     redisContext *redis; /* owned; NULL while there is no connection */
+    bool silent;         /* Redis lets it do without replies */
     bool missed;         /* a reply to the present call was lost with its connection */
     bool once;           /* the present call must not be sent again where its reply was lost */
     int64_t spin_ns;     /* for so long the reply to the present call is awaited without sleep */
@@ -67,7 +68,8 @@ void blasd_worker_text(struct blasd_worker_queue *queue, const char *text);
  * or a negative code. */
 int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisReply **ret,
                       struct blasd_err *err);
-/* Sends the command and tells Redis not to reply. Returns 0, or -1 where the connection is gone. */
+/* Sends the command and tells Redis not to reply. Returns 0, or -1 where the connection is gone
+ * or Redis does not allow that. */
 int blasd_worker_post(struct blasd_worker_queue *queue);
 /* How long a call goes on trying. */
 int blasd_worker_patience(const struct blasd_worker_queue *queue);
