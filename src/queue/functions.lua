@@ -1,5 +1,5 @@
 #!lua name=blasd_1
--- revision 3
+-- revision 4
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -125,7 +125,9 @@ lease is not theirs any more)
   finish NAME EPOCH RESENT, then 3 for each job: ID PIECE OUTPUTS
       -> text of a digit for each: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was
       missed; what is recorded just so counts as accepted. OUTPUTS: "0", they are in the record;
-      "BYTES", in the blob ID.out; "BYTES SEG", in that segment
+      "BYTES", in the blob ID.out; "BYTES SEG", in that segment. RESENT may be followed by
+      " CLASS MAX MAX_BYTES TURN", as in claim, from a worker that holds nothing else: where nothing
+      is pending any more it is then idle, as after a claim without jobs, and "i" ends the text
   progress NAME EPOCH PROGRESS ID...
       -> text of a digit for each: 1 still wanted, 0 not
 
@@ -176,7 +178,7 @@ local function key_table(q)
 end
 
 local limits_text
-local function start(keys, args)
+local function prepare(keys, args)
     if not call then
         call = redis.call
         format, find, match, gmatch = string.format, string.find, string.match, string.gmatch
@@ -192,6 +194,10 @@ local function start(keys, args)
              queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8]}
         limits_text = args[1]
     end
+end
+
+local function start(keys, args)
+    prepare(keys, args)
     local t = call('TIME')
     now_text = t[1] .. sub('00000' .. t[2], -6)
     now = tonumber(now_text)
@@ -418,11 +424,12 @@ local function buckets_fit_sync()
     return blobs
 end
 
+-- Returns the bytes of jobs that are still pending.
 local function ending_commit(e, worker)
-    if e.count == 0 then return end
+    if e.count == 0 then return 0 end
     for si, entries in pairs(e.entries) do call_many('XDEL', K.s[si], entries) end
     call_many('HDEL', K.pending, e.ids)
-    call('DECRBY', K.bytes, whole(e.cost))
+    local left = call('DECRBY', K.bytes, whole(e.cost))
     local prog = worker and K.prog_of .. worker or K.attempts
     if call('EXISTS', K.deadlines, K.attempts, prog) > 0 then
         call_many('ZREM', K.deadlines, e.ids)
@@ -445,6 +452,7 @@ local function ending_commit(e, worker)
     local total = call('HINCRBY', K.recbytes, 'total', whole(sum))
     if total > L.record_bytes then buckets_fit(total, 4) end
     for channel, told in pairs(e.told) do call('PUBLISH', channel, concat(told)) end
+    return left
 end
 
 -- Ends a pending job without a worker; returns its record.
@@ -513,6 +521,7 @@ end
 -- Takes up to `quota` new jobs from one stream. What was read beyond the bytes goes to the redo
 -- list, so it reads no more than will fit if jobs are of average size.
 local function claim_stream(c, si, quota)
+    if c.only and not c.only[si] then return end
     while quota > 0 and c.count < c.most and not c.full do
         local n = max(1, min(quota, c.most - c.count, 512, floor(c.room / c.mean)))
         local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', n, 'NOACK', 'STREAMS', K.s[si],
@@ -538,14 +547,16 @@ local function claim_stream(c, si, quota)
 end
 
 -- Gives jobs to the worker: what claim replies with is then in the result's `reply`, and its `held`
--- are noted. `room` in bytes; `held` are the ids it has already.
-local function claim_take(name, class, most, room, turn, held)
-    local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
+-- are noted. `room` in bytes; `held` are the ids it has already. `all`: nil, or {jobs, bytes, a set
+-- of SI} where these are all that is pending, in the streams of that set and given to nobody.
+local function claim_take(name, class, most, room, turn, held, all)
+    local jobs = all and all.jobs or call('HLEN', K.pending)
+    local bytes = all and all.bytes or tonumber(call('GET', K.bytes) or 0)
     local c = {most = most, room = room, mean = max(1, bytes / max(jobs, 1)), tight = bytes > room,
-               count = 0, frames = 0, full = false, held = {held}, reply = {now}}
+               count = 0, frames = 0, full = false, held = {held}, reply = {now}, only = all and all.streams}
     local own, any = class * 3, 0
     if jobs == 0 then return c end
-    if call('EXISTS', K.redo[tostring(own + 1)], K.redo['1']) > 0 then
+    if not all and call('EXISTS', K.redo[tostring(own + 1)], K.redo['1']) > 0 then
         claim_redo(c, K.redo[tostring(own + 1)])
         claim_redo(c, K.redo['1'])
     end
@@ -567,12 +578,12 @@ end
 -- Workers: waking, leases, recovery
 
 -- Gives an idle worker jobs, or just wakes it.
-local function hand_over(name, asked, most)
+local function hand_over(name, asked, most, all)
     local class, max_jobs, room, turn, held = match(asked, '^(%d) (%d+) (%d+) (%d+) ?(.*)$')
     local reply = {'1'}
     if class then
         local c = claim_take(name, tonumber(class), min(most, tonumber(max_jobs)), tonumber(room),
-                             tonumber(turn), held)
+                             tonumber(turn), held, all)
         if c.count > 0 then
             reply = c.reply
             reply[1] = now_text
@@ -582,9 +593,10 @@ local function hand_over(name, asked, most)
 end
 
 -- Wakes idle workers for that many new jobs of each class. `new`: how many jobs there are, where
--- they are handed over if they are few (what passes a list is written, and logged, once more).
+-- they are handed over if they are few (what passes a list is written, and logged, once more);
+-- `all` as in claim_take.
 local HANDED = 8
-local function wake(any, cpu, cuda, new)
+local function wake(any, cpu, cuda, new, all)
     local idle = call('HGETALL', K.idle)
     for i = 1, #idle, 2 do
         local name, class, fits = idle[i], sub(idle[i + 1], 1, 1), true
@@ -600,7 +612,7 @@ local function wake(any, cpu, cuda, new)
         if fits then
             call('HDEL', K.idle, name)
             if new and new <= HANDED then
-                hand_over(name, idle[i + 1], floor((2 * new - 1) / #idle) + 1) -- its share
+                hand_over(name, idle[i + 1], floor((2 * new - 1) / #idle) + 1, all) -- its share
             else
                 call('RPUSH', K.wake_of .. name, '1')
             end
@@ -817,7 +829,7 @@ local function submit(keys, args)
     if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments a job') end
     local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
     local before, reply, stubs, count, tried = bytes, {now, 0, 0}, {}, {0, 0, 0}, false
-    local seg, seg_jobs = nil, 0
+    local seg, seg_jobs, streams = nil, 0, {}
     for i = 2, #args, 6 do
         local id, si, cost = args[i], args[i + 2], tonumber(args[i + 3])
         local options, note = args[i + 4], args[i + 5]
@@ -873,7 +885,7 @@ local function submit(keys, args)
             if deadline then call('ZADD', K.deadlines, deadline, id) end
             if idem then call('SET', idem, id .. ' ' .. fingerprint, 'EX', L.ttl.a) end
             local class = class_of(si)
-            count[class] = count[class] + 1
+            count[class], streams[si] = count[class] + 1, true
         end
         reply[#reply + 1] = r == -1 and 0 or r
     end
@@ -881,7 +893,10 @@ local function submit(keys, args)
     call_many('HSET', K.pending, stubs)
     if bytes ~= before then call('INCRBY', K.bytes, whole(bytes - before)) end
     local new = count[1] + count[2] + count[3]
-    if new > 0 then wake(count[1], count[2], count[3], new) end
+    if new > 0 then
+        local all = jobs == new and {jobs = jobs, bytes = bytes, streams = streams} or nil
+        wake(count[1], count[2], count[3], new, all)
+    end
     reply[2], reply[3] = jobs, bytes
     return reply
 end
@@ -1227,7 +1242,7 @@ local function claim(keys, args)
 end
 
 local function begin(keys, args)
-    start(keys, args)
+    prepare(keys, args)
     local lost = lapsed(args[2], args[3])
     if lost then return lost end
     call('SET', K.run_of .. args[2], args[4])
@@ -1236,7 +1251,7 @@ end
 
 local function finish(keys, args)
     start(keys, args)
-    local name, resent, n = args[2], args[4] == '1', #args
+    local name, resent, asked, n = args[2], sub(args[4], 1, 1) == '1', sub(args[4], 3), #args
     local lost = lapsed(name, args[3])
     if lost then return lost end
     if n % 3 ~= 1 then return redis.error_reply('ERR finish takes three arguments for each job') end
@@ -1274,7 +1289,11 @@ local function finish(keys, args)
         end
         digits[i] = digit
     end
-    ending_commit(e, name)
+    local left = ending_commit(e, name)
+    if asked ~= '' and left == 0 and call('HLEN', K.pending) == 0 then
+        call('HSET', K.idle, name, asked)
+        digits[count + 1] = 'i'
+    end
     return concat(digits)
 end
 

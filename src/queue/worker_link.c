@@ -4,6 +4,8 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,7 +14,6 @@ enum {
     ANSWER_MS = 5000,  /* a Redis that takes longer over one call counts as gone */
     CONNECT_MS = 1000, /* for one attempt */
     PATIENCE_MS = 2000,
-    OWED_MOST = 64,
 };
 
 void blasd_worker_arg(struct blasd_worker_queue *queue, const void *bytes, size_t len) {
@@ -39,6 +40,7 @@ void blasd_worker_text(struct blasd_worker_queue *queue, const char *text) {
 void blasd_worker_command(struct blasd_worker_queue *queue, const char *word) {
     queue->argc = 0;
     queue->arg_failed = queue->once = false;
+    queue->spin_ns = 0;
     blasd_worker_text(queue, word);
 }
 
@@ -62,7 +64,6 @@ int blasd_worker_odd_reply(const char *what, struct blasd_err *err) {
 void blasd_worker_hang_up(struct blasd_worker_queue *queue) {
     if (queue->redis) redisFree(queue->redis);
     queue->redis = NULL;
-    queue->owed = 0;
 }
 
 static int broken(struct blasd_worker_queue *queue, struct blasd_err *err) {
@@ -72,22 +73,19 @@ static int broken(struct blasd_worker_queue *queue, struct blasd_err *err) {
     return rc;
 }
 
-/* Reads the replies that nobody waits for. */
-static int collect(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    while (queue->owed > 0) {
-        void *reply = NULL;
-        if (redisGetReply(queue->redis, &reply) != REDIS_OK) return broken(queue, err);
-        freeReplyObject(reply);
-        queue->owed--;
-    }
-    return 0;
-}
-
 static int write_out(struct blasd_worker_queue *queue, struct blasd_err *err) {
     int done = 0;
     while (!done)
         if (redisBufferWrite(queue->redis, &done) != REDIS_OK) return broken(queue, err);
     return 0;
+}
+
+/* Polls for the reply for up to spin_ns: a core that falls asleep takes longer to wake than a short
+ * wait takes. Whoever else has work for this core goes first. */
+static void await_awake(const struct blasd_worker_queue *queue) {
+    struct pollfd reply = {.fd = queue->redis->fd, .events = POLLIN};
+    int64_t until = blasd_clock_ns() + queue->spin_ns;
+    while (poll(&reply, 1, 0) == 0 && blasd_clock_ns() < until) sched_yield();
 }
 
 /* Sends and waits once. *again: it may be worth trying once more. */
@@ -97,15 +95,14 @@ static int exchange(struct blasd_worker_queue *queue, redisReply **ret, bool *ag
     int rc = 0;
     bool missed_before = queue->missed;
     *again = true;
-    /* it is on its way before the replies that are owed are waited for */
     if (redisAppendCommandArgv(queue->redis, (int)queue->argc, queue->argv, queue->lens) !=
         REDIS_OK) {
         queue->missed = true;
         return broken(queue, err);
     }
     queue->missed = true; /* until its reply is here */
-    if (write_out(queue, err) < 0 || collect(queue, err) < 0)
-        return -(int)BLASD_E_queue_unavailable;
+    if (write_out(queue, err) < 0) return -(int)BLASD_E_queue_unavailable;
+    if (queue->spin_ns > 0) await_awake(queue);
     if (redisGetReply(queue->redis, &got) != REDIS_OK) return broken(queue, err);
     queue->missed = missed_before;
     redisReply *reply = got;
@@ -130,6 +127,14 @@ static int exchange(struct blasd_worker_queue *queue, redisReply **ret, bool *ag
     return rc;
 }
 
+/* Whether this user may switch replies off; if not, Redis would reply to that. */
+static bool may_silence(redisContext *redis) {
+    redisReply *reply = redisCommand(redis, "CLIENT REPLY ON");
+    bool yes = reply && reply->type == REDIS_REPLY_STATUS;
+    freeReplyObject(reply);
+    return yes;
+}
+
 int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisReply **ret,
                       struct blasd_err *err) {
     int64_t until = blasd_clock_ns() + patience_ms * INT64_C(1000000), pause = 5000000;
@@ -142,8 +147,10 @@ int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisRe
         if (!queue->redis) {
             int limit = patience_ms < CONNECT_MS ? patience_ms : CONNECT_MS;
             rc = blasd_link_connect(&queue->address, limit, &queue->redis, err);
-            if (rc == 0)
+            if (rc == 0) {
                 redisSetTimeout(queue->redis, (struct timeval){.tv_sec = ANSWER_MS / 1000});
+                queue->silent = may_silence(queue->redis);
+            }
         }
         if (rc == 0) rc = exchange(queue, ret, &again, err);
         if (rc >= 0 || rc != -(int)BLASD_E_queue_unavailable || !again) return rc;
@@ -156,13 +163,13 @@ int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisRe
 
 int blasd_worker_post(struct blasd_worker_queue *queue) {
     struct blasd_err ignored;
-    if (!queue->redis || queue->arg_failed) return -1;
-    if (queue->owed >= OWED_MOST && collect(queue, &ignored) < 0) return -1;
-    if (redisAppendCommandArgv(queue->redis, (int)queue->argc, queue->argv, queue->lens) !=
-        REDIS_OK) {
+    if (!queue->redis || !queue->silent || queue->arg_failed) return -1;
+    /* a reply would wake this thread in the middle of its work */
+    if (redisAppendCommand(queue->redis, "CLIENT REPLY SKIP") != REDIS_OK ||
+        redisAppendCommandArgv(queue->redis, (int)queue->argc, queue->argv, queue->lens) !=
+            REDIS_OK) {
         broken(queue, &ignored);
         return -1;
     }
-    queue->owed++;
     return write_out(queue, &ignored) < 0 ? -1 : 0;
 }

@@ -1,6 +1,7 @@
 /* One worker's connection to Redis: builds a command, sends it, waits, and reconnects when it must.
  *
- * Internal to worker_queue.c and worker_blob.c. The caller's process ignores SIGPIPE. */
+ * Internal to worker_queue.c, worker_end.c and worker_blob.c. The caller's process ignores SIGPIPE.
+ */
 #ifndef BLASD_QUEUE_WORKER_LINK_H
 #define BLASD_QUEUE_WORKER_LINK_H
 
@@ -20,9 +21,10 @@ struct blasd_worker_queue {
     struct blasd_link_limits limits;
 
     redisContext *redis; /* owned; NULL while there is no connection */
-    int owed;            /* replies still to come to commands that nobody waits for */
+    bool silent;         /* Redis lets it do without replies */
     bool missed;         /* a reply to the present call was lost with its connection */
     bool once;           /* the present call must not be sent again where its reply was lost */
+    int64_t spin_ns;     /* for so long the reply to the present call is awaited without sleep */
 
     const char **argv; /* owned: the command in the making; its words are borrowed */
     size_t *lens;      /* owned */
@@ -35,6 +37,11 @@ struct blasd_worker_queue {
     unsigned turn;      /* claims so far, for ageing */
     bool idle;          /* the last claim found nothing, so this worker is registered as idle */
     bool may_wait;      /* and nothing has woken it since */
+    bool rested;        /* it was finish that made it idle, and it has not waited since */
+    int64_t claimed_ns; /* when the last claim was answered, and what it asked for: */
+    bool busy;          /* the last wait was short */
+    int asked_jobs;     /* MAX; 0 before the first */
+    uint64_t asked_bytes;
     bool handed;        /* what woke it holds jobs: `claimed` is the list's reply */
     bool claim_missed;  /* a claim may have given jobs of which the reply was lost */
     bool finish_missed; /* a finish may have been done of which the reply was lost */
@@ -51,6 +58,8 @@ struct blasd_worker_queue {
 void blasd_worker_command(struct blasd_worker_queue *queue, const char *word);
 /* Starts a call of the function `name` (BLASD_LINK_FN), with its key and LIMITS. */
 void blasd_worker_function(struct blasd_worker_queue *queue, const char *name);
+/* The same for one that carries NAME EPOCH. */
+void blasd_worker_leased(struct blasd_worker_queue *queue, const char *name);
 void blasd_worker_arg(struct blasd_worker_queue *queue, const void *bytes, size_t len);
 void blasd_worker_text(struct blasd_worker_queue *queue, const char *text);
 
@@ -59,8 +68,8 @@ void blasd_worker_text(struct blasd_worker_queue *queue, const char *text);
  * or a negative code. */
 int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisReply **ret,
                       struct blasd_err *err);
-/* Sends the command; its reply is read and dropped by a later call. Returns 0, or -1 where the
- * connection is gone. */
+/* Sends the command and tells Redis not to reply. Returns 0, or -1 where the connection is gone
+ * or Redis does not allow that. */
 int blasd_worker_post(struct blasd_worker_queue *queue);
 /* How long a call goes on trying. */
 int blasd_worker_patience(const struct blasd_worker_queue *queue);
@@ -68,6 +77,8 @@ int blasd_worker_patience(const struct blasd_worker_queue *queue);
 int blasd_worker_odd_reply(const char *what, struct blasd_err *err);
 /* Gives back, about once a second, what segments are not used. */
 void blasd_worker_slices_trim(struct blasd_worker_queue *queue);
+/* A new lease, or none: nothing is held, nothing is on its way. */
+void blasd_worker_forget(struct blasd_worker_queue *queue);
 /* Closes the connection. */
 void blasd_worker_hang_up(struct blasd_worker_queue *queue);
 

@@ -1,11 +1,11 @@
-/* The worker's side of the queue: its lease, and its jobs from claim to finish.
+/* The worker's side of the queue: its lease, and how it comes by jobs.
  *
  * What each function does in Redis is told at the top of functions.lua. This file must not know
- * what frames and records hold. Read next: worker_link.c (the connection), worker_blob.c. */
+ * what frames and records hold. Read next: worker_end.c, worker_link.c (the
+ * connection), worker_blob.c. */
 #include "queue/worker_link.h"
 
 #include "base/clock.h"
-#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,12 +13,11 @@
 #include <string.h>
 
 #define TEXT_MOST BLASD_GIB
-#define TEXT_KEPT (4 * BLASD_MIB)
-#define RECORD_MOST (256 * BLASD_MIB)
-#define PIECE_HEAD (4 + BLASD_ID_LEN)
-#define NUMBER_LEN 20
 #define WAKE_MOST "16400" /* elements: more than any claim has */
 #define CLAIM_MOST 8192   /* jobs in one claim: Redis does nothing else meanwhile */
+/* After a wait shorter than SHORT_NS the next one begins with so long a time awake. */
+#define SHORT_NS (400 * INT64_C(1000))
+#define AWAKE_NS (250 * INT64_C(1000))
 
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
                             struct blasd_worker_queue **ret, struct blasd_err *err) {
@@ -81,11 +80,11 @@ static int set_worker(struct blasd_worker_queue *queue, const char *worker, stru
     return 0;
 }
 
-/* A new lease, or none: nothing is held, nothing is on its way. */
-static void forget_jobs(struct blasd_worker_queue *queue) {
+void blasd_worker_forget(struct blasd_worker_queue *queue) {
     blasd_held_clear(&queue->held);
     queue->idle = queue->may_wait = queue->claim_missed = queue->finish_missed = false;
-    queue->handed = false;
+    queue->handed = queue->rested = false;
+    queue->asked_jobs = 0;
 }
 
 int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *worker,
@@ -111,7 +110,7 @@ int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *wo
     } else {
         *epoch = reply->element[1]->integer;
         snprintf(queue->epoch, sizeof queue->epoch, "%" PRId64, *epoch);
-        forget_jobs(queue);
+        blasd_worker_forget(queue);
     }
     freeReplyObject(reply);
     return rc;
@@ -122,8 +121,7 @@ void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worke
     snprintf(queue->epoch, sizeof queue->epoch, "%" PRId64, epoch);
 }
 
-/* Starts a call that carries NAME EPOCH. */
-static void start(struct blasd_worker_queue *queue, const char *function) {
+void blasd_worker_leased(struct blasd_worker_queue *queue, const char *function) {
     blasd_worker_function(queue, function);
     blasd_worker_text(queue, queue->worker);
     blasd_worker_text(queue, queue->epoch);
@@ -132,7 +130,7 @@ static void start(struct blasd_worker_queue *queue, const char *function) {
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err) {
     redisReply *reply;
-    start(queue, BLASD_LINK_FN("renew"));
+    blasd_worker_leased(queue, BLASD_LINK_FN("renew"));
     blasd_worker_text(queue, info);
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
     *lost = rc == BLASD_WORKER_LOST;
@@ -143,12 +141,12 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
 int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err) {
     redisReply *reply;
     if (!queue->epoch[0]) return 0;
-    start(queue, BLASD_LINK_FN("release"));
+    blasd_worker_leased(queue, BLASD_LINK_FN("release"));
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
     freeReplyObject(reply);
     if (rc < 0) return rc; /* a lease that is lost is released, too */
     queue->epoch[0] = '\0';
-    forget_jobs(queue);
+    blasd_worker_forget(queue);
     return 0;
 }
 
@@ -223,6 +221,7 @@ static int take_handed(struct blasd_worker_queue *queue, int max, struct blasd_c
     const redisReply *list = queue->claimed->element[1];
     int rc = take_claims(queue, list, max, claims, count, err);
     queue->handed = queue->idle = false;
+    queue->claimed_ns = blasd_clock_ns();
     queue->turn++;
     if (rc == 0) return 0;
     *count = 0;
@@ -238,18 +237,24 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     *count = 0;
     *lost = false;
     if (max > CLAIM_MOST) max = CLAIM_MOST;
-    if (queue->handed) return take_handed(queue, max, claims, count, err);
+    if (queue->handed) {
+        int most = max > queue->asked_jobs ? max : queue->asked_jobs;
+        return take_handed(queue, most, claims, count, err);
+    }
     freeReplyObject(queue->claimed);
     queue->claimed = NULL;
+    queue->rested = false;
     snprintf(max_text, sizeof max_text, "%d", max);
     snprintf(bytes_text, sizeof bytes_text, "%" PRIu64, max_bytes);
     snprintf(turn, sizeof turn, "%u", queue->turn++);
+    queue->asked_jobs = max;
+    queue->asked_bytes = max_bytes;
     blasd_buf_reset(&queue->text);
     if (blasd_held_write(&queue->held, &queue->text) < 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs are held");
     int rc;
     do {
-        start(queue, BLASD_LINK_FN("claim"));
+        blasd_worker_leased(queue, BLASD_LINK_FN("claim"));
         blasd_worker_arg(queue, &queue->device_class, 1);
         blasd_worker_text(queue, max_text);
         blasd_worker_text(queue, bytes_text);
@@ -265,10 +270,11 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     queue->claim_missed = false;
     if (rc == BLASD_WORKER_LOST) {
         *lost = true;
-        forget_jobs(queue);
+        blasd_worker_forget(queue);
         return 0;
     }
     queue->claimed = reply;
+    queue->claimed_ns = blasd_clock_ns();
     rc = take_claims(queue, reply, max, claims, count, err);
     if (rc < 0) {
         *count = 0;
@@ -278,6 +284,10 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     queue->idle = queue->may_wait = *count == 0;
     if (*count == 0) queue->turn = 0; /* an empty queue starves nobody */
     return 0;
+}
+
+bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
+    return queue->rested;
 }
 
 /* Whether [key, [...]] holds jobs; calls to wake up ("1") are taken out of it. */
@@ -302,6 +312,7 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err) {
     char key[BLASD_LINK_KEY_MAX], seconds[24];
     redisReply *reply;
+    queue->rested = false;
     if (!queue->may_wait || timeout_ms <= 0) return 0;
     blasd_worker_slices_trim(queue);
     /* the connection gives up on Redis after five seconds; waits are shorter than that */
@@ -315,7 +326,10 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     blasd_worker_text(queue, "LEFT");
     blasd_worker_text(queue, "COUNT");
     blasd_worker_text(queue, WAKE_MOST);
+    int64_t began_ns = blasd_clock_ns();
+    queue->spin_ns = queue->busy ? AWAKE_NS : 0;
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    queue->busy = blasd_clock_ns() - began_ns < SHORT_NS;
     if (queue->missed) queue->claim_missed = true; /* jobs may have been in what was missed */
     if (rc == 0 && (queue->missed || reply->type == REDIS_REPLY_ARRAY)) queue->may_wait = false;
     if (rc == 0 && was_handed(reply)) {
@@ -336,125 +350,6 @@ int blasd_worker_queue_nudge(struct blasd_worker_queue *queue, struct blasd_err 
     blasd_worker_text(queue, key);
     blasd_worker_text(queue, "1");
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-    freeReplyObject(reply);
-    return rc < 0 ? rc : 0;
-}
-
-/* Beginning and ending */
-
-int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,
-                             struct blasd_err *err) {
-    redisReply *reply;
-    int64_t now = blasd_clock_ns() / 1000 + queue->offset_us;
-    for (int i = 0; i < count; i++) blasd_held_begin(&queue->held, ids[i], now);
-    blasd_buf_reset(&queue->text);
-    if (blasd_held_write_begun(&queue->held, now, &queue->text) < 0)
-        return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs are held");
-    start(queue, BLASD_LINK_FN("begin"));
-    blasd_worker_arg(queue, queue->text.data, queue->text.len);
-    if (blasd_worker_post(queue) == 0) return 0;
-    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-    freeReplyObject(reply);
-    return rc < 0 ? rc : 0; /* where the lease is lost, finish says so */
-}
-
-/* OUTPUTS, see functions.lua, of the length that outputs_len tells; nothing for "0". */
-static int write_outputs(struct blasd_buf *text, const struct blasd_ending *ending) {
-    char number[BLASD_TEXT_NUMBER], padded[NUMBER_LEN];
-    size_t len = blasd_text_number(number, ending->out_bytes);
-    if (ending->out_bytes == 0) return 0;
-    memset(padded, '0', sizeof padded);
-    memcpy(padded + sizeof padded - len, number, len);
-    if (blasd_buf_add(text, padded, sizeof padded) < 0) return -1;
-    if (!blasd_slice_given(&ending->slice)) return 0;
-    return blasd_buf_add(text, " ", 1) < 0 ||
-                   blasd_buf_add(text, ending->slice.segment, BLASD_SEGMENT_NAME) < 0
-               ? -1
-               : 0;
-}
-
-static size_t outputs_len(const struct blasd_ending *ending) {
-    if (ending->out_bytes == 0) return 0;
-    return NUMBER_LEN + (blasd_slice_given(&ending->slice) ? 1 + BLASD_SEGMENT_NAME : 0);
-}
-
-/* Writes the piece and the OUTPUTS of each ending into the scratch buffer. */
-static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
-                        int count, struct blasd_err *err) {
-    struct blasd_buf *text = &queue->text;
-    blasd_buf_reset(text);
-    for (int i = 0; i < count; i++) {
-        size_t len = endings[i].record_len;
-        unsigned char head[4] = {(unsigned char)len, (unsigned char)(len >> 8),
-                                 (unsigned char)(len >> 16), (unsigned char)(len >> 24)};
-        if (strnlen(endings[i].id, BLASD_ID_LEN + 1) != BLASD_ID_LEN || len > RECORD_MOST)
-            return blasd_fail(err, BLASD_E_internal_error, "", "A job's ending is malformed");
-        if (blasd_buf_add(text, head, sizeof head) < 0 ||
-            blasd_buf_add(text, endings[i].id, BLASD_ID_LEN) < 0 ||
-            blasd_buf_add(text, endings[i].record, len) < 0 || write_outputs(text, &endings[i]) < 0)
-            return blasd_fail(err, BLASD_E_no_space, "", "The records of a batch are too large");
-    }
-    return 0;
-}
-
-int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
-                              int count, bool *lost, struct blasd_err *err) {
-    redisReply *reply = NULL;
-    int rc = 0;
-    *lost = false;
-    for (int i = 0; i < count; i++) endings[i].accepted = false;
-    if (count <= 0) return 0;
-    rc = write_pieces(queue, endings, count, err);
-    if (rc < 0) return rc;
-    do {
-        const char *at = queue->text.data;
-        start(queue, BLASD_LINK_FN("finish"));
-        blasd_worker_text(queue, queue->finish_missed ? "1" : "0");
-        for (int i = 0; i < count; i++) {
-            blasd_worker_text(queue, endings[i].id);
-            blasd_worker_arg(queue, at, PIECE_HEAD + endings[i].record_len);
-            at += PIECE_HEAD + endings[i].record_len;
-            size_t outputs = outputs_len(&endings[i]);
-            blasd_worker_arg(queue, outputs > 0 ? at : "0", outputs > 0 ? outputs : 1);
-            at += outputs;
-        }
-        queue->once = !queue->finish_missed; /* sent again it must say so */
-        rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-        if (queue->missed) queue->finish_missed = true;
-    } while (rc == -(int)BLASD_E_queue_unavailable && queue->missed && queue->once);
-    if (queue->text.cap > TEXT_KEPT) blasd_buf_release(&queue->text);
-    if (rc < 0) return rc;
-    queue->finish_missed = false;
-    if (rc == BLASD_WORKER_LOST) {
-        *lost = true;
-        forget_jobs(queue);
-        return 0;
-    }
-    if (reply->type != REDIS_REPLY_STRING || reply->len != (__typeof__(reply->len))count) {
-        rc = blasd_worker_odd_reply("finish", err);
-    } else {
-        for (int i = 0; i < count; i++) {
-            endings[i].accepted = reply->str[i] == '1';
-            blasd_held_remove(&queue->held, endings[i].id);
-        }
-    }
-    freeReplyObject(reply);
-    return rc;
-}
-
-int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
-                                double progress, bool *wanted, struct blasd_err *err) {
-    char text[32];
-    redisReply *reply;
-    *wanted = false;
-    if (!(progress >= 0)) progress = 0;
-    if (progress > 1) progress = 1;
-    snprintf(text, sizeof text, "%.6g", progress);
-    start(queue, BLASD_LINK_FN("progress"));
-    blasd_worker_text(queue, text);
-    for (int i = 0; i < count; i++) blasd_worker_text(queue, ids[i]);
-    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-    if (rc == 0) *wanted = reply->type == REDIS_REPLY_STRING && strchr(reply->str, '1') != NULL;
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;
 }

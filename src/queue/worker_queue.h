@@ -60,10 +60,15 @@ int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker
                             struct blasd_err *err);
 
 /* Takes up to `max` jobs whose bytes stay within `max_bytes` (the first may exceed it), by priority
- * with ageing. *count 0: there are none. Jobs with attempts > 0 must each run alone. */
+ * with ageing. *count 0: there are none. Jobs with attempts > 0 must each run alone. A worker that
+ * ended all it had in a short time may be handed jobs as it had last asked for them, so `claims`
+ * has room for the largest `max` so far. */
 int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
                              struct blasd_claim *claims, int *count, bool *lost,
                              struct blasd_err *err);
+/* Whether finish has found that there are no more jobs: to be waited for, without a claim before.
+ */
+bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue);
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err);

@@ -310,8 +310,10 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     int count = 0, code;
     int64_t claimed_ns;
     if (!look_after_lane(worker, &code, err)) return code;
-    code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
-                                    worker->claims, &count, &batcher->lost, &problem);
+    code = 0;
+    if (!blasd_worker_queue_rests(batcher->queue))
+        code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
+                                        worker->claims, &count, &batcher->lost, &problem);
     claimed_ns = blasd_clock_ns();
     if (code == 0 && count > 0 && !batcher->lost) {
         code = run_claimed(worker, count, claimed_ns, err);

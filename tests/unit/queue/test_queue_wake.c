@@ -248,12 +248,92 @@ static void test_handed_over(void **state) {
     bed_close(&bed);
 }
 
+static bool is_idle(struct bed *bed, const char *name) {
+    redisReply *reply = redisCommand(bed->raw, "HEXISTS %s:idle %s", bed->tag, name);
+    bool yes = reply->integer == 1;
+    drop(reply);
+    return yes;
+}
+
+/* The end of the last job makes the worker idle; not that of one beside others. */
+static void test_finish_rests(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[16];
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "rests");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_new(&bed, id, "2");
+    submit_new(&bed, other, "2");
+    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+    assert_int_equal(finish(worker, id, "r", 0), 1); /* the other one is queued */
+    assert_false(blasd_worker_queue_rests(worker) || is_idle(&bed, "w"));
+    submit_new(&bed, id, "2");
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 2);
+    assert_int_equal(finish(worker, id, "r", 0), 1); /* it holds the other one */
+    assert_false(blasd_worker_queue_rests(worker) || is_idle(&bed, "w"));
+    assert_int_equal(finish(worker, other, "r", 0), 1);
+    assert_true(blasd_worker_queue_rests(worker) && is_idle(&bed, "w"));
+    /* what comes is handed over, to a worker that waits without having claimed */
+    submit_new(&bed, id, "2");
+    assert_false(is_idle(&bed, "w"));
+    assert_int_equal(length(&bed, "w"), 3);
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    assert_false(blasd_worker_queue_rests(worker));
+    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    /* one that claims all the same loses nothing by it */
+    assert_true(blasd_worker_queue_rests(worker));
+    submit_new(&bed, id, "2");
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    assert_int_equal(claims[0].attempts, 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* The reply to the finish that made the worker idle is lost, and a job is handed over meanwhile. */
+static void test_missed_rest(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[4];
+    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1], epoch[24];
+    (void)state;
+    bed_open(&bed, &server, "missed_rest");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_new(&bed, id, "2");
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    redisReply *reply = redisCommand(bed.raw, "GET %s:lease:w", bed.tag);
+    snprintf(epoch, sizeof epoch, "%s", reply->str);
+    drop(reply);
+    char piece[4 + BLASD_ID_LEN + 1] = {1};
+    memcpy(piece + 4, id, BLASD_ID_LEN);
+    piece[4 + BLASD_ID_LEN] = 'r';
+    reply = redisCommand(bed.raw, "FCALL blasd_1_finish 1 %s %s w %s %s %s %b 0", bed.tag,
+                         bed.link.text, epoch, "0 1 4 1000 0", id, piece, sizeof piece);
+    assert_string_equal(reply->str, "1i");
+    drop(reply);
+    submit_new(&bed, other, "2");
+    assert_int_equal(length(&bed, "w"), 3);
+    drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_false(blasd_worker_queue_rests(worker));
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, other);
+    assert_int_equal(length(&bed, "w"), 0);
+    assert_int_equal(finish(worker, other, "r", 0), 1);
+    assert_true(blasd_worker_queue_rests(worker));
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_lost_wake),
-        cmocka_unit_test(test_no_lost_wake_by_class),
-        cmocka_unit_test(test_dead_idle_worker),
-        cmocka_unit_test(test_handed_over),
+        cmocka_unit_test(test_no_lost_wake),     cmocka_unit_test(test_no_lost_wake_by_class),
+        cmocka_unit_test(test_dead_idle_worker), cmocka_unit_test(test_handed_over),
+        cmocka_unit_test(test_finish_rests),     cmocka_unit_test(test_missed_rest),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -153,6 +153,11 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     return 0;
 }
 
+bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
+    (void)queue;
+    return false;
+}
+
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err) {
     (void)queue;
