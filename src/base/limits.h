@@ -54,6 +54,9 @@ struct blasd_err;
     X(connection_idle_s, 60, 1, 86400, "seconds", "how long an idle connection stays open")        \
     X(connection_bytes, 32 * BLASD_KIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
       "memory of one connection for headers and the receive buffer")                               \
+    X(connection_body_bytes, BLASD_MIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
+      "the same, of up to 64 connections of a loop whose first request announces a body of 1M or " \
+      "more; no more than connection_bytes: all have that")                                        \
     X(list_jobs, 1000, 1, 100000, "jobs", "most jobs that GET /jobs lists at once")                \
     X(lease_ms, 10000, 500, 600000, "milliseconds",                                                \
       "how long a silent worker keeps its jobs before others take them")                           \

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/loop.h"
 #include "http/choice.h"
+#include "http/doorman.h"
 #include "http/guard.h"
 #include "http/http.h"
 #include "http/metrics.h"
@@ -51,8 +52,10 @@ struct http_loop {
     struct blasd_loop *loop;    /* owned, as the next two */
     struct blasd_front_queue *queue;
     struct MHD_Daemon *daemon;
+    struct MHD_Daemon *roomy;     /* owned; with more memory a connection; NULL: there is none */
+    struct http_doorman doorman;  /* gives each connection to one of the two */
     struct http_metrics *metrics; /* this loop's own counters; borrowed from the server */
-    struct blasd_watcher mhd_watcher, stop_watcher, quit_watcher;
+    struct blasd_watcher mhd_watcher, roomy_watcher, stop_watcher, quit_watcher;
     struct http_choice choice; /* of the device class for a job */
     struct blasd_timer grace, tick;
     unsigned ticks;

@@ -5,7 +5,8 @@
  * only ever asked to do what is ready now: its own waits with suspended connections can hang (it
  * takes events in rounds of 128 and, after a full round, waits with the same time-out although
  * connections lie ready). What it leaves undone keeps its descriptor readable, so the next turn
- * goes on with it. Read next: exchange.h. */
+ * goes on with it. Each loop has two of its daemons, which differ in the memory of a connection
+ * alone. Read next: exchange.h, doorman.h. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/body_sink.h"
@@ -52,6 +53,7 @@ static void on_tick(struct blasd_timer *timer) {
     if (loop == &loop->server->loops[0] && ++loop->ticks % INTAKE_TICKS == 0)
         measure_intake(loop->server);
     http_choice_tick(loop);
+    http_doorman_tick(&loop->doorman);
     for (struct http_exchange *exchange = loop->exchanges; exchange != NULL;
          exchange = exchange->next)
         http_exchange_check(exchange);
@@ -79,17 +81,21 @@ static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
     (void)eventfd_write(loop->server->quit_fd, 1);
 }
 
+static void run_daemons(struct http_loop *loop) {
+    MHD_run(loop->daemon);
+    if (http_doorman_roomy(&loop->doorman)) MHD_run(loop->roomy);
+    http_doorman_turn(&loop->doorman);
+}
+
 static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
     struct http_loop *loop =
         (struct http_loop *)(void *)((char *)watcher - offsetof(struct http_loop, quit_watcher));
-    MHD_socket listener;
     (void)events;
     blasd_loop_unwatch(loop->loop, watcher);
     loop->draining = true;
     /* what the kernel has accepted already would be reset when the socket closes: take it first */
-    for (int i = 0; i < 64; i++) MHD_run(loop->daemon);
-    listener = MHD_quiesce_daemon(loop->daemon);
-    if (listener != MHD_INVALID_SOCKET) close(listener);
+    http_doorman_close(&loop->doorman);
+    for (int i = 0; i < 64; i++) run_daemons(loop);
     loop->grace.fire = on_grace;
     if (blasd_loop_timer_set(loop->loop, &loop->grace,
                              blasd_clock_ns() +
@@ -97,11 +103,20 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
         on_grace(&loop->grace);
 }
 
-static int wait_ms(struct http_loop *loop) {
+/* How long the daemon can wait; -1: for ever. */
+static int daemon_wait_ms(struct MHD_Daemon *daemon) {
     unsigned long long left;
-    if (loop->resumed) return 0;
-    if (MHD_get_timeout(loop->daemon, &left) != MHD_YES) return -1;
+    if (MHD_get_timeout(daemon, &left) != MHD_YES) return -1;
     return left > 60000 ? 60000 : (int)left;
+}
+
+static int wait_ms(struct http_loop *loop) {
+    int wait, roomy;
+    if (loop->resumed) return 0;
+    wait = daemon_wait_ms(loop->daemon);
+    if (!http_doorman_roomy(&loop->doorman)) return wait;
+    roomy = daemon_wait_ms(loop->roomy);
+    return wait < 0 || (roomy >= 0 && roomy < wait) ? roomy : wait;
 }
 
 static void turn(struct http_loop *loop, int max_wait_ms) {
@@ -109,7 +124,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
     blasd_loop_step(loop->loop, wait);
     loop->resumed = false;
-    MHD_run(loop->daemon);
+    run_daemons(loop);
     http_gate_turn(loop);
     blasd_front_queue_flush(loop->queue);
 }
@@ -130,7 +145,8 @@ static void *run_loop(void *arg) {
 static void count_connection(void *cls, struct MHD_Connection *connection, void **context,
                              enum MHD_ConnectionNotificationCode code) {
     struct http_loop *loop = cls;
-    (void)connection, (void)context;
+    (void)context;
+    http_doorman_count(&loop->doorman, connection, code == MHD_CONNECTION_NOTIFY_STARTED);
     if (code == MHD_CONNECTION_NOTIFY_STARTED)
         http_count(&loop->metrics->connections, 1);
     else
@@ -158,26 +174,49 @@ __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char
     blasd_log(BLASD_LOG_DEBUG, "libmicrohttpd: %s", line);
 }
 
-static struct MHD_Daemon *start_daemon(struct http_loop *loop, int listen_fd) {
+/* A daemon without a listening socket, for the doorman has that, watched from here on. */
+static int start_daemon(struct http_loop *loop, uint64_t memory, struct MHD_Daemon **daemon,
+                        struct blasd_watcher *watcher) {
     const struct blasd_limits *limits = loop->server->limits;
-    return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
-                            NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line,
-                            NULL, MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-                            (unsigned)limits->connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                            (size_t)limits->connection_bytes, MHD_OPTION_CONNECTION_TIMEOUT,
-                            (unsigned)limits->connection_idle_s, MHD_OPTION_NOTIFY_COMPLETED,
-                            http_exchange_completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
-                            count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
-                            MHD_OPTION_END);
+    const union MHD_DaemonInfo *info;
+    *daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET, 0,
+        NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)memory, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)limits->connection_idle_s, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed,
+        loop, MHD_OPTION_NOTIFY_CONNECTION, count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK,
+        unescape, NULL, MHD_OPTION_END);
+    if (*daemon == NULL) return -1;
+    info = MHD_get_daemon_info(*daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (info == NULL) return -1;
+    *watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
+    return blasd_loop_watch(loop->loop, watcher, EPOLLIN);
+}
+
+/* The daemons, and the doorman before them. */
+static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err *err) {
+    const struct blasd_limits *limits = loop->server->limits;
+    bool two = limits->connection_body_bytes > limits->connection_bytes;
+    if (start_daemon(loop, limits->connection_bytes, &loop->daemon, &loop->mhd_watcher) != 0 ||
+        (two && start_daemon(loop, limits->connection_body_bytes, &loop->roomy,
+                             &loop->roomy_watcher) != 0))
+        return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
+    loop->doorman.usual = loop->daemon;
+    loop->doorman.roomy = loop->roomy;
+    if (http_doorman_open(&loop->doorman, loop->loop, listen_fd, limits->connections) != 0)
+        return blasd_fail(err, BLASD_E_internal_error, "", "the listening socket: %s",
+                          strerror(errno));
+    return 0;
 }
 
 static int loop_start(struct http_loop *loop, struct http_server *server, int number,
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
     const struct blasd_front_queue_hooks hooks = {.on_ended = http_waits_ended, .arg = loop};
-    const union MHD_DaemonInfo *info;
     int rc;
     loop->server = server;
+    loop->doorman.listener.fd = options->listen_fds[number];
     loop->metrics = &server->metrics[number];
     blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);
     loop->waiting_buckets = WAITING_BUCKETS;
@@ -188,16 +227,11 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
                           strerror(errno));
     rc = blasd_front_queue_open(options->queue, loop->loop, &hooks, &loop->queue, err);
     if (rc != 0) return rc;
-    loop->daemon = start_daemon(loop, options->listen_fds[number]);
-    info =
-        loop->daemon == NULL ? NULL : MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    if (info == NULL)
-        return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
-    loop->mhd_watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
+    rc = start_serving(loop, options->listen_fds[number], err);
+    if (rc != 0) return rc;
     loop->quit_watcher = (struct blasd_watcher){.fd = server->quit_fd, .ready = start_draining};
     loop->stop_watcher = (struct blasd_watcher){.fd = options->stop_fd, .ready = on_stop};
-    if (blasd_loop_watch(loop->loop, &loop->mhd_watcher, EPOLLIN) != 0 ||
-        blasd_loop_watch(loop->loop, &loop->quit_watcher, EPOLLIN) != 0 ||
+    if (blasd_loop_watch(loop->loop, &loop->quit_watcher, EPOLLIN) != 0 ||
         (number == 0 && blasd_loop_watch(loop->loop, &loop->stop_watcher, EPOLLIN) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "epoll: %s", strerror(errno));
     loop->tick.fire = on_tick;
@@ -215,8 +249,11 @@ static void loop_stop(struct http_loop *loop) {
             http_exchange_abandon(exchange); /* libmicrohttpd stops only without suspended ones */
         }
         MHD_run(loop->daemon);
+        if (loop->roomy != NULL) MHD_run(loop->roomy);
         MHD_stop_daemon(loop->daemon);
+        if (loop->roomy != NULL) MHD_stop_daemon(loop->roomy);
     }
+    http_doorman_free(&loop->doorman);
     blasd_front_queue_free(loop->queue);
     for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
         next = exchange->next; /* their callbacks will not come any more */

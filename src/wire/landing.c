@@ -10,6 +10,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-endian in memory");
 
+#define SLICE_BYTES ((size_t)16384)
+
 /* How elements are judged, eight bytes at a time: ((word & mask) + add) & flag is not 0 where one
  * of the elements in the word is at fault. For floating types: the bits of the exponent are all
  * ones exactly where adding one to them carries into the place of the sign. */
@@ -80,15 +82,30 @@ static uint64_t load(const unsigned char *p) {
     return word;
 }
 
-/* Index of the first element at fault among `n`, or -1. */
-static int64_t scan(const struct blasd_scan *by, const unsigned char *p, size_t n, unsigned size) {
+/* Compiled for wider registers too, of which the loader picks: twice as fast with AVX2. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* it would trip over the resolver */
+#define WITH_AVX2 __attribute__((target_clones("avx2", "default")))
+#else
+#define WITH_AVX2
+#endif
+
+/* Bytes at the start of `p` that hold no element at fault, in whole blocks. */
+WITH_AVX2 static size_t scan_blocks(const struct blasd_scan *by, const unsigned char *p,
+                                    size_t bytes) {
     const size_t block = 16 * sizeof(uint64_t);
-    size_t bytes = n * size, at = 0;
+    const uint64_t mask = by->mask, add = by->add, flag = by->flag;
+    size_t at = 0;
     for (; bytes - at >= block; at += block) {
         uint64_t seen = 0;
-        for (size_t i = 0; i < 16; i++) seen |= (load(p + at + 8 * i) & by->mask) + by->add;
-        if ((seen & by->flag) != 0) break;
+        for (size_t i = 0; i < 16; i++) seen |= (load(p + at + 8 * i) & mask) + add;
+        if ((seen & flag) != 0) break;
     }
+    return at;
+}
+
+/* Index of the first element at fault among `n`, or -1. */
+static int64_t scan(const struct blasd_scan *by, const unsigned char *p, size_t n, unsigned size) {
+    size_t bytes = n * size, at = scan_blocks(by, p, bytes);
     for (; at < bytes; at += size) {
         uint64_t word = 0;
         memcpy(&word, p + at, size);
@@ -211,8 +228,14 @@ int blasd_landing_feed(struct blasd_landing *landing, const void *bytes, size_t 
     landing->left -= len;
     if (len == 0) return 0;
     if (landing->swap) return feed_swapped(landing, bytes, len, err);
-    if (looks(landing) && (rc = look_across(landing, bytes, len, err)) != 0) return rc;
-    rc = landing->sink->write(landing->sink, landing->offset, bytes, len, err);
-    landing->offset += len;
-    return rc;
+    /* a slice is still in the nearest cache when it is copied after it was looked at */
+    for (const unsigned char *p = bytes, *end = p + len; p < end;) {
+        size_t n = (size_t)(end - p) < SLICE_BYTES ? (size_t)(end - p) : SLICE_BYTES;
+        if (looks(landing) && (rc = look_across(landing, p, n, err)) != 0) return rc;
+        rc = landing->sink->write(landing->sink, landing->offset, p, n, err);
+        if (rc != 0) return rc;
+        landing->offset += n;
+        p += n;
+    }
+    return 0;
 }

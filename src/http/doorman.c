@@ -1,0 +1,224 @@
+/* Accepting connections, and looking at how they begin. */
+#include "http/doorman.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ACCEPTS_A_TURN 128
+#define HEAD_BYTES 4096                /* of a request that are looked at */
+#define BODY_WORTH_ROOM BLASD_MIB      /* below, more memory gains nothing that can be measured */
+#define ROOMY_MOST 64                  /* their memory stays bounded whatever clients announce */
+#define SILENCE_NS INT64_C(1000000000) /* nobody is looked at for longer */
+
+struct http_newcomer {
+    struct blasd_watcher watcher; /* its fd is owned */
+    struct http_doorman *home;
+    struct http_newcomer *next, *prev;
+    int64_t since_ns;
+    socklen_t address_len;
+    struct sockaddr_storage address;
+};
+
+static void forget(struct http_newcomer *newcomer) {
+    struct http_doorman *doorman = newcomer->home;
+    blasd_loop_unwatch(doorman->loop, &newcomer->watcher);
+    if (newcomer->next != NULL)
+        newcomer->next->prev = newcomer->prev;
+    else
+        doorman->newest = newcomer->prev;
+    if (newcomer->prev != NULL)
+        newcomer->prev->next = newcomer->next;
+    else
+        doorman->oldest = newcomer->next;
+    doorman->waiting--;
+    free(newcomer);
+}
+
+/* The number that a Content-Length among `len` bytes of a request states; 0: none. */
+static uint64_t stated_length(const char *head, size_t len) {
+    static const char name[] = "\r\nContent-Length:";
+    const size_t name_len = sizeof name - 1;
+    uint64_t length = 0;
+    const char *end = memmem(head, len, "\r\n\r\n", 4), *at = head;
+    if (end == NULL) end = head + len;
+    while ((at = memchr(at, '\r', (size_t)(end - at))) != NULL) {
+        if ((size_t)(end - at) > name_len && strncasecmp(at, name, name_len) == 0) break;
+        at++;
+    }
+    if (at == NULL) return 0;
+    for (at += name_len; at < end && (*at == ' ' || *at == '\t'); at++) {
+    }
+    for (; at < end && *at >= '0' && *at <= '9' && length < BLASD_TIB; at++)
+        length = 10 * length + (uint64_t)(*at - '0');
+    return length;
+}
+
+/* Gives the connection to a daemon, which owns it from here on. */
+static void hand_over(struct http_doorman *doorman, int fd, const struct sockaddr_storage *address,
+                      socklen_t len, bool large) {
+    bool roomy =
+        large && doorman->roomy != NULL && doorman->roomy_open + doorman->handed_roomy < ROOMY_MOST;
+    doorman->handed++;
+    if (roomy) doorman->handed_roomy++;
+    /* where it cannot take it, the socket is closed */
+    (void)MHD_add_connection(roomy ? doorman->roomy : doorman->usual, fd,
+                             (const struct sockaddr *)(const void *)address, len);
+}
+
+/* Whether the request that begins on `fd` announces a large body: 1 or 0; -1: nothing has come yet;
+ * -2: nothing will. */
+static int announces_large(int fd) {
+    char head[HEAD_BYTES];
+    ssize_t got = recv(fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    if (got > 0) return stated_length(head, (size_t)got) >= BODY_WORTH_ROOM;
+    return got < 0 && (errno == EAGAIN || errno == EINTR) ? -1 : -2;
+}
+
+static void on_first_bytes(struct blasd_watcher *watcher, uint32_t events) {
+    struct http_newcomer *newcomer =
+        (struct http_newcomer *)(void *)((char *)watcher - offsetof(struct http_newcomer, watcher));
+    int large = announces_large(watcher->fd);
+    (void)events;
+    if (large == -1) return;
+    if (large == -2)
+        close(watcher->fd);
+    else
+        hand_over(newcomer->home, watcher->fd, &newcomer->address, newcomer->address_len,
+                  large == 1);
+    forget(newcomer);
+}
+
+/* Remembers a connection until its first bytes come. False where that cannot be had. */
+static bool remember(struct http_doorman *doorman, int fd, const struct sockaddr_storage *address,
+                     socklen_t len) {
+    struct http_newcomer *newcomer = calloc(1, sizeof *newcomer);
+    if (newcomer == NULL) return false;
+    newcomer->watcher = (struct blasd_watcher){.fd = fd, .ready = on_first_bytes};
+    if (blasd_loop_watch(doorman->loop, &newcomer->watcher, EPOLLIN | EPOLLRDHUP) != 0) {
+        free(newcomer);
+        return false;
+    }
+    newcomer->home = doorman;
+    newcomer->since_ns = blasd_clock_ns();
+    newcomer->address = *address;
+    newcomer->address_len = len;
+    newcomer->prev = doorman->newest;
+    if (doorman->newest != NULL)
+        doorman->newest->next = newcomer;
+    else
+        doorman->oldest = newcomer;
+    doorman->newest = newcomer;
+    doorman->waiting++;
+    return true;
+}
+
+static void take_in(struct http_doorman *doorman, int fd, const struct sockaddr_storage *address,
+                    socklen_t len) {
+    int large = doorman->roomy == NULL ? 0 : announces_large(fd);
+    if (large == -1 && remember(doorman, fd, address, len)) return;
+    hand_over(doorman, fd, address, len, large == 1);
+}
+
+static void stop_listening(struct http_doorman *doorman) {
+    blasd_loop_unwatch(doorman->loop, &doorman->listener);
+    doorman->paused = true;
+}
+
+static bool is_full(const struct http_doorman *doorman) {
+    return doorman->open + doorman->handed + doorman->waiting >= doorman->limit;
+}
+
+/* Accepts up to `most`; whether there may be more. */
+static bool accept_some(struct http_doorman *doorman, int most) {
+    for (int i = 0; i < most && !is_full(doorman); i++) {
+        struct sockaddr_storage address;
+        socklen_t len = sizeof address;
+        int fd = accept4(doorman->listener.fd, (struct sockaddr *)(void *)&address, &len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            take_in(doorman, fd, &address, len);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            stop_listening(doorman);
+            doorman->starved = true; /* until the next tick, for until then it would be no better */
+            return false;
+        } else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
+            return false;
+        }
+    }
+    return !is_full(doorman);
+}
+
+static void on_arrival(struct blasd_watcher *watcher, uint32_t events) {
+    struct http_doorman *doorman =
+        (struct http_doorman *)(void *)((char *)watcher - offsetof(struct http_doorman, listener));
+    (void)events;
+    (void)accept_some(doorman, ACCEPTS_A_TURN);
+    if (is_full(doorman)) stop_listening(doorman);
+}
+
+int http_doorman_open(struct http_doorman *doorman, struct blasd_loop *loop, int listen_fd,
+                      uint64_t limit) {
+    int flags = fcntl(listen_fd, F_GETFL);
+    doorman->loop = loop;
+    doorman->limit = limit;
+    doorman->listener = (struct blasd_watcher){.fd = listen_fd, .ready = on_arrival};
+    if (flags < 0 || fcntl(listen_fd, F_SETFL, flags | O_NONBLOCK) != 0) return -1;
+    return blasd_loop_watch(loop, &doorman->listener, EPOLLIN);
+}
+
+void http_doorman_turn(struct http_doorman *doorman) {
+    doorman->handed = doorman->handed_roomy = 0; /* the daemons have counted them by now */
+    if (!doorman->paused || doorman->starved || is_full(doorman) || doorman->listener.fd < 0)
+        return;
+    doorman->paused = blasd_loop_watch(doorman->loop, &doorman->listener, EPOLLIN) != 0;
+}
+
+static void give_up_looking(struct http_doorman *doorman, int64_t since_ns) {
+    while (doorman->oldest != NULL && doorman->oldest->since_ns <= since_ns) {
+        struct http_newcomer *newcomer = doorman->oldest;
+        hand_over(doorman, newcomer->watcher.fd, &newcomer->address, newcomer->address_len, false);
+        forget(newcomer);
+    }
+}
+
+void http_doorman_tick(struct http_doorman *doorman) {
+    doorman->starved = false;
+    give_up_looking(doorman, blasd_clock_ns() - SILENCE_NS);
+}
+
+void http_doorman_count(struct http_doorman *doorman, struct MHD_Connection *connection,
+                        bool began) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON);
+    uint64_t more = began ? 1 : UINT64_MAX;
+    doorman->open += more;
+    if (info != NULL && info->daemon == doorman->roomy) doorman->roomy_open += more;
+}
+
+void http_doorman_close(struct http_doorman *doorman) {
+    while (accept_some(doorman, ACCEPTS_A_TURN)) {
+    }
+    blasd_loop_unwatch(doorman->loop, &doorman->listener);
+    close(doorman->listener.fd);
+    doorman->listener.fd = -1;
+    give_up_looking(doorman, INT64_MAX);
+}
+
+void http_doorman_free(struct http_doorman *doorman) {
+    while (doorman->oldest != NULL) {
+        close(doorman->oldest->watcher.fd);
+        forget(doorman->oldest);
+    }
+    if (doorman->listener.fd >= 0) close(doorman->listener.fd);
+    doorman->listener.fd = -1;
+}

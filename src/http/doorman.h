@@ -1,0 +1,55 @@
+/* Takes new connections in, and gives each to that one of a loop's two libmicrohttpd daemons whose
+ * memory suits its first request.
+ *
+ * A large body is received in pieces of half of its connection's memory, so it wants much of it; a
+ * small request wants little, for all of that memory is cleared each time. The memory is fixed when
+ * libmicrohttpd gets the connection. So the first bytes are looked at, and left in the socket,
+ * before it does. A guess is all that is made from them: either daemon serves any request.
+ * Knows nothing of requests. Read next: server.c. */
+#ifndef BLASD_HTTP_DOORMAN_H
+#define BLASD_HTTP_DOORMAN_H
+
+#include "base/loop.h"
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct http_newcomer;
+
+struct http_doorman {
+    struct blasd_loop *loop;               /* borrowed */
+    struct MHD_Daemon *usual;              /* borrowed, as the next */
+    struct MHD_Daemon *roomy;              /* NULL: there is only the usual one */
+    struct blasd_watcher listener;         /* its fd is owned; -1: closed */
+    struct http_newcomer *oldest, *newest; /* connections whose first bytes are still to come */
+    uint64_t limit;                        /* connections, of both daemons and newcomers */
+    uint64_t waiting;                      /* newcomers */
+    uint64_t open, roomy_open;             /* connections that the daemons have; of both, of one */
+    uint64_t handed, handed_roomy;         /* given to them since the last turn */
+    bool paused;                           /* the listener is not watched */
+    bool starved;                          /* for the system had no descriptor left */
+};
+
+/* Starts taking connections of `listen_fd`. Until http_doorman_free the daemons must stand. 0, or
+ * -1 with errno; the socket is taken either way. */
+int http_doorman_open(struct http_doorman *doorman, struct blasd_loop *loop, int listen_fd,
+                      uint64_t limit);
+/* Once in each turn, after both daemons have run. */
+void http_doorman_turn(struct http_doorman *doorman);
+/* A few times a second: who has said nothing for a while goes to the usual daemon, where the
+ * time-out of idle connections holds. */
+void http_doorman_tick(struct http_doorman *doorman);
+/* A daemon began or ended with a connection. */
+void http_doorman_count(struct http_doorman *doorman, struct MHD_Connection *connection,
+                        bool began);
+/* Whether the roomy daemon has anything to do. */
+static inline bool http_doorman_roomy(const struct http_doorman *doorman) {
+    return doorman->roomy_open + doorman->handed_roomy > 0;
+}
+/* Takes no new connections any more, but for those that the kernel has accepted. */
+void http_doorman_close(struct http_doorman *doorman);
+void http_doorman_free(struct http_doorman *doorman); /* takes one that was never opened, zeroed
+                                                         but for listener.fd */
+
+#endif

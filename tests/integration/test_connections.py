@@ -1,0 +1,177 @@
+"""How connections come in: whatever their first bytes look like and however slowly they come, every request is served.
+
+A connection whose first request announces a body of a megabyte or more is received with more memory than others; none
+of this may show in an answer.
+"""
+import contextlib
+import json
+import re
+import socket
+import time
+
+import numpy as np
+import pytest
+from service import TYPES, npy, safetensors
+
+SIDE = 600  # two of them in float32: 2.9 MB
+
+
+def small():
+    body = json.dumps({"inputs": {"a": [[2]], "b": [[3]]}}).encode()
+    return head(TYPES["json"], len(body)) + body, lambda answer: json.loads(answer)["outputs"]["c"]["data"] == [[6.0]]
+
+
+def large(seed, accept="npy"):
+    rng = np.random.default_rng(seed)
+    a, b = (rng.integers(-4, 5, (SIDE, SIDE)).astype(np.float32) for _ in "ab")
+    body = safetensors({"a": a, "b": b})
+    return head(TYPES["safetensors"], len(body), accept) + body, lambda answer: answer == npy(a @ b)
+
+
+def head(kind, length, accept="json"):
+    return (f"POST /jobs?wait=60&op=matmul HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
+            f"Accept: {TYPES[accept]}\r\ncontent-length: {length}\r\n\r\n").encode()
+
+
+def connect(service):
+    return socket.create_connection(("127.0.0.1", service.port), timeout=120)
+
+
+def answer_of(sock):
+    """(status, body) of the next answer."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = sock.recv(65536)
+        assert piece, f"closed after {data[:200]!r}"
+        data += piece
+    start, _, body = data.partition(b"\r\n\r\n")
+    length = int(re.search(rb"(?i)\r\ncontent-length: (\d+)", start + b"\r\n").group(1))
+    while len(body) < length:
+        piece = sock.recv(1 << 20)
+        assert piece, "closed in the middle of a body"
+        body += piece
+    assert len(body) == length, "more than one answer"
+    return int(start.split()[1]), body
+
+
+def served(sock, request):
+    sock.sendall(request[0])
+    status, body = answer_of(sock)
+    assert status == 200, body[:500]
+    assert request[1](body), body[:300]
+
+
+def test_one_connection_may_change_its_habits(service):
+    with connect(service) as sock:
+        for request in (large(1), small(), large(2), small(), small()):
+            served(sock, request)
+    with connect(service) as sock:
+        for request in (small(), large(3), small(), large(4)):
+            served(sock, request)
+
+
+@pytest.mark.parametrize("silence", [0.05, 1.6])
+def test_who_is_silent_at_first_is_served_like_anybody(service, silence):
+    with connect(service) as one, connect(service) as other:
+        time.sleep(silence)  # the longer one: beyond what is waited for the first bytes
+        served(one, large(5))
+        served(other, small())
+
+
+def test_a_head_may_come_in_drops(service):
+    bytes_, check = large(6)
+    with connect(service) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(40):
+            sock.sendall(bytes_[at:at + 1])
+            time.sleep(0.002)
+        served(sock, (bytes_[40:], check))
+
+
+def test_a_body_may_come_after_its_head_and_in_pieces(service):
+    bytes_, check = large(7)
+    end = bytes_.index(b"\r\n\r\n") + 4
+    with connect(service) as sock:
+        sock.sendall(bytes_[:end])
+        for at in range(end, len(bytes_) - 700000, 700000):
+            time.sleep(0.03)
+            sock.sendall(bytes_[at:at + 700000])
+            end = at + 700000
+        time.sleep(0.4)
+        served(sock, (bytes_[end:], check))
+
+
+def test_more_large_bodies_at_once_than_get_more_memory(make_service):
+    """80 connections that all announce a large body; small requests are answered while they hold back their bodies."""
+    service = make_service()
+    requests = [large(number) for number in range(4)]
+    cuts = [len(bytes_) - 1000 for bytes_, _ in requests]
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(connect(service)) for _ in range(80)]
+        for number, sock in enumerate(socks):
+            sock.sendall(requests[number % 4][0][:cuts[number % 4]])
+        with connect(service) as sock:
+            served(sock, small())
+        for number, sock in enumerate(socks):
+            sock.sendall(requests[number % 4][0][cuts[number % 4]:])
+        for number, sock in enumerate(socks):
+            status, body = answer_of(sock)
+            assert status == 200 and requests[number % 4][1](body), (number, body[:300])
+
+
+def test_a_client_that_leaves_before_its_first_byte_or_in_mid_body_costs_nothing(make_service):
+    service = make_service()
+    bytes_, _ = large(8)
+    for number in range(60):
+        sock = connect(service)
+        if number % 3 == 1:
+            sock.sendall(bytes_[:900])
+        if number % 3 == 2:
+            sock.sendall(bytes_[:1500000])
+        sock.close()
+    with connect(service) as sock:
+        served(sock, large(9))
+        served(sock, small())
+    deadline = time.monotonic() + 30
+    while True:  # the one that asks
+        text = service.request("GET", "/metrics").body.decode()
+        if re.search(r"^blasd_http_connections 1$", text, re.M):
+            break
+        assert time.monotonic() < deadline, re.search(r"^blasd_http_connections .*$", text, re.M)
+        time.sleep(0.1)
+
+
+def test_beyond_the_limit_connections_wait_for_their_turn(make_service):
+    """Silent ones count too; who comes beyond the limit is served once another one leaves."""
+    service = make_service("--limit", "connections=16")
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(connect(service)) for _ in range(16)]
+        for sock in socks[:8]:
+            served(sock, small())
+        with connect(service) as late:
+            late.sendall(small()[0])
+            late.settimeout(2)
+            with pytest.raises(socket.timeout):
+                late.recv(1)
+            late.settimeout(60)
+            socks[3].close()
+            status, body = answer_of(late)
+            assert status == 200 and small()[1](body)
+
+
+def test_without_memory_for_large_bodies_all_connections_are_alike(make_service):
+    service = make_service("--limit", "connection_body_bytes=4K")
+    with connect(service) as sock:
+        for request in (large(10), small(), large(11)):
+            served(sock, request)
+
+
+def test_the_service_ends_in_time_beside_silent_connections(make_service):
+    service = make_service()
+    bytes_, _ = large(12)
+    with connect(service), connect(service) as begun, connect(service) as quiet:
+        begun.sendall(bytes_[:2000])
+        time.sleep(1.3)
+        with connect(service):
+            assert service.stop() == 0
+        assert quiet.recv(10) == b""
