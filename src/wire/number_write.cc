@@ -6,7 +6,7 @@
  * 10 units long, in quarters of units. If a multiple of ten lies in it, that is the answer (zeros
  * at its end dropped), else the nearest unit that does. The scaling leaves out bits; the last one
  * kept is set if any of them was ("rounding to odd"), which is all that comparing needs to know.
- * The tests hold every float and many doubles against to_chars. Read next: number.cc. */
+ * The tests hold floats and doubles against to_chars. Read next: number.cc. */
 #include "wire/number.h"
 #include "wire/number_powers.h"
 
