@@ -74,7 +74,7 @@ def draw_goals(axes, goals):
             axes.plot([times], [at], "o", color=colour, ms=4)
         else:
             axes.plot([1], [at], "o" if goal["met"] else "X", color=colour, ms=6)
-        labels.append(f"{goal['load']} : {goal['what']} {goal['comparison']} {goal['goal']:,g} : {value:,.4g}")
+        labels.append(f"{goal['load']} : {goal['what']}\n{goal['comparison']} {goal['goal']:,g} : {value:,.4g}")
     axes.set_yticks(range(len(labels)), labels, fontsize=7)
     axes.invert_yaxis()
     axes.set_xscale("log")
@@ -95,7 +95,7 @@ def main():
                     f"load average before {facts['load_average']:.1f}; "
                     f"{results['rounds']} turns of {results['seconds']:g} s", fontsize=10)
     figure.tight_layout()
-    figure.savefig(sys.argv[2], dpi=110)
+    figure.savefig(sys.argv[2], dpi=110, bbox_inches="tight")
 
 
 if __name__ == "__main__":
