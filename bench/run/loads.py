@@ -35,7 +35,7 @@ def spec_for(bench, connections, jobs, **more):
         if not requests:
             return None
         if isinstance(subject, s.Celery):
-            return submit_spec(bench, subject, connections, requests, 200 if bench.quick else 2000)
+            return submit_spec(bench, subject, connections, requests, 200 if bench.quick else 1000)
         return closed(bench, connections, requests, **more)
     return spec
 
@@ -116,7 +116,7 @@ def binary_4096(bench):
 
 def submit_and_poll(bench):
     job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
-    counts = {"blasd": 10000 if bench.quick else 100000, "celery": 300 if bench.quick else 3000}
+    counts = {"blasd": 10000 if bench.quick else 100000, "celery": 300 if bench.quick else 2000}
 
     def spec(subject):
         request = job.for_blasd_submit() if isinstance(subject, s.Blasd) else subject.request(job)
@@ -159,12 +159,13 @@ def thick(bench):
 
 
 def beside(bench, make, label):
+    """The thick one takes tens of seconds a turn: three turns are enough to see whether small jobs stall."""
     small, big = payloads.product(bench.scratch, "json4", 4, "float64", "json"), make(bench)
     blasd, trials = s.Blasd(bench.build), []
-    seconds = max(bench.seconds, 4 if make is thin else 20)
+    seconds = bench.seconds if bench.quick else max(bench.seconds, 6 if make is thin else 20)
     for subject in bench.start([blasd]):
         try:
-            for number in range(bench.rounds):
+            for number in range(bench.rounds if make is thin else min(bench.rounds, 3)):
                 other = bench.start_load({"port": subject.port, "connections": 1, "seconds": seconds + 2, "timeout": 300,
                                           "requests": [subject.request(big)]})
                 record = bench.turn(subject, {"connections": 128, "seconds": seconds, "warmup": 1, "rate": 2000,
@@ -179,44 +180,68 @@ def beside(bench, make, label):
             subject.stop()
     return {"title": f"2,000 small jobs a second beside 512 MiB jobs, one after the other ({label})", "trials": trials,
             "values": {"p99": median(trials, "blasd", latency("p99")), "p50": median(trials, "blasd", latency("p50")),
+                       "large_ms": median(trials, "blasd", lambda t: t["big"]["latency_ms"]["p50"]),
+                       "large_jobs": sum(t["big"]["right"] for t in trials),
                        "unsent": sum(t["result"]["unsent"] for t in trials)}}
 
 
 # --- 7: open loop -------------------------------------------------------------------------------------------------------
 
 
+def service_us(trial):
+    """Processor time of the service for each job that it did, what it refused included."""
+    return sum(sum(v) for k, v in trial["cpu_us"].items() if k != "load generator")
+
+
+def generator_share(trial):
+    """Of all processor time that the turn took."""
+    return sum(trial["cpu_us"]["load generator"]) / sum(sum(v) for v in trial["cpu_us"].values())
+
+
+def overload(bench, subject, request, best):
+    """Twice what was reached a moment before, on 4,096 connections."""
+    with processes.MemoryWatch(subject.pids(), subject.blobs, 0.25) as memory:
+        record = bench.turn(subject, closed(bench, 4096, request, rate=best * 2, timeout=20,
+                                            warmup=min(2, bench.seconds / 2)))  # its connections are opened in that
+    r = record["result"]
+    return dict(record, share_of_best=record["rate"] / best, memory_start=memory.start_bytes, memory_peak=memory.peak,
+                refused=r["statuses"].get("429", 0),
+                unlike=sum(n for status, n in r["statuses"].items() if status not in ("200", "429")))
+
+
 def open_loop(bench):
-    """Half and twice what a closed loop of 256 connections reached a moment before. The queue takes 1,024 jobs, so
-    that there is something to refuse; arrivals have 4,096 connections."""
+    """Half and twice what a closed loop of 256 connections reached a moment before. The queue takes 1,024 jobs and
+    requests wait 100 ms at most for room in it, so that there is something to refuse."""
     job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
     trials, values = [], {}
-    for subject in bench.start([s.Blasd(bench.build, "--limit", "queue_jobs=1024")]):
+    for subject in bench.start([s.Blasd(bench.build, "--limit", "queue_jobs=1024", "--limit", "queue_wait_ms=100")]):
         try:
             request = [subject.request(job)]
             bench.turn(subject, closed(bench, 256, request))
             for number in range(bench.rounds):
                 best = bench.turn(subject, closed(bench, 256, request))
                 half = bench.turn(subject, closed(bench, 256, request, rate=best["rate"] / 2))
-                with processes.MemoryWatch(subject.pids(), subject.blobs) as memory:
-                    twice = bench.turn(subject, closed(bench, 4096, request, rate=best["rate"] * 2, timeout=20))
+                twice = overload(bench, subject, request, best["rate"])
                 for record, which in ((best, "capacity"), (half, "half"), (twice, "twice")):
                     trials.append(dict(record, round=number, subject=which))
                 r = twice["result"]
-                trials[-1].update(share_of_best=twice["rate"] / best["rate"], memory_start=memory.start_bytes,
-                                  memory_peak=memory.peak, refused=r["statuses"].get("429", 0))
                 say(f"  best {best['rate']:.0f}/s; half: p99 {half['result']['latency_ms']['p99']:.3g} ms; twice: "
-                    f"{twice['rate']:.0f}/s and {r['statuses']} in all, unsent {r['unsent']}, p99 of right ones "
-                    f"{r['latency_ms']['p99']:.4g} ms, memory {memory.start_bytes / MIB:.0f} -> {memory.peak / MIB:.0f} MiB")
+                    f"{twice['rate']:.0f}/s and {r['statuses']} in all, p99 of right ones {r['latency_ms']['p99']:.4g} ms, "
+                    f"memory {twice['memory_start'] / MIB:.0f} -> {twice['memory_peak'] / MIB:.0f} MiB, "
+                    f"{service_us(best):.0f} -> {service_us(twice):.0f} us a job")
         finally:
             subject.stop()
         last = [t for t in trials if t["subject"] == "twice"]
         values = {"half_p50": median(trials, "half", latency("p50")), "half_p99": median(trials, "half", latency("p99")),
                   "twice_share": spread([t["share_of_best"] for t in last])["median"],
+                  "service_us_capacity": median(trials, "capacity", service_us), "service_us_twice": median(trials, "twice", service_us),
+                  "generator_share_twice": median(trials, "twice", generator_share),
                   "refused": sum(t["refused"] for t in last),
                   "retry_after": sum(t["result"]["retry_after"] for t in last),
-                  "errors": sum(t["result"]["errors"] + t["result"]["timeouts"] for t in last),
+                  "errors": sum(t["result"]["errors"] + t["result"]["timeouts"] + t["result"]["wrong"] + t["unlike"] for t in last),
                   "memory_growth_mib": max(t["memory_peak"] - t["memory_start"] for t in last) / MIB}
-    return {"title": "open loop at half and twice the capacity", "trials": trials, "values": values}
+    return {"title": "open loop at half and twice the capacity (queue_jobs=1024, queue_wait_ms=100, 4,096 connections)",
+            "trials": trials, "values": values}
 
 
 # --- 8: all at once -----------------------------------------------------------------------------------------------------

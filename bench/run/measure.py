@@ -18,8 +18,10 @@ class Bench:
     def __init__(self, build, scratch, quick=False, rounds=None, seconds=None):
         self.build, self.scratch, self.quick = pathlib.Path(build), pathlib.Path(scratch), quick
         self.rounds = rounds or (2 if quick else 5)
-        self.seconds = seconds or (1.5 if quick else 8)
-        self.unavailable = {}
+        self.seconds = seconds or (1.5 if quick else 4)
+        self.load_name = ""
+        self.unavailable = {}  # {peer: why}: could not be started
+        self.gave_up = {}      # {"load: peer": why}: was started and served nothing
 
     # --- the generator ---------------------------------------------------------------------------------------------
 
@@ -71,6 +73,18 @@ class Bench:
         if bad or result["aborted"]:
             say(f"  {subject.name}: {bad} {result.get('sample', '')[:200]}")
 
+    def has_given_up(self, subject):
+        return f"{self.load_name}: {subject.name}" in self.gave_up
+
+    def served_nothing(self, subject, result):
+        """Whether a peer had no right answer in its turn: it is left out of this load from then on, and the report says
+        so. The service itself is never left out."""
+        if subject.name == "blasd" or result["right"] > 0:
+            return False
+        self.gave_up[f"{self.load_name}: {subject.name}"] = result.get("sample", "no right answer in a whole turn")[:200]
+        say(f"  {subject.name} is left out of this load: it served nothing")
+        return True
+
     def start(self, subjects):
         """The subjects that could be started."""
         running = []
@@ -92,7 +106,7 @@ class Bench:
             for number in range(-1 if warm else 0, rounds or self.rounds):
                 for subject in running:
                     spec = spec_of(subject)
-                    if spec is None:
+                    if spec is None or self.has_given_up(subject):
                         continue
                     if number < 0:  # caches, pools and pages, not recorded
                         brief = {"seconds": 0.5, "warmup": 0} if "seconds" in spec else \
@@ -100,6 +114,8 @@ class Bench:
                         self.load(dict(spec, port=subject.port, **brief))
                         continue
                     record = self.turn(subject, spec)
+                    if self.served_nothing(subject, record["result"]):
+                        continue
                     trials.append(dict(record, round=number))
                     say(f"  {subject.name}: {record['rate']:.6g}/s, p50 {record['result']['latency_ms']['p50']:.3g} ms,"
                         f" p99 {record['result']['latency_ms']['p99']:.3g} ms")

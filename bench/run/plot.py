@@ -1,4 +1,4 @@
-"""Draws results.json: how many times as fast as each peer, and the latencies of the small jobs.
+"""Draws results.json: the goals, how many times as fast as each peer, and the latencies of the small jobs.
 
     plot.py results.json results.png        needs matplotlib
 """
@@ -33,6 +33,8 @@ def draw_ratios(axes, loads):
     axes.set_yticks([y for y, _ in labels], [text for _, text in labels], fontsize=7)
     axes.invert_yaxis()
     axes.set_xscale("log")
+    if labels:
+        axes.set_xlim(right=axes.get_xlim()[1] * 2)  # room for the figures
     axes.axvline(1, color="black", lw=0.8)
     axes.set_xlabel("blasd's rate over the peer's, median of the turns and their range")
     axes.grid(axis="x", alpha=0.3)
@@ -59,17 +61,41 @@ def draw_latencies(axes, loads):
     axes.grid(axis="x", alpha=0.3)
 
 
+def draw_goals(axes, goals):
+    """How many times over each goal is reached. One that is zero has no such figure, only the answer."""
+    labels = []
+    for goal in goals:
+        if goal["met"] is None:
+            continue
+        at, value, colour = len(labels), goal["value"], "#55a868" if goal["met"] else "#c44e52"
+        if value and goal["goal"]:
+            times = value / goal["goal"] if goal["comparison"] == ">=" else goal["goal"] / value
+            axes.plot([1, times], [at, at], color=colour, lw=3, solid_capstyle="butt")
+            axes.plot([times], [at], "o", color=colour, ms=4)
+        else:
+            axes.plot([1], [at], "o" if goal["met"] else "X", color=colour, ms=6)
+        labels.append(f"{goal['load']} : {goal['what']}\n{goal['comparison']} {goal['goal']:,g} : {value:,.4g}")
+    axes.set_yticks(range(len(labels)), labels, fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", lw=0.8)
+    axes.set_xlabel("times the goal: right of the line it is met")
+    axes.grid(axis="x", alpha=0.3)
+
+
 def main():
     with open(sys.argv[1]) as file:
         results = json.load(file)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(14, 9))
+    figure, (first, left, right) = plt.subplots(1, 3, figsize=(20, 10))
+    draw_goals(first, results["goals"])
     draw_ratios(left, results["loads"])
     draw_latencies(right, results["loads"])
     facts = results["host"]
     figure.suptitle(f"blasd {facts['commit']} on {facts['cpu']}, {facts['cores']} cores, load generator included; "
-                    f"load average before {facts['load_average']:.1f}", fontsize=10)
+                    f"load average before {facts['load_average']:.1f}; "
+                    f"{results['rounds']} turns of {results['seconds']:g} s", fontsize=10)
     figure.tight_layout()
-    figure.savefig(sys.argv[2], dpi=110)
+    figure.savefig(sys.argv[2], dpi=110, bbox_inches="tight")
 
 
 if __name__ == "__main__":

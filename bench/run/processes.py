@@ -170,10 +170,11 @@ def tree_bytes(directory):
 
 
 class MemoryWatch:
-    """The largest sum of processes' memory and tmpfs, looked at every 10 ms or as often as it can."""
+    """The largest sum of processes' memory and tmpfs, looked at every `interval` seconds or as often as it can. A look
+    holds up what the processes do with their memory, so beside a load that is timed it should be rare."""
 
-    def __init__(self, pids, directory):
-        self.pids, self.directory, self.peak, self.samples = pids, directory, 0, 0
+    def __init__(self, pids, directory, interval=0.01):
+        self.pids, self.directory, self.peak, self.samples, self.interval = pids, directory, 0, 0, interval
         self.peak_parts = {}
         self.ending = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -191,7 +192,7 @@ class MemoryWatch:
             self.samples += 1
             if total > self.peak:
                 self.peak, self.peak_parts = total, parts
-            time.sleep(0.01)
+            time.sleep(self.interval)
 
     def __enter__(self):
         self.thread.start()

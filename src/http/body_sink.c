@@ -8,6 +8,9 @@
 #define ALIGN UINT64_C(64)
 /* A blob grows by so much at a time: allocating gigabytes at once would hold the loop up. */
 #define GROW_BYTES (UINT64_C(4) << 20)
+/* To map half a gibibyte takes the loop 50 ms and more, to unmap it 30: what is larger than this is
+ * written piece by piece, which costs more in all and holds nobody up. */
+#define MAP_MOST (UINT64_C(128) << 20)
 
 static uint64_t align_up(uint64_t bytes) {
     return (bytes + ALIGN - 1) & ~(ALIGN - 1);
@@ -73,7 +76,7 @@ static int write_blob(struct http_body_sink *sink, uint64_t offset, const void *
     /* In a recycled blob the gaps between tensors keep what lay there: nobody reads them.
      * Into pages that are there already bytes are best copied. Fresh ones are best written, which
      * spares them the zeros that they would be filled with. */
-    if (!sink->begun && blob->recycled && blob->bytes >= sink->total)
+    if (!sink->begun && blob->recycled && blob->bytes >= sink->total && blob->bytes <= MAP_MOST)
         (void)blasd_blob_map(blob, NULL); /* where it cannot be had, it is written */
     sink->begun = true;
     if (offset + len > blob->bytes) {

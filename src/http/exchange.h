@@ -63,7 +63,9 @@ struct http_loop {
     int exchange_count;
     struct http_exchange **waiting; /* buckets of the table in waits.c; owned */
     size_t waiting_buckets, waiting_count;
-    struct http_exchange *gate_first, *gate_last; /* gate.c */
+    struct http_exchange *gate_first, *gate_last; /* gate.c, as the next two */
+    struct blasd_timer gate_timer;
+    int64_t gate_refusals_ns;
     uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
     struct blasd_buf scratch;             /* for what does not outlive a call */
     struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */

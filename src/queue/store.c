@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "queue/store_dir.h"
+#include "queue/store_discard.h"
 #include "queue/store_maps.h"
 #include "queue/store_pool.h"
 
@@ -302,8 +303,12 @@ void blasd_blob_close(struct blasd_blob *blob) {
 }
 
 void blasd_store_remove(struct blasd_store *store, const char *name) {
+    int fd;
     if (store->kind != BLASD_STORE_DIR || !blasd_blob_name_valid(name)) return;
-    if (!store_pool_give(&store->pool, name)) unlinkat(store->dir_fd, name, 0);
+    if (store_pool_give(&store->pool, name)) return;
+    fd = openat(store->dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    unlinkat(store->dir_fd, name, 0);
+    if (fd >= 0) store_discard(fd, false);
 }
 
 int blasd_store_sweep(struct blasd_store *store,

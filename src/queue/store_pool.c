@@ -5,6 +5,7 @@
 #include "queue/store_pool.h"
 
 #include "base/clock.h"
+#include "queue/store_discard.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -159,13 +160,18 @@ int store_pool_take(const struct store_pool *pool, const char *name, uint64_t wa
     return -1;
 }
 
-/* Its pages go at once, also where some process has it mapped still. False where somebody is taking
- * it. */
-static bool drop(const struct store_pool *pool, const char *name) {
+/* Its pages go, also where some process has it mapped still, and `at_once` before this returns.
+ * False where somebody is taking it. */
+static bool drop(const struct store_pool *pool, const char *name, bool at_once) {
     int fd = openat(pool->fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     bool gone;
     if (fd < 0) return false;
-    gone = lock_maker(fd) && unlinkat(pool->fd, name, 0) == 0 && ftruncate(fd, 0) == 0;
+    gone = lock_maker(fd) && unlinkat(pool->fd, name, 0) == 0;
+    if (gone && !at_once) {
+        store_discard(fd, true);
+        return true;
+    }
+    gone = gone && ftruncate(fd, 0) == 0;
     close(fd);
     return gone;
 }
@@ -179,7 +185,7 @@ static void make_way(const struct store_pool *pool, uint64_t bytes) {
         if (listing.count < FILES_MOST && listing.bytes <= pool->limit - bytes &&
             !too_old(&listing.entries[i], now))
             break;
-        drop(pool, listing.entries[i].name);
+        drop(pool, listing.entries[i].name, false);
     }
 }
 
@@ -236,11 +242,12 @@ bool store_pool_trim(const struct store_pool *pool, bool everything) {
     uint64_t now = now_ms();
     struct listing listing;
     bool removed = false;
-    if (pool->fd < 0) return false;
+    if (pool->fd < 0) return everything && store_discard_wait();
     list(pool, &listing);
     for (int i = 0; i < listing.count; i++)
         if ((everything || too_old(&listing.entries[i], now)) &&
-            drop(pool, listing.entries[i].name))
+            drop(pool, listing.entries[i].name, everything))
             removed = true;
+    if (everything && store_discard_wait()) removed = true;
     return removed;
 }

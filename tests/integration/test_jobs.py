@@ -187,6 +187,19 @@ def test_requests_wait_at_the_gate_of_a_full_queue(make_service):
         assert poll(service, answer.json()["id"])["outputs"]["c"]["data"] == [[2.0 * i]]
 
 
+def test_many_at_a_full_gate_are_all_answered(make_service):
+    """More than are refused at one go, and nothing happens in the service meanwhile that would wake it."""
+    service = make_service("--limit", "queue_jobs=4", "--limit", "queue_wait_ms=50")
+    with concurrent.futures.ThreadPoolExecutor(200) as pool:
+        with service.worker_held():
+            answers = list(pool.map(lambda _: service.post("matmul", SMALL, wait=0), range(200)))
+    taken = [a.json()["id"] for a in answers if a.status == 202]
+    refused = [a for a in answers if a.status == 429]
+    assert len(taken) == 4 and len(refused) == 196
+    assert all(int(a.headers["Retry-After"]) >= 1 and a.json()["code"] == "queue_full" for a in refused)
+    assert all(poll(service, i)["state"] == "succeeded" for i in taken)
+
+
 def test_records_expire(make_service):
     service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=1")
     job = service.post("matmul", SMALL).json()

@@ -2,6 +2,7 @@
  * kills nor a full tmpfs leave anything behind. */
 #include "base/clock.h"
 #include "queue/store.h"
+#include "queue/store_discard.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -240,6 +241,51 @@ static void test_age(void **state) {
     assert_int_equal(in_pool(f, &bytes), 0);
 }
 
+/* The blocks of an open file, once nobody is about to give any of them back. */
+static uint64_t blocks_at_rest(int fd) {
+    struct stat info;
+    store_discard_wait();
+    assert_int_equal(fstat(fd, &info), 0);
+    return (uint64_t)info.st_blocks;
+}
+
+/* What is too large to be freed while a loop waits: what nobody needs is cut even where somebody
+ * has it open, and what is read still keeps its bytes until the reader is done. */
+static void test_large(void **state) {
+    struct fixture *f = *state;
+    struct blasd_blob blob, reader;
+    struct stat info;
+    char name[BLASD_BLOB_NAME], path[256];
+    uint64_t bytes;
+    int fd;
+    blasd_store_recycle(f->store, 64 * MIB);
+    make(f, &blob, 48 * MIB, 1);
+    memcpy(name, blob.name, sizeof name);
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    assert_true((fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0);
+    blasd_blob_close(&blob);
+    blasd_store_remove(f->store, name);
+    assert_int_equal(in_pool(f, &bytes), 1);
+    make_and_remove(f, 24 * MIB); /* the large one makes way */
+    assert_int_equal(in_pool(f, &bytes), 1);
+    assert_int_equal(bytes, 24 * MIB);
+    assert_int_equal(blocks_at_rest(fd), 0);
+    close(fd);
+
+    blasd_store_recycle(f->store, LIMIT);
+    make(f, &blob, 48 * MIB, 7); /* more than the pool takes */
+    memcpy(name, blob.name, sizeof name);
+    blasd_blob_close(&blob);
+    assert_int_equal(blasd_blob_open(f->store, name, 48 * MIB, &reader, &f->err), 0);
+    assert_int_equal(blasd_blob_map(&reader, &f->err), 0);
+    blasd_store_remove(f->store, name);
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    assert_int_equal(stat(path, &info), -1);
+    store_discard_wait();
+    for (uint64_t i = 0; i < 48 * MIB; i += 4096) assert_int_equal(((char *)reader.data)[i], 7);
+    blasd_blob_close(&reader);
+}
+
 /* Takes files, checks that nobody else writes to them, and gives them back, for ever. */
 static void churn(struct fixture *f, int mark) {
     for (unsigned round = 0;; round++) {
@@ -347,6 +393,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_never_under_a_reader, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_age, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_large, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_full, setup, teardown),
     };
