@@ -75,21 +75,13 @@ static void land_in_slice(struct http_body_sink *sink) {
     loop->landings++;
 }
 
-/* More tensors than the body's length made believe: what has come goes on in memory. */
-static int outgrow_slice(struct http_body_sink *sink, struct blasd_err *err) {
-    char *room = sink->room;
-    int rc = in_memory(sink, err);
-    if (rc != 0) return rc;
-    memcpy(sink->memory.data, room, (size_t)sink->room_bytes);
-    drop_slice(sink);
-    return 0;
-}
-
 /* Sees to it that what is reserved can be written to. */
 static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
     if (sink->room == NULL && sink->memory.len == 0) land_in_slice(sink);
     if (sink->room == NULL) return in_memory(sink, err);
-    return sink->total <= sink->room_bytes ? 0 : outgrow_slice(sink, err);
+    if (sink->total <= sink->room_bytes) return 0;
+    /* cannot be: whatever describes a tensor is longer than the gap before it */
+    return blasd_fail(err, BLASD_E_internal_error, "", "the tensors are longer than their body");
 }
 
 bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *slice) {
