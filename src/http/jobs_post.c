@@ -110,10 +110,9 @@ static uint64_t claim_limit(const struct http_upload *upload) {
     return (http_request_is_json(request) ? body * 8 : body) + slack;
 }
 
-/* An empty sink for the body. What is not JSON has its tensors as they will lie. */
-static void open_sink(struct http_upload *upload) {
+/* Tells the sink what will come. What is not JSON has its tensors as they will lie. */
+static void prepare_sink(struct http_upload *upload) {
     const struct http_request *request = &upload->exchange->request;
-    http_body_sink_init(&upload->sink, upload->exchange->home, upload->exchange->id);
     upload->sink.claim_limit = claim_limit(upload);
     upload->sink.expected = request->content_length;
     upload->sink.direct = !request->chunked && !http_request_is_json(request);
@@ -159,7 +158,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     if ((rc = check_room(upload, err)) != 0) return rc;
     blasd_id_new(upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, blasd_clock_wall_us(),
                  exchange->id);
-    open_sink(upload);
+    prepare_sink(upload);
     if ((rc = http_body_sink_intake(&upload->sink, request->content_length, err)) != 0) return rc;
     return upload->held ? 0 : open_intake(upload, err);
 }
@@ -299,7 +298,8 @@ static bool back_to_gate(struct http_exchange *exchange, const struct blasd_err 
     if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
         return false;
     http_waits_remove(exchange);
-    open_sink(upload);
+    http_body_sink_init(&upload->sink, exchange->home, exchange->id); /* empty again */
+    prepare_sink(upload);
     http_gate_enter(exchange, true);
     return true;
 }
