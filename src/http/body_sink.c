@@ -16,29 +16,82 @@ static uint64_t align_up(uint64_t bytes) {
     return (bytes + ALIGN - 1) & ~(ALIGN - 1);
 }
 
+/* The bytes that have come, where they lie in this process. */
+static char *held(const struct http_body_sink *sink) {
+    return sink->room != NULL ? sink->room : sink->memory.data;
+}
+
+static void leave_slice(struct http_body_sink *sink) {
+    if (sink->room == NULL) return;
+    sink->room = NULL;
+    sink->loop->landings--;
+}
+
+static void drop_slice(struct http_body_sink *sink) {
+    if (sink->room == NULL) return;
+    leave_slice(sink);
+    blasd_front_queue_slice_drop(sink->loop->queue, &sink->slice);
+}
+
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
+    uint64_t have = sink->room != NULL ? sink->room_bytes : sink->memory.len;
+    int rc;
+    if (have > sink->total) have = sink->total;
     snprintf(name, sizeof name, "%s.in", sink->id);
     /* what goes to Redis is exactly as long as its tensors */
     if (blasd_store_kind(sink->loop->server->store) != BLASD_STORE_DIR) sink->expected = 0;
-    int rc = blasd_blob_obtain(sink->loop->server->store, name, sink->expected, &sink->blob, err);
-    if (rc == 0 && sink->memory.len > 0) rc = blasd_blob_grow(&sink->blob, sink->memory.len, err);
-    if (rc == 0 && sink->memory.len > 0)
-        rc = blasd_blob_write(&sink->blob, 0, sink->memory.data, sink->memory.len, err);
+    rc = blasd_blob_obtain(sink->loop->server->store, name, sink->expected, &sink->blob, err);
+    if (rc == 0 && have > 0) rc = blasd_blob_grow(&sink->blob, have, err);
+    if (rc == 0 && have > 0) rc = blasd_blob_write(&sink->blob, 0, held(sink), (size_t)have, err);
+    drop_slice(sink);
     blasd_buf_release(&sink->memory);
     return rc;
 }
 
-static int in_memory(struct http_body_sink *sink, uint64_t total, struct blasd_err *err) {
-    size_t more = (size_t)(total - sink->memory.len);
-    if (more == 0) return 0; /* an empty tensor first of all: there is no memory yet */
-    if (blasd_buf_reserve(&sink->memory, more) != 0)
+/* Makes the memory as long as what is reserved. At once it becomes as large as all will be: each
+ * growing copies what is there. */
+static int in_memory(struct http_body_sink *sink, struct blasd_err *err) {
+    struct blasd_buf *memory = &sink->memory;
+    size_t more = (size_t)(sink->total - memory->len), room = more;
+    if (more == 0) return 0;
+    if (sink->direct && sink->expected > sink->total && sink->expected <= memory->max)
+        room = (size_t)(sink->expected - memory->len);
+    if (blasd_buf_reserve(memory, room) != 0)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    /* the gap before a tensor is stored too; the tensor's own bytes are all written, or the body is
-     * refused */
-    memset(sink->memory.data + sink->memory.len, 0, more < ALIGN ? more : ALIGN);
-    sink->memory.len += more;
+    /* the gaps between tensors are stored too; a tensor's own bytes are all written, or the body
+     * is refused */
+    memset(memory->data + memory->len, 0, more);
+    memory->len += more;
     return 0;
+}
+
+/* Before the first byte: has the tensors come straight into a slice, where they are known to fit
+ * one. A body that never ends pins its segment, so only so many may come at a time. */
+static void land_in_slice(struct http_body_sink *sink) {
+    struct http_loop *loop = sink->loop;
+    uint64_t bytes = sink->expected > sink->total ? sink->expected : sink->total;
+    if (!sink->direct || sink->total < BLASD_SLICE_LEAST || loop->landings >= HTTP_LANDINGS) return;
+    sink->room = blasd_front_queue_slice_take(loop->queue, sink->id, bytes, &sink->slice);
+    if (sink->room == NULL) return;
+    sink->room_bytes = bytes;
+    loop->landings++;
+}
+
+/* Sees to it that what is reserved can be written to. */
+static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
+    if (sink->room == NULL && sink->memory.len == 0) land_in_slice(sink);
+    if (sink->room == NULL) return in_memory(sink, err);
+    if (sink->total <= sink->room_bytes) return 0;
+    /* cannot be: whatever describes a tensor is longer than the gap before it */
+    return blasd_fail(err, BLASD_E_internal_error, "", "the tensors are longer than their body");
+}
+
+bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *slice) {
+    if (sink->room == NULL) return false;
+    *slice = sink->slice;
+    leave_slice(sink);
+    return true;
 }
 
 static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offset,
@@ -53,10 +106,9 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
                           bytes);
     rc = http_body_sink_intake(sink, at + bytes, err);
     if (rc != 0) return rc;
-    if (!http_body_sink_in_blob(sink))
-        rc = at + bytes > sink->memory.max ? http_body_sink_store(sink, err)
-                                           : in_memory(sink, at + bytes, err);
-    if (rc != 0) return rc;
+    if (!http_body_sink_in_blob(sink) && at + bytes > sink->memory.max &&
+        (rc = http_body_sink_store(sink, err)) != 0)
+        return rc;
     sink->total = at + bytes;
     *offset = at;
     return 0;
@@ -93,17 +145,19 @@ static int write_blob(struct http_body_sink *sink, uint64_t offset, const void *
 static int sink_write(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
                       struct blasd_err *err) {
     struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
+    int rc;
     if (len == 0) return 0;
     if (offset > sink->total || len > sink->total - offset)
         return blasd_fail(err, BLASD_E_internal_error, "",
                           "a tensor was written outside the room reserved for it");
     if (http_body_sink_in_blob(sink)) return write_blob(sink, offset, bytes, len, err);
-    memcpy(sink->memory.data + offset, bytes, len);
+    if ((rc = make_room(sink, err)) != 0) return rc;
+    memcpy(held(sink) + offset, bytes, len);
     return 0;
 }
 
 int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err) {
-    if (!http_body_sink_in_blob(sink)) return 0;
+    if (!http_body_sink_in_blob(sink)) return make_room(sink, err);
     if (sink->total > sink->blob.bytes) blasd_blob_unmap(&sink->blob);
     return blasd_blob_fit(&sink->blob, sink->total, err);
 }
@@ -136,6 +190,7 @@ void http_body_sink_empty(struct http_body_sink *sink) {
 }
 
 void http_body_sink_release(struct http_body_sink *sink) {
+    drop_slice(sink);
     http_body_sink_empty(sink);
     blasd_blob_close(&sink->blob);
     if (sink->intake > 0) atomic_fetch_sub(&sink->loop->server->intake_used, sink->intake);
@@ -174,7 +229,7 @@ uint64_t http_hash(uint64_t hash, const void *bytes, size_t len) {
 
 int http_body_sink_hash(struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
                         uint64_t *hash, struct blasd_err *err) {
-    const char *data = sink->memory.data;
+    const char *data = held(sink);
     int rc;
     if (bytes == 0) return 0;
     if (http_body_sink_in_blob(sink)) {

@@ -1,5 +1,6 @@
 /* Where the tensors of a request body land: in memory while they are small, in a blob once they
  * are not. What is in memory goes on in a slice, or beside the job's frame, or after all to a blob.
+ * Where the body is about as long as its tensors, they come straight into their slice.
  * Read next: jobs_post.c. */
 #ifndef BLASD_HTTP_BODY_SINK_H
 #define BLASD_HTTP_BODY_SINK_H
@@ -13,7 +14,11 @@ struct http_body_sink {
     struct blasd_sink base; /* must come first */
     struct http_loop *loop; /* borrowed */
     const char *id;         /* of the job, for the blob's name; borrowed */
+    bool direct;            /* the tensors come to no more than `expected`, about */
     struct blasd_buf memory;
+    struct blasd_slice slice; /* where the payload lies, as long as `room` is given */
+    char *room;               /* the slice's bytes, in its segment; NULL: none */
+    uint64_t room_bytes;
     bool begun;             /* something was written into the blob */
     struct blasd_blob blob; /* once total exceeds memory.max; grows as it is written */
     uint64_t total;         /* bytes of payload reserved */
@@ -31,9 +36,13 @@ void http_body_sink_empty(struct http_body_sink *sink);
 void http_body_sink_release(struct http_body_sink *sink);
 /* Makes the bytes reserved of the server's intake at least `bytes`. no_space. */
 int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct blasd_err *err);
-/* All is written: allocates what nobody wrote to. no_space. */
+/* All is written: allocates what nobody wrote to. What is in memory then has `total` bytes.
+ * no_space. */
 int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err);
-/* Puts what is in memory into a blob. no_space. */
+/* Hands over the slice that the tensors came into, which the caller then submits or drops. False
+ * where they lie elsewhere. */
+bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *slice);
+/* Puts what is in memory, or in a slice, into a blob. no_space. */
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err);
 /* Whether the payload lies in a blob, and whether that is open. */
 static inline bool http_body_sink_in_blob(const struct http_body_sink *sink) {

@@ -46,6 +46,7 @@ struct http_server {
 };
 
 #define HTTP_SPARES 4
+#define HTTP_LANDINGS 64 /* bodies at a time that come straight into slices */
 
 struct http_loop {
     struct http_server *server; /* borrowed */
@@ -70,6 +71,7 @@ struct http_loop {
     struct blasd_buf scratch;             /* for what does not outlive a call */
     struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */
     int spare_count;
+    int landings;  /* bodies that are coming into slices */
     int lingering; /* see linger.c */
     bool resumed;  /* MHD_run must be called in this turn */
     bool draining, out_of_time;

@@ -110,6 +110,14 @@ static uint64_t claim_limit(const struct http_upload *upload) {
     return (http_request_is_json(request) ? body * 8 : body) + slack;
 }
 
+/* Tells the sink what will come. What is not JSON has its tensors as they will lie. */
+static void prepare_sink(struct http_upload *upload) {
+    const struct http_request *request = &upload->exchange->request;
+    upload->sink.claim_limit = claim_limit(upload);
+    upload->sink.expected = request->content_length;
+    upload->sink.direct = !request->chunked && !http_request_is_json(request);
+}
+
 /* From now on the body is parsed as it comes. */
 static int open_intake(struct http_upload *upload, struct blasd_err *err) {
     const struct http_request *request = &upload->exchange->request;
@@ -150,8 +158,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     if ((rc = check_room(upload, err)) != 0) return rc;
     blasd_id_new(upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, blasd_clock_wall_us(),
                  exchange->id);
-    upload->sink.claim_limit = claim_limit(upload);
-    upload->sink.expected = request->content_length;
+    prepare_sink(upload);
     if ((rc = http_body_sink_intake(&upload->sink, request->content_length, err)) != 0) return rc;
     return upload->held ? 0 : open_intake(upload, err);
 }
@@ -292,7 +299,7 @@ static bool back_to_gate(struct http_exchange *exchange, const struct blasd_err 
         return false;
     http_waits_remove(exchange);
     http_body_sink_init(&upload->sink, exchange->home, exchange->id); /* empty again */
-    upload->sink.claim_limit = claim_limit(upload);
+    prepare_sink(upload);
     http_gate_enter(exchange, true);
     return true;
 }
@@ -335,6 +342,7 @@ static int place_inputs(struct http_upload *upload, struct blasd_job *job, struc
     struct http_body_sink *sink = &upload->sink;
     void *room = NULL;
     int rc = 0;
+    if (http_body_sink_pass_slice(sink, &job->slice)) return 0;
     if (!http_body_sink_in_blob(sink))
         room = blasd_front_queue_slice_take(upload->exchange->home->queue, job->id, sink->total,
                                             &job->slice);

@@ -115,22 +115,21 @@ static void stream_tensors(struct parcel *parcel, struct http_exchange *exchange
     send_tensors(exchange, response, format);
 }
 
-/* Reads a short answer into memory. False where it is not short. */
-static bool send_whole(struct http_exchange *exchange, const struct blasd_record *record,
-                       const char *payload, int output, enum blasd_format format) {
-    struct blasd_answer *answer = NULL;
+/* Reads a short answer into memory; NULL where that has run out. */
+static struct MHD_Response *read_whole(struct http_exchange *exchange,
+                                       const struct blasd_record *record, const char *payload,
+                                       int output, enum blasd_format format) {
+    struct blasd_answer *answer = blasd_answer_new(record, payload, output, format);
     struct MHD_Response *response = NULL;
     struct blasd_buf body;
     int64_t size;
     size_t len = 0;
-    bool whole = record->payload_bytes <= WHOLE_BYTES / 4;
     blasd_buf_init(&body, 64 * WHOLE_BYTES);
-    if (!whole) return false;
-    answer = blasd_answer_new(record, payload, output, format);
     if (answer == NULL) goto done;
     size = blasd_answer_size(answer);
     do {
         body.len += len;
+        if (body.len > 0 && (int64_t)body.len == size) break;
         if (blasd_buf_reserve(&body, size > (int64_t)body.len ? (size_t)size - body.len : 4096) !=
             0)
             goto done;
@@ -144,8 +143,7 @@ static bool send_whole(struct http_exchange *exchange, const struct blasd_record
 done:
     blasd_buf_release(&body);
     blasd_answer_free(answer);
-    send_tensors(exchange, response, format);
-    return true;
+    return response;
 }
 
 static bool wants_tensors(const struct http_exchange *exchange) {
@@ -197,26 +195,50 @@ static void fetch_blob(struct http_exchange *exchange, const struct blasd_record
     blasd_front_queue_blob_get(exchange->home->queue, name, record->payload_bytes, on_blob, parcel);
 }
 
+/* The bytes at `payload` are borrowed for this call alone, and sending takes longer. */
+static struct parcel *parcel_copy(struct http_exchange *exchange, const struct blasd_record *record,
+                                  const char *payload) {
+    struct parcel *parcel = parcel_new(exchange, record);
+    if (parcel != NULL) parcel->copy = malloc(record->payload_bytes);
+    if (parcel == NULL || parcel->copy == NULL) {
+        parcel_free(parcel);
+        return NULL;
+    }
+    memcpy(parcel->copy, payload, record->payload_bytes);
+    return parcel;
+}
+
+/* What lies in a slice is read there once, into what will be sent. */
 static void answer_tensors(struct http_exchange *exchange, const struct blasd_record *record,
                            const char *payload) {
     enum blasd_format format = (enum blasd_format)exchange->format;
     int output = output_wanted(exchange, record);
-    struct parcel *parcel;
+    bool whole = record->payload_bytes <= WHOLE_BYTES / 4;
+    struct MHD_Response *response = NULL;
+    struct parcel *parcel = NULL;
+    struct blasd_view *hold = NULL;
+    struct blasd_err err = {0};
     if (record->payload_in_blob) {
         fetch_blob(exchange, record);
         return;
     }
-    if (send_whole(exchange, record, payload, output, format)) return;
-    /* the bytes are borrowed for this call alone, and sending takes longer */
-    parcel = parcel_new(exchange, record);
-    if (parcel != NULL) parcel->copy = malloc(record->payload_bytes);
-    if (parcel == NULL || parcel->copy == NULL) {
+    if (blasd_slice_given(&record->slice))
+        payload = blasd_front_queue_slice_look(exchange->home->queue, &record->slice,
+                                               record->payload_bytes, &hold, &err);
+    if (err.code == BLASD_OK && whole)
+        response = read_whole(exchange, record, payload, output, format);
+    else if (err.code == BLASD_OK && (parcel = parcel_copy(exchange, record, payload)) == NULL)
+        blasd_fail(&err, BLASD_E_no_space, "", "memory has run out");
+    if (blasd_front_queue_slice_let_go(hold, &record->slice, &err) != 0 && response != NULL)
+        MHD_destroy_response(response);
+    if (err.code != BLASD_OK) {
         parcel_free(parcel);
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
-        return;
+        http_reply_problem(exchange, &err);
+    } else if (whole) {
+        send_tensors(exchange, response, format);
+    } else {
+        stream_tensors(parcel, exchange, parcel->copy, output, format);
     }
-    memcpy(parcel->copy, payload, record->payload_bytes);
-    stream_tensors(parcel, exchange, parcel->copy, output, format);
 }
 
 static bool has_small_output(const struct http_exchange *exchange,
@@ -264,7 +286,7 @@ int http_result_payload(struct http_exchange *exchange, const struct blasd_recor
     *payload = record->payload_in_blob ? NULL : beside;
     if (!blasd_slice_given(&record->slice)) return 0;
     *payload = NULL;
-    if (!wants_tensors(exchange) && !has_small_output(exchange, record)) return 0;
+    if (!has_small_output(exchange, record)) return 0;
     blasd_buf_reset(scratch);
     rc = blasd_front_queue_slice_read(exchange->home->queue, &record->slice, record->payload_bytes,
                                       scratch, err);
@@ -278,9 +300,7 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
     bool tensors = wants_tensors(exchange);
     /* a document that cannot be had as tensors is still a document */
     if (exchange->output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED) tensors = false;
-    if (http_result_payload(exchange, record, payload, &payload, &err) != 0) {
-        http_reply_problem(exchange, &err);
-    } else if (tensors) {
+    if (tensors) {
         if (check_wanted(exchange, record, &err) != 0)
             http_reply_problem(exchange, &err);
         else
@@ -288,6 +308,8 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
     } else if (record->state == BLASD_SUCCEEDED && record->payload_in_blob &&
                has_small_output(exchange, record)) {
         fetch_blob(exchange, record);
+    } else if (http_result_payload(exchange, record, payload, &payload, &err) != 0) {
+        http_reply_problem(exchange, &err);
     } else {
         http_reply_document(exchange, blasd_state_final(record->state) ? 200 : unended, record,
                             payload);

@@ -119,7 +119,17 @@ void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *nam
 void *blasd_front_queue_slice_take(struct blasd_front_queue *queue, const char *id, uint64_t bytes,
                                    struct blasd_slice *slice);
 void blasd_front_queue_slice_drop(struct blasd_front_queue *queue, const struct blasd_slice *slice);
-/* Appends the outputs of a job that lie in a slice. Errors: record_expired, no_space. */
+/* The outputs of a job that lie in a slice, where they lie; NULL: record_expired. What is read
+ * there counts only if _let_go, which must follow in the same turn of the loop, still finds them.
+ */
+struct blasd_view;
+const void *blasd_front_queue_slice_look(struct blasd_front_queue *queue,
+                                         const struct blasd_slice *slice, uint64_t bytes,
+                                         struct blasd_view **hold, struct blasd_err *err);
+/* Takes NULL, which was always there. Errors: record_expired. */
+int blasd_front_queue_slice_let_go(struct blasd_view *hold, const struct blasd_slice *slice,
+                                   struct blasd_err *err);
+/* Appends them. Errors: record_expired, no_space. */
 int blasd_front_queue_slice_read(struct blasd_front_queue *queue, const struct blasd_slice *slice,
                                  uint64_t bytes, struct blasd_buf *out, struct blasd_err *err);
 /* Removes a blob, of either kind. */

@@ -25,18 +25,38 @@ void blasd_front_queue_slice_drop(struct blasd_front_queue *queue,
     blasd_segments_unpin(queue->segments, slice, true);
 }
 
+static int gone(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_record_expired, "", "the outputs of the job are no longer kept");
+}
+
+const void *blasd_front_queue_slice_look(struct blasd_front_queue *queue,
+                                         const struct blasd_slice *slice, uint64_t bytes,
+                                         struct blasd_view **hold, struct blasd_err *err) {
+    const void *at = blasd_views_get(queue->views, slice, bytes, hold);
+    if (at == NULL) gone(err);
+    return at;
+}
+
+int blasd_front_queue_slice_let_go(struct blasd_view *hold, const struct blasd_slice *slice,
+                                   struct blasd_err *err) {
+    bool valid = hold == NULL || blasd_views_valid(hold, slice);
+    blasd_views_let_go(hold);
+    return valid ? 0 : gone(err);
+}
+
 int blasd_front_queue_slice_read(struct blasd_front_queue *queue, const struct blasd_slice *slice,
                                  uint64_t bytes, struct blasd_buf *out, struct blasd_err *err) {
     struct blasd_view *hold;
-    const void *at = blasd_views_get(queue->views, slice, bytes, &hold);
+    const void *at = blasd_front_queue_slice_look(queue, slice, bytes, &hold, err);
     size_t start = out->len;
-    int rc = at == NULL ? -1 : blasd_buf_add(out, at, (size_t)bytes);
-    bool valid = at != NULL && blasd_views_valid(hold, slice);
-    blasd_views_let_go(hold);
-    if (rc == 0 && valid) return 0;
-    out->len = start;
-    if (valid) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    return blasd_fail(err, BLASD_E_record_expired, "", "the outputs of the job are no longer kept");
+    int rc = 0, late;
+    if (at == NULL) return -(int)err->code;
+    if (blasd_buf_add(out, at, (size_t)bytes) != 0)
+        rc = blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    late = blasd_front_queue_slice_let_go(hold, slice, err);
+    if (late != 0) rc = late;
+    if (rc != 0) out->len = start;
+    return rc;
 }
 
 static void asked(struct front_call *call, const redisReply *reply, const struct blasd_err *err) {

@@ -1,5 +1,5 @@
 #!lua name=blasd_1
--- revision 4
+-- revision 5
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -137,6 +137,8 @@ on a CHANNEL when jobs that it watches end is one or more pieces: one message a 
 
 local CLASSES = {'any', 'cpu', 'cuda'}
 local PRIORITIES = {'high', 'normal', 'low'}
+local CLASS_OF = {['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 2, ['5'] = 2, ['6'] = 2, ['7'] = 3,
+                  ['8'] = 3, ['9'] = 3} -- position in CLASSES, by SI
 local WIDTH = {s = 1, a = 8} -- seconds of a record bucket, by the id's kind
 local MANY = 2000            -- arguments of one command; Lua's stack holds some 8,000
 local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
@@ -256,6 +258,27 @@ local function parse(stub)
             seg = seg, channels = channels, op = op, tenant = tenant}
 end
 
+-- What finish needs of a stub: SI, ENTRY, cost, DEADLINE, SEG, CHANNELs; nil where nothing here has
+-- written it. Patterns cost several times what plain searches do, and of most stubs the middle and
+-- the end are those of the stub before.
+local HEAD_AT = 18 -- "COST DEADLINE[ SEG]" begins so far behind the entry's end: US has 16 digits
+local last_head, last_cost, last_deadline, last_seg, last_tail, last_channels
+local function split(stub)
+    local tab = find(stub, '\t', 1, true)
+    local stop = tab and find(stub, ' ', 3, true)
+    if not stop or byte(stub, 2) ~= 32 or byte(stub, stop + HEAD_AT - 1) ~= 32 then return nil end
+    local si, entry = sub(stub, 1, 1), sub(stub, 3, stop - 1)
+    local head, tail = sub(stub, stop + HEAD_AT, tab - 1), sub(stub, tab + 1)
+    if not K.s[si] or not find(entry, '^%d+%-%d+$') then return nil end
+    if head ~= last_head then
+        local cost, deadline, seg = match(head, '^(%d+) (%d+) ?(%x*)$')
+        if not cost then return nil end
+        last_head, last_cost, last_deadline, last_seg = head, tonumber(cost), deadline, seg
+    end
+    if tail ~= last_tail then last_tail, last_channels = tail, match(tail, '^[^\t]*') end
+    return si, entry, last_cost, last_deadline, last_seg, last_channels
+end
+
 local function priority_of(si) return PRIORITIES[(tonumber(si) - 1) % 3 + 1] end
 
 -- Which jobs run: what the live workers said in begin
@@ -321,7 +344,7 @@ local function terse(id, job, state, code, finder)
     return concat({'T1', state or (worker and 'running' or 'queued'), id, job.op,
                    priority_of(job.si), job.us, started or '0', state and now_text or '0', progress,
                    tostring(attempts), code or '', device, job.tenant,
-                   CLASSES[floor((tonumber(job.si) - 1) / 3) + 1]}, '\n')
+                   CLASSES[CLASS_OF[job.si]]}, '\n')
 end
 
 -- Ending jobs, many at a time
@@ -374,9 +397,10 @@ local function ending_add(e, id, si, entry, cost, seg, channels, piece, out_byte
         outs[#outs + 1], outs[#outs + 2] = id, whole(out_bytes)
     end
     if channels == '' then return end
-    if find(channels, ',', 1, true) then
+    if channels ~= e.one_channel and find(channels, ',', 1, true) then
         for channel in gmatch(channels, '[^,]+') do ending_tell(e, channel, piece) end
     else
+        e.one_channel = channels
         ending_tell(e, channels, piece)
     end
 end
@@ -485,8 +509,6 @@ local function redo(job)
     call('RPUSH', K.redo[job.si], job.si .. ' ' .. job.entry)
 end
 
-local function class_of(si) return floor((tonumber(si) - 1) / 3) + 1 end
-
 -- One claim in the making.
 local function claim_add(c, id, j, frame, cost)
     local n, reply = c.count + 1, c.reply
@@ -532,7 +554,8 @@ local function claim_stream(c, si, quota)
             local j, frame = e[2][2], e[2][4]
             local id, cost = sub(j, 1, 41), 0
             if c.tight then cost = tonumber(match(j, '^%d+ (%d+)', 43)) or 0 end
-            if not frame or not find(j, '^[sa]%x+ %d+ %d+ [01]$') then -- not an entry of ours
+            if not frame or not bucket_of(id) or not find(j, '^ %d+ %d+ [01]$', 42) then
+                -- not an entry of ours
                 call('XDEL', K.s[si], e[1])
             elseif c.full or (cost > c.room and c.count > 0) then
                 c.full = true
@@ -640,7 +663,7 @@ local function recover(name)
                 ending_add_terse(e, id, job, 'failed', 'poisoned', finder)
             else
                 redo(job)
-                count[class_of(job.si)] = count[class_of(job.si)] + 1
+                count[CLASS_OF[job.si]] = count[CLASS_OF[job.si]] + 1
             end
         end
     end
@@ -679,7 +702,7 @@ local function wake_for_backlog()
     if call('HLEN', K.idle) == 0 then return end
     local count = {0, 0, 0}
     for si, stream in pairs(K.s) do
-        local class = class_of(si)
+        local class = CLASS_OF[si]
         if has_backlog(stream) then count[class] = count[class] + 1 end
     end
     for class = 1, 3 do count[class] = count[class] + call('LLEN', K.redo[tostring(class * 3)]) end
@@ -829,9 +852,14 @@ local function submit(keys, args)
     if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments a job') end
     local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
     local before, reply, stubs, count, tried = bytes, {now, 0, 0}, {}, {0, 0, 0}, false
-    local seg, seg_jobs, streams = nil, 0, {}
+    local seg, seg_jobs, seg_note, streams = nil, 0, nil, {}
+    local cost_text, cost, when -- the same for many jobs as a rule
     for i = 2, #args, 6 do
-        local id, si, cost = args[i], args[i + 2], tonumber(args[i + 3])
+        local id, si = args[i], args[i + 2]
+        if args[i + 3] ~= cost_text then
+            cost_text = args[i + 3]
+            cost, when = tonumber(cost_text), ' ' .. now_text .. ' ' .. cost_text .. ' '
+        end
         local options, note = args[i + 4], args[i + 5]
         local r, deadline, blob, idem, fingerprint = 0, nil, '0', nil, nil
         if not (cost and K.s[si] and bucket_of(id)) then
@@ -868,23 +896,25 @@ local function submit(keys, args)
             if jobs >= L.queue_jobs or bytes + cost > L.queue_bytes then r = 1 end
         end
         if r == 0 then
-            local when = ' ' .. now_text .. ' ' .. args[i + 3] .. ' '
             local entry = call('XADD', K.s[si], '*', 'j', id .. when .. blob, 'f', args[i + 1])
             local n = #stubs
             stubs[n + 1] = id
             stubs[n + 2] = si .. ' ' .. entry .. when .. (deadline or '0') .. note
             jobs, bytes = jobs + 1, bytes + cost
             if byte(note) == 32 then -- its inputs lie in a segment, the same one as a rule
-                local own = match(note, '^ (%x+)')
-                if own ~= seg then
-                    if seg_jobs > 0 then refer(seg, seg_jobs) end
-                    seg, seg_jobs = own, 0
+                if note ~= seg_note then
+                    local own = match(note, '^ (%x+)')
+                    if own ~= seg then
+                        if seg_jobs > 0 then refer(seg, seg_jobs) end
+                        seg, seg_jobs = own, 0
+                    end
+                    seg_note = note
                 end
                 seg_jobs = seg_jobs + 1
             end
             if deadline then call('ZADD', K.deadlines, deadline, id) end
             if idem then call('SET', idem, id .. ' ' .. fingerprint, 'EX', L.ttl.a) end
-            local class = class_of(si)
+            local class = CLASS_OF[si]
             count[class], streams[si] = count[class] + 1, true
         end
         reply[#reply + 1] = r == -1 and 0 or r
@@ -1266,10 +1296,9 @@ local function finish(keys, args)
         local id, stub, digit = ids[i], stubs[i], '0'
         if stub and not seen[id] then
             seen[id] = true
-            local si, entry, cost, deadline, seg, channels =
-                match(stub, '^([1-9]) (%d+%-%d+) %d+ (%d+) (%d+) ?(%x*)\t([^\t]*)')
+            local si, entry, cost, deadline, seg, channels = split(stub)
             if not si then
-                si, entry, cost, deadline, seg, channels = '2', '0-1', '0', '0', '', ''
+                si, entry, cost, deadline, seg, channels = '2', '0-1', 0, '0', '', ''
             end
             if deadline ~= '0' and tonumber(deadline) <= now then
                 ending_add_terse(e, id, parse(stub), 'expired', 'deadline_exceeded', finder)
@@ -1279,8 +1308,8 @@ local function finish(keys, args)
                     out_bytes, out_seg = match(outputs, '^(%d+) ?(%x*)$')
                     out_bytes = tonumber(out_bytes)
                 end
-                ending_add(e, id, si, entry, tonumber(cost), seg, channels, args[3 + 3 * i],
-                           out_bytes, out_seg)
+                ending_add(e, id, si, entry, cost, seg, channels, args[3 + 3 * i], out_bytes,
+                           out_seg)
                 digit = '1'
             end
         elseif resent then

@@ -2,6 +2,8 @@
  * multiple of 64. Read next: answer.c. */
 #include "wire/binary_out.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
 static const char *const descr[BLASD_DTYPE_COUNT] = {
@@ -19,13 +21,17 @@ int npy_header(const struct blasd_tensor *tensor, struct blasd_buf *out) {
     static const char spaces[BINARY_ALIGN + 1] =
         "                                                                ";
     size_t before = out->len, used, padding;
+    char digits[BLASD_TEXT_NUMBER];
     if (blasd_buf_add(out, "\x93NUMPY\x01\0\0\0", 10) != 0 ||
-        blasd_buf_printf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                         descr[tensor->dtype]) != 0)
+        blasd_buf_puts(out, "{'descr': '") != 0 || blasd_buf_puts(out, descr[tensor->dtype]) != 0 ||
+        blasd_buf_puts(out, "', 'fortran_order': False, 'shape': (") != 0)
         return -1;
-    for (int i = 0; i < tensor->rank; i++)
-        if (blasd_buf_printf(out, i == 0 ? "%lld," : " %lld,", (long long)tensor->shape[i]) != 0)
+    for (int i = 0; i < tensor->rank; i++) {
+        blasd_text_number(digits, (uint64_t)tensor->shape[i]);
+        if (blasd_buf_puts(out, i == 0 ? "" : " ") != 0 || blasd_buf_puts(out, digits) != 0 ||
+            blasd_buf_puts(out, ",") != 0)
             return -1;
+    }
     /* Python's tuple of one keeps its comma, longer ones lose it */
     if (tensor->rank > 1) out->len--;
     used = out->len - before + strlen("), }\n");

@@ -4,6 +4,7 @@
  * Only the header is held. Its `__metadata__` may carry op, params, priority, deadline_ms and
  * device as strings; what else stands there is other programs' business and ignored. */
 #include "base/buf.h"
+#include "base/text.h"
 #include "wire/body_reader.h"
 #include "wire/echo.h"
 #include "wire/json_text.h"
@@ -101,7 +102,7 @@ static int read_entry(struct safetensors_reader *reader, const char *name, const
     char field[64];
     int rc = blasd_arrivals_add(reader->body->arrivals, name, strlen(name), &entry->to, err);
     if (rc != 0) return rc;
-    snprintf(field, sizeof field, "inputs.%s", entry->to->name);
+    blasd_text_join(field, sizeof field, "inputs.", entry->to->name, NULL);
     if (json_object_size(value) != 3)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "%s must be an object of dtype, shape and data_offsets", field);

@@ -1,10 +1,13 @@
 """Payloads of every size, by every way they can travel: beside the frame, in a segment, in a blob of their own, in Redis."""
 import os
 import pathlib
+import socket
 import time
 
 import numpy as np
 import pytest
+
+from service import safetensors
 
 SIZES = [1, 7, 8, 9, 11, 12, 40, 90, 127, 128, 129, 181, 182, 256]  # 2 n^2 doubles: 1 KiB at 8, 256 KiB at 128
 
@@ -80,3 +83,59 @@ def test_segments_are_used_again_and_given_back(make_service):
         left = len(list(folder.glob("*.seg")))
         time.sleep(0.3)
     assert left <= 4, left
+
+
+def half_sent(service, body):
+    """A connection on which half of a job's body has been sent."""
+    head = (f"POST /jobs?wait=60 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-safetensors\r\n"
+            f"Accept: application/x-npy\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n")
+    sock = socket.create_connection(("127.0.0.1", service.port), timeout=60)
+    sock.sendall(head.encode() + body[:len(body) // 2])
+    return sock
+
+
+def read_all(sock):
+    parts = []
+    while part := sock.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def test_bodies_that_stand_still_hold_nobody_up(make_service):
+    """More of them than may come into segments at a time. Some end after all, some never do: their room is used again."""
+    service = make_service("--limit", "record_sync_s=1")
+    folder = blob_folder(service)
+    n = 64
+    bodies = [safetensors({"a": np.full((n, n), float(i)), "b": np.eye(n)}, op="matmul") for i in range(100)]
+    socks = [half_sent(service, body) for body in bodies]
+    a = np.arange(90.0 * 90).reshape(90, 90) % 17
+    for _ in range(60):
+        arrays, _ = service.post("matmul", {"a": a, "b": np.eye(90)}, form="safetensors", accept="safetensors").safetensors()
+        np.testing.assert_array_equal(arrays["c"], a)
+    for i in range(0, 100, 2):
+        socks[i].sendall(bodies[i][len(bodies[i]) // 2:])
+    for i in range(0, 100, 2):
+        answer = read_all(socks[i])
+        assert answer.startswith(b"HTTP/1.1 200"), answer[:500]
+        assert answer.endswith(np.full((n, n), float(i)).tobytes())
+    for sock in socks:
+        sock.close()
+    end = time.monotonic() + 60
+    while len(list(folder.glob("*.seg"))) > 4 and time.monotonic() < end:
+        time.sleep(0.3)
+    assert len(list(folder.glob("*.seg"))) <= 4
+
+
+def test_refused_bodies_leave_no_room_taken(make_service):
+    """60 MiB of bodies that came whole before they were refused; nothing was ever submitted, so one segment does."""
+    service = make_service()
+    folder = blob_folder(service)
+    before = len(list(folder.glob("*.seg")))
+    for i in range(400):
+        answer = service.post("matmul", {"a": np.ones((100, 90)), "b": np.ones((100, 90))}, form="safetensors")
+        assert answer.status == 422 and answer.json()["code"] == "shape_mismatch", answer.body
+    most = time.monotonic() + 60
+    while len(list(folder.glob("*.seg"))) > before + 4 and time.monotonic() < most:
+        time.sleep(0.3)
+    assert len(list(folder.glob("*.seg"))) <= before + 4
+    service.run("matmul", {"a": np.ones((100, 90)), "b": np.ones((90, 100))}, form="safetensors")
