@@ -29,6 +29,7 @@
 struct http_loop;
 struct http_exchange;
 struct http_upload;
+struct http_handed;
 
 /* What all loops share. Constant once the loops run, but for the atomics. */
 struct http_server {
@@ -60,7 +61,8 @@ struct http_loop {
     int exchange_count;
     struct http_exchange **waiting; /* buckets of the table in waits.c; owned */
     size_t waiting_buckets, waiting_count;
-    struct http_exchange *gate_first, *gate_last; /* gate.c */
+    struct http_exchange *gate_first, *gate_last;   /* gate.c */
+    struct http_handed *handed_first, *handed_last; /* share.c */
     uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
     struct blasd_buf scratch;             /* for what does not outlive a call */
     struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */

@@ -11,6 +11,7 @@
 #include "http/body_sink.h"
 #include "http/exchange.h"
 #include "http/gate.h"
+#include "http/share.h"
 #include "http/waits.h"
 
 #include <errno.h>
@@ -99,7 +100,7 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
 
 static int wait_ms(struct http_loop *loop) {
     unsigned long long left;
-    if (loop->resumed) return 0;
+    if (loop->resumed || loop->handed_first != NULL) return 0;
     if (MHD_get_timeout(loop->daemon, &left) != MHD_YES) return -1;
     return left > 60000 ? 60000 : (int)left;
 }
@@ -111,6 +112,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     loop->resumed = false;
     MHD_run(loop->daemon);
     http_gate_turn(loop);
+    http_handed_turn(loop);
     blasd_front_queue_flush(loop->queue);
 }
 

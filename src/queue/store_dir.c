@@ -4,6 +4,7 @@
 #include "queue/store_dir.h"
 
 #include "core/slice.h"
+#include "queue/store_handed.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -242,6 +243,9 @@ int blasd_store_dir_sweep(const struct store_pool *pool,
                           "the blob directory could not be listed: %s", strerror(errno));
     }
     while (result >= 0 && (entry = readdir(dir)) != NULL) {
+        if (store_handed_name_valid(entry->d_name) &&
+            store_handed_sweep(pool->dir_fd, entry->d_name))
+            removed++;
         if (!blasd_blob_name_valid(entry->d_name)) continue;
         group_add(&group, pool->dir_fd, entry->d_name);
         if (group.count < SWEEP_GROUP) continue;

@@ -116,10 +116,13 @@ static int fitting(const struct listing *listing, uint64_t want) {
     return found;
 }
 
-/* Whether the descriptor is of an ordinary file without holes, that has a name. */
+/* Whether the descriptor is of an ordinary file without holes, that has a name, and that no client
+ * made: such a one carries the sticky bit (store_handed.c), and may still be written to from there.
+ */
 static bool is_whole(int fd, struct stat *info) {
-    return fstat(fd, info) == 0 && S_ISREG(info->st_mode) && info->st_nlink == 1 &&
-           info->st_size > 0 && (uint64_t)info->st_blocks * 512 >= (uint64_t)info->st_size;
+    return fstat(fd, info) == 0 && S_ISREG(info->st_mode) && (info->st_mode & S_ISVTX) == 0 &&
+           info->st_nlink == 1 && info->st_size > 0 &&
+           (uint64_t)info->st_blocks * 512 >= (uint64_t)info->st_size;
 }
 
 static bool lock_maker(int fd) {
