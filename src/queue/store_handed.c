@@ -5,6 +5,8 @@
  * Read next: store.c. */
 #include "queue/store_handed.h"
 
+#include "queue/store_pool.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -54,6 +56,12 @@ static bool is_named(int dir_fd, const char *name, const struct stat *info) {
            named.st_ino == info->st_ino && named.st_dev == info->st_dev;
 }
 
+static int refuse_locked(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_body_file_refused, FIELD,
+                      "somebody has locked it for himself alone; its writer holds a shared lock "
+                      "(flock, LOCK_SH) until the answer comes");
+}
+
 static int check(int dir_fd, const char *name, int fd, bool whole, uint64_t *bytes,
                  struct blasd_err *err) {
     struct stat info;
@@ -63,11 +71,7 @@ static int check(int dir_fd, const char *name, int fd, bool whole, uint64_t *byt
         return blasd_fail(err, BLASD_E_body_file_refused, FIELD,
                           "the file belongs to user %u, and the service runs as user %u",
                           (unsigned)info.st_uid, (unsigned)geteuid());
-    /* a sweep that found it unlocked may be at work on it, or just have been */
-    if (flock(fd, LOCK_SH | LOCK_NB) != 0 || !is_named(dir_fd, name, &info))
-        return blasd_fail(err, BLASD_E_body_file_refused, FIELD,
-                          "somebody has locked it for himself alone; its writer holds a shared "
-                          "lock (flock, LOCK_SH) until the answer comes");
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0) return refuse_locked(err);
     *bytes = (uint64_t)info.st_size;
     /* a page that is missing is made when it is first read, and kills who reads where none is left
      */
@@ -76,10 +80,14 @@ static int check(int dir_fd, const char *name, int fd, bool whole, uint64_t *byt
                           "the file has holes: %" PRIu64 " of %" PRIu64
                           " bytes are there; allocate it with posix_fallocate",
                           (uint64_t)info.st_blocks * 512, *bytes);
+    if (!store_pool_lock_readers(fd, F_RDLCK))
+        return blasd_fail(err, BLASD_E_body_file_refused, FIELD, "the file cannot be locked: %s",
+                          strerror(errno));
     if ((info.st_mode & S_ISVTX) == 0 && fchmod(fd, S_ISVTX | S_IRUSR | S_IWUSR) != 0)
         return blasd_fail(err, BLASD_E_body_file_refused, FIELD, "its mode cannot be changed: %s",
                           strerror(errno));
-    return 0;
+    /* where nobody held it, a sweep may have been faster than our locks */
+    return is_named(dir_fd, name, &info) ? 0 : refuse_locked(err);
 }
 
 int store_handed_open(int dir_fd, const char *given, const char *name, bool whole, uint64_t *bytes,

@@ -246,7 +246,11 @@ class Client:
             headers |= {"Accept": "application/json", "Body-File": file.name, **self._prefer}
         headers["Content-Length"] = str(sum(len(piece) for piece in pieces))
         path = "/jobs?" + urllib.parse.urlencode(query) if query else "/jobs"
-        status, answer_headers, body = self._request("POST", path, pieces, headers, wait)
+        try:
+            status, answer_headers, body = self._request("POST", path, pieces, headers, wait)
+        finally:
+            if file is not None and file.temporary:
+                file.close()
         if answer_headers.get("Content-Type", "").startswith(_BINARY):
             return _result(body)
         job = Job(self, json.loads(body))

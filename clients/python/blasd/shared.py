@@ -31,7 +31,8 @@ class File:
     A mapping, and so every array in it, keeps the file's bytes (and the lock) beyond that.
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory, temporary=False):
+        self.temporary = temporary  # made for one request; what is queued then has a name of its own for it
         self.name = secrets.token_hex(16)
         self._path = os.path.join(directory, self.name + ".put")
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -131,10 +132,14 @@ class Directory:
         if sum(array.nbytes for array in arrays.values()) < _LEAST:
             return None
         arrays = {name: a.astype(a.dtype.newbyteorder("<"), copy=False) for name, a in arrays.items()}
-        file = File(self.path)
-        for name, place in file.lay_out({name: (a.dtype, a.shape) for name, a in arrays.items()}).items():
-            place[...] = arrays[name]
-        return file
+        file = File(self.path, temporary=True)
+        try:
+            for name, place in file.lay_out({name: (a.dtype, a.shape) for name, a in arrays.items()}).items():
+                place[...] = arrays[name]
+            return file
+        except BaseException:
+            file.close()
+            raise
 
     def map_outputs(self, document):
         """The outputs of a job as read-only arrays where they lie; None where they do not lie in a file."""

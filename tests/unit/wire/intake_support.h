@@ -182,7 +182,7 @@ static inline void send_body(const struct blasd_intake_options *options, const v
                              size_t len, uint64_t split, struct outcome *outcome) {
     struct blasd_intake *intake;
     memset(outcome, 0, sizeof *outcome);
-    outcome->memory.sink = (struct blasd_sink){memory_reserve, memory_write};
+    outcome->memory.sink = (struct blasd_sink){.reserve = memory_reserve, .write = memory_write};
     outcome->memory.most = 64 << 20;
     outcome->rc = blasd_intake_new(options, &outcome->memory.sink, &intake, &outcome->err);
     if (outcome->rc != 0) return;
