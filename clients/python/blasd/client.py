@@ -208,6 +208,11 @@ class Client:
         query = urllib.parse.urlencode({k: v for k, v in (("state", state), ("limit", limit)) if v is not None})
         return [Job(self, document) for document in self._json("GET", f"/jobs?{query}")["jobs"]]
 
+    def forget(self, job_id):
+        """Cancels a job, or forgets it and its tensors where it has ended. Mapped results stay readable; where the
+        arrays are gone already, the next result takes their memory."""
+        self._json("DELETE", f"/jobs/{job_id}")
+
     def ops(self):
         """What can be asked: a list of operations with their inputs, parameters and outputs."""
         return self._json("GET", "/ops")["ops"]
