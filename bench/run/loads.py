@@ -118,14 +118,13 @@ def binary_4096_shared(bench):
     direct = s.Direct(bench.build, n)
     for subject in bench.start([s.Blasd(bench.build, "--share")]):
         try:
-            for number in range(-1, bench.rounds):
-                result = shared.drive(subject.port, n, 2, count if number >= 0 else 2)
-                bench.check(subject, result)
-                if number < 0:
-                    continue
-                trials.append({"subject": "blasd", "round": number, "rate": result["rate"], "result": result})
-                say(f"  blasd: {result['rate']:.4g}/s, p50 {result['latency_ms']['p50']:.4g} ms; "
-                    f"{shared.parts_text(result)}")
+            crew = [shared.Caller(subject.port, n, seed) for seed in range(2)]
+            shared.drive(crew, 2)
+            for number in range(bench.rounds):
+                record = bench.turn(subject, None, lambda: shared.drive(crew, count))
+                trials.append(dict(record, round=number))
+                say(f"  blasd: {record['rate']:.4g}/s, p50 {record['result']['latency_ms']['p50']:.4g} ms; "
+                    f"{shared.parts_text(record['result'])}; processor time us {record['cpu_us']}")
                 answer = bench.direct(direct, bench.seconds)
                 say(f"  direct: {answer['rate']:.4g}/s ({answer['gflops']} GFLOP/s)")
                 trials.append({"subject": "direct", "round": number, "rate": answer["rate"], "result": None})

@@ -92,7 +92,7 @@ def layers_table(reports):
         trials = [t for t in report["trials"] if t.get("cpu_us")]
         for subject in dict.fromkeys(t["subject"] for t in trials):
             mine = [t for t in trials if t["subject"] == subject]
-            if name not in ("json-1", "json-256", "binary-64", "async", "binary-1024", "mixed"):
+            if name not in ("json-1", "json-256", "binary-64", "async", "binary-1024", "binary-4096-shared", "mixed"):
                 continue
             parts = []
             for layer in mine[0]["cpu_us"]:

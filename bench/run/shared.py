@@ -28,7 +28,6 @@ class Caller:
         for array in self.operands.values():
             array[...] = payloads.small_whole(rng, n, n, dtype="float32")
         self.expected = self.operands["a"][::STEP] @ self.operands["b"]
-        self.times, self.parts, self.wrong, self.errors = [], [], 0, 0
 
     def run(self, count):
         for _ in range(count):
@@ -47,18 +46,17 @@ class Caller:
             self.client.forget(job_id)
 
 
-def drive(port, n, callers, count):
+def drive(crew, count):
     """`count` jobs in all. -> the figures that the load generator gives, as far as they make sense here."""
-    crew = [Caller(port, n, seed) for seed in range(callers)]
-    threads = [threading.Thread(target=caller.run, args=(count // callers,)) for caller in crew]
+    for caller in crew:
+        caller.times, caller.parts, caller.wrong, caller.errors = [], [], 0, 0
+    threads = [threading.Thread(target=caller.run, args=(count // len(crew),)) for caller in crew]
     before, begin = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     seconds, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF)
-    for caller in crew:
-        caller.operands.close()
     times = [t for caller in crew for t in caller.times] or [0.0]
     wrong = sum(caller.wrong for caller in crew)
     parts = [part for caller in crew for part in caller.parts]

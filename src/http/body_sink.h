@@ -1,7 +1,7 @@
 /* Where the tensors of a request body land: in memory while they are small, in a blob once they
  * are not. What is in memory goes on in a slice, or beside the job's frame, or after all to a blob.
  * Those of a file that was handed in stay where they are.
- * Read next: jobs_post.c. */
+ * Read next: share.h, jobs_post.c. */
 #ifndef BLASD_HTTP_BODY_SINK_H
 #define BLASD_HTTP_BODY_SINK_H
 
