@@ -123,7 +123,8 @@ int main(void) {
     static const struct {
         int n, digits, repeats;
     } cases[] = {{4, 0, 20000}, {64, 0, 200}, {1024, 0, 1}, {1024, 3, 1}};
-    struct ready ready = {.sink = {ready_reserve, ready_write}, .size = 64 << 20};
+    struct ready ready = {.sink = {.reserve = ready_reserve, .write = ready_write},
+                          .size = 64 << 20};
     ready.bytes = malloc(ready.size);
     if (ready.bytes == NULL) return 1;
     memset(ready.bytes, 1, ready.size);
