@@ -38,10 +38,9 @@ class File:
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.close = weakref.finalize(self, _remove, self._fd, self._path)
         fcntl.flock(self._fd, fcntl.LOCK_SH)
-        self.size, self._map = 0, None
 
     def lay_out(self, specs):
-        """Writes the header for arrays of these (dtype, shape) by name; returns the arrays, with no values yet."""
+        """To be called once: writes the header for arrays of these (dtype, shape) by name; returns the arrays, zeros."""
         header, places, at = {}, {}, 0
         for name, (dtype, shape) in specs.items():
             at = _aligned(at)
@@ -53,18 +52,11 @@ class File:
         text = json.dumps(header).encode()
         text += b" " * (-(len(text) + 8) % 64)
         begin = len(text) + 8
-        self._fit(begin + at)
-        self._map[:begin] = struct.pack("<Q", len(text)) + text
-        return {name: _array(self._map, begin + at, dtype, shape, count, True)
+        os.posix_fallocate(self._fd, 0, begin + at)  # a full store is an error here, not a bus error later
+        view = mmap.mmap(self._fd, begin + at)
+        view[:begin] = struct.pack("<Q", len(text)) + text
+        return {name: _array(view, begin + at, dtype, shape, count, True)
                 for name, (at, dtype, shape, count) in places.items()}
-
-    def _fit(self, size):
-        if size == self.size:
-            return
-        self._map = None  # arrays of before keep theirs
-        os.ftruncate(self._fd, size)
-        os.posix_fallocate(self._fd, 0, size)  # a full store is an error here, not a bus error later
-        self.size, self._map = size, mmap.mmap(self._fd, size)
 
 
 def _remove(fd, path):
