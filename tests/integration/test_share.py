@@ -300,7 +300,7 @@ def test_cut_while_it_is_read_and_computed(make_service):
             put.file.truncate(70000)
             thread.join()
     for answer in ends:
-        assert answer.status in (200, 422), answer.body
+        assert answer.status in (200, 400, 422), answer.body  # 400: it was cut before it was looked at
         if answer.status == 200 and answer.json()["state"] != "succeeded":
             assert answer.json()["error"]["code"] == "inputs_lost", answer.body
     assert service.part("api") == api
