@@ -8,6 +8,7 @@ import subprocess
 import numpy as np
 import payloads
 import processes
+import shared
 import subjects as s
 from measure import of, say, spread
 
@@ -109,6 +110,28 @@ def binary_1024(bench):
 def binary_4096(bench):
     return large(bench, 4096, 2, 4 if bench.quick else 12,
                  [s.PlainC(bench.build, 1, 2), s.FastApi(bench.build, 1, blas_threads=2)])
+
+
+def binary_4096_shared(bench):
+    """Operands that lie in shared memory and are handed in by name, results mapped where they lie."""
+    n, count, trials = 4096, 4 if bench.quick else 12, []
+    direct = s.Direct(bench.build, n)
+    for subject in bench.start([s.Blasd(bench.build, "--share")]):
+        try:
+            crew = [shared.Caller(subject.port, n, seed) for seed in range(2)]
+            shared.drive(crew, 2)
+            for number in range(bench.rounds):
+                record = bench.turn(subject, None, lambda: shared.drive(crew, count))
+                trials.append(dict(record, round=number))
+                say(f"  blasd: {record['rate']:.4g}/s, p50 {record['result']['latency_ms']['p50']:.4g} ms; "
+                    f"{shared.parts_text(record['result'])}; processor time us {record['cpu_us']}")
+                answer = bench.direct(direct, bench.seconds)
+                say(f"  direct: {answer['rate']:.4g}/s ({answer['gflops']} GFLOP/s)")
+                trials.append({"subject": "direct", "round": number, "rate": answer["rate"], "result": None})
+        finally:
+            subject.stop()
+    return {"title": f"{n} x {n} float32 in shared memory, 2 at a time", "trials": trials,
+            "values": {"rate": median(trials, "blasd")}}
 
 
 # --- 4: asynchronous --------------------------------------------------------------------------------------------------
@@ -330,7 +353,8 @@ def json_numbers(bench):
 
 LOADS = {
     "json-1": lambda b: small_json(b, 1), "json-32": lambda b: small_json(b, 32), "json-256": lambda b: small_json(b, 256),
-    "binary-64": binary_64, "binary-1024": binary_1024, "binary-4096": binary_4096, "async": submit_and_poll,
+    "binary-64": binary_64, "binary-1024": binary_1024, "binary-4096": binary_4096,
+    "binary-4096-shared": binary_4096_shared, "async": submit_and_poll,
     "mixed": mixed, "beside-thin": lambda b: beside(b, thin, "matrix by vector"),
     "beside-thick": lambda b: beside(b, thick, "8192 x 8192 product"), "open": open_loop, "burst": burst,
     "receive": receive, "memory": memory, "json-numbers": json_numbers,

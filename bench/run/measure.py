@@ -44,10 +44,10 @@ class Bench:
 
     # --- one turn -----------------------------------------------------------------------------------------------------
 
-    def turn(self, subject, spec):
-        """Drives a subject once. -> what is recorded of it."""
+    def turn(self, subject, spec, drive=None):
+        """Drives a subject once, by the generator or by `drive`, which gives the like. -> what is recorded of it."""
         cpu, redis = subject.cpu(), subject.redis()
-        result = self.load(dict(spec, port=subject.port))
+        result = drive() if drive else self.load(dict(spec, port=subject.port))
         after, redis_after = subject.cpu(), subject.redis()
         jobs = result["jobs"]["ended"] if "jobs" in result else result["right"]
         record = {"subject": subject.name, "rate": result["rate"], "result": result, "load_average": load_average()}

@@ -149,7 +149,8 @@ static void make_matrix(struct matrix *m, const struct kind *kind, int64_t n) {
     json_elements_init(&writer, &m->tensor, m->data);
     m->len += json_elements_read(&writer, m->body + m->len, m->text_size - m->len);
     m->len += (size_t)sprintf(m->body + m->len, "}}}");
-    m->ready = (struct ready){.sink = {ready_reserve, ready_write}, .size = count * 8 + 64};
+    m->ready = (struct ready){.sink = {.reserve = ready_reserve, .write = ready_write},
+                              .size = count * 8 + 64};
     m->ready.bytes = must(malloc(m->ready.size));
     memset(m->ready.bytes, 1, m->ready.size);
     memset(m->text, 1, m->text_size);

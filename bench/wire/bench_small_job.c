@@ -72,7 +72,7 @@ static void small_jobs(void) {
     TIME("4x4 record: decode",
          blasd_record_decode(buf.data, buf.len + 512, &record_back, &payload_at, &err));
     TIME("4x4 job document with data",
-         (buf.len = 0, blasd_job_document(&record, data, 4096, &buf)));
+         (buf.len = 0, blasd_job_document(&record, data, 4096, false, &buf)));
     blasd_buf_release(&buf);
 }
 

@@ -24,6 +24,8 @@
       "Use the address the service listens on, or start it with --allow-host NAME.")               \
     X(forbidden_origin, 403, false, "Requests from web pages of other origins are refused",        \
       "Send the request from a program, or start the service with --allow-origin ORIGIN.")         \
+    X(sharing_off, 403, false, "This service takes no files from its own machine",                 \
+      "Send the tensors in the body, or start the service with --share.")                          \
     X(route_not_found, 404, false, "There is nothing at this path",                                \
       "See GET /openapi.json for the routes.")                                                     \
     X(job_not_found, 404, false, "There is no such job", "Check the id; POST /jobs returns it.")   \
@@ -43,6 +45,8 @@
       "Send a smaller problem, or raise the limit that `detail` names.")                           \
     X(unsupported_media_type, 415, false, "The format of the body is not known",                   \
       "Send application/json, application/x-safetensors or multipart/form-data.")                  \
+    X(body_file_refused, 422, false, "The file that Body-File names cannot be taken",              \
+      "See GET /share for where such a file lies and what it must be.")                            \
     X(unknown_operation, 422, false, "There is no such operation", "See GET /ops.")                \
     X(unknown_field, 422, false, "The job has a member that is not known", "Remove it.")           \
     X(invalid_field, 422, false, "A member of the job has a value it cannot take",                 \

@@ -1,7 +1,8 @@
 /* Where the tensors of a request body land: in memory while they are small, in a blob once they
  * are not. What is in memory goes on in a slice, or beside the job's frame, or after all to a blob.
  * Where the body is about as long as its tensors, they come straight into their slice.
- * Read next: jobs_post.c. */
+ * Those of a file that was handed in stay where they are.
+ * Read next: share.h, jobs_post.c. */
 #ifndef BLASD_HTTP_BODY_SINK_H
 #define BLASD_HTTP_BODY_SINK_H
 
@@ -30,6 +31,9 @@ struct http_body_sink {
 /* Bytes of tensors that are held in memory. */
 size_t http_body_sink_memory(const struct http_server *server);
 void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, const char *id);
+/* The body is the file `given` of the blob store's directory, whole: from now on the payload is
+ * that file, and what is written into the sink is passed over. The errors of blasd_blob_adopt. */
+int http_body_sink_adopt(struct http_body_sink *sink, const char *given, struct blasd_err *err);
 /* Lets go of the memory, whose bytes have gone on. */
 void http_body_sink_empty(struct http_body_sink *sink);
 /* Frees what it holds; a blob is closed and not removed. */
@@ -48,7 +52,7 @@ int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err);
 static inline bool http_body_sink_in_blob(const struct http_body_sink *sink) {
     return sink->blob.name[0] != '\0';
 }
-/* A hash of the bytes from `offset`; for a blob this maps it. */
+/* A hash of the bytes from `offset`; a blob is mapped for that, unless somebody else may cut it. */
 int http_body_sink_hash(struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
                         uint64_t *hash, struct blasd_err *err);
 /* The hash behind it; start with any value. */

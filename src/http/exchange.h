@@ -30,6 +30,7 @@
 struct http_loop;
 struct http_exchange;
 struct http_upload;
+struct http_handed;
 
 /* What all loops share. Constant once the loops run, but for the atomics. */
 struct http_server {
@@ -67,6 +68,7 @@ struct http_loop {
     struct http_exchange *gate_first, *gate_last; /* gate.c, as the next two */
     struct blasd_timer gate_timer;
     int64_t gate_refusals_ns;
+    struct http_handed *handed_first, *handed_last; /* share.c */
     uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
     struct blasd_buf scratch;             /* for what does not outlive a call */
     struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */

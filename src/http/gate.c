@@ -15,7 +15,7 @@
 
 bool http_gate_suits(const struct http_exchange *exchange) {
     const struct http_request *request = &exchange->request;
-    return !request->chunked && !request->expects_continue &&
+    return !request->chunked && request->body_file == NULL && !request->expects_continue &&
            request->content_length <= SMALL_BODY &&
            exchange->home->server->limits->queue_wait_ms > 0;
 }

@@ -23,6 +23,7 @@ struct blasd_http_options {
     /* Readable when it is time to end (a signalfd, an eventfd, the read end of a pipe). Nothing is
      * read from it. Borrowed. */
     int stop_fd;
+    bool share;                  /* clients on this machine may hand in files, see share.c */
     int grace_ms;                /* how long requests may go on once it is time to end */
     const char *version;         /* for GET /metrics; borrowed */
     void (*on_ready)(void *arg); /* every loop stands and the sockets are served; may be NULL */

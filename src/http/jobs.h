@@ -45,6 +45,8 @@ void http_devices(struct http_exchange *exchange);
 void http_health_live(struct http_exchange *exchange);
 void http_health_ready(struct http_exchange *exchange);
 void http_openapi(struct http_exchange *exchange);
+/* share.c */
+void http_share(struct http_exchange *exchange);
 /* metrics.c */
 void http_metrics_show(struct http_exchange *exchange);
 

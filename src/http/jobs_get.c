@@ -145,7 +145,7 @@ static int write_list(const struct http_request *request, int limit, const void 
         int at = order[i].position;
         rc = blasd_record_decode(records[at], lens[at], &record, &payload_at, err);
         full = (i > 0 && blasd_buf_puts(out, ",") != 0) ||
-               (rc == 0 && blasd_job_document(&record, NULL, 0, out) != 0);
+               (rc == 0 && blasd_job_document(&record, NULL, 0, false, out) != 0);
     }
     full = full || blasd_buf_puts(out, "]}") != 0;
     free(order);

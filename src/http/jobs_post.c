@@ -5,6 +5,7 @@
 #include "http/gate.h"
 #include "http/jobs.h"
 #include "http/reply.h"
+#include "http/share.h"
 #include "http/waits.h"
 #include "wire/frame.h"
 
@@ -17,6 +18,7 @@ struct http_upload {
     struct http_exchange *exchange; /* borrowed: the upload is its part */
     struct http_body_sink sink;
     struct blasd_intake *intake; /* owned; NULL once the body is read */
+    struct http_handed handed;   /* where the body is a file, while it is read */
     uint64_t body_limit;
     double wait_s; /* 0: the answer is 202 at once */
     /* what the document says until a worker takes the job */
@@ -57,10 +59,16 @@ static void refuse(struct http_exchange *exchange, const struct blasd_err *err) 
     http_reply_problem(exchange, err);
 }
 
+/* Bytes of the body, as far as they are known before it is read. */
+static uint64_t body_bytes(const struct http_upload *upload) {
+    const struct http_request *request = &upload->exchange->request;
+    return request->body_file != NULL ? upload->sink.total : request->content_length;
+}
+
 /* What the queue would say anyway, said before the body is read. */
 static int check_queue(const struct http_exchange *exchange, struct blasd_err *err) {
     const struct blasd_queue_view *view = blasd_front_queue_view(exchange->home->queue);
-    uint64_t bytes = exchange->request.content_length;
+    uint64_t bytes = body_bytes(exchange->upload);
     uint64_t jobs = view->jobs + exchange->home->submitting;
     if (exchange->home->draining)
         return blasd_fail(err, BLASD_E_draining, "", "the service takes no new jobs");
@@ -121,12 +129,15 @@ static void prepare_sink(struct http_upload *upload) {
 /* From now on the body is parsed as it comes. */
 static int open_intake(struct http_upload *upload, struct blasd_err *err) {
     const struct http_request *request = &upload->exchange->request;
-    struct blasd_intake_options options = {.content_type = request->content_type,
+    bool file = request->body_file != NULL;
+    struct blasd_intake_options options = {.content_type =
+                                               file ? HTTP_HANDED_TYPE : request->content_type,
                                            .op = request->op,
                                            .params = request->params,
                                            .priority = request->priority,
                                            .deadline_ms = request->deadline_ms,
                                            .device = request->device,
+                                           .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits};
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
@@ -154,10 +165,12 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     upload->wait_s = http_request_wait(request, limits, &preferred);
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
-    if ((rc = check_length(upload, request->content_length, err)) != 0) return rc;
-    if ((rc = check_room(upload, err)) != 0) return rc;
     blasd_id_new(upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, blasd_clock_wall_us(),
                  exchange->id);
+    if (request->body_file != NULL && (rc = http_handed_adopt(exchange, &upload->sink, err)) != 0)
+        return rc;
+    if ((rc = check_length(upload, body_bytes(upload), err)) != 0) return rc;
+    if ((rc = check_room(upload, err)) != 0) return rc;
     prepare_sink(upload);
     if ((rc = http_body_sink_intake(&upload->sink, request->content_length, err)) != 0) return rc;
     return upload->held ? 0 : open_intake(upload, err);
@@ -445,9 +458,30 @@ bool http_jobs_post_try(struct http_exchange *exchange, bool late) {
     return true;
 }
 
+static void on_read(void *arg, const struct blasd_err *err) {
+    struct http_exchange *exchange = arg;
+    if (!http_exchange_open(exchange))
+        discard(exchange->upload);
+    else if (err != NULL)
+        refuse(exchange, err);
+    else
+        run(exchange);
+    http_exchange_release(exchange);
+}
+
+static void read_file(struct http_exchange *exchange) {
+    struct http_upload *upload = exchange->upload;
+    upload->handed = (struct http_handed){
+        .sink = &upload->sink, .intake = upload->intake, .done = on_read, .arg = exchange};
+    http_exchange_hold(exchange);
+    http_handed_read(exchange->home, &upload->handed);
+}
+
 void http_jobs_post_run(struct http_exchange *exchange) {
     if (exchange->upload->held)
         http_gate_enter(exchange, false); /* the turn of the loop goes on there */
+    else if (exchange->request.body_file != NULL)
+        read_file(exchange); /* and here in share.c */
     else
         run(exchange);
 }

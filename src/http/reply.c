@@ -37,6 +37,11 @@ void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *res
     add(response, "Vary", "Origin");
 }
 
+/* Whether the client wants to be told where its outputs lie, and may be. */
+static bool shares(const struct http_exchange *exchange) {
+    return exchange->request.prefers_share && exchange->home->server->options->share;
+}
+
 void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response *response,
                             const char *id) {
     bool preferred;
@@ -52,6 +57,7 @@ void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response 
     } else if (exchange->request.respond_async && !(wait > 0)) {
         add(response, "Preference-Applied", "respond-async");
     }
+    if (shares(exchange)) add(response, "Preference-Applied", "share");
 }
 
 void http_reply_buf(struct http_exchange *exchange, unsigned status, const char *type,
@@ -133,7 +139,7 @@ void http_reply_document(struct http_exchange *exchange, unsigned status,
     struct blasd_buf body;
     blasd_buf_init(&body, DOCUMENT_BYTES_MAX);
     if (blasd_job_document(record, payload, exchange->home->server->limits->answer_inline_elements,
-                           &body) == 0)
+                           shares(exchange), &body) == 0)
         response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {
         blasd_buf_release(&body);

@@ -54,11 +54,15 @@ static const char *skip_space(const char *at, const char *end) {
 
 /* One preference of RFC 7240. What is not known or not well formed is passed over, as it says. */
 static void read_preference(struct http_request *request, const char *at, const char *end) {
-    static const char wait[] = "wait", async[] = "respond-async";
+    static const char wait[] = "wait", async[] = "respond-async", share[] = "share";
     double seconds;
     while (end > at && (end[-1] == ' ' || end[-1] == '\t')) end--;
     if ((size_t)(end - at) == strlen(async) && strncasecmp(at, async, strlen(async)) == 0) {
         request->respond_async = true;
+        return;
+    }
+    if ((size_t)(end - at) == strlen(share) && strncasecmp(at, share, strlen(share)) == 0) {
+        request->prefers_share = true;
         return;
     }
     if ((size_t)(end - at) <= strlen(wait) || strncasecmp(at, wait, strlen(wait)) != 0) return;
@@ -148,6 +152,10 @@ int http_request_header(struct http_request *request, const char *name, const ch
         if (strcasecmp(name, "Origin") == 0) return once(&request->origin, "Origin", value, err);
         if (strcasecmp(name, "Expect") == 0)
             request->expects_continue = strcasecmp(value, "100-continue") == 0;
+        break;
+    case 9:
+        if (strcasecmp(name, "Body-File") == 0)
+            return once(&request->body_file, "Body-File", value, err);
         break;
     case 12:
         if (strcasecmp(name, "Content-Type") == 0)
@@ -258,6 +266,7 @@ double http_request_wait(const struct http_request *request, const struct blasd_
 bool http_request_is_json(const struct http_request *request) {
     static const char *const json[] = {"application/json", "application/x-www-form-urlencoded"};
     const char *type = request->content_type;
+    if (request->body_file != NULL) return false;
     for (size_t i = 0; type != NULL && i < sizeof json / sizeof *json; i++) {
         size_t len = strlen(json[i]);
         if (strncasecmp(type, json[i], len) == 0 && strchr("; \t", type[len]) != NULL) return true;

@@ -37,9 +37,11 @@ enum http_param {
 struct http_request {
     enum http_method method;
     const char *host, *origin, *accept, *content_type, *idempotency_key;
-    bool respond_async;   /* Prefer: respond-async */
-    bool prefers_wait;    /* Prefer: wait=… */
-    double prefer_wait_s; /* not yet capped */
+    const char *body_file; /* Body-File: the body is this file, handed in beside the request */
+    bool respond_async;    /* Prefer: respond-async */
+    bool prefers_share;    /* Prefer: share */
+    bool prefers_wait;     /* Prefer: wait=… */
+    double prefer_wait_s;  /* not yet capped */
     bool expects_continue, chunked;
     bool has_length;
     uint64_t content_length; /* 0 where none was sent */
@@ -66,8 +68,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
  * from the Prefer header, which is capped by the limit and not refused. */
 double http_request_wait(const struct http_request *request, const struct blasd_limits *limits,
                          bool *preferred);
-/* Whether the body is read as JSON: it claims to be, or claims nothing, or what `curl -d` claims.
- */
+/* Whether the body is read as JSON: it claims to be, or claims nothing, or what `curl -d` claims;
+ * a file that was handed in never is. */
 bool http_request_is_json(const struct http_request *request);
 
 #endif

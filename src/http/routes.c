@@ -20,6 +20,7 @@ const struct http_route http_routes[] = {
     {"/ops", READ, 0, NULL, NULL, http_ops_list},
     {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one},
     {"/devices", READ, 0, NULL, NULL, http_devices},
+    {"/share", READ, 0, NULL, NULL, http_share},
     {"/metrics", READ, 0, NULL, NULL, http_metrics_show},
     {"/health/live", READ, 0, NULL, NULL, http_health_live},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready},

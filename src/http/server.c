@@ -12,6 +12,7 @@
 #include "http/body_sink.h"
 #include "http/exchange.h"
 #include "http/gate.h"
+#include "http/share.h"
 #include "http/waits.h"
 
 #include <errno.h>
@@ -112,7 +113,7 @@ static int daemon_wait_ms(struct MHD_Daemon *daemon) {
 
 static int wait_ms(struct http_loop *loop) {
     int wait, roomy;
-    if (loop->resumed) return 0;
+    if (loop->resumed || loop->handed_first != NULL) return 0;
     wait = daemon_wait_ms(loop->daemon);
     if (!http_doorman_roomy(&loop->doorman)) return wait;
     roomy = daemon_wait_ms(loop->roomy);
@@ -126,6 +127,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     loop->resumed = false;
     run_daemons(loop);
     http_gate_turn(loop);
+    http_handed_turn(loop);
     blasd_front_queue_flush(loop->queue);
 }
 

@@ -25,6 +25,7 @@ static const char usage[] =
     "  --loops N              event loops, each a thread; default 1\n"
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
+    "  --share                clients on this machine may hand in files of the blob directory\n"
     "  --listen-fds N[,N…]    use these inherited sockets and bind none\n"
     "%s"
     "The blob store must be the one that the queue's other processes use; default redis.\n"
@@ -34,6 +35,7 @@ struct settings {
     struct common_options common;
     const char *listen, *fds;
     int loops;
+    bool share;
     struct text_list hosts, origins;
     struct listeners listeners;
 };
@@ -46,6 +48,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"loops", required_argument, NULL, 'n'},
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
+                                            {"share", no_argument, NULL, 's'},
                                             {NULL, 0, NULL, 0}};
     int option;
     if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
@@ -60,6 +63,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                 settings->loops = (int)option_number("loops", optarg, 1, LISTEN_MOST);
                 if (settings->loops < 0) taken = -1;
                 break;
+            case 's': settings->share = true; break;
             case 'a': taken = text_list_add(&settings->hosts, optarg); break;
             case 'o': taken = text_list_add(&settings->origins, optarg); break;
             case 'h': printf(usage, common_usage); return -1;
@@ -98,6 +102,7 @@ static int run(struct settings *settings) {
                                          .allow_hosts = settings->hosts.texts,
                                          .allow_origins = settings->origins.texts,
                                          .stop_fd = signal_pipe_open(ends),
+                                         .share = settings->share,
                                          .grace_ms = GRACE_MS,
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
@@ -112,6 +117,9 @@ static int run(struct settings *settings) {
                ? listeners_adopt(&settings->listeners, settings->fds, &err)
                : listeners_open(&settings->listeners, settings->listen, settings->loops, &err);
     if (code == 0) code = blasd_store_open(blobs, &queue.store, &err);
+    if (code == 0 && settings->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
+        code = blasd_fail(&err, BLASD_E_internal_error, "",
+                          "--share needs a blob store that is a directory: --blobs dir:/path");
     if (code == 0) blasd_store_recycle(queue.store, queue.limits->pool_bytes);
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;

@@ -31,6 +31,10 @@ static const char usage[] =
     "  --loops N              event loops of the front end, each a thread\n"
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
+    "  --share                clients on this machine may hand in tensors as files, and map "
+    "results:\n"
+    "                         whoever may write into the blob directory, which is this user's "
+    "alone\n"
     "%s"
     "Large tensors lie in dir:/dev/shm/blasd-<instance> by default.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
@@ -39,7 +43,7 @@ struct settings {
     struct common_options common;
     const char *listen, *data;
     int workers, loops; /* 0: chosen here */
-    bool durable;
+    bool durable, share;
     struct text_list hosts, origins;
 };
 
@@ -48,6 +52,7 @@ static int take_option(struct settings *settings, int option, const char *value)
     case 'l': settings->listen = value; return 0;
     case 'd': settings->data = value; return 0;
     case 's': settings->durable = true; return 0;
+    case 'm': settings->share = true; return 0;
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
     case 'n':
@@ -74,6 +79,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"loops", required_argument, NULL, 'n'},
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
+                                            {"share", no_argument, NULL, 'm'},
                                             {NULL, 0, NULL, 0}};
     int option;
     if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
@@ -85,6 +91,12 @@ static int parse(struct settings *settings, int argc, char **argv) {
         }
         if (taken == 1) taken = take_option(settings, option, optarg);
         if (taken < 0) return option_wrong("up");
+    }
+    if (settings->share && settings->common.blobs != NULL &&
+        strncmp(settings->common.blobs, "dir:", 4) != 0) {
+        fputs("blasd up: --share needs a blob store that is a directory: --blobs dir:/path\n",
+              stderr);
+        return option_wrong("up");
     }
     if (optind < argc) {
         fprintf(stderr, "blasd up: '%s' is not an option\n", argv[optind]);
@@ -155,7 +167,8 @@ static struct worker_plan *plan_workers(const struct settings *settings, const s
 static int plan_api(const struct settings *settings, const struct listeners *listeners,
                     char fds[LISTEN_MOST * 8], char *argv[API_WORDS]) {
     static char program[] = "blasd", command[] = "api", option_fds[] = "--listen-fds",
-                option_host[] = "--allow-host", option_origin[] = "--allow-origin";
+                option_share[] = "--share", option_host[] = "--allow-host",
+                option_origin[] = "--allow-origin";
     size_t len = 0;
     int n = 0;
     for (int i = 0; i < listeners->count; i++)
@@ -165,6 +178,7 @@ static int plan_api(const struct settings *settings, const struct listeners *lis
     argv[n++] = command;
     argv[n++] = option_fds;
     argv[n++] = fds;
+    if (settings->share) argv[n++] = option_share;
     if (2 * (settings->hosts.count + settings->origins.count) + n + 1 > API_WORDS) return -1;
     for (int i = 0; i < settings->hosts.count; i++) {
         argv[n++] = option_host;

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "queue/store_dir.h"
 #include "queue/store_discard.h"
+#include "queue/store_handed.h"
 #include "queue/store_maps.h"
 #include "queue/store_pool.h"
 
@@ -26,6 +27,7 @@
 struct blasd_store {
     enum blasd_store_kind kind;
     int dir_fd;  /* owned; -1 for the kind redis */
+    char *path;  /* of the directory; owned; NULL for the kind redis */
     bool memory; /* the bytes lie in memory: the kind redis, or tmpfs */
     struct store_pool pool;
     char identity[sizeof "dir:" + BLASD_STORE_TOKEN];
@@ -50,8 +52,11 @@ int blasd_store_open(const char *spec, struct blasd_store **ret, struct blasd_er
     store->kind = dir ? BLASD_STORE_DIR : BLASD_STORE_REDIS;
     store->dir_fd = -1;
     if (dir) {
-        result = blasd_store_dir_open(spec + 4, &store->dir_fd, token, err);
+        store->path = strdup(spec + 4);
+        result = store->path == NULL ? blasd_fail(err, BLASD_E_internal_error, "", "out of memory")
+                                     : blasd_store_dir_open(spec + 4, &store->dir_fd, token, err);
         if (result < 0) {
+            free(store->path);
             free(store);
             return result;
         }
@@ -70,6 +75,7 @@ void blasd_store_free(struct blasd_store *store) {
     store_pool_close(&store->pool);
     store_maps_release(&store->maps);
     if (store->dir_fd >= 0) close(store->dir_fd);
+    free(store->path);
     free(store);
 }
 
@@ -79,6 +85,10 @@ enum blasd_store_kind blasd_store_kind(const struct blasd_store *store) {
 
 const char *blasd_store_identity(const struct blasd_store *store) {
     return store->identity;
+}
+
+const char *blasd_store_path(const struct blasd_store *store) {
+    return store->path;
 }
 
 /* What the machine has, and could give to programs now. */
@@ -287,6 +297,37 @@ int blasd_blob_open(struct blasd_store *store, const char *name, uint64_t bytes,
         return result;
     }
     blob->bytes = bytes; /* the file may be longer */
+    return 0;
+}
+
+int blasd_blob_adopt(struct blasd_store *store, const char *given, const char *name,
+                     struct blasd_blob *blob, struct blasd_err *err) {
+    int result = blob_start(store, name, blob, err);
+    if (result == 0)
+        blob->fd = result =
+            store_handed_open(store->dir_fd, given, name, store->memory, &blob->bytes, err);
+    if (result >= 0) return 0;
+    *blob = (struct blasd_blob){.fd = -1};
+    return result;
+}
+
+int blasd_blob_read(const struct blasd_blob *blob, uint64_t offset, void *bytes, size_t len,
+                    struct blasd_err *err) {
+    char *to = bytes;
+    while (len > 0) {
+        ssize_t n = pread(blob->fd, to, len, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            return blasd_fail(err, BLASD_E_internal_error, "", "a file could not be read: %s",
+                              strerror(errno));
+        if (n == 0)
+            return blasd_fail(err, BLASD_E_body_file_refused, "Body-File",
+                              "the file was cut while it was read: it ends at byte %" PRIu64,
+                              offset);
+        to += n;
+        offset += (uint64_t)n;
+        len -= (size_t)n;
+    }
     return 0;
 }
 

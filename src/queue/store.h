@@ -7,6 +7,7 @@
  * A blob is named after its job: "ID.in" (inputs) or "ID.out" (outputs); one that many jobs share
  * is a segment, "NAME.seg" (segment.h). Whoever writes one holds a lock on it until Redis refers to
  * it, a segment's owner for as long as it lives, so a sweep removes by reference and never by age.
+ * A client on the same machine may write a file there itself and hand it in (store_handed.h).
  * Read next: segment.h; worker_queue.h and front_queue.h, which move blobs of the kind redis. */
 #ifndef BLASD_QUEUE_STORE_H
 #define BLASD_QUEUE_STORE_H
@@ -52,6 +53,8 @@ void blasd_store_free(struct blasd_store *store); /* takes NULL */
 enum blasd_store_kind blasd_store_kind(const struct blasd_store *store);
 /* "redis", or "dir:TOKEN": what Redis records. Borrowed. */
 const char *blasd_store_identity(const struct blasd_store *store);
+/* The directory's path, or NULL for the kind redis. Borrowed. */
+const char *blasd_store_path(const struct blasd_store *store);
 /* Bytes free (with what is only kept for the next blobs), and in all, where the blobs lie. */
 void blasd_store_space(const struct blasd_store *store, uint64_t *free_bytes, uint64_t *all_bytes);
 
@@ -77,13 +80,24 @@ void blasd_blob_unmap(struct blasd_blob *blob);
  * than `bytes`. */
 int blasd_blob_open(struct blasd_store *store, const char *name, uint64_t bytes,
                     struct blasd_blob *blob, struct blasd_err *err);
+/* Makes a file that a client wrote into the directory, and calls `given` (store_handed.h), a blob
+ * as well: it gets the name `name` beside its own, and is opened for blasd_blob_read alone, locked
+ * (shared) until it is closed. It has all its bytes now; the client may yet cut it.
+ * malformed_query where `given` is no name of such a file, body_file_refused where the file is none
+ * to be taken, no_space. */
+int blasd_blob_adopt(struct blasd_store *store, const char *given, const char *name,
+                     struct blasd_blob *blob, struct blasd_err *err);
+/* Copies bytes out of it; body_file_refused where it has been cut. */
+int blasd_blob_read(const struct blasd_blob *blob, uint64_t offset, void *bytes, size_t len,
+                    struct blasd_err *err);
 /* Unmaps, closes, unlocks. */
 void blasd_blob_close(struct blasd_blob *blob);
 /* Removes a blob of the kind dir by name; no error where it is not there. A large file is kept for
  * another blob, unless somebody still has it open. */
 void blasd_store_remove(struct blasd_store *store, const char *name);
 
-/* Removes blobs of the kind dir that nobody holds and `referenced` does not know. `referenced` gets
+/* Removes blobs of the kind dir that nobody holds and `referenced` does not know, and clients'
+ * files that nobody holds. `referenced` gets
  * up to 256 names at a time and sets keep[i]; a negative return stops the sweep and removes nothing
  * of that group. Returns the number removed or a negative code. */
 int blasd_store_sweep(struct blasd_store *store,

@@ -4,6 +4,7 @@
 #include "queue/store_dir.h"
 
 #include "core/slice.h"
+#include "queue/store_handed.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -183,8 +184,18 @@ int blasd_store_dir_create(int dir_fd, const char *name, struct blasd_err *err) 
 struct group {
     int count;
     int fds[SWEEP_GROUP];
+    ino_t inodes[SWEEP_GROUP];
     char names[SWEEP_GROUP][BLASD_BLOB_NAME];
 };
+
+/* Locks the file against those who use it. One that a client handed in may be held by that client
+ * for long, and have many names: of those it is the readers' lock that counts, once for all. */
+static bool group_lock(const struct group *group, int fd, const struct stat *info) {
+    if ((info->st_mode & S_ISVTX) == 0) return lock_file(fd, LOCK_EX | LOCK_NB) == 0;
+    for (int i = 0; i < group->count; i++)
+        if (group->inodes[i] == info->st_ino) return true;
+    return store_pool_lock_readers(fd, F_WRLCK);
+}
 
 /* Locks the file and adds it to the group, unless somebody holds it or it has just been made. */
 static void group_add(struct group *group, int dir_fd, const char *name) {
@@ -196,9 +207,10 @@ static void group_add(struct group *group, int dir_fd, const char *name) {
         time_t age = time(NULL) - info.st_ctime;
         if (age >= 0 && age < NEW_FILE_S) goto skip;
     }
-    if (lock_file(fd, LOCK_EX | LOCK_NB) != 0) goto skip;
+    if (!group_lock(group, fd, &info)) goto skip;
     if (fstat(fd, &info) != 0 || info.st_nlink == 0) goto skip;
     group->fds[group->count] = fd;
+    group->inodes[group->count] = info.st_ino;
     memcpy(group->names[group->count++], name, strlen(name) + 1); /* a valid name: it fits */
     return;
 skip:
@@ -221,8 +233,8 @@ static int group_end(struct group *group, const struct store_pool *pool,
             (store_pool_give_locked(pool, group->names[i], group->fds[i]) ||
              unlinkat(pool->dir_fd, group->names[i], 0) == 0))
             removed++;
-        close(group->fds[i]);
     }
+    for (int i = 0; i < group->count; i++) close(group->fds[i]);
     group->count = 0;
     return result < 0 ? result : removed;
 }
@@ -242,6 +254,9 @@ int blasd_store_dir_sweep(const struct store_pool *pool,
                           "the blob directory could not be listed: %s", strerror(errno));
     }
     while (result >= 0 && (entry = readdir(dir)) != NULL) {
+        if (store_handed_name_valid(entry->d_name) &&
+            store_handed_sweep(pool->dir_fd, entry->d_name))
+            removed++;
         if (!blasd_blob_name_valid(entry->d_name)) continue;
         group_add(&group, pool->dir_fd, entry->d_name);
         if (group.count < SWEEP_GROUP) continue;

@@ -117,10 +117,13 @@ static int fitting(const struct listing *listing, uint64_t want) {
     return found;
 }
 
-/* Whether the descriptor is of an ordinary file without holes, that has a name. */
+/* Whether the descriptor is of an ordinary file without holes, that has a name, and that no client
+ * made: such a one carries the sticky bit (store_handed.c), and may still be written to from there.
+ */
 static bool is_whole(int fd, struct stat *info) {
-    return fstat(fd, info) == 0 && S_ISREG(info->st_mode) && info->st_nlink == 1 &&
-           info->st_size > 0 && (uint64_t)info->st_blocks * 512 >= (uint64_t)info->st_size;
+    return fstat(fd, info) == 0 && S_ISREG(info->st_mode) && (info->st_mode & S_ISVTX) == 0 &&
+           info->st_nlink == 1 && info->st_size > 0 &&
+           (uint64_t)info->st_blocks * 512 >= (uint64_t)info->st_size;
 }
 
 static bool lock_maker(int fd) {
@@ -131,8 +134,7 @@ static bool lock_maker(int fd) {
     return result == 0;
 }
 
-/* Of the open file, not of the process: it counts between threads, and ends with the descriptor. */
-static bool lock_readers(int fd, short how) {
+bool store_pool_lock_readers(int fd, short how) {
     struct flock lock = {.l_type = how, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
@@ -194,7 +196,7 @@ bool store_pool_give_locked(const struct store_pool *pool, const char *name, int
     char to[NAME_LEN + 1];
     uint64_t tag;
     if (pool->fd < 0 || !is_whole(fd, &info) || (uint64_t)info.st_size < STORE_POOL_LEAST ||
-        (uint64_t)info.st_size > pool->limit || !lock_readers(fd, F_WRLCK))
+        (uint64_t)info.st_size > pool->limit || !store_pool_lock_readers(fd, F_WRLCK))
         return false;
     /* it may have gone, and come again as another one, since it was opened */
     if (fstatat(pool->dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -221,13 +223,13 @@ bool store_pool_give(const struct store_pool *pool, const char *name) {
 /* Also without a pool of its own: another process may have one. */
 bool store_pool_hold(const struct store_pool *pool, const char *name, int fd) {
     struct stat info, named;
-    if (!lock_readers(fd, F_RDLCK) && (errno == EAGAIN || errno == EACCES)) return false;
+    if (!store_pool_lock_readers(fd, F_RDLCK) && (errno == EAGAIN || errno == EACCES)) return false;
     return fstat(fd, &info) == 0 && fstatat(pool->dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
            named.st_ino == info.st_ino && named.st_dev == info.st_dev;
 }
 
 void store_pool_let_go(int fd) {
-    lock_readers(fd, F_UNLCK);
+    store_pool_lock_readers(fd, F_UNLCK);
     flock(fd, LOCK_UN);
 }
 

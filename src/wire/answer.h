@@ -21,9 +21,10 @@ bool blasd_format_accepted(const char *accept, bool allow_npy, enum blasd_format
  * as it was.
  *
  * The job document as JSON. `payload` is the record's payload or NULL; outputs of at most
- * `inline_elements` elements carry `data` where a payload is there. */
+ * `inline_elements` elements carry `data` where a payload is there; with `blobs` those that lie in
+ * a blob say in which, and where. */
 int blasd_job_document(const struct blasd_record *record, const void *payload,
-                       uint64_t inline_elements, struct blasd_buf *out);
+                       uint64_t inline_elements, bool blobs, struct blasd_buf *out);
 /* One problem document (RFC 9457): type, title, status, code, detail, field, retry, advice. */
 int blasd_problem_document(const struct blasd_err *problem, struct blasd_buf *out);
 /* GET /ops: every operation, or the one given, from its descriptor. */

@@ -99,6 +99,18 @@ static void write_elements(struct json_out *out, const struct blasd_output *outp
     }
 }
 
+/* Where the output lies, for who can read the directory of the blob store. */
+static void write_blob(struct json_out *out, const struct blasd_record *record,
+                       const struct blasd_output *output) {
+    LITERAL(out, ",\"blob\":{\"name\":\"");
+    json_out_escaped(out, record->id, strlen(record->id));
+    LITERAL(out, ".out\",\"offset\":");
+    json_out_uint(out, output->offset);
+    LITERAL(out, ",\"bytes\":");
+    json_out_uint(out, output->bytes);
+    LITERAL(out, "}");
+}
+
 static void write_output(struct json_out *out, const struct blasd_record *record, int i,
                          const char *name, struct document_data *data) {
     const struct blasd_output *output = &record->outputs[i];
@@ -117,7 +129,9 @@ static void write_output(struct json_out *out, const struct blasd_record *record
     json_out_escaped(out, record->id, strlen(record->id));
     LITERAL(out, "/outputs/");
     json_out_escaped(out, name, strlen(name));
-    LITERAL(out, "\"}");
+    LITERAL(out, "\"");
+    if (data->blobs && record->payload_in_blob) write_blob(out, record, output);
+    LITERAL(out, "}");
 }
 
 static void write_outputs(struct json_out *out, const struct blasd_record *record,
@@ -237,9 +251,9 @@ static int document_end(struct json_out *out, size_t before) {
 }
 
 int blasd_job_document(const struct blasd_record *record, const void *payload,
-                       uint64_t inline_elements, struct blasd_buf *buf) {
+                       uint64_t inline_elements, bool blobs, struct blasd_buf *buf) {
     struct json_out out = {.buf = buf};
-    struct document_data data = {.payload = payload, .most = inline_elements};
+    struct document_data data = {.payload = payload, .most = inline_elements, .blobs = blobs};
     size_t before = buf->len;
     document_job(&out, record, &data);
     return document_end(&out, before);

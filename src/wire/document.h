@@ -18,6 +18,7 @@ struct document_data {
     uint64_t most;             /* this many elements are written with their data */
     struct document_cut *cuts; /* or, where this is not NULL, every output gets a cut: room for */
     int cut_count;             /* BLASD_MAX_OUTPUTS of them; set */
+    bool blobs;                /* outputs say in which blob they lie */
 };
 
 /* Writes the job document. */

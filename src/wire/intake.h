@@ -11,8 +11,13 @@
 #include "base/limits.h"
 #include "core/job.h"
 
-/* Where tensor bytes land. Offsets count from the start of the job's payload. */
+/* Where tensor bytes land. Offsets count from the start of the job's payload. Where the body itself
+ * becomes the payload (a safetensors file that lies in the blob store already) the offset of a
+ * tensor is its place in the body: such a sink says `in_place`, and looks at `body_at` in reserve.
+ * Tensors may then leave gaps, up to the next multiple of 64 from the first one's begin. */
 struct blasd_sink {
+    bool in_place;    /* set by whoever makes the sink */
+    uint64_t body_at; /* set before each reserve: where in the body the tensor lies */
     /* Makes room for `bytes` more at the next multiple of 64 and says where: *offset. */
     int (*reserve)(struct blasd_sink *sink, uint64_t bytes, uint64_t *offset,
                    struct blasd_err *err);

@@ -1,5 +1,6 @@
 /* The reader of safetensors bodies: eight bytes that say how long the header is, the header (JSON),
- * then the tensors' bytes without gaps, which go to the sink as they come.
+ * then the tensors' bytes without gaps, which go to the sink as they come. Bodies that are used
+ * where they lie may leave gaps that align the next tensor.
  *
  * Only the header is held. Its `__metadata__` may carry op, params, priority, deadline_ms and
  * device as strings; what else stands there is other programs' business and ignored. */
@@ -12,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ALIGN UINT64_C(64)
 
 struct entry {
     struct blasd_arrival *to; /* borrowed */
@@ -26,6 +29,7 @@ struct safetensors_reader {
     enum stage stage;
     struct blasd_buf header; /* the eight bytes of the length, then the header itself */
     uint64_t header_len;
+    uint64_t at;        /* bytes of the data seen */
     int count, current; /* entries in the order of their data; the one coming down */
     struct entry entries[BLASD_ARRIVALS_MAX];
     struct blasd_landing landings[BLASD_ARRIVALS_MAX];
@@ -143,13 +147,19 @@ static int by_begin(const void *a, const void *b) {
     return (x->end > y->end) - (x->end < y->end);
 }
 
+/* Where the tensor behind byte `at` of the data begins, where that need not be right there. */
+static uint64_t next_begin(const struct safetensors_reader *reader, uint64_t at, uint64_t begin) {
+    uint64_t aligned = (at + ALIGN - 1) & ~(ALIGN - 1);
+    return reader->body->arrivals->sink->in_place && begin == aligned ? aligned : at;
+}
+
 /* Checks that the tensors lie one behind the other from 0 on, and that the body can hold them. */
 static int check_layout(struct safetensors_reader *reader, struct blasd_err *err) {
     uint64_t at = 0, before = reader->header.len, most = reader->body->content_length;
     qsort(reader->entries, (size_t)reader->count, sizeof *reader->entries, by_begin);
     for (int i = 0; i < reader->count; i++) {
         const struct entry *entry = &reader->entries[i];
-        if (entry->begin != at) {
+        if (entry->begin != next_begin(reader, at, entry->begin)) {
             char field[64];
             snprintf(field, sizeof field, "inputs.%s", entry->to->name);
             return blasd_fail(err, BLASD_E_malformed_safetensors, field,
@@ -182,6 +192,7 @@ static int read_members(struct safetensors_reader *reader, json_t *root, struct 
     if ((rc = check_layout(reader, err)) != 0) return rc;
     for (int i = 0; i < reader->count; i++) {
         const struct entry *entry = &reader->entries[i];
+        reader->body->arrivals->sink->body_at = reader->header.len + entry->begin;
         rc = blasd_landing_begin(&reader->landings[i], reader->body->arrivals->sink, entry->to,
                                  entry->end - entry->begin, true, false, err);
         if (rc != 0) return rc;
@@ -238,16 +249,24 @@ static int feed_data(struct safetensors_reader *reader, const char *bytes, size_
                      struct blasd_err *err) {
     while (len > 0) {
         struct blasd_landing *landing = &reader->landings[reader->current];
+        uint64_t begin;
         size_t take = len;
-        int rc;
+        int rc = 0;
         if (reader->current == reader->count)
             return blasd_fail(err, BLASD_E_malformed_safetensors, "",
                               "bytes follow the last tensor that the header describes");
-        if (take > landing->left) take = (size_t)landing->left;
-        if ((rc = blasd_landing_feed(landing, bytes, take, err)) != 0) return rc;
+        begin = reader->entries[reader->current].begin;
+        if (reader->at < begin) { /* the gap before it */
+            if (take > begin - reader->at) take = (size_t)(begin - reader->at);
+        } else {
+            if (take > landing->left) take = (size_t)landing->left;
+            rc = blasd_landing_feed(landing, bytes, take, err);
+            if (landing->left == 0) reader->current++;
+        }
+        if (rc != 0) return rc;
         bytes += take;
         len -= take;
-        if (landing->left == 0) reader->current++;
+        reader->at += take;
     }
     return 0;
 }

@@ -60,7 +60,7 @@ static void drain(const struct blasd_record *record, const void *payload, int ou
 static void show(const struct blasd_record *record, const void *payload) {
     struct blasd_buf text;
     blasd_buf_init(&text, TEXT_MOST);
-    require(blasd_job_document(record, payload, 256, &text) == 0);
+    require(blasd_job_document(record, payload, 256, true, &text) == 0);
     if (record->error.code != BLASD_OK) require(blasd_problem_document(&record->error, &text) == 0);
     blasd_buf_release(&text);
     for (int output = -1; output < 3; output++)

@@ -49,9 +49,10 @@ def json_seeds():
         "[%d,%d]" % (i % 7, i % 10) for i in range(2100)))
 
 
-def safetensors(tensors, metadata):
+def safetensors(tensors, metadata, align=1):
     header, data = {}, b""
     for name, (dtype, array) in tensors.items():
+        data += b"\0" * (-len(data) % align)
         raw = array.tobytes()
         header[name] = {"dtype": dtype, "shape": list(array.shape),
                         "data_offsets": [len(data), len(data) + len(raw)]}
@@ -77,6 +78,8 @@ def safetensors_seeds():
     write("intake_safetensors", "values",
           safetensors({"w": ("F16", np.array([0, -0.0, -1], "f2")), "s": ("F64", np.array([2.0, 0, -1])),
                        "a": ("I8", np.array([-1], "i1"))}, {"op": "mix"}))
+    write("intake_safetensors", "gaps",
+          safetensors({"a": ("F64", a), "b": ("F32", np.ones(5, "f4")), "w": ("F64", np.ones(1))}, {"op": "mix"}, 64))
     write("intake_safetensors", "empty", safetensors({"a": ("U8", np.zeros((0, 4), "u1"))},
                                                      {"op": "plain"}))
 

@@ -93,8 +93,7 @@ class Job:
         if self.state != "succeeded":
             problem = self.document.get("error") or {"code": self.state, "detail": f"the job is {self.state}"}
             raise Error._from_problem(problem, job=self.document)
-        status, headers, body = self._client._request("GET", f"/jobs/{self.id}/result", headers={"Accept": _BINARY})
-        return _result(body)
+        return self._client._outputs(self.document)
 
     def cancel(self):
         """Cancels the job, or forgets it and its tensors where it has ended. Returns the job."""
@@ -115,9 +114,11 @@ class Client:
 
     url: where the service is; default: the environment variable BLASD_URL, else http://127.0.0.1:8080.
     timeout: seconds without any answer after which a request is given up.
+    share: the service runs on this machine as this user, started with --share: large inputs and results go through
+    shared memory instead of the connection. Raises Error where that is not so.
     """
 
-    def __init__(self, url=None, timeout=60.0):
+    def __init__(self, url=None, timeout=60.0, share=False):
         url = url or os.environ.get("BLASD_URL", "http://127.0.0.1:8080")
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -126,6 +127,9 @@ class Client:
         self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
         self.url, self.timeout = url, timeout
         self._local = threading.local()
+        self._share, self._prefer = None, {}
+        if share:
+            self._share, self._prefer = self._find_directory(), {"Prefer": "share"}
 
     # --- operations -------------------------------------------------------------------------------------------
 
@@ -184,6 +188,17 @@ class Client:
 
     # --- jobs and service -------------------------------------------------------------------------------------
 
+    def shared(self, **specs):
+        """New arrays in memory that is shared with the service, as a dict by name; their values are zeros.
+
+        specs: shape and dtype by name, such as a=((1000, 500), "float32"). Given as inputs, all of them under these
+        names, they are not copied. Needs share=True.
+        """
+        if self._share is None:
+            raise ValueError("make the client with share=True")
+        kinds = {name: (np.dtype(dtype), tuple(shape)) for name, (shape, dtype) in specs.items()}
+        return self._share.shared(kinds)
+
     def job(self, job_id):
         """The Job with this id."""
         return Job(self, self._json("GET", f"/jobs/{job_id}"))
@@ -192,6 +207,11 @@ class Client:
         """A list of Jobs, newest first."""
         query = urllib.parse.urlencode({k: v for k, v in (("state", state), ("limit", limit)) if v is not None})
         return [Job(self, document) for document in self._json("GET", f"/jobs?{query}")["jobs"]]
+
+    def forget(self, job_id):
+        """Cancels a job, or forgets it and its tensors where it has ended. Mapped results stay readable; where the
+        arrays are gone already, the next result takes their memory."""
+        self._json("DELETE", f"/jobs/{job_id}")
 
     def ops(self):
         """What can be asked: a list of operations with their inputs, parameters and outputs."""
@@ -219,22 +239,50 @@ class Client:
                 metadata[name] = str(value)
         if params:
             metadata["params"] = json.dumps({name: _plain(value) for name, value in params.items()})
-        pieces = safetensors.pack(inputs, metadata)
-        headers = {"Content-Type": _BINARY, "Accept": f"{_BINARY}, application/json;q=0.5",
-                   "Content-Length": str(sum(len(piece) for piece in pieces))}
-        if idempotency_key is not None:
-            headers["Idempotency-Key"] = idempotency_key
-        path = f"/jobs?wait={wait:.3f}" if wait > 0 else "/jobs"
-        status, answer_headers, body = self._request("POST", path, pieces, headers, wait)
+        query = {"wait": f"{wait:.3f}"} if wait > 0 else {}
+        headers = {"Content-Type": _BINARY} if idempotency_key is None else {
+            "Content-Type": _BINARY, "Idempotency-Key": idempotency_key}
+        file = None if self._share is None else self._share.file_of(inputs)
+        if file is None:
+            pieces = safetensors.pack(inputs, metadata)
+            headers["Accept"] = f"{_BINARY}, application/json;q=0.5"
+        else:  # the file has tensors alone, for it may serve again
+            pieces, query = (), {**metadata, **query}
+            headers |= {"Accept": "application/json", "Body-File": file.name, **self._prefer}
+        headers["Content-Length"] = str(sum(len(piece) for piece in pieces))
+        path = "/jobs?" + urllib.parse.urlencode(query) if query else "/jobs"
+        try:
+            status, answer_headers, body = self._request("POST", path, pieces, headers, wait)
+        finally:
+            if file is not None and file.temporary:
+                file.close()
         if answer_headers.get("Content-Type", "").startswith(_BINARY):
             return _result(body)
         job = Job(self, json.loads(body))
+        if file is not None and job.state == "succeeded" and wait > 0:
+            return self._outputs(job.document)
         if wait > 0 and job.ended and job.state != "succeeded":
             job.result()  # raises what the job failed with
         return job
 
+    def _outputs(self, document):
+        """The Result of a job that has succeeded: mapped where it can be, else fetched."""
+        arrays = None if self._share is None else self._share.map_outputs(document)
+        if arrays is not None:
+            return Result(arrays, document)
+        return _result(self._request("GET", f"/jobs/{document['id']}/result", headers={"Accept": _BINARY})[2])
+
+    def _find_directory(self):
+        from . import shared  # needs what only Unix has
+        path = self._json("GET", "/share")["directory"]
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            raise Error("sharing_off", f"the service's directory {path} cannot be used from here: it is another "
+                                       "machine's, or another user's")
+        return shared.Directory(path)
+
     def _json(self, method, path, timeout=0.0):
-        return json.loads(self._request(method, path, headers={"Accept": "application/json"}, wait=timeout)[2])
+        headers = {"Accept": "application/json", **self._prefer}
+        return json.loads(self._request(method, path, headers=headers, wait=timeout)[2])
 
     def _connect(self):
         connection = getattr(self._local, "connection", None)

@@ -13,6 +13,13 @@ _CODES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF1
 _NAMES = {code: name for name, code in _CODES.items()}
 
 
+def code(name, dtype):
+    """The format's name of a dtype; TypeError, with the array's name, where it has none."""
+    if dtype.name not in _CODES:
+        raise TypeError(f"{name}: dtype {dtype} is not supported; use one of {', '.join(_CODES)}")
+    return _CODES[dtype.name]
+
+
 def pack(arrays, metadata):
     """Returns the file as a list of bytes-like pieces; the arrays' own memory is not copied.
 
@@ -21,12 +28,11 @@ def pack(arrays, metadata):
     header, pieces, at = {"__metadata__": metadata}, [], 0
     for name, value in arrays.items():
         array = np.asarray(value)
-        if array.dtype.name not in _CODES:
-            raise TypeError(f"{name}: dtype {array.dtype} is not supported; use one of {', '.join(_CODES)}")
+        kind = code(name, array.dtype)
         shape = list(array.shape)
         # rank 0 survives ascontiguousarray only through the shape taken before
         array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        header[name] = {"dtype": _CODES[array.dtype.name], "shape": shape, "data_offsets": [at, at + array.nbytes]}
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + array.nbytes]}
         pieces.append(memoryview(array.reshape(-1).view(np.uint8)))
         at += array.nbytes
     text = json.dumps(header).encode()

@@ -121,6 +121,20 @@ static void test_idempotency_key(void **state) {
     assert_int_equal(header(&request, "Idempotency-Key", "caf\xc3\xa9"), BLASD_E_malformed_query);
 }
 
+static void test_files_and_sharing(void **state) {
+    struct http_request request = {0};
+    (void)state;
+    assert_true(http_request_is_json(&request));
+    assert_int_equal(header(&request, "body-file", "00ff"), BLASD_OK);
+    assert_string_equal(request.body_file, "00ff");
+    assert_false(http_request_is_json(&request)); /* whatever it claims */
+    assert_int_equal(header(&request, "Body-File", "00ff"), BLASD_E_malformed_query);
+    assert_int_equal(header(&request, "Prefer", "shared, sharex; a=b, wait=1"), BLASD_OK);
+    assert_false(request.prefers_share);
+    assert_int_equal(header(&request, "Prefer", "wait=1, Share;x=y , respond-async"), BLASD_OK);
+    assert_true(request.prefers_share && request.respond_async);
+}
+
 static double wait_of(const char *prefer, const char *wait, bool *preferred) {
     struct http_request request = {0};
     if (prefer != NULL) assert_int_equal(header(&request, "Prefer", prefer), BLASD_OK);
@@ -222,6 +236,7 @@ int main(void) {
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_wait),
         cmocka_unit_test(test_idempotency_key),
+        cmocka_unit_test(test_files_and_sharing),
         cmocka_unit_test(test_respond_async),
         cmocka_unit_test(test_bad_waits),
         cmocka_unit_test(test_params),

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -353,6 +354,114 @@ static void test_sweep(void **state) {
     blasd_blob_close(&fresh);
 }
 
+/* A client's file of 4096 bytes, locked as it should be. */
+static int make_put(const struct fixture *f, char name[40], int lock) {
+    char path[192];
+    int fd;
+    snprintf(name, 40, "%032x.put", rand());
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    fd = open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, lock), 0);
+    assert_int_equal(posix_fallocate(fd, 0, 4096), 0);
+    assert_int_equal(pwrite(fd, "here", 4, 4000), 4);
+    return fd;
+}
+
+static int adopt(const struct fixture *f, const char *file, struct blasd_blob *blob) {
+    struct blasd_err err;
+    char given[40], name[BLASD_BLOB_NAME];
+    int rc;
+    snprintf(given, sizeof given, "%.*s", (int)strcspn(file, "."), file);
+    new_name(name, ".in");
+    rc = blasd_blob_adopt(f->store, given, name, blob, &err);
+    assert_int_equal(there(f, name), rc == 0);
+    return rc;
+}
+
+static void test_adopt(void **state) {
+    struct fixture *f = *state;
+    struct sweep sweep = {.asked = 0};
+    struct blasd_blob blob = {0}, twice = {0}, reader = {0};
+    struct blasd_err err;
+    char file[40], first[BLASD_BLOB_NAME], bytes[4];
+    int fd = make_put(f, file, LOCK_SH);
+    assert_int_equal(adopt(f, "nothing", &blob), -(int)BLASD_E_malformed_query);
+    assert_int_equal(adopt(f, "00000000000000000000000000000000.put", &blob),
+                     -(int)BLASD_E_body_file_refused);
+    assert_int_equal(adopt(f, file, &blob), 0);
+    assert_int_equal(blob.bytes, 4096);
+    assert_int_equal(blasd_blob_read(&blob, 4000, bytes, 4, &err), 0);
+    assert_memory_equal(bytes, "here", 4);
+    snprintf(first, sizeof first, "%s", blob.name);
+    assert_int_equal(adopt(f, file, &twice), 0); /* as often as one likes */
+    assert_int_equal(blasd_blob_open(f->store, first, 4096, &reader, &err), 0);
+    assert_int_equal(blasd_blob_map(&reader, &err), 0);
+    assert_memory_equal((char *)reader.data + 4000, "here", 4);
+    blasd_blob_close(&reader);
+    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err), 0); /* all are held */
+    assert_int_equal(ftruncate(fd, 100), 0);
+    assert_int_equal(blasd_blob_read(&blob, 4000, bytes, 4, &err), -(int)BLASD_E_body_file_refused);
+    assert_int_equal(blasd_blob_open(f->store, first, 4096, &reader, &err),
+                     -(int)BLASD_E_inputs_lost);
+    blasd_blob_close(&blob);
+    blasd_blob_close(&twice);
+    /* its maker holds on to the file, and yet the names of jobs that are no more go, all at once */
+    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err), 2);
+    assert_true(there(f, file) && !there(f, first));
+    close(fd);
+    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err), 1);
+    assert_false(there(f, file));
+}
+
+static void test_adopt_refuses(void **state) {
+    struct fixture *f = *state;
+    struct blasd_blob blob = {0};
+    char file[40], other[40], path[192], target[192];
+    int fd = make_put(f, file, LOCK_EX);
+    assert_int_equal(adopt(f, file, &blob), -(int)BLASD_E_body_file_refused);
+    assert_int_equal(flock(fd, LOCK_SH), 0);
+    assert_int_equal(adopt(f, file, &blob), 0);
+    blasd_blob_close(&blob);
+    snprintf(target, sizeof target, "%s/%s", f->dir, file);
+    snprintf(other, sizeof other, "%032x.put", rand());
+    snprintf(path, sizeof path, "%s/%s", f->dir, other);
+    assert_int_equal(symlink(target, path), 0);
+    assert_int_equal(adopt(f, other, &blob), -(int)BLASD_E_body_file_refused);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(adopt(f, other, &blob), -(int)BLASD_E_body_file_refused);
+    unlink(path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(adopt(f, other, &blob), -(int)BLASD_E_body_file_refused);
+    rmdir(path);
+    close(fd);
+}
+
+/* What a client may still have mapped never comes out of the pool. */
+static void test_adopted_is_not_recycled(void **state) {
+    struct fixture *f = *state;
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    char file[40], path[192], name[BLASD_BLOB_NAME];
+    int fd;
+    blasd_store_recycle(f->store, 64 << 20);
+    fd = make_put(f, file, LOCK_SH);
+    assert_int_equal(posix_fallocate(fd, 0, 1 << 20), 0);
+    assert_int_equal(adopt(f, file, &blob), 0);
+    snprintf(name, sizeof name, "%s", blob.name);
+    blasd_blob_close(&blob);
+    close(fd);
+    snprintf(path, sizeof path, "%s/%s", f->dir, file);
+    unlink(path);
+    blasd_store_remove(f->store, name);
+    assert_false(there(f, name));
+    new_name(name, ".out");
+    assert_int_equal(blasd_blob_obtain(f->store, name, 1 << 20, &blob, &err), 0);
+    assert_false(blob.recycled);
+    blasd_blob_close(&blob);
+}
+
 /* The lock ends with the process that held it, however it ends, and no child inherits it. */
 static void test_lock_of_the_dead(void **state) {
     struct fixture *f = *state;
@@ -421,6 +530,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_names, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_space, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_adopt, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_adopt_refuses, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_adopted_is_not_recycled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lock_of_the_dead, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweep_against_makers, setup, teardown),
     };

@@ -177,12 +177,15 @@ static inline int feed_pieces(struct blasd_intake *intake, const void *body, siz
     return 0;
 }
 
+static bool memory_in_place; /* the sink says that the body is used where it lies */
+
 /* Sends a body and says how it went; release the outcome. */
 static inline void send_body(const struct blasd_intake_options *options, const void *body,
                              size_t len, uint64_t split, struct outcome *outcome) {
     struct blasd_intake *intake;
     memset(outcome, 0, sizeof *outcome);
-    outcome->memory.sink = (struct blasd_sink){memory_reserve, memory_write};
+    outcome->memory.sink = (struct blasd_sink){
+        .in_place = memory_in_place, .reserve = memory_reserve, .write = memory_write};
     outcome->memory.most = 64 << 20;
     outcome->rc = blasd_intake_new(options, &outcome->memory.sink, &intake, &outcome->err);
     if (outcome->rc != 0) return;

@@ -296,7 +296,7 @@ static void safetensors_hold_what_the_header_says(void **state) {
         NULL);
     assert_non_null(document);
     blasd_buf_init(&job, 1 << 16);
-    assert_int_equal(blasd_job_document(&record, NULL, 0, &job), 0);
+    assert_int_equal(blasd_job_document(&record, NULL, 0, false, &job), 0);
     json_t *direct = parse(&job);
     assert_true(json_equal(document, direct));
     json_decref(direct);

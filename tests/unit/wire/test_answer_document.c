@@ -6,7 +6,7 @@ static json_t *document_of(const struct blasd_record *record, const void *payloa
     struct blasd_buf text;
     json_t *root;
     blasd_buf_init(&text, 1 << 20);
-    assert_int_equal(blasd_job_document(record, payload, inline_elements, &text), 0);
+    assert_int_equal(blasd_job_document(record, payload, inline_elements, false, &text), 0);
     root = parse(&text);
     blasd_buf_release(&text);
     return root;
@@ -257,15 +257,15 @@ static void documents_keep_to_the_cap(void **state) {
     make_record(&record);
     add_output(&record, 0, BLASD_float64, 1, shape);
     blasd_buf_init(&whole, 1 << 20);
-    assert_int_equal(blasd_job_document(&record, payload, 1000, &whole), 0);
+    assert_int_equal(blasd_job_document(&record, payload, 1000, false, &whole), 0);
     for (size_t cap = 0; cap < whole.len; cap += 1 + cap / 50) {
         blasd_buf_init(&text, cap);
-        assert_int_equal(blasd_job_document(&record, payload, 1000, &text), -1);
+        assert_int_equal(blasd_job_document(&record, payload, 1000, false, &text), -1);
         assert_int_equal(text.len, 0);
         blasd_buf_release(&text);
     }
     blasd_buf_init(&text, whole.len);
-    assert_int_equal(blasd_job_document(&record, payload, 1000, &text), 0);
+    assert_int_equal(blasd_job_document(&record, payload, 1000, false, &text), 0);
     assert_memory_equal(text.data, whole.data, whole.len);
     assert_int_equal(blasd_problem_document(&problem, &text), -1);
     assert_int_equal(blasd_ops_document(NULL, &text), -1);

@@ -522,7 +522,7 @@ static void test_sink_full(void **state) {
     static const char body[] = "{\"op\":\"mix\",\"inputs\":{\"a\":[1,2,3]}}";
     struct blasd_intake_options options = {.content_type = "application/json",
                                            .limits = &limits_now};
-    struct memory memory = {.sink = {memory_reserve, memory_write}, .most = 16};
+    struct memory memory = {.sink = {.reserve = memory_reserve, .write = memory_write}, .most = 16};
     struct blasd_intake *intake;
     struct blasd_err err;
     struct blasd_job job;

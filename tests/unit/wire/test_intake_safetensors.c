@@ -277,6 +277,70 @@ static void test_truncated(void **state) {
     expect_failed(BLASD_E_malformed_safetensors, "", "too short");
 }
 
+/* A body that is used where it lies: tensors may leave gaps that align them, and keep their places.
+ */
+static int place(struct blasd_sink *sink, uint64_t bytes, uint64_t *offset, struct blasd_err *err) {
+    (void)bytes, (void)err;
+    *offset = sink->body_at;
+    return 0;
+}
+
+static int pass_over(struct blasd_sink *sink, uint64_t offset, const void *bytes, size_t len,
+                     struct blasd_err *err) {
+    (void)sink, (void)offset, (void)bytes, (void)len, (void)err;
+    return 0;
+}
+
+static int send_in_place(const char *header, const void *data, size_t data_len, uint64_t split,
+                         struct blasd_job *job, struct blasd_err *err) {
+    struct blasd_sink sink = {.in_place = true, .reserve = place, .write = pass_over};
+    struct blasd_intake_options options = {.content_type = "application/x-safetensors",
+                                           .limits = &limits_now};
+    struct blasd_intake *intake;
+    int rc;
+    build(header, data, data_len);
+    options.content_length = body_len;
+    rc = blasd_intake_new(&options, &sink, &intake, err);
+    if (rc != 0) return rc;
+    rc = feed_pieces(intake, body, body_len, split, err);
+    if (rc == 0) rc = blasd_intake_finish(intake, job, err);
+    blasd_intake_free(intake);
+    return rc;
+}
+
+static void test_in_place(void **state) {
+    static const char gaps[] =
+        "{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[3],\"data_offsets\":[0,24]},"
+        "\"b\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[64,80]},"
+        "\"V\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[128,128]}}";
+    double data[16] = {0};
+    struct blasd_job job;
+    struct blasd_err err;
+    uint64_t begin = 8 + sizeof gaps - 1;
+    (void)state;
+    for (int i = 3; i < 8; i++) data[i] = NAN; /* in a gap: nobody looks */
+    for (uint64_t split = 0; split < 40; split++) {
+        data[9] = split % 2 == 0 ? 1 : NAN;
+        assert_int_equal(send_in_place(gaps, data, 128, split, &job, &err), 0);
+        assert_int_equal(job.inputs[0].source.offset, begin);
+        assert_int_equal(job.inputs[1].source.offset, begin + 64);
+        assert_int_equal(job.inputs[2].source.offset, begin + 128);
+        assert_int_equal(job.inputs[0].first_nonfinite, -1);
+        assert_int_equal(job.inputs[1].first_nonfinite, split % 2 == 0 ? -1 : 1);
+    }
+    /* a gap that aligns nothing, and what lies behind the last tensor */
+    assert_int_equal(
+        send_in_place("{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[3],\"data_offsets\":[0,24]},"
+                      "\"b\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[128,136]}}",
+                      data, 136 - 8, WHOLE, &job, &err),
+        -(int)BLASD_E_malformed_safetensors);
+    assert_int_equal(send_in_place(gaps, data, 120, WHOLE, &job, &err),
+                     -(int)BLASD_E_malformed_safetensors);
+    /* elsewhere there are no gaps */
+    send_st(gaps, data, 128);
+    expect_failed(BLASD_E_malformed_safetensors, "inputs.b", "neither overlap nor leave gaps");
+}
+
 static void test_bad_bool(void **state) {
     (void)state;
     send_st("{" META ",\"a\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[0,3]}}", "\0\1\2",
@@ -290,6 +354,7 @@ int main(void) {
         cmocka_unit_test(test_first_nonfinite), cmocka_unit_test(test_values),
         cmocka_unit_test(test_metadata),        cmocka_unit_test(test_bad_headers),
         cmocka_unit_test(test_truncated),       cmocka_unit_test(test_bad_bool),
+        cmocka_unit_test(test_in_place),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

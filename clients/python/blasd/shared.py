@@ -1,0 +1,163 @@
+"""Tensors in memory shared with a service on this machine: nothing is sent, and nothing copied that lies there already.
+
+A file NAME.put in the service's blob directory holds a header (safetensors, like a body) and the arrays, each at a
+multiple of 64 bytes. `Body-File: NAME` hands it in. This end holds a lock on it for as long as it is used, so that the
+service does not sweep it away. Results come as names of files, which are mapped. docs/sharing.md has the rules.
+"""
+import fcntl
+import json
+import math
+import mmap
+import os
+import secrets
+import struct
+import threading
+import weakref
+
+import numpy as np
+
+from . import safetensors
+
+_LEAST = 1 << 20  # bytes of inputs from which copying them into a file beats sending them
+
+
+def _aligned(count):
+    return (count + 63) // 64 * 64
+
+
+class File:
+    """One file of ours in the directory; closed and removed when nothing refers to it any more.
+
+    A mapping, and so every array in it, keeps the file's bytes (and the lock) beyond that.
+    """
+
+    def __init__(self, directory, temporary=False):
+        self.temporary = temporary  # made for one request; what is queued then has a name of its own for it
+        self.name = secrets.token_hex(16)
+        self._path = os.path.join(directory, self.name + ".put")
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self.close = weakref.finalize(self, _remove, self._fd, self._path)
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def lay_out(self, specs):
+        """To be called once: writes the header for arrays of these (dtype, shape) by name; returns the arrays, zeros."""
+        header, places, at = {}, {}, 0
+        for name, (dtype, shape) in specs.items():
+            at = _aligned(at)
+            count = math.prod(shape)
+            header[name] = {"dtype": safetensors.code(name, dtype), "shape": list(shape),
+                            "data_offsets": [at, at + count * dtype.itemsize]}
+            places[name] = (at, dtype, shape, count)
+            at += count * dtype.itemsize
+        text = json.dumps(header).encode()
+        text += b" " * (-(len(text) + 8) % 64)
+        begin = len(text) + 8
+        os.posix_fallocate(self._fd, 0, begin + at)  # a full store is an error here, not a bus error later
+        view = mmap.mmap(self._fd, begin + at)
+        view[:begin] = struct.pack("<Q", len(text)) + text
+        return {name: _array(view, begin + at, dtype, shape, count, True)
+                for name, (at, dtype, shape, count) in places.items()}
+
+
+def _remove(fd, path):
+    os.close(fd)
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def _array(buffer, offset, dtype, shape, count, writable):
+    if count == 0:
+        return np.empty(shape, dtype)
+    array = np.frombuffer(buffer, dtype, count, offset).reshape(shape)
+    array.flags.writeable = writable
+    return array
+
+
+class Shared(dict):
+    """Arrays by name that lie in one file, to be filled in place: `Client.shared` makes it.
+
+    The arrays, all of them under their names, are inputs that no copy is made of. They may be changed once the job
+    has ended, and used again for the next one; what is changed sooner spoils that job's result.
+    """
+
+    __hash__ = object.__hash__
+
+    def __init__(self, file, specs):
+        self.file = file
+        super().__init__(file.lay_out(specs))
+
+    def __eq__(self, other):
+        return self is other
+
+    def holds(self, inputs):
+        """Whether these are the arrays, all of them, and not views or copies."""
+        return inputs.keys() == self.keys() and all(inputs[name] is self[name] for name in self)
+
+    def close(self):
+        """Removes the file's name; its memory goes once the arrays are gone."""
+        self.file.close()
+
+
+class Directory:
+    """The service's directory, and what of ours lies in it."""
+
+    def __init__(self, path):
+        self.path = path
+        self._live = weakref.WeakSet()
+        self._live_lock = threading.Lock()
+
+    def shared(self, specs):
+        made = Shared(File(self.path), specs)
+        with self._live_lock:
+            self._live.add(made)
+        return made
+
+    def file_of(self, inputs):
+        """The File that holds the inputs, copied there where they do not lie in one; None: they are better sent."""
+        with self._live_lock:
+            for shared in self._live:
+                if shared.holds(inputs):
+                    return shared.file
+        arrays = {name: np.asarray(value) for name, value in inputs.items()}
+        if sum(array.nbytes for array in arrays.values()) < _LEAST:
+            return None
+        arrays = {name: a.astype(a.dtype.newbyteorder("<"), copy=False) for name, a in arrays.items()}
+        file = File(self.path, temporary=True)
+        try:
+            for name, place in file.lay_out({name: (a.dtype, a.shape) for name, a in arrays.items()}).items():
+                place[...] = arrays[name]
+            return file
+        except BaseException:
+            file.close()
+            raise
+
+    def map_outputs(self, document):
+        """The outputs of a job as read-only arrays where they lie; None where they do not lie in a file."""
+        outputs = document["outputs"]
+        if not outputs or not all("blob" in output for output in outputs.values()):
+            return None
+        try:
+            view = self._map(next(iter(outputs.values()))["blob"]["name"])
+        except OSError:
+            return None
+        arrays = {}
+        for name, output in outputs.items():
+            if output["dtype"] == "bfloat16":
+                return None
+            shape = output["shape"]
+            arrays[name] = _array(view, output["blob"]["offset"], np.dtype(output["dtype"]), shape, math.prod(shape),
+                                  False)
+        return arrays
+
+    def _map(self, name):
+        path = os.path.join(self.path, name)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)  # the mapping holds it from here on
+            if not os.path.samestat(os.fstat(fd), os.stat(path, follow_symlinks=False)):
+                raise FileNotFoundError(path)  # it was removed, and may be another job's by now
+            return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+        finally:
+            os.close(fd)

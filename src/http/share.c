@@ -1,0 +1,99 @@
+/* Files that are handed in: where they go, and the reading of one. */
+#include "http/share.h"
+
+#include "http/jobs.h"
+#include "http/reply.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define TURN_BYTES (UINT64_C(2) << 20) /* about half a millisecond */
+#define PIECE_BYTES (256 * BLASD_KIB)  /* stays in the cache until it has been looked at */
+
+static int check_on(const struct http_exchange *exchange, struct blasd_err *err) {
+    if (exchange->home->server->options->share) return 0;
+    return blasd_fail(err, BLASD_E_sharing_off, "", "the service was started without --share");
+}
+
+void http_share(struct http_exchange *exchange) {
+    const struct http_server *server = exchange->home->server;
+    struct blasd_err err = {0};
+    struct blasd_buf body;
+    json_t *document;
+    char *text;
+    if (check_on(exchange, &err) != 0) {
+        http_reply_problem(exchange, &err);
+        return;
+    }
+    document =
+        json_pack("{s:s,s:s,s:i,s:I}", "directory", blasd_store_path(server->store), "suffix",
+                  ".put", "alignment", 64, "body_bytes", (json_int_t)server->limits->body_bytes);
+    text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT);
+    blasd_buf_init(&body, 64 * BLASD_KIB);
+    if (text == NULL || blasd_buf_puts(&body, text) != 0)
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+    else
+        http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
+    blasd_buf_release(&body);
+    free(text);
+    json_decref(document);
+}
+
+static bool is_safetensors(const char *type) {
+    size_t len = type == NULL ? 0 : strcspn(type, "; \t");
+    return type == NULL ||
+           (len == strlen(HTTP_HANDED_TYPE) && strncasecmp(type, HTTP_HANDED_TYPE, len) == 0);
+}
+
+int http_handed_adopt(struct http_exchange *exchange, struct http_body_sink *sink,
+                      struct blasd_err *err) {
+    const struct http_request *request = &exchange->request;
+    int rc = check_on(exchange, err);
+    if (rc != 0) return rc;
+    if (request->chunked || request->content_length > 0)
+        return blasd_fail(err, BLASD_E_malformed_query, "Body-File",
+                          "a request whose body is a file has no other body");
+    if (!is_safetensors(request->content_type))
+        return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Type",
+                          "a file that is handed in is " HTTP_HANDED_TYPE);
+    return http_body_sink_adopt(sink, request->body_file, err);
+}
+
+void http_handed_read(struct http_loop *loop, struct http_handed *handed) {
+    handed->next = NULL;
+    *(loop->handed_first == NULL ? &loop->handed_first : &loop->handed_last->next) = handed;
+    loop->handed_last = handed;
+}
+
+/* Reads up to TURN_BYTES. */
+static int read_on(struct http_loop *loop, struct http_handed *handed, struct blasd_err *err) {
+    uint64_t end = handed->sink->total;
+    struct blasd_buf *piece = &loop->scratch;
+    int rc = 0;
+    blasd_buf_reset(piece);
+    if (blasd_buf_reserve(piece, PIECE_BYTES) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    if (end - handed->at > TURN_BYTES) end = handed->at + TURN_BYTES;
+    while (rc == 0 && handed->at < end) {
+        size_t len = end - handed->at < PIECE_BYTES ? (size_t)(end - handed->at) : PIECE_BYTES;
+        rc = blasd_blob_read(&handed->sink->blob, handed->at, piece->data, len, err);
+        if (rc == 0) rc = blasd_intake_feed(handed->intake, piece->data, len, err);
+        handed->at += len;
+    }
+    return rc;
+}
+
+void http_handed_turn(struct http_loop *loop) {
+    struct http_handed *handed = loop->handed_first;
+    struct blasd_err err = {0};
+    int rc;
+    if (handed == NULL) return;
+    loop->handed_first = handed->next;
+    rc = read_on(loop, handed, &err);
+    if (rc == 0 && handed->at < handed->sink->total)
+        http_handed_read(loop, handed); /* behind the others */
+    else
+        handed->done(handed->arg, rc == 0 ? NULL : &err);
+}

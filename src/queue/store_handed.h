@@ -1,0 +1,29 @@
+/* Files that clients on the same machine write into the directory of a store, to hand them in.
+ *
+ * Such a file is called NAME.put, NAME being 32 digits of 0-9a-f. It is its client's; a job that is
+ * handed it gives it a second name, ID.in, which is a blob like any other. The bytes are never
+ * copied, and the client may hand the same file in again. Its client holds a lock on it
+ * (flock, LOCK_SH) for as long as it wants to keep it: one that nobody holds is swept.
+ * Once handed in a file carries the sticky bit: it is never recycled, for its client may still
+ * have it mapped. Internal to the store; knows nothing of what is in the file. */
+#ifndef BLASD_QUEUE_STORE_HANDED_H
+#define BLASD_QUEUE_STORE_HANDED_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define STORE_HANDED_NAME 32 /* digits */
+
+/* Whether `name` is NAME.put. */
+bool store_handed_name_valid(const char *name);
+/* Links the file `given`.put to `name`, checks that it is an ordinary file of this user and
+ * (`whole`) has all its pages, and locks it (shared). Returns a descriptor for reading, *bytes its
+ * size; or a negative code as of blasd_blob_adopt, and then `name` is not there. */
+int store_handed_open(int dir_fd, const char *given, const char *name, bool whole, uint64_t *bytes,
+                      struct blasd_err *err);
+/* Removes the file `name`, NAME.put, unless somebody holds it; true where it did. */
+bool store_handed_sweep(int dir_fd, const char *name);
+
+#endif
