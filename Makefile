@@ -128,9 +128,11 @@ $(BUILD)/gen/cpu_kernels.c: $(wildcard kernels/*/cpu_*.c) Makefile
 	@{ echo '#include "kernels/cpu/cpu.h"'; for o in $(CPU_KERNELS); do echo "extern const struct blasd_kernel blasd_cpu_$$o;"; done; \
 	  echo 'const struct blasd_kernel *const blasd_cpu_kernels[] = {'; for o in $(CPU_KERNELS); do echo "    &blasd_cpu_$$o,"; done; \
 	  echo '    NULL,'; echo '};'; } > $@
-$(BUILD)/gen/functions_lua.h: src/queue/functions.lua
+# one text, in this order: a function may use what stands above it
+FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state endings giving recovery front_ends workers register)
+$(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
-	@{ echo 'static const char functions_lua[] = {'; od -An -v -tu1 $< | sed 's/\([0-9]\+\)/\1,/g'; echo '0};'; } > $@
+	@{ echo 'static const char functions_lua[] = {'; cat $(FUNCTIONS_LUA) | od -An -v -tu1 | sed 's/\([0-9]\+\)/\1,/g'; echo '0};'; } > $@
 $(BUILD)/gen/openapi_json.h: api/openapi.json
 	@mkdir -p $(@D)
 	@{ echo 'static const char openapi_json[] = {'; od -An -v -tu1 $< | sed 's/\([0-9]\+\)/\1,/g'; echo '0};'; } > $@

@@ -170,8 +170,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     if (plan->where == REGRESSION_REFUSED) {
         for (int t = 0; t < job->count; t++)
             (void)blasd_fail(&job->tasks[t].err, BLASD_E_job_too_large, "inputs.x",
-                             "on a GPU a regression may have 1024 coefficients and 131072 targets, "
-                             "or be wide and small: ask for device \"cpu\"");
+                             REGRESSION_DEVICE_TAKES ": ask for device \"cpu\"");
         return 0;
     }
     return blasd_regression_finish(&plan->asked, job->tasks, job->count,

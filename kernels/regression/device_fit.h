@@ -13,6 +13,10 @@ enum regression_where {
     REGRESSION_HOST,   /* wide, and small enough for routines without a library */
     REGRESSION_REFUSED /* the CPU's version does it */
 };
+/* What is not refused, in words. */
+#define REGRESSION_DEVICE_TAKES                                                                    \
+    "a regression on a GPU may have 1024 coefficients and 131072 targets, or more coefficients "   \
+    "than observations and 2e9 operations (4 n n (q + t))"
 enum regression_where blasd_regression_where(const struct regression_shape *shape);
 /* Whether least squares without a penalty, whose rank matters. */
 bool blasd_regression_plain(const struct regression_shape *shape);

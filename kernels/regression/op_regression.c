@@ -417,11 +417,17 @@ static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
     if (!(bytes < 0x1p62) || shape.q > MOST_COEFFICIENTS || shape.t > MOST_COEFFICIENTS ||
         (shape.way == WAY_TALL && shape.q > MOST_TRIANGLE) ||
         (shape.way == WAY_WIDE && shape.n > MOST_TRIANGLE))
-        return blasd_fail(err, BLASD_E_job_too_large, "inputs.x",
-                          "it has more features, observations or targets than one job may have");
+        return blasd_fail(
+            err, BLASD_E_job_too_large, "inputs.x",
+            "%lld observations, %lld coefficients and %lld targets are too many: a job "
+            "may have %d coefficients and targets, and %d of whichever of "
+            "observations and coefficients are fewer",
+            (long long)shape.n, (long long)shape.q, (long long)shape.t, MOST_COEFFICIENTS,
+            MOST_TRIANGLE);
     plan->workspace_bytes = (uint64_t)bytes;
     plan->device_bytes = plan->workspace_bytes;
-    plan->host_only = blasd_regression_where(&shape) == REGRESSION_REFUSED;
+    if (blasd_regression_where(&shape) == REGRESSION_REFUSED)
+        plan->host_only = REGRESSION_DEVICE_TAKES;
     plan->batchable = true;
     for (int i = IN_X; i <= IN_WEIGHT; i++) {
         blasd_key_add_int(&plan->key, blasd_job_has(job, i));

@@ -89,9 +89,10 @@ struct blasd_plan {
     /* of these, what no backend can cut or stream: a device with less memory refuses the job; 0: it
      * runs on any */
     uint64_t device_least_bytes;
-    bool host_only;       /* beyond what a device's kernels take: only the CPU runs it */
-    struct blasd_key key; /* of the batch this job can join; filled by the operation */
-    bool batchable;       /* false: runs alone */
+    const char *host_only; /* NULL; or only the CPU runs it: what the kernels of a device take, in
+                            * words that name the limit; static */
+    struct blasd_key key;  /* of the batch this job can join; filled by the operation */
+    bool batchable;        /* false: runs alone */
 };
 
 /* Marks every output of `plan` as absent, then calls op->plan, then adds up bytes. The checks that

@@ -168,7 +168,7 @@ static bool may_go(const struct http_choice *choice, const struct blasd_queue_vi
 static bool fits(const struct http_choice_class *class, int number, const struct blasd_plan *plan,
                  uint64_t host_bytes) {
     if (class->host_bytes > 0 && host_bytes > class->host_bytes) return false;
-    if (number == BLASD_DEVICE_CUDA && plan->host_only) return false;
+    if (number == BLASD_DEVICE_CUDA && plan->host_only != NULL) return false;
     return number != BLASD_DEVICE_CUDA || class->device_bytes == 0 ||
            plan->device_least_bytes <= class->device_bytes;
 }
@@ -193,10 +193,10 @@ int http_choice_check(const struct http_choice *choice, const struct blasd_queue
                           " bytes, and the largest worker's machine has %" PRIu64
                           " (host_memory_bytes in GET /devices)",
                           host_bytes, most);
-    if (plan->host_only)
+    if (plan->host_only != NULL)
         return blasd_fail(err, BLASD_E_job_too_large, "device",
-                          "a problem of this shape is larger than the kernels of class cuda take, "
-                          "and no worker of class cpu %s",
+                          "%s; this job is beyond that, and no worker of class cpu %s",
+                          plan->host_only,
                           wish == BLASD_DEVICE_CUDA ? "was asked for" : "is alive");
     return blasd_fail(err, BLASD_E_job_too_large, "",
                       "the device must hold %" PRIu64 " bytes at once, and the largest has %" PRIu64

@@ -147,7 +147,7 @@ void front_watch_again(struct blasd_front_queue *queue);
 /* Tells Redis of one. */
 void front_watch_ask(struct blasd_front_queue *queue, const char *id);
 void front_watch_free(struct blasd_front_queue *queue);
-/* Whether the bytes of a record (queue/functions.lua) say that the job has ended. */
+/* Whether the bytes of a record (queue/functions/contract.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);
 
 /* front_slice.c: asks which segments are free again, where that is worth it or `all` are wanted. */

@@ -3,7 +3,7 @@
  * A blob of kind dir is opened and mapped where it lies. One of kind redis lies there in pieces; a
  * few of them are in flight at a time, each an ordinary call that is sent again if its connection
  * is lost, and locally the bytes are in a memfd. What the calls of one blob share lives until the
- * last of them is gone. Read next: functions.lua for the keys. */
+ * last of them is gone. Read next: functions/contract.lua for the keys. */
 #include "queue/front.h"
 
 #include "base/clock.h"

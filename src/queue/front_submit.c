@@ -179,7 +179,7 @@ static enum blasd_device_class class_of(const struct blasd_submission *s) {
     return s->job->device == BLASD_DEVICE_ANY ? s->chosen : s->job->device;
 }
 
-/* OPTIONS, see functions.lua. */
+/* OPTIONS, see functions/contract.lua. */
 static void add_options(struct front_call *call, struct item *item,
                         const struct blasd_submission *s) {
     char text[96];

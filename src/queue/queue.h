@@ -1,8 +1,8 @@
 /* The queue as both its sides see it: where it is and how a job stands in it.
  *
  * All keys of a queue share the hash tag {NAME}. What the keys are and what each function does is
- * told at the top of functions.lua, which is loaded into Redis as a library of functions whose name
- * carries the schema number. Read next: worker_queue.h, front_queue.h. */
+ * told in functions/contract.lua; that folder is loaded into Redis as a library of functions whose
+ * name carries the schema number. Read next: worker_queue.h, front_queue.h. */
 #ifndef BLASD_QUEUE_QUEUE_H
 #define BLASD_QUEUE_QUEUE_H
 

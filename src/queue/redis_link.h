@@ -1,7 +1,7 @@
 /* What both sides of the queue share about Redis: its address, the key names, the library of
  * functions, and what its errors mean to a user.
  *
- * Must not know jobs. What the keys and functions are is told at the top of functions.lua. */
+ * Must not know jobs. What the keys and functions are is told in functions/contract.lua. */
 #ifndef BLASD_QUEUE_REDIS_LINK_H
 #define BLASD_QUEUE_REDIS_LINK_H
 

@@ -6,9 +6,10 @@
  * Everybody else maps a segment when it first meets its name, and reads slices where they lie.
  *
  * Redis counts the references to a segment (pending jobs whose inputs, and record buckets whose
- * outputs, lie in it; see functions.lua). Once a full segment has none, its owner uses it again:
- * pages stay faulted in, names stay mapped. Nothing else frees a slice, so an owner's death frees
- * none: its segments are then nobody's, and the store's sweep removes them when their count is 0.
+ * outputs, lie in it; see functions/contract.lua). Once a full segment has none, its owner uses it
+ * again: pages stay faulted in, names stay mapped. Nothing else frees a slice, so an owner's death
+ * frees none: its segments are then nobody's, and the store's sweep removes them when their count
+ * is 0.
  *
  * A segment begins with its generation, which its owner raises before the first byte of a new use.
  * Who copies a slice checks the generation afterwards: only then are the bytes what was meant.

@@ -1,5 +1,5 @@
 /* The jobs that a worker has claimed, from begin to finish, and the idleness that may come of it.
- * Read next: worker_queue.c, functions.lua. */
+ * Read next: worker_queue.c, functions/contract.lua. */
 #include "queue/worker_link.h"
 
 #include "base/clock.h"
@@ -32,7 +32,7 @@ int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const
     return rc < 0 ? rc : 0; /* where the lease is lost, finish says so */
 }
 
-/* OUTPUTS, see functions.lua, of the length that outputs_len tells; nothing for "0". */
+/* OUTPUTS, see functions/contract.lua, of the length that outputs_len tells; nothing for "0". */
 static int write_outputs(struct blasd_buf *text, const struct blasd_ending *ending) {
     char number[BLASD_TEXT_NUMBER], padded[NUMBER_LEN];
     size_t len = blasd_text_number(number, ending->out_bytes);

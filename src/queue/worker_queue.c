@@ -1,6 +1,6 @@
 /* The worker's side of the queue: its lease, and how it comes by jobs.
  *
- * What each function does in Redis is told at the top of functions.lua. This file must not know
+ * What each function does in Redis is told in functions/contract.lua. This file must not know
  * what frames and records hold. Read next: worker_end.c, worker_link.c (the
  * connection), worker_blob.c. */
 #include "queue/worker_link.h"

@@ -30,8 +30,8 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
 int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out,
                         struct blasd_err *err);
 /* Also reads the terse text records that the queue itself writes for jobs no worker ended (queued,
- * running, cancelled, expired, poisoned): see queue/functions.lua. They get an error with a
- * sentence of explanation, no outputs, and *payload_at == len. An output of a newer version that
+ * running, cancelled, expired, poisoned): see queue/functions/contract.lua. They get an error with
+ * a sentence of explanation, no outputs, and *payload_at == len. An output of a newer version that
  * this one does not know is left out. */
 int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *record,
                         size_t *payload_at, struct blasd_err *err);

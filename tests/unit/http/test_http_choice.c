@@ -257,7 +257,7 @@ static void memory(void **state) {
 static void what_a_card_does_not_take(void **state) {
     struct blasd_plan plan = plan_of(1e9);
     (void)state;
-    plan.host_only = true;
+    plan.host_only = "a card takes up to 7 of them";
     learn(0, 0);
     assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
     learn_ops(NO_COST, NO_COST, "[\"matmul\"]", 0, 0, 0); /* nor before anything is measured */
@@ -266,6 +266,7 @@ static void what_a_card_does_not_take(void **state) {
     assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_CUDA, &plan, GB, &err),
                      -(int)BLASD_E_job_too_large);
     assert_string_equal(err.field, "device");
+    assert_non_null(strstr(err.detail, "up to 7 of them"));
     view.workers_of[BLASD_DEVICE_CPU] = 0;
     assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err),
                      -(int)BLASD_E_job_too_large);

@@ -1,0 +1,137 @@
+#!lua name=blasd_1
+-- revision 5
+--[[ The queue inside Redis: what its keys are and what each function does.
+
+The library's name ends in the schema number of everything stored here; wire/frame.h says what
+frames and records hold, which are only bytes here. Every function is atomic, and its effects enter
+the append-only file as one transaction, so a replay never shows half of one. Who calls:
+worker_queue.c and front_queue.c; redis_link.c loads these files as one text, in
+the order that the Makefile gives. Read next: state.lua.
+
+KEYS. KEYS[1] of every call is "{NAME}", the hash tag of the queue, written {q} below; no key of
+that very name exists. All others begin with it, so they lie in one slot of a cluster.
+  {q}:s:CLASS:PRIO     stream of jobs, CLASS any|cpu|cuda, PRIO high|normal|low. Group `w` marks how
+                       far it has been delivered (read with NOACK: Redis' own list of what is
+                       delivered costs 2 us a job; one text a worker, `held`, says the same). An
+                       entry is there as long as its job is pending. Fields: j = "ID US COST BLOB"
+                       (when submitted on Redis' clock, cost in bytes, 1 if the inputs are the blob
+                       ID.in, else 0), f = the frame with its inline payload
+  {q}:pending          hash ID -> stub, exactly while the job is queued or running; whoever removes
+                       it ends the job, so a job ends once. A stub is
+                         "SI ENTRY US COST DEADLINE[ SEG]\tCHANNEL[,CHANNEL...]\tOP\tTENANT"
+                       SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
+                       cuda low = 9); DEADLINE in us on Redis' clock, 0: none; SEG: the segment its
+                       inputs lie in
+  {q}:bytes            sum of the costs of pending jobs
+  {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
+  {q}:rec:KIND:B       hash ID -> PIECE with the final record. KIND s|a and B come from the id: B is
+                       its second / 1 (s) or / 8 (a)
+  {q}:out:KIND:B       hash ID -> bytes of the blob ID.out, of records that have one
+  {q}:refs             hash SEG -> references to the segment SEG: pending jobs whose inputs lie in
+                       it, and records whose outputs do; no field means none
+  {q}:seg:KIND:B       hash SEG -> how many of these references are records of that bucket
+  {q}:recs             zset "KIND:B" -> second in which the bucket expires (last finish + its time)
+  {q}:recbytes         hash "KIND:B" -> bytes of records and their blobs; field `total`: of all
+  {q}:gone             hash KIND -> the highest B dropped so far
+  {q}:epoch            counter of leases
+  {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
+  {q}:lease:NAME       EPOCH, with an expiry: the worker lives exactly while this exists
+  {q}:held:NAME        text "ID ID ...": jobs the worker has claimed; some may have ended
+  {q}:run:NAME         text, a line for each batch that has begun and not ended: "US ID ID ..."
+  {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
+  {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
+                       an expiry
+  {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
+  {q}:redo:CLASS       list of "SI ENTRY": jobs to be delivered again, before all others
+  {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES TURN [ID ...]", what it asked for in claim
+                       and the jobs it still had: workers that found nothing and wait on
+  {q}:wake:NAME        list that wakes the worker NAME from BLMPOP: "1", it must claim; or what
+                       claim would have given it, now_us as a text: these jobs are its already
+  {q}:idem:TENANT:KEY  "ID FINGERPRINT", with an expiry: the Idempotency-Keys in use
+  {q}:store            identity of the deployment's blob store
+  {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
+  {q}:blob:BLOB:N      their bytes in pieces of 1 MiB (N = 0, 1, ...; the last one is shorter)
+  {q}:hold:BLOB        with an expiry: such a blob is being written, so it must not be swept
+  {q}:probe            with an expiry: written by front ends to see that Redis takes writes
+  {q}:sweeping         with an expiry: somebody has swept the store this period
+
+FUNCTIONS. Called as FCALL blasd_1_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
+the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
+queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
+integers. A RECORD in a reply is a final record as it was given to finish, or a terse text record,
+made here, of a job that is queued or running or that no worker ended. A terse record is 14 lines
+joined by "\n" with no newline at the end:
+  T1, state, id, op, priority (names), created_us, started_us, finished_us (0: not yet), progress (0
+  to 1), attempts (workers that began it so far, the present one included), error code's name or "",
+  device id of the worker (member `id` of its INFO) or "", tenant, the class whose workers it
+  was sent to (name)
+Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
+job, or it was deleted; 410 its record has expired.
+
+Front ends call
+  open IDENTITY REPLACE
+      -> the identity recorded (IDENTITY itself where it was the first, or REPLACE is 1). Makes
+      streams and groups. To be called on each new connection before anything else
+  submit, then 6 for each job: ID FRAME SI COST OPTIONS NOTE
+      -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it.
+      OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
+      inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
+      r=1 (sent again after its reply was missed: a job of this ID that is there counts as queued);
+      k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
+      NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
+      r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
+      blob ID.in is not there; 4 ID, SI or COST is malformed; or, where the key was used for the
+      same request, an array {ID of the earlier job, its RECORD where it has ended and a CHANNEL was
+      given, else ""}; where it has not ended, CHANNEL now watches it
+  get ID...               -> {RECORD or 404|410, ...}
+  watch CHANNEL ID...     -> the same; CHANNEL is told when those that have not ended end
+  unwatch CHANNEL ID...   -> 0
+  cancel ID...
+      -> {RECORD or 404|410, ...}: a pending job ends as cancelled; an ended one is forgotten, and
+      the record is what it was. The caller removes the blobs ID.in and ID.out in either case
+  list WHICH LIMIT
+      -> {RECORD, ...}, newest first. WHICH: queued, running, ended or any. May hold up to LIMIT of
+      each kind of place (running, queued, ended): the caller sorts, filters and cuts. At most 8 MiB
+      of records; where there are very many, a sample of the newest
+  stats
+      -> JSON text {"workers":{NAME:INFO,...},"queue":{"jobs":...,"bytes":...,"running":...,
+      "records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...}}
+  refs BLOB...
+      -> text of one digit for each: 1 referred to (ID.in while the job is pending; ID.out while it
+      is pending or its record lives; both while on hold; SEG.seg while it has references), 0 not
+  tick
+      -> {now_us, jobs, bytes, cpu workers, cuda workers, blobs set free (> 0: worth a sweep), next
+      deadline or 0}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
+      records. Each front end calls it about once a second, and may at the next deadline
+  blob BLOB BYTES
+      -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before the
+      pieces are SET, each minute meanwhile, and after them
+  blob_drop BLOB...       -> 0: removes blobs of kind redis
+
+Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do nothing, where the
+lease is not theirs any more)
+  register NAME CLASS INFO IDENTITY
+      -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
+  renew NAME EPOCH INFO   -> as tick, which it includes
+  release NAME EPOCH      -> 0: gives back what it held, and the name
+  bury NAME               -> 0: the same for a worker known to be dead
+  claim NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
+      -> {now_us, j1, f1, j2, f2, ...}; j as in the entry, with " ATTEMPTS" behind it where the job
+      is delivered again. With no jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. A
+      few jobs that come then are handed over in that list, which saves it the next claim.
+      TURN counts claims and drives ageing. WAS_IDLE 1: the last claim had no jobs. HELD: "ID ID
+      ..." of the jobs it still has. CHECK 1: a reply may have been missed, so jobs that are noted
+      as held by it but are not in HELD go back
+  begin NAME EPOCH TEXT   -> 0: TEXT becomes {q}:run:NAME
+  finish NAME EPOCH RESENT, then 3 for each job: ID PIECE OUTPUTS
+      -> text of a digit for each: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was
+      missed; what is recorded just so counts as accepted. OUTPUTS: "0", they are in the record;
+      "BYTES", in the blob ID.out; "BYTES SEG", in that segment. RESENT may be followed by
+      " CLASS MAX MAX_BYTES TURN", as in claim, from a worker that holds nothing else: where nothing
+      is pending any more it is then idle, as after a claim without jobs, and "i" ends the text
+  progress NAME EPOCH PROGRESS ID...
+      -> text of a digit for each: 1 still wanted, 0 not
+
+A PIECE is [4 bytes: length of the record, little-endian][41 bytes: ID][RECORD]. What is PUBLISHED
+on a CHANNEL when jobs that it watches end is one or more pieces: one message a call, split near
+1 MiB. ]]

@@ -1,0 +1,214 @@
+-- What every function works with: the names of keys, limits, the clock; stubs; which jobs run; terse
+-- records. Read next: endings.lua.
+
+local CLASSES = {'any', 'cpu', 'cuda'}
+local PRIORITIES = {'high', 'normal', 'low'}
+local CLASS_OF = {['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 2, ['5'] = 2, ['6'] = 2, ['7'] = 3,
+                  ['8'] = 3, ['9'] = 3} -- position in CLASSES, by SI
+local WIDTH = {s = 1, a = 8} -- seconds of a record bucket, by the id's kind
+local MANY = 2000            -- arguments of one command; Lua's stack holds some 8,000
+local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
+local PIECE_HEAD = 45        -- bytes of a piece before its record
+
+-- Filled in by the first call: while this file is loaded there are no globals but `redis`.
+local call, format, find, match, gmatch, sub, byte, concat, floor, min, max
+
+-- What the running call works with; set by start.
+local K               -- names of the keys
+local L               -- limits
+local now, now_text   -- microseconds on Redis' clock, as number and as text
+local buckets, bucket_count = {}, 0 -- memory of bucket_of
+
+-- The names of keys, made once for each queue.
+local key_tables, key_table_count = {}, 0
+local function key_table(q)
+    local k = key_tables[q]
+    if k then return k end
+    k = {s = {}, redo = {}}
+    for _, noun in ipairs({'pending', 'bytes', 'deadlines', 'recs', 'recbytes', 'gone', 'epoch',
+                           'workers', 'attempts', 'idle', 'store', 'blobs', 'refs'}) do
+        k[noun] = q .. ':' .. noun
+    end
+    for _, noun in ipairs({'lease', 'held', 'run', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
+                           'blob', 'hold', 'alone'}) do
+        k[noun .. '_of'] = q .. ':' .. noun .. ':'
+    end
+    for c, class in ipairs(CLASSES) do
+        for p, priority in ipairs(PRIORITIES) do
+            local si = tostring((c - 1) * 3 + p)
+            k.s[si] = q .. ':s:' .. class .. ':' .. priority
+            k.redo[si] = q .. ':redo:' .. class
+        end
+    end
+    if key_table_count >= 64 then key_tables, key_table_count = {}, 0 end
+    key_tables[q], key_table_count = k, key_table_count + 1
+    return k
+end
+
+local limits_text
+local function prepare(keys, args)
+    if not call then
+        call = redis.call
+        format, find, match, gmatch = string.format, string.find, string.match, string.gmatch
+        sub, byte, concat = string.sub, string.byte, table.concat
+        floor, min, max = math.floor, math.min, math.max
+    end
+    K = key_table(keys[1])
+    if args[1] ~= limits_text then
+        local n = {}
+        for word in gmatch(args[1] or '', '%S+') do n[#n + 1] = tonumber(word) end
+        if #n ~= 8 then error('LIMITS must be eight numbers') end
+        L = {attempts = n[1], record_bytes = n[2], ttl = {s = n[3], a = n[4]}, queue_jobs = n[5],
+             queue_bytes = n[6], lease_ms = n[7], record_sync_bytes = n[8]}
+        limits_text = args[1]
+    end
+end
+
+local function start(keys, args)
+    prepare(keys, args)
+    local t = call('TIME')
+    now_text = t[1] .. sub('00000' .. t[2], -6)
+    now = tonumber(now_text)
+end
+
+local function whole(number) return format('%.0f', number) end
+
+-- call(command, key, list...), in pieces that Lua's stack can hold.
+local function call_many(command, key, list)
+    local n = #list
+    if n == 0 then return end
+    if n <= MANY then return call(command, key, unpack(list)) end
+    for i = 1, n, MANY do call(command, key, unpack(list, i, min(i + MANY - 1, n))) end
+end
+
+-- HMGET of any number of fields.
+local function get_many(key, fields, from)
+    from = from or 1
+    local n = #fields
+    if n < from then return {} end
+    if n - from < MANY then return call('HMGET', key, unpack(fields, from)) end
+    local all = {}
+    for i = from, n, MANY do
+        for _, value in ipairs(call('HMGET', key, unpack(fields, i, min(i + MANY - 1, n)))) do
+            all[#all + 1] = value
+        end
+    end
+    return all
+end
+
+-- The record bucket of an id, "KIND:B", or nil where it is no id.
+local function bucket_of(id)
+    local head = sub(id, 1, 9)
+    local bucket = buckets[head]
+    if bucket then return bucket end
+    local kind, second = match(head, '^([sa])(%x%x%x%x%x%x%x%x)$')
+    if not kind then return nil end
+    bucket = kind .. ':' .. floor(tonumber(second, 16) / WIDTH[kind])
+    if bucket_count >= 1000 then buckets, bucket_count = {}, 0 end
+    buckets[head], bucket_count = bucket, bucket_count + 1
+    return bucket
+end
+
+-- Stubs
+
+-- A stub that nothing here has written must not stop the jobs beside it: its own job can still be
+-- read, ended and cancelled.
+local function parse(stub)
+    local si, entry, us, cost, deadline, seg, channels, op, tenant =
+        match(stub, '^([1-9]) (%d+%-%d+) (%d+) (%d+) (%d+) ?(%x*)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
+    if not si then
+        return {si = '2', entry = '0-1', us = now_text, cost = 0, deadline = 0, seg = '',
+                channels = '', op = 'unknown', tenant = 'anonymous'}
+    end
+    return {si = si, entry = entry, us = us, cost = tonumber(cost), deadline = tonumber(deadline),
+            seg = seg, channels = channels, op = op, tenant = tenant}
+end
+
+-- What finish needs of a stub: SI, ENTRY, cost, DEADLINE, SEG, CHANNELs; nil where nothing here has
+-- written it. Patterns cost several times what plain searches do, and of most stubs the middle and
+-- the end are those of the stub before.
+local HEAD_AT = 18 -- "COST DEADLINE[ SEG]" begins so far behind the entry's end: US has 16 digits
+local last_head, last_cost, last_deadline, last_seg, last_tail, last_channels
+local function split(stub)
+    local tab = find(stub, '\t', 1, true)
+    local stop = tab and find(stub, ' ', 3, true)
+    if not stop or byte(stub, 2) ~= 32 or byte(stub, stop + HEAD_AT - 1) ~= 32 then return nil end
+    local si, entry = sub(stub, 1, 1), sub(stub, 3, stop - 1)
+    local head, tail = sub(stub, stop + HEAD_AT, tab - 1), sub(stub, tab + 1)
+    if not K.s[si] or not find(entry, '^%d+%-%d+$') then return nil end
+    if head ~= last_head then
+        local cost, deadline, seg = match(head, '^(%d+) (%d+) ?(%x*)$')
+        if not cost then return nil end
+        last_head, last_cost, last_deadline, last_seg = head, tonumber(cost), deadline, seg
+    end
+    if tail ~= last_tail then last_tail, last_channels = tail, match(tail, '^[^\t]*') end
+    return si, entry, last_cost, last_deadline, last_seg, last_channels
+end
+
+local function priority_of(si) return PRIORITIES[(tonumber(si) - 1) % 3 + 1] end
+
+-- Which jobs run: what the live workers said in begin
+
+-- A finder: finder(id) gives the worker's name and the start, or nil. It will be asked for `count`
+-- ids.
+local function running_finder(count)
+    local texts, index
+    return function(id)
+        if not texts then
+            texts = {}
+            for _, name in ipairs(call('HKEYS', K.workers)) do
+                local text = call('GET', K.run_of .. name)
+                if text then texts[#texts + 1] = {name, text} end
+            end
+            if count > 16 then
+                index = {}
+                for _, pair in ipairs(texts) do
+                    for line in gmatch(pair[2], '[^\n]+') do
+                        local us, rest = match(line, '^(%d+)(.*)$')
+                        for one in gmatch(rest or '', '%S+') do index[one] = {pair[1], us} end
+                    end
+                end
+            end
+        end
+        if index then
+            local hit = index[id]
+            if hit then return hit[1], hit[2] end
+            return nil
+        end
+        for _, pair in ipairs(texts) do
+            if find(pair[2], id, 1, true) then
+                for line in gmatch(pair[2], '[^\n]+') do
+                    if find(line, id, 1, true) then return pair[1], match(line, '^%d+') end
+                end
+            end
+        end
+        return nil
+    end
+end
+
+local function device_of(worker)
+    local text = call('HGET', K.workers, worker)
+    local ok, info = pcall(cjson.decode, match(text or '', '^%S+ %S+ (.*)$') or '')
+    if ok and type(info) == 'table' and type(info.id) == 'string' and not find(info.id, '%c') then
+        return info.id
+    end
+    return ''
+end
+
+-- Terse records
+
+-- The record of a job that no worker has ended: queued or running where `state` is nil.
+local function terse(id, job, state, code, finder)
+    local worker, started = finder(id)
+    local attempts = tonumber(call('HGET', K.attempts, id) or 0)
+    local progress, device = '0', ''
+    if worker then
+        if state ~= 'failed' then attempts = attempts + 1 end
+        progress = call('HGET', K.prog_of .. worker, id) or '0'
+        device = device_of(worker)
+    end
+    return concat({'T1', state or (worker and 'running' or 'queued'), id, job.op,
+                   priority_of(job.si), job.us, started or '0', state and now_text or '0', progress,
+                   tostring(attempts), code or '', device, job.tenant,
+                   CLASSES[CLASS_OF[job.si]]}, '\n')
+end

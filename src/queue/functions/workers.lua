@@ -1,0 +1,164 @@
+-- What workers call.
+
+local function info_ok(info)
+    local ok, value = pcall(cjson.decode, info)
+    return ok and type(value) == 'table'
+end
+
+local function register(keys, args)
+    start(keys, args)
+    local name, class, info, identity = args[2], args[3], args[4], args[5]
+    if not info_ok(info) then return redis.error_reply('ERR register: INFO is no JSON object') end
+    call('SETNX', K.store, identity)
+    local store = call('GET', K.store)
+    if store ~= identity then return redis.error_reply('STORE ' .. store) end
+    make_groups()
+    recover(name)
+    local epoch = call('INCR', K.epoch)
+    call('SET', K.lease_of .. name, epoch, 'PX', L.lease_ms)
+    call('HSET', K.workers, name, class .. ' ' .. epoch .. ' ' .. info)
+    return {now, epoch}
+end
+
+local function renew(keys, args)
+    start(keys, args)
+    local name, epoch, info = args[2], args[3], args[4]
+    local lost = lapsed(name, epoch)
+    if lost then
+        housekeeping()
+        return lost
+    end
+    call('PEXPIRE', K.lease_of .. name, L.lease_ms)
+    local was = call('HGET', K.workers, name) or '0'
+    local is = sub(was, 1, 1) .. ' ' .. epoch .. ' ' .. info
+    if is ~= was and info_ok(info) then call('HSET', K.workers, name, is) end
+    return housekeeping()
+end
+
+local function release(keys, args)
+    start(keys, args)
+    local lost = lapsed(args[2], args[3])
+    if lost then return lost end
+    recover(args[2])
+    return 0
+end
+
+local function bury(keys, args)
+    start(keys, args)
+    recover(args[2])
+    return 0
+end
+
+-- Jobs the worker does not know that it holds, because a reply to it was lost, go back.
+local function claim_check(name, held)
+    local ids = {}
+    for id in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
+        if not find(held, id, 1, true) then ids[#ids + 1] = id end
+    end
+    for _, stub in ipairs(get_many(K.pending, ids)) do
+        if stub then redo(parse(stub)) end
+    end
+    call('SET', K.held_of .. name, held)
+end
+
+-- What was handed to a worker that had stopped waiting, as claim gives it; it is the worker's.
+local function claim_handed(name)
+    local handed, reply, at = call('LRANGE', K.wake_of .. name, 0, -1), {now}, 1
+    while handed[at] == '1' do at = at + 1 end
+    for i = at + 1, #handed - 1, 2 do
+        if handed[i] == '1' then break end
+        reply[#reply + 1], reply[#reply + 2] = handed[i], handed[i + 1]
+    end
+    call('DEL', K.wake_of .. name)
+    return #reply > 1 and reply or nil
+end
+
+local function claim(keys, args)
+    start(keys, args)
+    local name, class, turn, held = args[2], tonumber(args[4]), tonumber(args[7]), args[10]
+    local lost = lapsed(name, args[3])
+    if lost then return lost end
+    if args[8] == '1' then
+        call('HDEL', K.idle, name)
+        -- where a reply was missed they may have been in it: then the check below gives them back
+        local reply = claim_handed(name)
+        if reply and args[9] ~= '1' then return reply end
+    end
+    if args[9] == '1' then claim_check(name, held) end
+    expire_due()
+    local c = claim_take(name, class, tonumber(args[5]), tonumber(args[6]), turn, held)
+    if c.count == 0 then
+        call('HSET', K.idle, name, concat({args[4], args[5], args[6], args[7], held}, ' '))
+        call('DEL', K.wake_of .. name)
+    end
+    return c.reply
+end
+
+local function begin(keys, args)
+    prepare(keys, args)
+    local lost = lapsed(args[2], args[3])
+    if lost then return lost end
+    call('SET', K.run_of .. args[2], args[4])
+    return 0
+end
+
+local function finish(keys, args)
+    start(keys, args)
+    local name, resent, asked, n = args[2], sub(args[4], 1, 1) == '1', sub(args[4], 3), #args
+    local lost = lapsed(name, args[3])
+    if lost then return lost end
+    if n % 3 ~= 1 then return redis.error_reply('ERR finish takes three arguments for each job') end
+    local ids, count = {}, 0
+    for i = 5, n, 3 do
+        count = count + 1
+        ids[count] = args[i]
+    end
+    local e, digits, seen, finder = ending_new(), {}, {}, running_finder(1)
+    local stubs = get_many(K.pending, ids)
+    for i = 1, count do
+        local id, stub, digit = ids[i], stubs[i], '0'
+        if stub and not seen[id] then
+            seen[id] = true
+            local si, entry, cost, deadline, seg, channels = split(stub)
+            if not si then
+                si, entry, cost, deadline, seg, channels = '2', '0-1', 0, '0', '', ''
+            end
+            if deadline ~= '0' and tonumber(deadline) <= now then
+                ending_add_terse(e, id, parse(stub), 'expired', 'deadline_exceeded', finder)
+            else
+                local outputs, out_bytes, out_seg = args[4 + 3 * i], 0, ''
+                if outputs ~= '0' then
+                    out_bytes, out_seg = match(outputs, '^(%d+) ?(%x*)$')
+                    out_bytes = tonumber(out_bytes)
+                end
+                ending_add(e, id, si, entry, cost, seg, channels, args[3 + 3 * i], out_bytes,
+                           out_seg)
+                digit = '1'
+            end
+        elseif resent then
+            local _, piece = recorded(id)
+            if piece == args[3 + 3 * i] then digit = '1' end
+        end
+        digits[i] = digit
+    end
+    local left = ending_commit(e, name)
+    if asked ~= '' and left == 0 and call('HLEN', K.pending) == 0 then
+        call('HSET', K.idle, name, asked)
+        digits[count + 1] = 'i'
+    end
+    return concat(digits)
+end
+
+local function progress(keys, args)
+    start(keys, args)
+    local lost = lapsed(args[2], args[3])
+    if lost then return lost end
+    if not tonumber(args[4]) then return redis.error_reply('ERR progress: no number') end
+    local digits, fields = {}, {}
+    for i, stub in ipairs(get_many(K.pending, args, 5)) do
+        digits[i] = stub and '1' or '0'
+        if stub then fields[#fields + 1], fields[#fields + 2] = args[4 + i], args[4] end
+    end
+    call_many('HSET', K.prog_of .. args[2], fields)
+    return concat(digits)
+end
