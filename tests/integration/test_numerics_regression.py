@@ -7,6 +7,7 @@ import math
 import blasd
 import numpy as np
 import pytest
+from scipy import stats
 from service import ROOT
 
 LONG = np.longdouble
@@ -207,7 +208,6 @@ def test_intervals_at_a_level(client, level):
 
 
 def test_distributions_are_scipys(client):
-    stats = pytest.importorskip("scipy.stats")
     random = np.random.default_rng(6)
     for n, p in ((8, 3), (30, 5), (2000, 7)):
         x = random.standard_normal((n, p))
