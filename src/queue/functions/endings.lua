@@ -59,12 +59,12 @@ end
 -- Forgets a bucket of records; returns how many blobs nobody refers to any more.
 local function bucket_drop(bucket)
     local blobs, segs = call('HLEN', K.out_of .. bucket), call('HGETALL', K.seg_of .. bucket)
-    for i = 1, #segs, 2 do refer(segs[i], '-' .. segs[i + 1]) end
+    for i = 1, #segs, 2 do refer(segs[i], whole(-segs[i + 1])) end
     call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket, K.seg_of .. bucket)
     local bytes = call('HGET', K.recbytes, bucket)
     if bytes then
         call('HDEL', K.recbytes, bucket)
-        call('HINCRBY', K.recbytes, 'total', '-' .. bytes)
+        call('HINCRBY', K.recbytes, 'total', whole(-bytes))
     end
     call('ZREM', K.recs, bucket)
     local kind, b = match(bucket, '^(%a):(%d+)$')

@@ -71,7 +71,8 @@ local function start(keys, args)
     now = tonumber(now_text)
 end
 
-local function whole(number) return format('%.0f', number) end
+-- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take.
+local function whole(number) return format('%.0f', number + 0) end
 
 -- call(command, key, list...), in pieces that Lua's stack can hold.
 local function call_many(command, key, list)

@@ -220,6 +220,29 @@ static void test_records_expire(void **state) {
     bed_close(&bed);
 }
 
+/* Nothing is left to take off the total when the second of such a record expires. */
+static void test_deleted_records_expire(void **state) {
+    struct bed bed;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "expire_deleted");
+    bed.limits.record_sync_s = 1;
+    bed_limits(&bed);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    finished(&bed, worker, id, 0, 123);
+    drop(fcall(&bed, "cancel", id, NULL)); /* ended already: forgotten */
+    assert_string_equal(record_line(&bed, id, 0), "404");
+    sleep_ms(2200);
+    redisReply *reply = fcall(&bed, "tick", NULL);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    drop(reply);
+    reply = redisCommand(bed.raw, "EXISTS %s:recs", bed.tag);
+    assert_int_equal(reply->integer, 0);
+    drop(reply);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 /* Results that were waited for have a limit of their own, looked at by housekeeping. */
 static void test_sync_records_fit(void **state) {
     struct bed bed;
@@ -486,17 +509,12 @@ static void test_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_full),
-        cmocka_unit_test(test_idempotency),
-        cmocka_unit_test(test_records_expire),
-        cmocka_unit_test(test_records_fit),
-        cmocka_unit_test(test_sync_records_fit),
-        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_store_identity),
-        cmocka_unit_test(test_blobs),
-        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_cancel),         cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_full),           cmocka_unit_test(test_idempotency),
+        cmocka_unit_test(test_records_expire), cmocka_unit_test(test_deleted_records_expire),
+        cmocka_unit_test(test_records_fit),    cmocka_unit_test(test_sync_records_fit),
+        cmocka_unit_test(test_list),           cmocka_unit_test(test_store_identity),
+        cmocka_unit_test(test_blobs),          cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
