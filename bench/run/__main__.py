@@ -15,7 +15,7 @@ import time
 import loads
 import processes
 import report
-from measure import Bench, load_average, say
+from measure import Bench, load_average, say, settle
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -43,6 +43,8 @@ def main():
         print("\n".join(loads.LOADS))
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
+    if not chosen.quick:
+        settle()
     build = pathlib.Path(chosen.build).resolve()
     out = pathlib.Path(chosen.out) if chosen.out else build / "bench" / "results" if chosen.quick else ROOT / "bench" / "results"
     scratch = pathlib.Path(processes.scratch())

@@ -130,6 +130,17 @@ class Bench:
         return json.loads(answer.stdout)
 
 
+QUIET = 0.7  # a load average above this means that others work on the machine
+SETTLE_S = 240
+
+
+def settle():
+    """Waits until what was built or measured before is no longer in the load average; others who go on are not outwaited."""
+    end = time.monotonic() + SETTLE_S
+    while load_average() > QUIET and time.monotonic() < end:
+        time.sleep(5)
+
+
 def load_average():
     with open("/proc/loadavg") as file:
         return float(file.read().split()[0])

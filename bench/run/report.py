@@ -5,7 +5,7 @@ import pathlib
 import platform
 import subprocess
 
-from measure import load_average, of, ratios, spread
+from measure import QUIET, load_average, of, ratios, spread
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -202,7 +202,7 @@ def text(results):
              f", {results['when']}", f"{facts['cpu']}, {facts['cores']} cores shared by everything, the load generator included; "
              f"{facts['memory_mib']} MiB, {facts['system']}, Linux {facts['kernel']}",
              "load average before: " + f"{facts['load_average']:.2f}" + (
-                 "  (the machine was busy with other work: these figures are noise)" if facts["load_average"] > 0.7 else ""),
+                 "  (the machine was busy with other work: these figures are noise)" if facts["load_average"] > QUIET else ""),
              f"{results['rounds']} turns of {results['seconds']} s each, A B A B; medians [least .. most]; {results['minutes']} minutes in all",
              ""]
     if results["left_out"]:
