@@ -83,8 +83,12 @@ static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
     if (sink->room == NULL && sink->memory.len == 0) land_in_slice(sink);
     if (sink->room == NULL) return in_memory(sink, err);
     if (sink->total <= sink->room_bytes) return 0;
-    /* cannot be: whatever describes a tensor is longer than the gap before it */
-    return blasd_fail(err, BLASD_E_internal_error, "", "the tensors are longer than their body");
+    /* whatever describes a tensor is longer than the gap before it: one was described that cannot
+     * come */
+    return blasd_fail(err, BLASD_E_invalid_tensor, "inputs",
+                      "the tensors are said to have %" PRIu64
+                      " bytes, more than the body they come in can hold",
+                      sink->total);
 }
 
 bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *slice) {

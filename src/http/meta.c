@@ -50,19 +50,10 @@ static json_t *list_devices(const char *text, size_t len) {
 static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
     struct http_exchange *exchange = arg;
     if (http_exchange_open(exchange)) {
-        json_t *document = err == NULL ? list_devices(text, len) : NULL;
-        char *dump = json_dumps(document, JSON_COMPACT);
-        struct blasd_buf body;
-        blasd_buf_init(&body, 64 * BLASD_MIB);
         if (err != NULL)
             http_reply_problem(exchange, err);
-        else if (dump == NULL || blasd_buf_puts(&body, dump) != 0)
-            http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
         else
-            http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
-        blasd_buf_release(&body);
-        free(dump);
-        json_decref(document);
+            http_reply_json(exchange, list_devices(text, len));
     }
     http_exchange_release(exchange);
 }

@@ -74,6 +74,19 @@ void http_reply_buf(struct http_exchange *exchange, unsigned status, const char 
     http_exchange_answer(exchange, status, response);
 }
 
+void http_reply_json(struct http_exchange *exchange, json_t *document) {
+    char *text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT);
+    struct blasd_buf body;
+    blasd_buf_init(&body, 64 * BLASD_MIB);
+    if (text == NULL || blasd_buf_puts(&body, text) != 0)
+        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
+    else
+        http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
+    blasd_buf_release(&body);
+    free(text);
+    json_decref(document);
+}
+
 void http_reply_static(struct http_exchange *exchange, unsigned status, const char *type,
                        const char *body, size_t len) {
     struct MHD_Response *response =

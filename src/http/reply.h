@@ -5,11 +5,15 @@
 #include "http/exchange.h"
 #include "wire/answer.h"
 
+#include <jansson.h>
+
 #define HTTP_TYPE_JSON "application/json"
 
 /* `body` is taken and left empty. `type` is static text. */
 void http_reply_buf(struct http_exchange *exchange, unsigned status, const char *type,
                     struct blasd_buf *body);
+/* 200 with `document`, which is taken; NULL: memory has run out. */
+void http_reply_json(struct http_exchange *exchange, json_t *document);
 /* `body` must live for ever. */
 void http_reply_static(struct http_exchange *exchange, unsigned status, const char *type,
                        const char *body, size_t len);

@@ -5,7 +5,6 @@
 #include "http/reply.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -20,25 +19,13 @@ static int check_on(const struct http_exchange *exchange, struct blasd_err *err)
 void http_share(struct http_exchange *exchange) {
     const struct http_server *server = exchange->home->server;
     struct blasd_err err = {0};
-    struct blasd_buf body;
-    json_t *document;
-    char *text;
-    if (check_on(exchange, &err) != 0) {
+    if (check_on(exchange, &err) != 0)
         http_reply_problem(exchange, &err);
-        return;
-    }
-    document =
-        json_pack("{s:s,s:s,s:i,s:I}", "directory", blasd_store_path(server->store), "suffix",
-                  ".put", "alignment", 64, "body_bytes", (json_int_t)server->limits->body_bytes);
-    text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT);
-    blasd_buf_init(&body, 64 * BLASD_KIB);
-    if (text == NULL || blasd_buf_puts(&body, text) != 0)
-        http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
     else
-        http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
-    blasd_buf_release(&body);
-    free(text);
-    json_decref(document);
+        http_reply_json(exchange,
+                        json_pack("{s:s,s:s,s:i,s:I}", "directory", blasd_store_path(server->store),
+                                  "suffix", ".put", "alignment", 64, "body_bytes",
+                                  (json_int_t)server->limits->body_bytes));
 }
 
 static bool is_safetensors(const char *type) {

@@ -110,6 +110,9 @@ BINARY_CASES = [
     ("multipart", multipart({"op": "matmul", "a": GOOD_NPY[:-1], "b": GOOD_NPY}), 400, "malformed_npy", "inputs.a"),
     ("multipart", multipart({"op": "matmul", "a": GOOD_NPY[:20], "b": GOOD_NPY}), 400, "malformed_npy", "inputs.a"),
     ("multipart", multipart({"op": "matmul", "a": GOOD_NPY + b"x", "b": GOOD_NPY}), 400, "malformed_npy", "inputs.a"),
+    # large enough for a slice; b is described a little larger than the whole body is
+    ("multipart", multipart({"op": "matmul", "a": npy(np.eye(16)), "b": npy_with(
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (22, 16), }", np.eye(16).tobytes())}), 422, "invalid_tensor", "inputs"),
     ("multipart", multipart({"op": "matmul", "a": b"PK\x03\x04" + GOOD_NPY, "b": GOOD_NPY}), 400, "malformed_npy", "inputs.a"),
     ("multipart", multipart({"op": "matmul", "b": GOOD_NPY,
                              "a": npy_with("{'descr': '|O', 'fortran_order': False, 'shape': (2, 2), }")}),
