@@ -1,5 +1,5 @@
-#!lua name=blasd_1
--- revision 6
+#!lua name=blasd_2
+-- revision 1
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -10,18 +10,18 @@ the order that the Makefile gives. Read next: state.lua.
 
 KEYS. KEYS[1] of every call is "{NAME}", the hash tag of the queue, written {q} below; no key of
 that very name exists. All others begin with it, so they lie in one slot of a cluster.
-  {q}:s:CLASS:PRIO     stream of jobs, CLASS any|cpu|cuda, PRIO high|normal|low. Group `w` marks how
-                       far it has been delivered (read with NOACK: Redis' own list of what is
-                       delivered costs 2 us a job; one text a worker, `held`, says the same). An
-                       entry is there as long as its job is pending. Fields: j = "ID US COST BLOB"
-                       (when submitted on Redis' clock, cost in bytes, 1 if the inputs are the blob
-                       ID.in, else 0), f = the frame with its inline payload
+  {q}:wait:CLASS:PRIO  list of ids, CLASS any|cpu|cuda, PRIO high|normal|low: jobs that no worker
+                       has been given, the first one first; those given back stand at its head. A
+                       job that ends meanwhile leaves its id there, a ghost, which claims pass over
   {q}:pending          hash ID -> stub, exactly while the job is queued or running; whoever removes
                        it ends the job, so a job ends once. A stub is
-                         "SI ENTRY US COST DEADLINE[ SEG]\tCHANNEL[,CHANNEL...]\tOP\tTENANT"
+                         "SI US COST BLOB DEADLINE[ SEG]\tCHANNEL[,CHANNEL...]\tOP\tTENANT"
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
-                       cuda low = 9); DEADLINE in us on Redis' clock, 0: none; SEG: the segment its
-                       inputs lie in
+                       cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
+                       bytes; BLOB 1 if its inputs are the blob ID.in, else 0; DEADLINE in us, 0:
+                       none; SEG: the segment its inputs lie in
+  {q}:frames           hash ID -> the frame with its inline payload, of pending jobs
+  {q}:ghosts           hash SI -> how many ghosts that list holds, where there are any
   {q}:bytes            sum of the costs of pending jobs
   {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
   {q}:rec:KIND:B       hash ID -> PIECE with the final record. KIND s|a and B come from the id: B is
@@ -42,7 +42,6 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
                        an expiry
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
-  {q}:redo:CLASS       list of "SI ENTRY": jobs to be delivered again, before all others
   {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES TURN [ID ...]", what it asked for in claim
                        and the jobs it still had: workers that found nothing and wait on
   {q}:wake:NAME        list that wakes the worker NAME from BLMPOP: "1", it must claim; or what
@@ -55,7 +54,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:probe            with an expiry: written by front ends to see that Redis takes writes
   {q}:sweeping         with an expiry: somebody has swept the store this period
 
-FUNCTIONS. Called as FCALL blasd_1_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
+FUNCTIONS. Called as FCALL blasd_2_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
 queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
 integers. A RECORD in a reply is a final record as it was given to finish, or a terse text record,
@@ -70,8 +69,8 @@ job, or it was deleted; 410 its record has expired.
 
 Front ends call
   open IDENTITY REPLACE
-      -> the identity recorded (IDENTITY itself where it was the first, or REPLACE is 1). Makes
-      streams and groups. To be called on each new connection before anything else
+      -> the identity recorded (IDENTITY itself where it was the first, or REPLACE is 1). To be
+      called on each new connection before anything else: jobs of schema 1 become ours by it
   submit, then 6 for each job: ID FRAME SI COST OPTIONS NOTE
       -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
@@ -116,8 +115,8 @@ lease is not theirs any more)
   release NAME EPOCH      -> 0: gives back what it held, and the name
   bury NAME               -> 0: the same for a worker known to be dead
   claim NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
-      -> {now_us, j1, f1, j2, f2, ...}; j as in the entry, with " ATTEMPTS" behind it where the job
-      is delivered again. With no jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. A
+      -> {now_us, j1, f1, j2, f2, ...}; j = "ID US COST BLOB", with " ATTEMPTS" behind it where
+      workers began the job before and did not end it; f its frame. With no jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. A
       few jobs that come then are handed over in that list, which saves it the next claim.
       TURN counts claims and drives ageing. WAS_IDLE 1: the last claim had no jobs. HELD: "ID ID
       ..." of the jobs it still has. CHECK 1: a reply may have been missed, so jobs that are noted

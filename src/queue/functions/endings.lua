@@ -1,7 +1,7 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
 local function ending_new()
-    return {count = 0, ids = {}, entries = {}, cost = 0, segs = {}, into = {}, told = {}}
+    return {count = 0, ids = {}, terse = {}, cost = 0, segs = {}, into = {}, told = {}}
 end
 
 local function ending_tell(e, channel, piece)
@@ -23,14 +23,12 @@ local function refer(seg, by)
     if call('HINCRBY', K.refs, seg, by) <= 0 then call('HDEL', K.refs, seg) end
 end
 
--- Notes that the pending job `id` has ended with `piece`. `seg` held its inputs, `out_seg` holds
--- its outputs; '': none. `out_bytes` lie outside the record.
-local function ending_add(e, id, si, entry, cost, seg, channels, piece, out_bytes, out_seg)
-    local count = e.count + 1
+-- Notes that the pending job `id` has ended with `piece`. `out_seg` holds its outputs; '': none.
+-- `out_bytes` lie outside the record.
+local function ending_add(e, id, job, piece, out_bytes, out_seg)
+    local count, seg, channels = e.count + 1, job.seg, job.channels
     e.count, e.ids[count] = count, id
-    local entries = e.entries[si]
-    if entries then entries[#entries + 1] = entry else e.entries[si] = {entry} end
-    e.cost = e.cost + cost
+    e.cost = e.cost + job.cost
     if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - 1 end
     local bucket = bucket_of(id)
     local into = e.into[bucket]
@@ -99,11 +97,52 @@ local function buckets_fit_sync()
     return blobs
 end
 
+-- Takes the ghosts out of a list; what is left keeps its order.
+local function compact(si)
+    local key = K.wait[si]
+    local left = call('LLEN', key)
+    while left > 0 do
+        local ids, alive = call('LPOP', key, min(left, MANY)), {}
+        for i, stub in ipairs(get_many(K.pending, ids)) do
+            if stub then alive[#alive + 1] = ids[i] end
+        end
+        call_many('RPUSH', key, alive)
+        left = left - #ids
+    end
+    call('HDEL', K.ghosts, si)
+end
+
+-- Jobs that ended without a worker: those that no worker has been given leave their ids in a list,
+-- for to search it would take the longer the longer the queue is. So that what is left there is not
+-- without bounds, a list more than half of which are such ids is gone through.
+local GHOSTS = 1000
+local function count_ghosts(ended)
+    local held, ghosts = {}, {}
+    for _, name in ipairs(call('HKEYS', K.workers)) do
+        held[#held + 1] = call('GET', K.held_of .. name) or ''
+    end
+    held = concat(held, ' ')
+    for _, pair in ipairs(ended) do
+        local si = pair[2]
+        if not find(held, pair[1], 1, true) then ghosts[si] = (ghosts[si] or 0) + 1 end
+    end
+    for si, count in pairs(ghosts) do
+        count = call('HINCRBY', K.ghosts, si, count)
+        if count > GHOSTS and 2 * count > call('LLEN', K.wait[si]) then compact(si) end
+    end
+end
+
+-- How many jobs wait in a list.
+local function waiting(si)
+    return max(call('LLEN', K.wait[si]) - max(tonumber(call('HGET', K.ghosts, si) or 0), 0), 0)
+end
+
 -- Returns the bytes of jobs that are still pending.
 local function ending_commit(e, worker)
     if e.count == 0 then return 0 end
-    for si, entries in pairs(e.entries) do call_many('XDEL', K.s[si], entries) end
     call_many('HDEL', K.pending, e.ids)
+    call_many('HDEL', K.frames, e.ids)
+    if #e.terse > 0 then count_ghosts(e.terse) end
     local left = call('DECRBY', K.bytes, whole(e.cost))
     local prog = worker and K.prog_of .. worker or K.attempts
     if call('EXISTS', K.deadlines, K.attempts, prog) > 0 then
@@ -134,7 +173,8 @@ end
 local function ending_add_terse(e, id, job, state, code, finder)
     local record = terse(id, job, state, code, finder)
     local piece = struct.pack('<I4', #record) .. id .. record
-    ending_add(e, id, job.si, job.entry, job.cost, job.seg, job.channels, piece, 0, '')
+    ending_add(e, id, job, piece, 0, '')
+    e.terse[#e.terse + 1] = {id, job.si}
     return record
 end
 

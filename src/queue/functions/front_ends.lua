@@ -2,8 +2,8 @@
 
 local function open(keys, args)
     start(keys, args)
+    upgrade()
     if args[3] == '1' then call('SET', K.store, args[2]) else call('SETNX', K.store, args[2]) end
-    make_groups()
     return call('GET', K.store)
 end
 
@@ -55,87 +55,119 @@ local function repeated(key, fingerprint, channel)
     return {id, record}
 end
 
+-- Jobs that a call of submit has taken: their stubs and frames, each behind its id as HSET takes
+-- them, until they are written; the ids by list until they are lined up; how many of each class.
+local function intake_new()
+    return {stubs = {}, frames = {}, bytes = 0, lists = {}, segs = {}, count = {0, 0, 0}}
+end
+
+local function intake_add(t, id, stub, frame)
+    local n, stubs, frames, si, seg = #t.stubs, t.stubs, t.frames, t.si, t.seg
+    stubs[n + 1], stubs[n + 2], frames[n + 1], frames[n + 2] = id, stub, id, frame
+    local list, class = t.lists[si], CLASS_OF[si]
+    if list then list[#list + 1] = id else t.lists[si] = {id} end
+    t.count[class] = t.count[class] + 1
+    if seg then t.segs[seg] = (t.segs[seg] or 0) + 1 end
+end
+
+local function intake_write(t)
+    if #t.stubs == 0 then return end
+    call_many('HSET', K.pending, t.stubs)
+    call_many('HSET', K.frames, t.frames)
+    if t.bytes ~= 0 then call('INCRBY', K.bytes, whole(t.bytes)) end
+    t.stubs, t.frames, t.bytes, t.split = {}, {}, 0, true
+end
+
+-- Writes the jobs, and gives them to idle workers or lines them up. Those that have all come in one
+-- piece into an empty queue need not pass the lists.
+local function intake_give(t)
+    local any, cpu, cuda = unpack(t.count)
+    local new = any + cpu + cuda
+    local fresh = new == t.jobs and not t.split and
+                  {lists = t.lists, stubs = t.stubs, frames = t.frames, first = {}}
+    intake_write(t)
+    if fresh and new > 0 and new <= HANDED then
+        wake(any, cpu, cuda, new, fresh)
+        for si, first in pairs(fresh.first) do t.lists[si] = {unpack(t.lists[si], first)} end
+        any, cpu, cuda = 0, 0, 0 -- whoever is idle has been told
+    end
+    for si, ids in pairs(t.lists) do call_many('RPUSH', K.wait[si], ids) end
+    if any + cpu + cuda > 0 then wake(any, cpu, cuda, new) end
+end
+
+-- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
+-- its deadline as a text, whether its inputs are a blob, and its Idempotency-Key with the value.
+local function submit_options(id, options, note)
+    local head, print, key = match(options, '^(.-)k=([^:]*):(.*)$')
+    head = ' ' .. (head or options)
+    local ms, deadline = tonumber(match(head, ' d=(%d+)') or 0), '0'
+    if ms > 0 then deadline = whole(now + ms * 1000) end
+    if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
+    if find(head, ' r=1') and (call('HEXISTS', K.pending, id) == 1 or recorded(id)) then
+        return nil, 0
+    end
+    local blob = find(head, ' [bB]=1') and '1' or '0'
+    if not key then return deadline, blob end
+    local channel, tenant = match(note, '^[^\t]*\t([^\t]*)\t[^\t]*\t(.*)$')
+    key = K.idem_of .. tenant .. ':' .. key
+    local r = repeated(key, print, channel)
+    if r then return nil, r end
+    return deadline, blob, key, id .. ' ' .. print
+end
+
+-- Counts a job in, if the queue has room for it; true where it has.
+local function submit_fits(t)
+    local jobs, bytes = t.jobs + 1, t.sum + t.cost
+    if (jobs > L.queue_jobs or bytes > L.queue_bytes) and not t.looked then
+        t.looked = true -- once a call
+        intake_write(t)
+        expire_due()
+        jobs, bytes = call('HLEN', K.pending) + 1, tonumber(call('GET', K.bytes) or 0) + t.cost
+    end
+    if jobs > L.queue_jobs or bytes > L.queue_bytes then return false end
+    t.jobs, t.sum, t.bytes = jobs, bytes, t.bytes + t.cost
+    return true
+end
+
+-- What the jobs of a call share as a rule, the stub of those without options among it.
+local function submit_like(t, si, cost, note)
+    if si == t.si and cost == t.cost_text and note == t.note then return end
+    t.si, t.cost_text, t.note, t.stub = si, cost, note, nil
+    t.cost, t.seg = tonumber(cost), match(note, '^ (%x+)')
+end
+
+local function submit_one(t, id, frame, options)
+    if not (t.cost and K.wait[t.si] and bucket_of(id)) then return 4 end
+    local stub, deadline, blob, key, value = t.stub, '0', '0', nil, nil
+    if options ~= '' then
+        intake_write(t) -- earlier jobs of this call must be seen
+        deadline, blob, key, value = submit_options(id, options, t.note)
+        if not deadline then return blob end
+        stub = nil
+    end
+    if not submit_fits(t) then return 1 end
+    if not stub then
+        stub = concat({t.si, now_text, t.cost_text, blob, deadline .. t.note}, ' ')
+        if options == '' then t.stub = stub end
+    end
+    intake_add(t, id, stub, frame)
+    if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
+    if key then call('SET', key, value, 'EX', L.ttl.a) end
+    return 0
+end
+
 local function submit(keys, args)
     start(keys, args)
     if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments a job') end
-    local jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
-    local before, reply, stubs, count, tried = bytes, {now, 0, 0}, {}, {0, 0, 0}, false
-    local seg, seg_jobs, seg_note, streams = nil, 0, nil, {}
-    local cost_text, cost, when -- the same for many jobs as a rule
+    local t, reply = intake_new(), {now, 0, 0}
+    t.jobs, t.sum = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
     for i = 2, #args, 6 do
-        local id, si = args[i], args[i + 2]
-        if args[i + 3] ~= cost_text then
-            cost_text = args[i + 3]
-            cost, when = tonumber(cost_text), ' ' .. now_text .. ' ' .. cost_text .. ' '
-        end
-        local options, note = args[i + 4], args[i + 5]
-        local r, deadline, blob, idem, fingerprint = 0, nil, '0', nil, nil
-        if not (cost and K.s[si] and bucket_of(id)) then
-            options, r = '', 4
-        end
-        if options ~= '' then
-            call_many('HSET', K.pending, stubs) -- earlier jobs of this call must be seen
-            stubs = {}
-            local head, print, key = match(options, '^(.-)k=([^:]*):(.*)$')
-            head = ' ' .. (head or options)
-            local ms = tonumber(match(head, ' d=(%d+)') or 0)
-            if ms > 0 then deadline = whole(now + ms * 1000) end
-            if find(head, ' [bB]=1') then blob = '1' end
-            if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then r = 3 end
-            if find(head, ' r=1') and (call('HEXISTS', K.pending, id) == 1 or recorded(id)) then
-                r = -1
-            end
-            if key and r == 0 then
-                local channel, tenant = match(note, '^[^\t]*\t([^\t]*)\t[^\t]*\t(.*)$')
-                idem, fingerprint = K.idem_of .. tenant .. ':' .. key, print
-                r = repeated(idem, print, channel) or 0
-            end
-        end
-        if r == 0 and (jobs >= L.queue_jobs or bytes + cost > L.queue_bytes) then
-            if not tried then
-                tried = true
-                call_many('HSET', K.pending, stubs)
-                if bytes ~= before then call('INCRBY', K.bytes, whole(bytes - before)) end
-                stubs = {}
-                expire_due()
-                jobs, bytes = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
-                before = bytes
-            end
-            if jobs >= L.queue_jobs or bytes + cost > L.queue_bytes then r = 1 end
-        end
-        if r == 0 then
-            local entry = call('XADD', K.s[si], '*', 'j', id .. when .. blob, 'f', args[i + 1])
-            local n = #stubs
-            stubs[n + 1] = id
-            stubs[n + 2] = si .. ' ' .. entry .. when .. (deadline or '0') .. note
-            jobs, bytes = jobs + 1, bytes + cost
-            if byte(note) == 32 then -- its inputs lie in a segment, the same one as a rule
-                if note ~= seg_note then
-                    local own = match(note, '^ (%x+)')
-                    if own ~= seg then
-                        if seg_jobs > 0 then refer(seg, seg_jobs) end
-                        seg, seg_jobs = own, 0
-                    end
-                    seg_note = note
-                end
-                seg_jobs = seg_jobs + 1
-            end
-            if deadline then call('ZADD', K.deadlines, deadline, id) end
-            if idem then call('SET', idem, id .. ' ' .. fingerprint, 'EX', L.ttl.a) end
-            local class = CLASS_OF[si]
-            count[class], streams[si] = count[class] + 1, true
-        end
-        reply[#reply + 1] = r == -1 and 0 or r
+        submit_like(t, args[i + 2], args[i + 3], args[i + 5])
+        reply[#reply + 1] = submit_one(t, args[i], args[i + 1], args[i + 4])
     end
-    if seg_jobs > 0 then refer(seg, seg_jobs) end
-    call_many('HSET', K.pending, stubs)
-    if bytes ~= before then call('INCRBY', K.bytes, whole(bytes - before)) end
-    local new = count[1] + count[2] + count[3]
-    if new > 0 then
-        local all = jobs == new and {jobs = jobs, bytes = bytes, streams = streams} or nil
-        wake(count[1], count[2], count[3], new, all)
-    end
-    reply[2], reply[3] = jobs, bytes
+    for seg, jobs in pairs(t.segs) do refer(seg, jobs) end
+    intake_give(t)
+    reply[2], reply[3] = t.jobs, t.sum
     return reply
 end
 
@@ -206,14 +238,20 @@ end
 
 local LIST_BYTES = 8388608
 
--- Up to about `want` pairs of a hash, as a flat list; which ones is chance where there are more.
+-- Up to about `want` pairs of a hash, and never less than SAMPLE where it has them and they are not
+-- large, as a flat list; which ones is chance where there are more.
+local SAMPLE = 500
 local function sample(key, want)
-    local pairs_, cursor = {}, '0'
+    local pairs_, cursor, bytes = {}, '0', 0
+    want = max(want, SAMPLE)
     repeat
-        local r = call('HSCAN', key, cursor, 'COUNT', min(want, 1000))
+        local r = call('HSCAN', key, cursor, 'COUNT', min(want, 100))
         cursor = r[1]
-        for _, value in ipairs(r[2]) do pairs_[#pairs_ + 1] = value end
-    until cursor == '0' or #pairs_ >= 2 * want
+        for _, value in ipairs(r[2]) do
+            pairs_[#pairs_ + 1] = value
+            bytes = bytes + #value
+        end
+    until cursor == '0' or #pairs_ >= 2 * want or bytes > LIST_BYTES
     return pairs_
 end
 
@@ -331,7 +369,7 @@ local function stats(keys, args)
             local si = tostring((c - 1) * 3 + p)
             local held = claimed[si] or 0
             rows[p] = format('"%s":{"queued":%d,"claimed":%d}', priority,
-                             max(call('XLEN', K.s[si]) - held, 0), held)
+                             waiting(si), held)
         end
         parts[c] = format('"%s":{%s}', class, concat(rows, ','))
     end

@@ -1,13 +1,13 @@
 -- Waking workers, their leases, and giving back what dead ones held; housekeeping. Read next:
--- front_ends.lua.
+-- upgrade.lua.
 
 -- Gives an idle worker jobs, or just wakes it.
-local function hand_over(name, asked, most, all)
+local function hand_over(name, asked, most, fresh)
     local class, max_jobs, room, turn, held = match(asked, '^(%d) (%d+) (%d+) (%d+) ?(.*)$')
     local reply = {'1'}
     if class then
         local c = claim_take(name, tonumber(class), min(most, tonumber(max_jobs)), tonumber(room),
-                             tonumber(turn), held, all)
+                             tonumber(turn), held, fresh)
         if c.count > 0 then
             reply = c.reply
             reply[1] = now_text
@@ -18,9 +18,9 @@ end
 
 -- Wakes idle workers for that many new jobs of each class. `new`: how many jobs there are, where
 -- they are handed over if they are few (what passes a list is written, and logged, once more);
--- `all` as in claim_take.
+-- `fresh` as in claim_take.
 local HANDED = 8
-local function wake(any, cpu, cuda, new, all)
+local function wake(any, cpu, cuda, new, fresh)
     local idle = call('HGETALL', K.idle)
     for i = 1, #idle, 2 do
         local name, class, fits = idle[i], sub(idle[i + 1], 1, 1), true
@@ -36,12 +36,27 @@ local function wake(any, cpu, cuda, new, all)
         if fits then
             call('HDEL', K.idle, name)
             if new and new <= HANDED then
-                hand_over(name, idle[i + 1], floor((2 * new - 1) / #idle) + 1, all) -- its share
+                hand_over(name, idle[i + 1], floor((2 * new - 1) / #idle) + 1, fresh) -- its share
             else
                 call('RPUSH', K.wake_of .. name, '1')
             end
         end
     end
+end
+
+-- Gives back those of the jobs that are still pending; `keep(id, job)`, where given, says whether.
+-- Returns how many of each class.
+local function give_back(ids, keep)
+    local lists, count = {}, {0, 0, 0}
+    for i, stub in ipairs(get_many(K.pending, ids)) do
+        local job = stub and parse(stub)
+        if job and (not keep or keep(ids[i], job)) then
+            local list, class = lists[job.si] or {}, CLASS_OF[job.si]
+            lists[job.si], list[#list + 1], count[class] = list, ids[i], count[class] + 1
+        end
+    end
+    for si, list in pairs(lists) do put_back(si, list) end
+    return count
 end
 
 -- Gives back all that the worker holds, and forgets it. What it had begun has cost one attempt.
@@ -56,18 +71,11 @@ local function recover(name)
     for id in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
         if not seen[id] then seen[id], ids[#ids + 1] = true, id end
     end
-    local e, finder, count = ending_new(), running_finder(1), {0, 0, 0}
-    for i, stub in ipairs(get_many(K.pending, ids)) do
-        if stub then
-            local id, job = ids[i], parse(stub)
-            if begun[id] and call('HINCRBY', K.attempts, id, 1) >= L.attempts then
-                ending_add_terse(e, id, job, 'failed', 'poisoned', finder)
-            else
-                redo(job)
-                count[CLASS_OF[job.si]] = count[CLASS_OF[job.si]] + 1
-            end
-        end
-    end
+    local e, finder = ending_new(), running_finder(1)
+    local count = give_back(ids, function(id, job)
+        if not begun[id] or call('HINCRBY', K.attempts, id, 1) < L.attempts then return true end
+        ending_add_terse(e, id, job, 'failed', 'poisoned', finder)
+    end)
     ending_commit(e)
     call('DEL', K.lease_of .. name, K.held_of .. name, K.run_of .. name, K.prog_of .. name,
          K.wake_of .. name)
@@ -82,77 +90,58 @@ local function lapsed(name, epoch)
     return redis.error_reply('LOST the lease of this worker has lapsed')
 end
 
-local function make_groups()
-    for _, stream in pairs(K.s) do redis.pcall('XGROUP', 'CREATE', stream, 'w', '0', 'MKSTREAM') end
-end
-
--- Whether a stream holds entries that nobody has been given.
-local function has_backlog(stream)
-    local groups = redis.pcall('XINFO', 'GROUPS', stream)
-    if groups.err or not groups[1] then return false end
-    local last
-    for i = 1, #groups[1], 2 do
-        if groups[1][i] == 'last-delivered-id' then last = groups[1][i + 1] end
-    end
-    return #call('XRANGE', stream, '(' .. last, '+', 'COUNT', 1) > 0
-end
-
 -- Idle workers beside waiting jobs are a mistake that nothing here makes, but a worker can die
 -- between being woken and claiming.
 local function wake_for_backlog()
     if call('HLEN', K.idle) == 0 then return end
     local count = {0, 0, 0}
-    for si, stream in pairs(K.s) do
+    for si in pairs(K.wait) do
         local class = CLASS_OF[si]
-        if has_backlog(stream) then count[class] = count[class] + 1 end
+        count[class] = count[class] + waiting(si)
     end
-    for class = 1, 3 do count[class] = count[class] + call('LLEN', K.redo[tostring(class * 3)]) end
     wake(count[1], count[2], count[3])
 end
 
--- Whether jobs wait in the streams of a class.
+-- Whether jobs wait for a class.
 local function class_waits(class)
     for p = 1, 3 do
-        if call('XLEN', K.s[tostring((class - 1) * 3 + p)]) > 0 then return true end
+        if call('LLEN', K.wait[tostring((class - 1) * 3 + p)]) > 0 then return true end
     end
     return false
-end
-
--- What no worker of the class has been given yet goes to its redo list, in order.
-local function deliver_to_redo(si)
-    for _ = 1, 8 do
-        local r = call('XREADGROUP', 'GROUP', 'w', 'w', 'COUNT', 32, 'NOACK', 'STREAMS', K.s[si],
-                       '>')
-        if not r then return end
-        for _, e in ipairs(r[1][2]) do redo({si = si, entry = e[1]}) end
-    end
 end
 
 -- Jobs that were only sent to a class because it seemed the faster one, their frame (byte 13: the
 -- device class their user asked for) saying any, and for which no worker of it has lived for
 -- ALONE_US, are for whoever comes.
 local ALONE_US = 5000000
+local LOOK = 256 -- at so many jobs of each priority a time, in steps: frames are read for it
+local STEP = 32
+local function reroute_list(si, any)
+    for _ = 1, min(LOOK, call('LLEN', K.wait[si])), STEP do
+        local ids = call('LPOP', K.wait[si], STEP)
+        if not ids then return end
+        local stubs, frames, stay, moved = get_many(K.pending, ids), get_many(K.frames, ids), {}, {}
+        for i, id in ipairs(ids) do
+            local frame = frames[i] or ''
+            if not stubs[i] or sub(frame, 1, 4) ~= 'BLJF' or byte(frame, 14) ~= 0 then
+                stay[#stay + 1] = id
+            else
+                moved[#moved + 1] = id
+                call('HSET', K.pending, id, any .. sub(stubs[i], 2))
+            end
+        end
+        call_many('RPUSH', K.wait[si], stay)
+        call_many('RPUSH', K.wait[any], moved)
+    end
+end
+
 local function reroute(class)
     local key = K.alone_of .. CLASSES[class]
     local since = tonumber(call('GET', key) or 0)
-    if since == 0 or now - since < ALONE_US then
-        if since == 0 then call('SET', key, now_text) end
-        call('EXPIRE', key, 60)
-        return
-    end
+    if since == 0 then call('SET', key, now_text) end
     call('EXPIRE', key, 60)
-    local list, any = K.redo[tostring(class * 3)], K.redo['1']
-    for p = 1, 3 do deliver_to_redo(tostring((class - 1) * 3 + p)) end
-    for _ = 1, min(call('LLEN', list), 256) do
-        local item = call('LPOP', list)
-        local si, entry = match(item, '^(%d) (%S+)$')
-        local found = call('XRANGE', K.s[si], entry, entry)[1] -- none: the job has ended meanwhile
-        if found then
-            local frame = found[2][4]
-            local wish = frame and sub(frame, 1, 4) == 'BLJF' and byte(frame, 14)
-            call('RPUSH', wish == 0 and any or list, item)
-        end
-    end
+    if since == 0 or now - since < ALONE_US then return end
+    for p = 1, 3 do reroute_list(tostring((class - 1) * 3 + p), tostring(p)) end
 end
 
 local function reroute_stranded(live)

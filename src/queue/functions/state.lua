@@ -11,7 +11,7 @@ local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
 local PIECE_HEAD = 45        -- bytes of a piece before its record
 
 -- Filled in by the first call: while this file is loaded there are no globals but `redis`.
-local call, format, find, match, gmatch, sub, byte, concat, floor, min, max
+local call, format, find, match, gmatch, gsub, sub, byte, concat, floor, min, max
 
 -- What the running call works with; set by start.
 local K               -- names of the keys
@@ -24,9 +24,10 @@ local key_tables, key_table_count = {}, 0
 local function key_table(q)
     local k = key_tables[q]
     if k then return k end
-    k = {s = {}, redo = {}}
-    for _, noun in ipairs({'pending', 'bytes', 'deadlines', 'recs', 'recbytes', 'gone', 'epoch',
-                           'workers', 'attempts', 'idle', 'store', 'blobs', 'refs'}) do
+    k = {wait = {}}
+    for _, noun in ipairs({'pending', 'frames', 'ghosts', 'bytes', 'deadlines', 'recs', 'recbytes',
+                           'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
+                           'refs'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'held', 'run', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
@@ -35,9 +36,7 @@ local function key_table(q)
     end
     for c, class in ipairs(CLASSES) do
         for p, priority in ipairs(PRIORITIES) do
-            local si = tostring((c - 1) * 3 + p)
-            k.s[si] = q .. ':s:' .. class .. ':' .. priority
-            k.redo[si] = q .. ':redo:' .. class
+            k.wait[tostring((c - 1) * 3 + p)] = q .. ':wait:' .. class .. ':' .. priority
         end
     end
     if key_table_count >= 64 then key_tables, key_table_count = {}, 0 end
@@ -50,7 +49,7 @@ local function prepare(keys, args)
     if not call then
         call = redis.call
         format, find, match, gmatch = string.format, string.find, string.match, string.gmatch
-        sub, byte, concat = string.sub, string.byte, table.concat
+        gsub, sub, byte, concat = string.gsub, string.sub, string.byte, table.concat
         floor, min, max = math.floor, math.min, math.max
     end
     K = key_table(keys[1])
@@ -112,38 +111,23 @@ end
 
 -- Stubs
 
--- A stub that nothing here has written must not stop the jobs beside it: its own job can still be
--- read, ended and cancelled.
-local function parse(stub)
-    local si, entry, us, cost, deadline, seg, channels, op, tenant =
-        match(stub, '^([1-9]) (%d+%-%d+) (%d+) (%d+) (%d+) ?(%x*)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
-    if not si then
-        return {si = '2', entry = '0-1', us = now_text, cost = 0, deadline = 0, seg = '',
-                channels = '', op = 'unknown', tenant = 'anonymous'}
-    end
-    return {si = si, entry = entry, us = us, cost = tonumber(cost), deadline = tonumber(deadline),
-            seg = seg, channels = channels, op = op, tenant = tenant}
-end
+local last_stub, last_job -- of many stubs in a row all but the first are the same text
 
--- What finish needs of a stub: SI, ENTRY, cost, DEADLINE, SEG, CHANNELs; nil where nothing here has
--- written it. Patterns cost several times what plain searches do, and of most stubs the middle and
--- the end are those of the stub before.
-local HEAD_AT = 18 -- "COST DEADLINE[ SEG]" begins so far behind the entry's end: US has 16 digits
-local last_head, last_cost, last_deadline, last_seg, last_tail, last_channels
-local function split(stub)
-    local tab = find(stub, '\t', 1, true)
-    local stop = tab and find(stub, ' ', 3, true)
-    if not stop or byte(stub, 2) ~= 32 or byte(stub, stop + HEAD_AT - 1) ~= 32 then return nil end
-    local si, entry = sub(stub, 1, 1), sub(stub, 3, stop - 1)
-    local head, tail = sub(stub, stop + HEAD_AT, tab - 1), sub(stub, tab + 1)
-    if not K.s[si] or not find(entry, '^%d+%-%d+$') then return nil end
-    if head ~= last_head then
-        local cost, deadline, seg = match(head, '^(%d+) (%d+) ?(%x*)$')
-        if not cost then return nil end
-        last_head, last_cost, last_deadline, last_seg = head, tonumber(cost), deadline, seg
+-- What a stub says, not to be changed. One that nothing here has written must not stop the jobs
+-- beside it: its own job can still be read, ended and cancelled.
+local function parse(stub)
+    if stub == last_stub then return last_job end
+    local si, us, cost, blob, deadline, seg, channels, op, tenant =
+        match(stub, '^([1-9]) (%d+) (%d+) ([01]) (%d+) ?(%x*)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
+    if not si then
+        return {si = '2', cost = 0, deadline = 0, seg = '', channels = '', op = 'unknown',
+                tenant = 'anonymous', us = now_text, claim = ' ' .. now_text .. ' 0 0'}
     end
-    if tail ~= last_tail then last_tail, last_channels = tail, match(tail, '^[^\t]*') end
-    return si, entry, last_cost, last_deadline, last_seg, last_channels
+    last_stub = stub
+    last_job = {si = si, cost = tonumber(cost), deadline = tonumber(deadline), seg = seg,
+                channels = channels, op = op, tenant = tenant, us = us,
+                claim = concat({'', us, cost, blob}, ' ')} -- behind the ID, as in a claim
+    return last_job
 end
 
 local function priority_of(si) return PRIORITIES[(tonumber(si) - 1) % 3 + 1] end

@@ -12,7 +12,6 @@ local function register(keys, args)
     call('SETNX', K.store, identity)
     local store = call('GET', K.store)
     if store ~= identity then return redis.error_reply('STORE ' .. store) end
-    make_groups()
     recover(name)
     local epoch = call('INCR', K.epoch)
     call('SET', K.lease_of .. name, epoch, 'PX', L.lease_ms)
@@ -55,9 +54,7 @@ local function claim_check(name, held)
     for id in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
         if not find(held, id, 1, true) then ids[#ids + 1] = id end
     end
-    for _, stub in ipairs(get_many(K.pending, ids)) do
-        if stub then redo(parse(stub)) end
-    end
+    give_back(ids)
     call('SET', K.held_of .. name, held)
 end
 
@@ -119,20 +116,16 @@ local function finish(keys, args)
         local id, stub, digit = ids[i], stubs[i], '0'
         if stub and not seen[id] then
             seen[id] = true
-            local si, entry, cost, deadline, seg, channels = split(stub)
-            if not si then
-                si, entry, cost, deadline, seg, channels = '2', '0-1', 0, '0', '', ''
-            end
-            if deadline ~= '0' and tonumber(deadline) <= now then
-                ending_add_terse(e, id, parse(stub), 'expired', 'deadline_exceeded', finder)
+            local job = parse(stub)
+            if job.deadline ~= 0 and job.deadline <= now then
+                ending_add_terse(e, id, job, 'expired', 'deadline_exceeded', finder)
             else
                 local outputs, out_bytes, out_seg = args[4 + 3 * i], 0, ''
                 if outputs ~= '0' then
                     out_bytes, out_seg = match(outputs, '^(%d+) ?(%x*)$')
                     out_bytes = tonumber(out_bytes)
                 end
-                ending_add(e, id, si, entry, cost, seg, channels, args[3 + 3 * i], out_bytes,
-                           out_seg)
+                ending_add(e, id, job, args[3 + 3 * i], out_bytes, out_seg)
                 digit = '1'
             end
         elseif resent then

@@ -124,13 +124,13 @@ static inline void bed_close(struct bed *bed) {
     blasd_store_free(bed->store);
 }
 
-/* FCALL blasd_1_<function>, with words ended by NULL behind LIMITS. New reply. */
+/* FCALL blasd_2_<function>, with words ended by NULL behind LIMITS. New reply. */
 static inline redisReply *fcall(struct bed *bed, const char *function, ...) {
     char name[64];
     const char *argv[64] = {"FCALL", name, "1", bed->tag, bed->link.text};
     int argc = 5;
     va_list words;
-    snprintf(name, sizeof name, "blasd_1_%s", function);
+    snprintf(name, sizeof name, "blasd_2_%s", function);
     va_start(words, function);
     while (argc < 64 && (argv[argc] = va_arg(words, const char *))) argc++;
     va_end(words);

@@ -331,7 +331,7 @@ static void test_resend(void **state) {
     assert_int_equal(keyed->code, BLASD_OK);
     assert_false(keyed->repeated);
     assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 3);
-    assert_int_equal(ask_number(env, "XLEN %s", "{test}:s:any:normal"), 3);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 3);
     /* and where it ended before the answer came */
     plain = submit(env, (struct want){.watch = true});
     blasd_front_queue_flush(env->queue);
@@ -344,7 +344,7 @@ static void test_resend(void **state) {
     expect_done(keyed);
     linger(env, 50);
     assert_int_equal(env->ended, 4);
-    assert_int_equal(ask_number(env, "XLEN %s", "{test}:s:any:normal"), 0);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 0);
 }
 
 /* Either connection, both, and the functions. */

@@ -41,7 +41,7 @@ static redisContext *reconnect(const char *url) {
 static void *submitter(void *arg) {
     struct load *load = arg;
     static char ids[BATCH][BLASD_ID_LEN + 1];
-    const char *argv[5 + 6 * BATCH] = {"FCALL", "blasd_1_submit", "1", load->bed->tag,
+    const char *argv[5 + 6 * BATCH] = {"FCALL", "blasd_2_submit", "1", load->bed->tag,
                                        load->bed->link.text};
     redisContext *redis = NULL;
     while (!atomic_load(&load->stop_submit)) {

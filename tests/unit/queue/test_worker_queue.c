@@ -392,7 +392,7 @@ static void test_missed_reply(void **state) {
     memcpy(piece + 4, id, BLASD_ID_LEN);
     piece[4 + BLASD_ID_LEN] = 'r';
     const char *argv[] = {
-        "FCALL", "blasd_1_finish", "1", bed.tag, bed.link.text, "w", epoch, "0", id, piece, "0"};
+        "FCALL", "blasd_2_finish", "1", bed.tag, bed.link.text, "w", epoch, "0", id, piece, "0"};
     size_t lens[11];
     for (int i = 0; i < 11; i++) lens[i] = strlen(argv[i]);
     lens[9] = 4 + BLASD_ID_LEN + 1;

@@ -1,0 +1,31 @@
+-- What a library of schema 1 left: there a job lay in a stream, with its frame, and its stub named
+-- the entry. Read next: front_ends.lua.
+
+local function upgrade_job(si, j, frame, held)
+    local id, blob = match(j or '', '^(%S+) %d+ %d+ ([01])$')
+    local stub = id and call('HGET', K.pending, id)
+    local head, tail = match(stub or '', '^([1-9]) %d+%-%d+ (%d+ %d+ .*)$')
+    if not head then return end -- it has ended
+    local us, cost, rest = match(tail, '^(%d+) (%d+) (.*)$')
+    call('HSET', K.pending, id, concat({head, us, cost, blob, rest}, ' '))
+    call('HSET', K.frames, id, frame or '')
+    if not find(held, id, 1, true) then call('RPUSH', K.wait[si], id) end
+end
+
+-- What a worker held is given back by its end, like any other job.
+local function upgrade()
+    local held = {}
+    for _, name in ipairs(call('HKEYS', K.workers)) do
+        held[#held + 1] = call('GET', K.held_of .. name) or ''
+    end
+    held = concat(held, ' ')
+    for si, list in pairs(K.wait) do
+        local stream, from = (gsub(list, ':wait:(%a+:%a+)$', ':s:%1')), '-'
+        while call('EXISTS', stream) == 1 do
+            local entries = call('XRANGE', stream, from, '+', 'COUNT', 100)
+            for _, e in ipairs(entries) do upgrade_job(si, e[2][2], e[2][4], held) end
+            if #entries < 100 then call('DEL', stream) else from = '(' .. entries[100][1] end
+        end
+    end
+    for _, class in ipairs(CLASSES) do call('DEL', (gsub(K.pending, 'pending$', 'redo:' .. class))) end
+end

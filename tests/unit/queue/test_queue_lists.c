@@ -1,0 +1,210 @@
+/* The lists that jobs wait in: what ends there leaves a ghost, and no more of them stay than jobs
+ * wait; what a worker gives back stands first again; what an earlier schema kept in streams moves
+ * there. */
+#include "redis_fixture.h"
+
+#define PLENTY (UINT64_C(1) << 40)
+
+static struct redis server;
+
+static int setup(void **state) {
+    (void)state;
+    return redis_start(&server);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    redis_stop(&server);
+    return 0;
+}
+
+static long long ask(struct bed *bed, const char *command, const char *key) {
+    redisReply *reply = redisCommand(bed->raw, "%s %s:%s", command, bed->tag, key);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    long long n = reply->integer;
+    drop(reply);
+    return n;
+}
+
+/* How many jobs of class any and priority normal wait, as stats says it. */
+static int queued(struct bed *bed) {
+    redisReply *reply = fcall(bed, "stats", NULL);
+    const char *at = strstr(reply->str, "\"any\":");
+    assert_non_null(at);
+    at = strstr(at, "\"normal\":{\"queued\":");
+    assert_non_null(at);
+    int n = atoi(at + strlen("\"normal\":{\"queued\":"));
+    drop(reply);
+    return n;
+}
+
+static void cancel(struct bed *bed, const char *id) {
+    drop(fcall(bed, "cancel", id, NULL));
+}
+
+/* Cancelled in the list and in a worker's hands: only the first leaves a ghost, and a claim takes
+ * the jobs behind it as if it were not there. */
+static void ghosts_are_passed_over(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[8];
+    char id[6][BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "ghosts");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int i = 0; i < 6; i++) submit_new(&bed, id[i], "2");
+    assert_int_equal(claim(worker, 2, PLENTY, claims), 2);
+    cancel(&bed, id[0]); /* held */
+    cancel(&bed, id[2]);
+    cancel(&bed, id[4]);
+    assert_int_equal(ask(&bed, "LLEN", "wait:any:normal"), 4);
+    assert_int_equal(ask(&bed, "HLEN", "frames"), 3);
+    assert_int_equal(queued(&bed), 2);
+    assert_int_equal(finish(worker, id[0], "r", 0), 0);
+    assert_int_equal(claim(worker, 8, PLENTY, claims), 2);
+    assert_string_equal(claims[0].id, id[3]);
+    assert_string_equal(claims[1].id, id[5]);
+    assert_int_equal(ask(&bed, "LLEN", "wait:any:normal"), 0);
+    assert_int_equal(ask(&bed, "EXISTS", "ghosts"), 0);
+    assert_int_equal(queued(&bed), 0);
+    assert_int_equal(finish(worker, id[1], "r", 0), 1);
+    assert_int_equal(finish(worker, id[3], "r", 0), 1);
+    assert_int_equal(finish(worker, id[5], "r", 0), 1);
+    assert_int_equal(ask(&bed, "EXISTS", "frames"), 0);
+    assert_int_equal(ask(&bed, "EXISTS", "pending"), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Whoever submits and cancels for ever without a worker fills nothing. */
+static void ghosts_do_not_pile_up(void **state) {
+    enum { KEPT = 50, ROUNDS = 5000 };
+    struct bed bed;
+    struct blasd_claim claims[KEPT + 1];
+    char id[BLASD_ID_LEN + 1], kept[KEPT][BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "pile");
+    long long most = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        submit_new(&bed, id, "2");
+        if (i % (ROUNDS / KEPT) == 0)
+            memcpy(kept[i / (ROUNDS / KEPT)], id, sizeof id);
+        else
+            cancel(&bed, id);
+        long long now = ask(&bed, "LLEN", "wait:any:normal");
+        if (now > most) most = now;
+    }
+    if (most > 1100) fail_msg("%lld ids in the list at most", most);
+    assert_int_equal(queued(&bed), KEPT);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, KEPT + 1, PLENTY, claims), KEPT);
+    for (int i = 0; i < KEPT; i++) assert_string_equal(claims[i].id, kept[i]);
+    assert_int_equal(ask(&bed, "EXISTS", "ghosts"), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* In the order they were submitted in, before what came later, within their own priority. */
+static void what_comes_back_stands_first(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[8];
+    struct blasd_err err;
+    char id[5][BLASD_ID_LEN + 1], high[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "back");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int i = 0; i < 4; i++) submit_new(&bed, id[i], "2");
+    assert_int_equal(claim(worker, 3, PLENTY, claims), 3);
+    submit_new(&bed, id[4], "2");
+    submit_new(&bed, high, "1");
+    begin(worker, claims, 1); /* this one has cost an attempt */
+    struct blasd_worker_queue *other = worker_new(&bed, "v", BLASD_DEVICE_CPU);
+    assert_int_equal(blasd_worker_queue_bury(other, "w", &err), 0);
+    assert_int_equal(claim(other, 8, 250, claims), 2); /* of 100 bytes each */
+    assert_string_equal(claims[0].id, high);
+    assert_string_equal(claims[1].id, id[0]);
+    assert_int_equal(claims[1].attempts, 1);
+    assert_int_equal(claim(other, 8, PLENTY, claims), 4);
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(claims[i].id, id[i + 1]);
+        assert_int_equal(claims[i].attempts, 0);
+    }
+    blasd_worker_queue_free(worker);
+    blasd_worker_queue_free(other);
+    bed_close(&bed);
+}
+
+/* A job as schema 1 kept it, in the stream of class any and priority normal. */
+static void submit_old(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *deadline,
+                       const char *seg) {
+    id_make(id, BLASD_ID_ASYNC, 0);
+    char head[BLASD_ID_LEN + 64], stub[256];
+    snprintf(head, sizeof head, "%.41s 1795321940965546 77 1", id);
+    redisReply *entry =
+        redisCommand(bed->raw, "XADD %s:s:any:normal * j %s f %s", bed->tag, head, id);
+    assert_int_equal(entry->type, REDIS_REPLY_STRING);
+    snprintf(stub, sizeof stub, "2 %s 1795321940965546 77 %s%s\tch\tmatmul\tanonymous", entry->str,
+             deadline, seg);
+    drop(entry);
+    drop(redisCommand(bed->raw, "HSET %s:pending %s %s", bed->tag, id, stub));
+    drop(redisCommand(bed->raw, "INCRBY %s:bytes 77", bed->tag));
+}
+
+static void jobs_of_schema_1(void **state) {
+    enum { JOBS = 230 }; /* more than are moved at a time */
+    static struct blasd_claim claims[JOBS + 1];
+    static char id[JOBS][BLASD_ID_LEN + 1];
+    struct bed bed;
+    (void)state;
+    bed_open(&bed, &server, "schema");
+    for (int i = 0; i < JOBS; i++)
+        submit_old(&bed, id[i], i == 2 ? "1" : "0", i == 3 ? " 00ff" : "");
+    drop(redisCommand(bed.raw, "ZADD %s:deadlines 1 %s", bed.tag, id[2]));
+    drop(redisCommand(bed.raw, "HSET %s:refs 00ff 1", bed.tag));
+    drop(redisCommand(bed.raw, "HDEL %s:pending %s", bed.tag, id[4])); /* ended, entry and all */
+    /* a worker that is dead by now had claimed two and begun one */
+    char held[128];
+    drop(redisCommand(bed.raw, "HSET %s:workers old %s", bed.tag, "1 1 {}"));
+    snprintf(held, sizeof held, "%s %s", id[0], id[1]);
+    drop(redisCommand(bed.raw, "SET %s:held:old %s", bed.tag, held));
+    snprintf(held, sizeof held, "1795321940965573 %s", id[0]);
+    drop(redisCommand(bed.raw, "SET %s:run:old %s", bed.tag, held));
+    drop(redisCommand(bed.raw, "RPUSH %s:redo:any %s", bed.tag, "2 1-1"));
+
+    drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
+    drop(
+        fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL)); /* each connection does */
+    assert_int_equal(ask(&bed, "EXISTS", "s:any:normal"), 0);
+    assert_int_equal(ask(&bed, "EXISTS", "redo:any"), 0);
+    drop(fcall(&bed, "tick", NULL)); /* buries the dead worker, and the deadline has passed */
+    assert_string_equal(record_line(&bed, id[2], LINE_STATE), "expired");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, JOBS + 1, PLENTY, claims), JOBS - 2);
+    assert_int_equal(claims[0].attempts, 1);
+    for (int i = 0, at = 0; i < JOBS; i++) {
+        if (i == 2 || i == 4) continue;
+        const struct blasd_claim *one = &claims[at++];
+        assert_string_equal(one->id, id[i]);
+        assert_true(one->stored);
+        assert_int_equal(one->submitted_us, INT64_C(1795321940965546));
+        assert_int_equal(one->frame_len, BLASD_ID_LEN);
+        assert_memory_equal(one->frame, id[i], BLASD_ID_LEN);
+        assert_int_equal(finish(worker, id[i], "r", 0), 1);
+    }
+    assert_int_equal(pending(&bed), 0);
+    assert_int_equal(ask(&bed, "EXISTS", "refs"), 0);
+    redisReply *reply = redisCommand(bed.raw, "GET %s:bytes", bed.tag);
+    assert_string_equal(reply->str, "77"); /* of the job whose stub was taken away above */
+    drop(reply);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ghosts_are_passed_over),
+        cmocka_unit_test(ghosts_do_not_pile_up),
+        cmocka_unit_test(what_comes_back_stands_first),
+        cmocka_unit_test(jobs_of_schema_1),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
