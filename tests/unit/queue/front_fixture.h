@@ -317,36 +317,10 @@ static void on_record(void *arg, const struct blasd_err *err, const void *record
     snprintf(got->record, sizeof got->record, "%.*s", (int)len, (const char *)record);
 }
 
-static void on_text(void *arg, const struct blasd_err *err, const char *text, size_t len) {
-    on_record(arg, err, text, len);
-}
-
-static void on_list(void *arg, const struct blasd_err *err, const void *const *records,
-                    const size_t *lens, int count) {
-    struct got *got = arg;
-    on_record(arg, err, count > 0 ? records[0] : "", count > 0 ? lens[0] : 0);
-    got->count = count;
-}
-
-static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
-    struct got *got = arg;
-    got->answered++;
-    got->code = err == NULL ? BLASD_OK : err->code;
-    if (blob != NULL) got->blob = *blob;
-}
-
 static struct got get(struct env *env, const char *id) {
     struct got got = {0};
     blasd_front_queue_get(env->queue, &(struct blasd_principal){"anonymous"}, id, on_record, &got);
     assert_int_equal(got.answered, 0);
-    UNTIL(env, got.answered == 1);
-    return got;
-}
-
-static struct got cancel(struct env *env, const char *id) {
-    struct got got = {0};
-    blasd_front_queue_cancel(env->queue, &(struct blasd_principal){"anonymous"}, id, on_record,
-                             &got);
     UNTIL(env, got.answered == 1);
     return got;
 }

@@ -1,0 +1,252 @@
+/* The front end's queue where Redis answers late, refuses, forgets, stands still or dies: nothing
+ * that was acknowledged is lost. */
+#include "front_fixture.h"
+
+/* Redis has done it, but the answer is lost with the connection: it is sent again and done once. */
+static void test_resend(void **state) {
+    struct env *env = *state;
+    struct seen *plain, *deadline, *keyed;
+    worker_register(env);
+    plain = submit(env, (struct want){.watch = true});
+    deadline = submit(env, (struct want){.watch = true, .deadline_ms = 60000});
+    keyed = submit(env, (struct want){.watch = true, .key = "r=1 k=", .fingerprint = 3});
+    blasd_front_queue_flush(env->queue);
+    while (ask_number(env, "HLEN %s", "{test}:pending") != 3) usleep(1000);
+    blasd_front_link_drop(&env->queue->commands, "a test");
+    UNTIL(env, env->answered == 3);
+    assert_int_equal(plain->code, BLASD_OK);
+    assert_int_equal(deadline->code, BLASD_OK);
+    assert_int_equal(keyed->code, BLASD_OK);
+    assert_false(keyed->repeated);
+    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 3);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 3);
+    /* and where it ended before the answer came */
+    plain = submit(env, (struct want){.watch = true});
+    blasd_front_queue_flush(env->queue);
+    while (ask_number(env, "HLEN %s", "{test}:pending") != 4) usleep(1000);
+    assert_int_equal(work_once(env), 4);
+    blasd_front_link_drop(&env->queue->commands, "a test");
+    UNTIL(env, env->answered == 4 && env->ended == 4);
+    expect_done(plain);
+    expect_done(deadline);
+    expect_done(keyed);
+    linger(env, 50);
+    assert_int_equal(env->ended, 4);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 0);
+}
+
+/* Either connection, both, and the functions. */
+static void test_connections_lost(void **state) {
+    struct env *env = *state;
+    static const char *const kinds[] = {"CLIENT KILL TYPE pubsub", "CLIENT KILL TYPE normal",
+                                        "FUNCTION FLUSH"};
+    worker_register(env);
+    for (int round = 0; round < 6; round++) {
+        redisReply *r;
+        struct seen *s = submit(env, (struct want){.watch = true});
+        UNTIL(env, s->answered == 1);
+        if (round % 2 == 0) { /* the record is published while nobody listens */
+            if (round == 0) blasd_front_link_drop(&env->queue->replies, "a test");
+            assert_int_equal(work_once(env), 1);
+        }
+        r = ask(env->client, kinds[round % 3]); /* spares the one that asks */
+        assert_non_null(r);
+        freeReplyObject(r);
+        if (round % 3 == 2) { /* whoever calls next finds the functions gone, and loads them */
+            struct seen *more = submit(env, (struct want){.watch = true});
+            UNTIL(env, more->answered == 1);
+            assert_int_equal(more->code, BLASD_OK);
+        }
+        UNTIL(env, work_once(env) >= 0 && s->ended > 0);
+        expect_done(s);
+    }
+    UNTIL(env, work_once(env) >= 0 && env->queue->watch_count == 0);
+    for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
+}
+
+/* Redis has lost everything while nobody listened: who waits is told that there is no record. */
+static void test_record_gone(void **state) {
+    struct env *env = *state;
+    struct seen *s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    freeReplyObject(ask(env->client, "FLUSHALL"));
+    blasd_front_link_drop(&env->queue->replies, "a test");
+    UNTIL(env, s->ended == 1);
+    assert_string_equal(s->record, "");
+    assert_int_equal(env->queue->watch_count, 0);
+}
+
+static void test_unavailable(void **state) {
+    struct env *env = env_new(NULL);
+    struct got got = {0};
+    struct seen *s;
+    int64_t start;
+    (void)state;
+    assert_int_equal(queue_open(env), 0);
+    s = submit(env, (struct want){.watch = true});
+    blasd_front_queue_get(env->queue, &(struct blasd_principal){"anonymous"}, s->id, on_record,
+                          &got);
+    start = blasd_clock_ns();
+    UNTIL(env, s->answered == 1 && got.answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    assert_int_equal(got.code, BLASD_E_queue_unavailable);
+    assert_in_range((blasd_clock_ns() - start) / MS, 1900, 2500);
+    assert_int_equal(env->queue->watch_count, 0);
+    assert_false(env->queue->view.available);
+    /* what comes while it is away is done once it is back */
+    s = submit(env, (struct want){.watch = true});
+    redis_start(env);
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_OK);
+    /* free in the middle of everything calls nobody */
+    s = submit(env, (struct want){.watch = true});
+    submit(env, (struct want){.device = BLASD_DEVICE_CUDA});
+    blasd_front_queue_flush(env->queue);
+    submit(env, (struct want){.watch = true});
+    blasd_front_queue_free(env->queue);
+    env->queue = NULL;
+    assert_int_equal(s->answered, 0);
+    env_free(env);
+}
+
+static void test_out_of_memory(void **state) {
+    struct env *env = *state;
+    struct seen *s;
+    freeReplyObject(ask(env->client, "CONFIG SET maxmemory 1"));
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    UNTIL(env, !env->queue->view.available);
+    assert_int_equal(get(env, s->id).code, BLASD_E_job_not_found);
+    freeReplyObject(ask(env->client, "CONFIG SET maxmemory 0"));
+    UNTIL(env, env->queue->view.available);
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_OK);
+}
+
+/* Over TCP, with a password and a database of its own; then with a wrong password. */
+static void test_login(void **state) {
+    struct env *env = env_new(NULL);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    struct seen *s;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    close(fd); /* free a moment ago */
+    snprintf(env->port, sizeof env->port, "%d", ntohs(at.sin_port));
+    snprintf(env->url, sizeof env->url, "redis://:secret@127.0.0.1:%s/3", env->port);
+    env_open(env);
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_OK);
+    freeReplyObject(ask(env->client, "SELECT 3"));
+    assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 1);
+    blasd_front_queue_free(env->queue);
+    snprintf(env->url, sizeof env->url, "redis://:wrong@127.0.0.1:%s/3", env->port);
+    assert_int_equal(queue_open(env), 0);
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    assert_non_null(strstr(blasd_front_queue_view(env->queue)->trouble, "WRONGPASS"));
+    env_free(env);
+}
+
+/* A Redis that is there and says nothing. */
+static void test_redis_stopped(void **state) {
+    struct env *env = *state;
+    struct seen *s;
+    int64_t start = blasd_clock_ns();
+    assert_int_equal(kill(env->redis, SIGSTOP), 0);
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_E_queue_unavailable);
+    assert_true(blasd_clock_ns() - start < 9 * SECOND);
+    assert_false(env->queue->view.available);
+    assert_true(blasd_front_queue_view(env->queue)->trouble[0] != '\0');
+    assert_int_equal(kill(env->redis, SIGCONT), 0);
+    UNTIL(env, env->queue->view.available);
+    assert_string_equal(blasd_front_queue_view(env->queue)->trouble, "");
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_OK);
+}
+
+/* Redis is killed again and again under load; every job that was acknowledged ends. */
+struct load {
+    struct blasd_worker_queue *worker;
+    atomic_bool stop;
+};
+
+static void *load_worker(void *arg) {
+    struct load *load = arg;
+    while (!atomic_load(&load->stop))
+        if (work(load->worker) <= 0) usleep(1000);
+    return NULL;
+}
+
+static void test_redis_killed(void **state) {
+    struct env *env = *state;
+    struct load load = {.worker = NULL};
+    int acknowledged = 0, refused = 0, kills = 0;
+    pthread_t thread;
+    int64_t start, kill_at, restart_at = 0;
+    worker_register(env);
+    load.worker = env->worker;
+    assert_int_equal(pthread_create(&thread, NULL, load_worker, &load), 0);
+    start = blasd_clock_ns();
+    kill_at = start + SECOND / 2;
+    while (kills < 4 || restart_at != 0 || blasd_clock_ns() < kill_at - SECOND / 2) {
+        int64_t now = blasd_clock_ns();
+        if (env->seen_count - env->answered < 200 && env->seen_count < 19900)
+            for (int i = 0; i < 20; i++) submit(env, (struct want){.watch = true});
+        turn(env, 1);
+        if (restart_at == 0 && now > kill_at && kills < 4) {
+            redis_kill(env);
+            kills++;
+            restart_at = now + SECOND / 10;
+        } else if (restart_at != 0 && now > restart_at) {
+            redis_start(env);
+            restart_at = 0;
+            kill_at = now + SECOND * 3 / 5;
+        }
+    }
+    UNTIL(env, env->answered == env->seen_count);
+    for (int64_t end = blasd_clock_ns() + 20 * SECOND;
+         env->queue->watch_count > 0 && blasd_clock_ns() < end;)
+        turn(env, 5);
+    atomic_store(&load.stop, true);
+    pthread_join(thread, NULL);
+    for (int i = 0; i < env->seen_count; i++) {
+        const struct seen *s = &env->seen[i];
+        assert_int_equal(s->answered, 1);
+        if (s->code == BLASD_OK) {
+            expect_done(s);
+            acknowledged++;
+        } else {
+            assert_int_equal(s->code, BLASD_E_queue_unavailable);
+            refused++;
+        }
+    }
+    print_message("%d kills, %d jobs acknowledged and ended, %d refused\n", kills, acknowledged,
+                  refused);
+    assert_true(acknowledged > 500);
+    assert_int_equal(env->queue->watch_count, 0);
+    UNTIL(env, env->queue->held_bytes == 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_resend),        TEST(test_connections_lost),
+        TEST(test_record_gone),   cmocka_unit_test(test_unavailable),
+        TEST(test_out_of_memory), cmocka_unit_test(test_login),
+        TEST(test_redis_stopped), TEST(test_redis_killed),
+    };
+    signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that may have gone */
+    return cmocka_run_group_tests_name("front_faults", tests, NULL, NULL);
+}
