@@ -122,9 +122,12 @@ local function count_ghosts(ended)
         held[#held + 1] = call('GET', K.held_of .. name) or ''
     end
     held = concat(held, ' ')
+    local named = #ended > 16 and {} -- of many, one look at the text is cheaper than a search each
+    for id in gmatch(named and held or '', '%S+') do named[id] = true end
     for _, pair in ipairs(ended) do
-        local si = pair[2]
-        if not find(held, pair[1], 1, true) then ghosts[si] = (ghosts[si] or 0) + 1 end
+        local id, si = pair[1], pair[2]
+        local is_held = named and named[id] or not named and find(held, id, 1, true)
+        if not is_held then ghosts[si] = (ghosts[si] or 0) + 1 end
     end
     for si, count in pairs(ghosts) do
         count = call('HINCRBY', K.ghosts, si, count)

@@ -75,6 +75,30 @@ static void ghosts_are_passed_over(void **state) {
     bed_close(&bed);
 }
 
+/* The same for so many in one call that they are told apart in another way. */
+static void many_ghosts_at_once(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[64];
+    char id[40][BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "many");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int i = 0; i < 40; i++) submit_new(&bed, id[i], "2");
+    assert_int_equal(claim(worker, 10, PLENTY, claims), 10);
+    /* five in the worker's hands and fifteen in the list */
+    drop(fcall(&bed, "cancel", id[5], id[6], id[7], id[8], id[9], id[10], id[11], id[12], id[13],
+               id[14], id[15], id[16], id[17], id[18], id[19], id[20], id[21], id[22], id[23],
+               id[24], NULL));
+    redisReply *reply = redisCommand(bed.raw, "HGET %s:ghosts 2", bed.tag);
+    assert_string_equal(reply->str, "15");
+    drop(reply);
+    assert_int_equal(queued(&bed), 15);
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 15);
+    for (int i = 0; i < 15; i++) assert_string_equal(claims[i].id, id[25 + i]);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 /* Whoever submits and cancels for ever without a worker fills nothing. */
 static void ghosts_do_not_pile_up(void **state) {
     enum { KEPT = 50, ROUNDS = 5000 };
@@ -201,9 +225,8 @@ static void jobs_of_schema_1(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ghosts_are_passed_over),
-        cmocka_unit_test(ghosts_do_not_pile_up),
-        cmocka_unit_test(what_comes_back_stands_first),
+        cmocka_unit_test(ghosts_are_passed_over), cmocka_unit_test(many_ghosts_at_once),
+        cmocka_unit_test(ghosts_do_not_pile_up),  cmocka_unit_test(what_comes_back_stands_first),
         cmocka_unit_test(jobs_of_schema_1),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
