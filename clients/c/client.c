@@ -218,7 +218,9 @@ static int submit_body(struct blasd_client *client, const struct blasd_request *
                        struct blasd_problem *problem) {
     struct curl_slist *headers = NULL;
     struct answer answer = {0};
-    struct blasd_upload upload = {.arrays = request->inputs};
+    const struct blasd_shared *shared = request->shared; /* that the service did not take */
+    int count = shared == NULL ? request->input_count : shared->array_count;
+    struct blasd_upload upload = {.arrays = shared == NULL ? request->inputs : shared->arrays};
     unsigned char *header = NULL;
     curl_mime *form = NULL;
     char path[64] = "/jobs";
@@ -227,13 +229,12 @@ static int submit_body(struct blasd_client *client, const struct blasd_request *
     headers = curl_slist_append(NULL, "Accept: " SAFETENSORS ", application/json;q=0.5");
     headers = job_headers(headers, request);
     prepare(client, path, wait_seconds, &answer, NULL);
-    if (request->file_count > 0) {
+    if (shared == NULL && request->file_count > 0) {
         form = post_files(client, request, problem);
         if (form == NULL) goto done;
     } else {
-        header = blasd_tensors_header(request->inputs, request->input_count, 1,
-                                      blasd_request_words(request), &upload.header_len,
-                                      &upload.total, problem);
+        header = blasd_tensors_header(upload.arrays, count, 1, blasd_request_words(request),
+                                      &upload.header_len, &upload.total, problem);
         if (header == NULL) goto done;
         upload.header = header;
         upload.total += upload.header_len;
@@ -305,8 +306,8 @@ int blasd_client_complete(struct blasd_client *client, struct blasd_reply **repl
     return 0;
 }
 
-/* The service cannot take what lies in the directory: it shares no more, or has another one. */
-static bool shares_no_more(const struct blasd_problem *problem) {
+/* The service shares nothing (any more), or has another directory. */
+static bool takes_no_file(const struct blasd_problem *problem) {
     return strcmp(problem->code, "sharing_off") == 0 ||
            strcmp(problem->code, "body_file_refused") == 0;
 }
@@ -319,20 +320,19 @@ static void stop_sharing(struct blasd_client *client) {
 int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
                         double wait_seconds, struct blasd_reply **ret,
                         struct blasd_problem *problem) {
+    const struct blasd_shared *shared = request->shared;
     struct blasd_shared *copy = NULL;
     int code;
     *ret = NULL;
-    if (request->shared == NULL && client->directory != NULL)
-        copy = blasd_shared_copy(client->directory, request);
-    if (request->shared != NULL)
-        code = submit_file(client, request, request->shared, wait_seconds, ret, problem);
-    else if (copy != NULL)
-        code = submit_file(client, request, copy, wait_seconds, ret, problem);
-    else
+    if (shared == NULL && client->directory != NULL)
+        shared = copy = blasd_shared_copy(client->directory, request);
+    if (shared == NULL)
         code = submit_body(client, request, wait_seconds, ret, problem);
+    else
+        code = submit_file(client, request, shared, wait_seconds, ret, problem);
     blasd_shared_free(copy); /* a job that was taken has a name of its own for it */
-    if (code != 0 && copy != NULL && shares_no_more(problem)) {
-        stop_sharing(client);
+    if (code != 0 && shared != NULL && takes_no_file(problem)) {
+        if (copy != NULL) stop_sharing(client);
         code = submit_body(client, request, wait_seconds, ret, problem);
     }
     if (code != 0 || blasd_client_complete(client, ret, problem) == 0) return code;
