@@ -39,6 +39,7 @@ $(BUILD)/libblasd_client.a: $(BUILD)/lib/client.a
 # the C client's examples, and a program that tests drive
 CLIENT_PROGRAMS = $(BUILD)/client_example $(BUILD)/share_example $(BUILD)/share_probe
 $(BUILD)/client_example $(BUILD)/share_example: $(BUILD)/%: $(BUILD)/obj/clients/c/examples/%.c.o $(BUILD)/libblasd_client.a
+CLIENT_C = $(wildcard clients/c/examples/*.c tests/integration/*.c)
 $(BUILD)/share_probe: $(BUILD)/obj/tests/integration/share_probe.c.o $(BUILD)/libblasd_client.a
 $(CLIENT_PROGRAMS):
 	$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs libcurl jansson) -pthread
@@ -281,7 +282,7 @@ soak: all
 GPU_PROGRAM_C = $(wildcard tests/gpu/gpu_*.c)
 $(BUILD)/obj/tests/gpu/%.c.o: FLAGS += -Itests/gpu/bare -Itests/unit/kernels
 # blasd is linked too, for it holds every CPU kernel: names that clash between files show only then
-lint-objects: $(BUILD)/blasd $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(UNIT_C) $(FUZZ_C) $(BENCH_C) $(GPU_PROGRAM_C) docs/generate.c)
+lint-objects: $(BUILD)/blasd $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(UNIT_C) $(FUZZ_C) $(BENCH_C) $(GPU_PROGRAM_C) $(CLIENT_C) docs/generate.c)
 
 .PHONY: clean
 clean:

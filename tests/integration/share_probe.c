@@ -122,6 +122,26 @@ static int later(struct blasd_client *client) {
     return code != 0;
 }
 
+/* Holds a result, over what the test does meanwhile: "ID", and after a line of input it judges. */
+static int keep(struct blasd_client *client) {
+    struct blasd_shared *shared;
+    struct blasd_request request = {.op = "matmul"};
+    struct blasd_reply *reply = NULL;
+    struct blasd_problem problem;
+    int code = make_shared(client, &shared);
+    if (code != 0) return code;
+    request.shared = shared;
+    if (blasd_client_run(client, &request, 60, NULL, NULL, &reply, &problem) != 0)
+        return complain(&problem);
+    puts(blasd_reply_id(reply));
+    fflush(stdout);
+    if (getchar() == EOF) code = 1;
+    judge(reply, blasd_shared_array(shared, "b")->data);
+    blasd_reply_free(reply);
+    blasd_shared_free(shared);
+    return code;
+}
+
 /* Holds arrays until it is killed. */
 static int hold(struct blasd_client *client) {
     struct blasd_shared *shared;
@@ -165,6 +185,8 @@ int main(int argc, char **argv) {
         code = copies(client, true);
     else if (strcmp(what, "later") == 0)
         code = later(client);
+    else if (strcmp(what, "keep") == 0)
+        code = keep(client);
     else if (strcmp(what, "hold") == 0)
         code = hold(client);
     else if (strcmp(what, "refusals") == 0)

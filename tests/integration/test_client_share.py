@@ -6,12 +6,14 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
+import blasd
 import numpy as np
 import pytest
-from service import BLASD, Service
+from service import BLASD, ROOT, Service
 
 RNG = np.random.default_rng(29)
 PROBE, EXAMPLE = BLASD.parent / "share_probe", BLASD.parent / "share_example"
@@ -48,6 +50,11 @@ def wait_until(condition, timeout=40):
     while not condition():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.05)
+
+
+def received_bytes(service):
+    lines = service.request("GET", "/metrics").body.decode().split("\n")
+    return [line for line in lines if line.startswith("blasd_http_received_bytes_total")]
 
 
 def save(folder, **arrays):
@@ -91,15 +98,19 @@ def test_a_product_from_files(sharing, tmp_path):
     folder = folder_of(sharing)
     a, b = RNG.standard_normal((401, 400)), RNG.standard_normal((400, 403)).astype("f4")
     files = save(tmp_path, a=a, b=b)
+    before = received_bytes(sharing)
     with sharing.worker_held():
         running = start(sharing, "matmul", *files, "-o", tmp_path / "c.npy")
-        wait_until(lambda: handed_in(folder))  # so it was not sent
+        wait_until(lambda: handed_in(folder))
     finish(running)
+    assert received_bytes(sharing) == before
     c = np.load(tmp_path / "c.npy")
     assert c.dtype == np.float64 and c.shape == (401, 403)
     np.testing.assert_allclose(c, a @ b)
     assert '"blob"' in run(sharing, "matmul", *files, "--json").stdout
+    assert received_bytes(sharing) == before
     assert '"blob"' not in run(sharing, "matmul", *files, "--json", share=False).stdout
+    assert received_bytes(sharing) != before
     wait_until(lambda: not handed_in(folder))
     assert not named(folder, ".put")
 
@@ -187,11 +198,19 @@ def test_a_service_that_shares_no_more(make_service, tmp_path):
     with subprocess.Popen([PROBE, "between"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           env={**os.environ, "BLASD_URL": service.url}) as client:
         assert client.stdout.readline() == "mapped right\n"
+        a = np.eye(500)
+        python = blasd.Client(service.url, share=True)
+        shared = python.shared(a=(a.shape, "f8"), b=(a.shape, "f8"))
+        for name in shared:
+            shared[name][...] = a
+        assert "blob" in python.run("matmul", **shared).job["outputs"]["c"]
         service.stop()
         service.options = ()
         service.start(f"127.0.0.1:{service.port}")
         out, _ = client.communicate("\n", timeout=60)
     assert client.returncode == 0 and out == "received right\n"
+    for inputs in (shared, {"a": a, "b": a}, {"a": a, "b": a}):
+        np.testing.assert_array_equal(python.run("matmul", **inputs)["c"], a)
 
 
 @contextlib.contextmanager
@@ -222,7 +241,6 @@ def test_a_service_of_another_user(sharing):
 @needs_root
 def test_root_may_share_with_anybody(tmp_path):
     """Its files are given to the service's user, for others are refused."""
-    import blasd
     with open_folder(NOBODY) as folder:
         service = Service(folder / "service", "--share")
         os.chown(service.folder, NOBODY, NOBODY)
@@ -243,18 +261,32 @@ def can_mount():
     return done.returncode == 0
 
 
+PYTHON_IN_A_FULL_STORE = """
+import blasd, numpy as np
+client = blasd.Client(share=True)
+try:
+    client.shared(a=((500, 500), "f8"), b=((500, 500), "f8"))
+except OSError:
+    print("OSError")
+try:
+    client.run("matmul", a=np.eye(500), b=np.eye(500), timeout=2)
+except blasd.Error as error:
+    print(error.code)
+"""
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not can_mount(), reason="needs to mount a small tmpfs")
 def test_a_full_store(tmp_path):
     """Arrays in place cannot be made; copies are sent after all, and the service takes them once there is room."""
     small = tmp_path / "small"
     small.mkdir()
     service = Service(tmp_path / "service", "--share", "--blobs", f"dir:{small}/blobs")
-    mount = f"mount -t tmpfs -o size=24m none {small} && exec \"$@\""
+    mount = f"mount -t tmpfs -o size=32m none {small} && exec \"$@\""
     service.program = ["unshare", "-m", "sh", "-c", mount, "sh", BLASD]
     service.start()
     try:
         inside = ["nsenter", "-m", "-t", str(service.process.pid)]
-        subprocess.run([*inside, "fallocate", "-l", "20M", small / "filler"], check=True)
+        subprocess.run([*inside, "fallocate", "-l", "30M", small / "filler"], check=True)
         env = {**os.environ, "BLASD_URL": service.url}
         done = subprocess.run([*inside, PROBE, "in-place"], capture_output=True, text=True, env=env, timeout=60)
         assert done.returncode == 1 and done.stderr.startswith("no_space"), done
@@ -262,10 +294,15 @@ def test_a_full_store(tmp_path):
         done = subprocess.run([*inside, *command(service, "matmul", *files, "-t", "2")], capture_output=True, text=True,
                               timeout=60)
         assert done.returncode == 1 and "no room" in done.stderr, done
+        done = subprocess.run([*inside, sys.executable, "-c", PYTHON_IN_A_FULL_STORE], capture_output=True, text=True,
+                              env={**env, "PYTHONPATH": str(ROOT / "clients/python")}, timeout=60)
+        assert done.stdout.split() == ["OSError", "no_space"], done
         blobs = [*inside, "find", small / "blobs", "-name", "*.put"]
         assert subprocess.run(blobs, capture_output=True, check=True).stdout == b""
         running = subprocess.Popen([*inside, *command(service, "matmul", *files, "-o", tmp_path / "c.npy")],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(2)  # it is told to come again after a second
+        assert running.poll() is None
         subprocess.run([*inside, "rm", small / "filler"], check=True)
         finish(running)
         np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), np.load(tmp_path / "a.npy"))
@@ -318,14 +355,18 @@ def test_interrupted_it_cancels_the_job(make_service, tmp_path):
     assert not named(folder_of(service), ".put")
 
 
-def test_a_mapped_result_is_locked(sharing, tmp_path):
-    """The service cannot give the memory to another job while the client holds it."""
+def test_a_mapped_result_stays_as_it_is(sharing):
+    """Its memory is not another job's while the client holds it, though the job is forgotten."""
     folder = folder_of(sharing)
-    with subprocess.Popen([PROBE, "between"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    with subprocess.Popen([PROBE, "keep"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           env={**os.environ, "BLASD_URL": sharing.url}) as client:
-        assert client.stdout.readline() == "mapped right\n"
-        out = max(folder.glob("*.out"), key=lambda path: path.stat().st_mtime)
-        with open(out, "rb") as file:
+        job_id = client.stdout.readline().strip()
+        with open(folder / f"{job_id}.out", "rb") as file:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            assert sharing.request("DELETE", f"/jobs/{job_id}").status == 200
+            for i in range(8):
+                sharing.run("matmul", {"a": i * np.ones((500, 500)), "b": np.ones((500, 500))}, form="safetensors")
+            assert client.communicate("\n", timeout=60)[0] == "mapped right\n"
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it has let go of it
-        assert client.communicate("\n", timeout=60)[0] == "mapped right\n"
     assert client.returncode == 0
