@@ -188,7 +188,10 @@ static int read_safetensors(struct blasd_reply *reply) {
     json_object_foreach(reply->header, name, entry) {
         if (strcmp(name, "__metadata__") == 0) {
             const char *text = json_string_value(json_object_get(entry, "job"));
-            if (text != NULL) reply->document = json_loads(text, 0, NULL);
+            if (text != NULL) {
+                reply->document = json_loads(text, 0, NULL);
+                reply->text = strdup(text);
+            }
         } else if (reply->array_count == BLASD_REPLY_ARRAYS ||
                    read_array(reply, name, entry, reply->body + 8 + header_len,
                               reply->len - 8 - header_len) != 0)
@@ -208,13 +211,12 @@ struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safe
     }
     reply->body = body;
     reply->len = len;
-    if (!safetensors)
+    if (!safetensors) {
         reply->document = json_loadb((const char *)body, len, 0, NULL);
-    else if (read_safetensors(reply) != 0)
+        reply->text = body == NULL ? NULL : strndup((const char *)body, len);
+    } else if (read_safetensors(reply) != 0)
         goto bad;
-    if (!json_is_object(reply->document)) goto bad;
-    reply->text = json_dumps(reply->document, JSON_COMPACT);
-    if (reply->text == NULL) goto bad;
+    if (!json_is_object(reply->document) || reply->text == NULL) goto bad;
     return reply;
 bad:
     blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");

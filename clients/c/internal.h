@@ -16,7 +16,7 @@ struct blasd_reply {
     size_t map_len;
     json_t *document; /* owned: the job document */
     json_t *header;   /* owned: the safetensors header, which owns the names; NULL for JSON */
-    char *text;       /* owned: the document as text */
+    char *text;       /* owned: the document as the service wrote it */
     struct blasd_array arrays[BLASD_REPLY_ARRAYS];
     int array_count;
     bool complete; /* has all arrays of the job */

@@ -26,7 +26,7 @@ static const char usage[] =
     "  -d, --device DEVICE        auto, cpu or cuda\n"
     "  -p, --priority PRIORITY    high, normal or low\n"
     "  -t, --timeout SECONDS      give up, and cancel the job, after so long (default 3600)\n"
-    "      --deadline-ms MS       a job that has not begun by then expires\n"
+    "      --deadline-ms MS       a job that has not ended by then expires\n"
     "      --idempotency-key KEY  asked twice under one key, the job is queued once\n"
     "  -s, --share                the service is on this machine, started with --share: inputs "
     "and\n"
