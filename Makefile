@@ -36,7 +36,12 @@ GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions
 all: $(BUILD)/blasd $(BUILD)/libblasd_client.a
 $(BUILD)/libblasd_client.a: $(BUILD)/lib/client.a
 	@cp $< $@
-$(BUILD)/client_example: $(BUILD)/obj/clients/c/examples/client_example.c.o $(BUILD)/libblasd_client.a
+# the C client's examples, and a program that tests drive
+CLIENT_PROGRAMS = $(BUILD)/client_example $(BUILD)/share_example $(BUILD)/share_probe
+$(BUILD)/client_example $(BUILD)/share_example: $(BUILD)/%: $(BUILD)/obj/clients/c/examples/%.c.o $(BUILD)/libblasd_client.a
+CLIENT_C = $(wildcard clients/c/examples/*.c tests/integration/*.c)
+$(BUILD)/share_probe: $(BUILD)/obj/tests/integration/share_probe.c.o $(BUILD)/libblasd_client.a
+$(CLIENT_PROGRAMS):
 	$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs libcurl jansson) -pthread
 
 $(BUILD)/blasd: $(call obj,$(call folder_sources,main)) $(ARCHIVES)
@@ -209,7 +214,7 @@ test-sanitized:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
 	@tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
 	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || exit 1; done
-test-integration: $(BUILD)/blasd $(BUILD)/client_example $(BUILD)/standin/blasd_cuda.so
+test-integration: $(BUILD)/blasd $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/integration
 
 fuzz:
@@ -277,7 +282,7 @@ soak: all
 GPU_PROGRAM_C = $(wildcard tests/gpu/gpu_*.c)
 $(BUILD)/obj/tests/gpu/%.c.o: FLAGS += -Itests/gpu/bare -Itests/unit/kernels
 # blasd is linked too, for it holds every CPU kernel: names that clash between files show only then
-lint-objects: $(BUILD)/blasd $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(UNIT_C) $(FUZZ_C) $(BENCH_C) $(GPU_PROGRAM_C) docs/generate.c)
+lint-objects: $(BUILD)/blasd $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(UNIT_C) $(FUZZ_C) $(BENCH_C) $(GPU_PROGRAM_C) $(CLIENT_C) docs/generate.c)
 
 .PHONY: clean
 clean:

@@ -1,4 +1,5 @@
-/* Requests and answers over libcurl. What they say is put together in client_message.c. */
+/* Requests and answers over libcurl. What they say is put together in client_message.c; files that
+ * are shared with the service are made and mapped in client_share.c. */
 #include "clients/c/internal.h"
 
 #include <curl/curl.h>
@@ -6,14 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 #define SAFETENSORS "application/x-safetensors"
-#define LONGEST_WAIT 20.0 /* one request of blasd_client_run holds the connection no longer */
+#define DEFAULT_URL "http://127.0.0.1:8080"
+#define SILENCE_S 60L /* a service that says nothing for so long beyond the wait is given up */
 
 struct blasd_client {
     CURL *curl;
-    char *base; /* the service's URL without a slash at its end */
+    char *base;      /* the service's URL without a slash at its end */
+    char *directory; /* where files are shared with the service; NULL: nowhere */
 };
 
 /* An answer as it arrives. */
@@ -24,14 +27,6 @@ struct answer {
     CURL *curl;
 };
 
-/* A request body on its way out: a header, then the arrays where they lie. */
-struct upload {
-    const struct blasd_array *arrays;
-    const unsigned char *header;
-    size_t header_len;
-    uint64_t total, sent;
-};
-
 static void global_init(void) {
     curl_global_init(CURL_GLOBAL_DEFAULT);
 }
@@ -39,7 +34,10 @@ static void global_init(void) {
 struct blasd_client *blasd_client_new(const char *url) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct blasd_client *client = calloc(1, sizeof *client);
-    size_t len = strlen(url);
+    size_t len;
+    if (url == NULL) url = getenv("BLASD_URL");
+    if (url == NULL || *url == '\0') url = DEFAULT_URL;
+    len = strlen(url);
     pthread_once(&once, global_init);
     if (client == NULL) return NULL;
     client->curl = curl_easy_init();
@@ -56,6 +54,7 @@ void blasd_client_free(struct blasd_client *client) {
     if (client == NULL) return;
     if (client->curl != NULL) curl_easy_cleanup(client->curl);
     free(client->base);
+    free(client->directory);
     free(client);
 }
 
@@ -83,54 +82,19 @@ static size_t on_answer(char *data, size_t size, size_t count, void *arg) {
     return more;
 }
 
-static uint64_t bytes_of(const struct blasd_array *array) {
-    size_t size = 0;
-    uint64_t bytes;
-    blasd_dtype_code(array->dtype, &size);
-    bytes = size;
-    for (int i = 0; i < array->rank; i++) bytes *= (uint64_t)array->shape[i];
-    return bytes;
-}
-
-/* Copies what lies at `sent` of a region that starts at `from`; 0 where it lies elsewhere. */
-static size_t copy_region(const struct upload *upload, uint64_t from, const void *bytes,
-                          uint64_t len, char *out, size_t room) {
-    uint64_t at = upload->sent - from;
-    if (upload->sent < from || at >= len) return 0;
-    if (room > len - at) room = (size_t)(len - at);
-    memcpy(out, (const char *)bytes + at, room);
-    return room;
-}
-
-static size_t on_upload(char *out, size_t size, size_t count, void *arg) {
-    struct upload *upload = arg;
-    size_t room = size * count, n;
-    uint64_t from = upload->header_len;
-    if (upload->sent >= upload->total) return 0;
-    n = copy_region(upload, 0, upload->header, upload->header_len, out, room);
-    for (const struct blasd_array *array = upload->arrays; n == 0; array++) {
-        n = copy_region(upload, from, array->data, bytes_of(array), out, room);
-        from += bytes_of(array);
-    }
-    upload->sent += n;
-    return n;
-}
-
-/* libcurl rewinds when it sends a body again on a fresh connection. */
-static int on_seek(void *arg, curl_off_t offset, int origin) {
-    struct upload *upload = arg;
-    if (origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
-    upload->sent = (uint64_t)offset;
-    return CURL_SEEKFUNC_OK;
-}
-
-static void prepare(struct blasd_client *client, const char *path, struct answer *answer,
-                    struct curl_slist *headers) {
-    char url[1024];
-    snprintf(url, sizeof url, "%s%s", client->base, path);
+/* `wait`: seconds for which the service may be silent on purpose. */
+static void prepare(struct blasd_client *client, const char *path, double wait,
+                    struct answer *answer, struct curl_slist *headers) {
+    char *url = NULL;
     curl_easy_reset(client->curl); /* keeps the connection */
-    curl_easy_setopt(client->curl, CURLOPT_URL, url);
+    if (asprintf(&url, "%s%s", client->base, path) >= 0) {
+        curl_easy_setopt(client->curl, CURLOPT_URL, url); /* copies it */
+        free(url);
+    }
     curl_easy_setopt(client->curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_TIME, SILENCE_S + (long)wait);
+    curl_easy_setopt(client->curl, CURLOPT_CONNECTTIMEOUT, SILENCE_S);
     curl_easy_setopt(client->curl, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(client->curl, CURLOPT_WRITEFUNCTION, on_answer);
     curl_easy_setopt(client->curl, CURLOPT_WRITEDATA, answer);
@@ -145,6 +109,7 @@ static int perform(struct blasd_client *client, struct answer *answer,
                    struct blasd_problem *problem) {
     CURLcode code = curl_easy_perform(client->curl);
     long status = 0;
+    curl_off_t seconds = 0;
     if (code != CURLE_OK) {
         blasd_problem_set(problem, "connection_failed", "%s: %s", client->base,
                           curl_easy_strerror(code));
@@ -155,6 +120,8 @@ static int perform(struct blasd_client *client, struct answer *answer,
     if (status == 200 || status == 202) return 0;
     blasd_problem_parse(problem, status, answer->data == NULL ? (unsigned char *)"" : answer->data,
                         answer->len);
+    if (curl_easy_getinfo(client->curl, CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK)
+        problem->retry_after = (double)seconds;
     return -1;
 }
 
@@ -172,11 +139,11 @@ static int receive(struct blasd_client *client, struct answer *answer, struct bl
     return *ret == NULL ? -1 : 0;
 }
 
-static void post_arrays(struct blasd_client *client, struct upload *upload) {
+static void post_arrays(struct blasd_client *client, struct blasd_upload *upload) {
     curl_easy_setopt(client->curl, CURLOPT_POST, 1L);
-    curl_easy_setopt(client->curl, CURLOPT_READFUNCTION, on_upload);
+    curl_easy_setopt(client->curl, CURLOPT_READFUNCTION, blasd_upload_read);
     curl_easy_setopt(client->curl, CURLOPT_READDATA, upload);
-    curl_easy_setopt(client->curl, CURLOPT_SEEKFUNCTION, on_seek);
+    curl_easy_setopt(client->curl, CURLOPT_SEEKFUNCTION, blasd_upload_seek);
     curl_easy_setopt(client->curl, CURLOPT_SEEKDATA, upload);
     curl_easy_setopt(client->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)upload->total);
 }
@@ -213,30 +180,61 @@ static curl_mime *post_files(struct blasd_client *client, const struct blasd_req
     return form;
 }
 
-int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
-                        double wait_seconds, struct blasd_reply **ret,
-                        struct blasd_problem *problem) {
+static int ask(struct blasd_client *client, const char *method, const char *path,
+               const char *accept, double wait, struct blasd_reply **ret,
+               struct blasd_problem *problem) {
+    struct curl_slist *headers = curl_slist_append(NULL, accept);
+    struct answer answer = {0};
+    int code;
+    *ret = NULL;
+    if (client->directory != NULL) headers = curl_slist_append(headers, "Prefer: share");
+    prepare(client, path, wait, &answer, headers);
+    curl_easy_setopt(client->curl, CURLOPT_CUSTOMREQUEST, method);
+    code = receive(client, &answer, ret, problem);
+    curl_slist_free_all(headers);
+    return code;
+}
+
+/* The whole result, as bytes. */
+static int fetch(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                 struct blasd_problem *problem) {
+    char path[128];
+    snprintf(path, sizeof path, "/jobs/%.64s/result", id);
+    return ask(client, "GET", path, "Accept: " SAFETENSORS, 0, ret, problem);
+}
+
+/* Headers of every job that is sent; takes `headers` over. */
+static struct curl_slist *job_headers(struct curl_slist *headers,
+                                      const struct blasd_request *request) {
+    char key[192];
+    headers = curl_slist_append(headers, "Expect:");
+    if (request->idempotency_key == NULL) return headers;
+    snprintf(key, sizeof key, "Idempotency-Key: %s", request->idempotency_key);
+    return curl_slist_append(headers, key);
+}
+
+static int submit_body(struct blasd_client *client, const struct blasd_request *request,
+                       double wait_seconds, struct blasd_reply **ret,
+                       struct blasd_problem *problem) {
     struct curl_slist *headers = NULL;
     struct answer answer = {0};
-    struct upload upload = {.arrays = request->inputs};
+    const struct blasd_shared *shared = request->shared; /* that the service did not take */
+    int count = shared == NULL ? request->input_count : shared->array_count;
+    struct blasd_upload upload = {.arrays = shared == NULL ? request->inputs : shared->arrays};
     unsigned char *header = NULL;
     curl_mime *form = NULL;
-    char path[64] = "/jobs", key[192];
+    char path[64] = "/jobs";
     int code = -1;
-    *ret = NULL;
     if (wait_seconds > 0) snprintf(path, sizeof path, "/jobs?wait=%.3f", wait_seconds);
-    headers = curl_slist_append(headers, "Accept: " SAFETENSORS ", application/json;q=0.5");
-    headers = curl_slist_append(headers, "Expect:");
-    if (request->idempotency_key != NULL) {
-        snprintf(key, sizeof key, "Idempotency-Key: %s", request->idempotency_key);
-        headers = curl_slist_append(headers, key);
-    }
-    prepare(client, path, &answer, NULL);
-    if (request->file_count > 0) {
+    headers = curl_slist_append(NULL, "Accept: " SAFETENSORS ", application/json;q=0.5");
+    headers = job_headers(headers, request);
+    prepare(client, path, wait_seconds, &answer, NULL);
+    if (shared == NULL && request->file_count > 0) {
         form = post_files(client, request, problem);
         if (form == NULL) goto done;
     } else {
-        header = blasd_request_header(request, &upload.header_len, &upload.total, problem);
+        header = blasd_tensors_header(upload.arrays, count, 1, blasd_request_words(request),
+                                      &upload.header_len, &upload.total, problem);
         if (header == NULL) goto done;
         upload.header = header;
         upload.total += upload.header_len;
@@ -252,17 +250,95 @@ done:
     return code;
 }
 
-static int ask(struct blasd_client *client, const char *method, const char *path,
-               const char *accept, struct blasd_reply **ret, struct blasd_problem *problem) {
-    struct curl_slist *headers = curl_slist_append(NULL, accept);
+/* The path of a job whose inputs lie in a file: that has tensors alone, the query says the rest.
+ * New; NULL where memory has run out. */
+static char *path_of_job(CURL *curl, const struct blasd_request *request, double wait_seconds) {
+    json_t *words = blasd_request_words(request), *word;
+    char *path = NULL;
+    const char *name;
+    size_t len = 0;
+    FILE *out = open_memstream(&path, &len);
+    if (out != NULL) {
+        fprintf(out, "/jobs?wait=%.3f", wait_seconds > 0 ? wait_seconds : 0.0);
+        json_object_foreach(words, name, word) {
+            char *escaped = curl_easy_escape(curl, json_string_value(word), 0);
+            if (escaped != NULL) fprintf(out, "&%s=%s", name, escaped);
+            curl_free(escaped);
+        }
+        fclose(out);
+    }
+    json_decref(words);
+    return path;
+}
+
+static int submit_file(struct blasd_client *client, const struct blasd_request *request,
+                       const struct blasd_shared *shared, double wait_seconds,
+                       struct blasd_reply **ret, struct blasd_problem *problem) {
+    struct curl_slist *headers = NULL;
     struct answer answer = {0};
+    char name[16 + sizeof shared->name];
+    char *path = path_of_job(client->curl, request, wait_seconds);
     int code;
-    *ret = NULL;
-    prepare(client, path, &answer, headers);
-    curl_easy_setopt(client->curl, CURLOPT_CUSTOMREQUEST, method);
+    if (path == NULL)
+        return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
+    snprintf(name, sizeof name, "Body-File: %s", shared->name);
+    headers = curl_slist_append(NULL, "Accept: application/json");
+    headers = curl_slist_append(headers, "Content-Type: " SAFETENSORS);
+    headers = curl_slist_append(headers, "Prefer: share");
+    headers = job_headers(curl_slist_append(headers, name), request);
+    prepare(client, path, wait_seconds, &answer, headers);
+    curl_easy_setopt(client->curl, CURLOPT_POST, 1L);
+    curl_easy_setopt(client->curl, CURLOPT_POSTFIELDS, "");
     code = receive(client, &answer, ret, problem);
     curl_slist_free_all(headers);
+    free(path);
     return code;
+}
+
+int blasd_client_complete(struct blasd_client *client, struct blasd_reply **reply,
+                          struct blasd_problem *problem) {
+    struct blasd_reply *fetched = NULL;
+    if ((*reply)->complete || strcmp(blasd_reply_state(*reply), "succeeded") != 0) return 0;
+    if (client->directory != NULL && blasd_reply_map(*reply, client->directory)) return 0;
+    if (fetch(client, blasd_reply_id(*reply), &fetched, problem) != 0) return -1;
+    blasd_reply_free(*reply);
+    *reply = fetched;
+    return 0;
+}
+
+/* The service shares nothing (any more), or has another directory. */
+static bool takes_no_file(const struct blasd_problem *problem) {
+    return strcmp(problem->code, "sharing_off") == 0 ||
+           strcmp(problem->code, "body_file_refused") == 0;
+}
+
+static void stop_sharing(struct blasd_client *client) {
+    free(client->directory);
+    client->directory = NULL;
+}
+
+int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
+                        double wait_seconds, struct blasd_reply **ret,
+                        struct blasd_problem *problem) {
+    const struct blasd_shared *shared = request->shared;
+    struct blasd_shared *copy = NULL;
+    int code;
+    *ret = NULL;
+    if (shared == NULL && client->directory != NULL)
+        shared = copy = blasd_shared_copy(client->directory, request);
+    if (shared == NULL)
+        code = submit_body(client, request, wait_seconds, ret, problem);
+    else
+        code = submit_file(client, request, shared, wait_seconds, ret, problem);
+    blasd_shared_free(copy); /* a job that was taken has a name of its own for it */
+    if (code != 0 && shared != NULL && takes_no_file(problem)) {
+        if (copy != NULL) stop_sharing(client);
+        code = submit_body(client, request, wait_seconds, ret, problem);
+    }
+    if (code != 0 || blasd_client_complete(client, ret, problem) == 0) return code;
+    blasd_reply_free(*ret);
+    *ret = NULL;
+    return -1;
 }
 
 int blasd_client_get(struct blasd_client *client, const char *id, double wait_seconds,
@@ -270,21 +346,23 @@ int blasd_client_get(struct blasd_client *client, const char *id, double wait_se
     char path[128];
     snprintf(path, sizeof path, wait_seconds > 0 ? "/jobs/%.64s?wait=%.3f" : "/jobs/%.64s", id,
              wait_seconds);
-    return ask(client, "GET", path, "Accept: application/json", ret, problem);
+    return ask(client, "GET", path, "Accept: application/json", wait_seconds, ret, problem);
 }
 
 int blasd_client_result(struct blasd_client *client, const char *id, struct blasd_reply **ret,
                         struct blasd_problem *problem) {
-    char path[128];
-    snprintf(path, sizeof path, "/jobs/%.64s/result", id);
-    return ask(client, "GET", path, "Accept: " SAFETENSORS, ret, problem);
+    if (client->directory != NULL && blasd_client_get(client, id, 0, ret, problem) == 0) {
+        if (blasd_reply_map(*ret, client->directory)) return 0;
+        blasd_reply_free(*ret);
+    }
+    return fetch(client, id, ret, problem);
 }
 
 int blasd_client_cancel(struct blasd_client *client, const char *id, struct blasd_reply **ret,
                         struct blasd_problem *problem) {
     char path[128];
     snprintf(path, sizeof path, "/jobs/%.64s", id);
-    return ask(client, "DELETE", path, "Accept: application/json", ret, problem);
+    return ask(client, "DELETE", path, "Accept: application/json", 0, ret, problem);
 }
 
 int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
@@ -299,77 +377,54 @@ int blasd_client_save(struct blasd_client *client, const char *id, const char *o
         blasd_problem_set(problem, "file_not_writable", "the file %s cannot be written", path);
         goto done;
     }
-    prepare(client, url_path, &answer, headers);
+    prepare(client, url_path, 0, &answer, headers);
     code = perform(client, &answer, problem);
     if (fclose(answer.file) != 0 && code == 0)
         code =
             blasd_problem_set(problem, "file_not_writable", "the file %s cannot be written", path);
-    if (code != 0) remove(path);
+    if (code != 0) blasd_remove_partial(path);
 done:
     free(answer.data);
     curl_slist_free_all(headers);
     return code;
 }
 
-static double now_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+static int refuse_directory(struct blasd_problem *problem, const char *directory) {
+    return blasd_problem_set(problem, "sharing_off",
+                             "the service's directory %s cannot be used from here: it is another "
+                             "machine's, or another user's",
+                             directory);
 }
 
-/* Cancels a job that nobody waits for any more, whatever comes of it. */
-static void abandon(struct blasd_client *client, const char *id) {
-    struct blasd_problem problem;
+int blasd_client_share(struct blasd_client *client, struct blasd_problem *problem) {
     struct blasd_reply *reply = NULL;
-    if (blasd_client_cancel(client, id, &reply, &problem) == 0) blasd_reply_free(reply);
-}
-
-/* Asks again until the job has ended; `*reply` is replaced by newer ones. */
-static int wait_for_end(struct blasd_client *client, double end, double step,
-                        blasd_progress_fn progress, void *arg, struct blasd_reply **reply,
-                        struct blasd_problem *problem) {
-    while (!blasd_reply_ended(*reply)) {
-        struct blasd_reply *next = NULL;
-        double left = end - now_seconds();
-        if (progress != NULL &&
-            !progress(arg, blasd_reply_state(*reply), blasd_reply_progress(*reply))) {
-            abandon(client, blasd_reply_id(*reply));
-            return blasd_problem_set(problem, "cancelled", "the job was cancelled");
-        }
-        if (left <= 0) {
-            abandon(client, blasd_reply_id(*reply));
-            blasd_problem_set(problem, "timeout", "the job did not end in time and was cancelled");
-            problem->retry = true;
-            return -1;
-        }
-        if (blasd_client_get(client, blasd_reply_id(*reply), left < step ? left : step, &next,
-                             problem) != 0)
-            return -1;
-        blasd_reply_free(*reply);
-        *reply = next;
-    }
-    return 0;
-}
-
-int blasd_client_run(struct blasd_client *client, const struct blasd_request *request,
-                     double timeout_seconds, blasd_progress_fn progress, void *arg,
-                     struct blasd_reply **ret, struct blasd_problem *problem) {
-    double end = now_seconds() + timeout_seconds, step = progress != NULL ? 0.5 : LONGEST_WAIT;
-    struct blasd_reply *reply = NULL, *result = NULL;
-    *ret = NULL;
-    if (blasd_client_submit(client, request, timeout_seconds < step ? timeout_seconds : step,
-                            &reply, problem) != 0)
+    const char *directory;
+    int code = -1;
+    stop_sharing(client);
+    if (ask(client, "GET", "/share", "Accept: application/json", 0, &reply, problem) != 0)
         return -1;
-    if (wait_for_end(client, end, step, progress, arg, &reply, problem) != 0) goto fail;
-    if (blasd_reply_failed(reply, problem)) goto fail;
-    if (reply->header == NULL) { /* it ended while we asked for its state */
-        if (blasd_client_result(client, blasd_reply_id(reply), &result, problem) != 0) goto fail;
-        blasd_reply_free(reply);
-        reply = result;
-    }
-    *ret = reply;
-    return 0;
-fail:
+    directory = json_string_value(json_object_get(reply->document, "directory"));
+    if (directory == NULL)
+        blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
+    else if (access(directory, R_OK | W_OK | X_OK) != 0)
+        refuse_directory(problem, directory);
+    else if ((client->directory = strdup(directory)) == NULL)
+        blasd_problem_set(problem, "out_of_memory", "no memory for the directory's name");
+    else
+        code = 0;
     blasd_reply_free(reply);
+    return code;
+}
+
+int blasd_shared_new(struct blasd_client *client, const struct blasd_array *specs, int count,
+                     struct blasd_shared **ret, struct blasd_problem *problem) {
+    *ret = NULL;
+    if (client->directory == NULL)
+        return blasd_problem_set(problem, "sharing_off",
+                                 "the client shares nothing: call blasd_client_share first");
+    if (blasd_shared_open(client->directory, ret, problem) != 0) return -1;
+    if (blasd_shared_lay_out(*ret, specs, count, problem) == 0) return 0;
+    blasd_shared_free(*ret);
+    *ret = NULL;
     return -1;
 }

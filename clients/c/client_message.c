@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const struct {
     const char *name, *code;
@@ -68,35 +69,38 @@ void blasd_problem_parse(struct blasd_problem *problem, long status, const void 
     json_decref(document);
 }
 
-/* Bytes of an array, or -1 where its shape is absurd. */
-static int64_t array_bytes(const struct blasd_array *array, size_t size) {
-    int64_t bytes = (int64_t)size;
+int64_t blasd_array_bytes(const struct blasd_array *array) {
+    size_t size = 0;
+    int64_t bytes;
+    if (blasd_dtype_code(array->dtype, &size) == NULL) return -1;
     if (array->rank < 0 || array->rank > BLASD_ARRAY_RANK) return -1;
+    bytes = (int64_t)size;
     for (int i = 0; i < array->rank; i++)
         if (array->shape[i] < 0 || __builtin_mul_overflow(bytes, array->shape[i], &bytes))
             return -1;
     return bytes;
 }
 
-static int add_input(json_t *header, const struct blasd_array *array, uint64_t *at,
+uint64_t blasd_array_place(uint64_t at, unsigned alignment) {
+    return (at + alignment - 1) / alignment * alignment;
+}
+
+static int add_input(json_t *header, const struct blasd_array *array, uint64_t begin,
                      struct blasd_problem *problem) {
     size_t size = 0;
-    const char *code = blasd_dtype_code(array->dtype, &size);
-    int64_t bytes = code == NULL ? -1 : array_bytes(array, size);
-    json_t *shape = json_array();
-    if (array->name == NULL || bytes < 0) {
-        json_decref(shape);
+    int64_t bytes = blasd_array_bytes(array);
+    json_t *shape;
+    if (array->name == NULL || bytes < 0)
         return blasd_problem_set(problem, "invalid_tensor",
                                  "the input '%s' has no known dtype or a bad shape",
                                  array->name == NULL ? "" : array->name);
-    }
+    shape = json_array();
     for (int i = 0; i < array->rank; i++)
         json_array_append_new(shape, json_integer(array->shape[i]));
-    json_object_set_new(header, array->name,
-                        json_pack("{s:s,s:o,s:[I,I]}", "dtype", code, "shape", shape,
-                                  "data_offsets", (json_int_t)*at,
-                                  (json_int_t)(*at + (uint64_t)bytes)));
-    *at += (uint64_t)bytes;
+    json_object_set_new(
+        header, array->name,
+        json_pack("{s:s,s:o,s:[I,I]}", "dtype", blasd_dtype_code(array->dtype, &size), "shape",
+                  shape, "data_offsets", (json_int_t)begin, (json_int_t)(begin + (uint64_t)bytes)));
     return 0;
 }
 
@@ -104,23 +108,32 @@ static void add_text(json_t *metadata, const char *name, const char *value) {
     if (value != NULL) json_object_set_new(metadata, name, json_string(value));
 }
 
-unsigned char *blasd_request_header(const struct blasd_request *request, size_t *len,
-                                    uint64_t *data_bytes, struct blasd_problem *problem) {
-    json_t *header = json_object(), *metadata = json_object();
-    unsigned char *out = NULL;
+json_t *blasd_request_words(const struct blasd_request *request) {
+    json_t *words = json_object();
     char deadline[32];
+    snprintf(deadline, sizeof deadline, "%lld", (long long)request->deadline_ms);
+    add_text(words, "op", request->op);
+    add_text(words, "params", request->params);
+    add_text(words, "priority", request->priority);
+    add_text(words, "device", request->device);
+    if (request->deadline_ms != 0) add_text(words, "deadline_ms", deadline);
+    return words;
+}
+
+unsigned char *blasd_tensors_header(const struct blasd_array *arrays, int count, unsigned alignment,
+                                    json_t *metadata, size_t *len, uint64_t *data_bytes,
+                                    struct blasd_problem *problem) {
+    json_t *header = json_object();
+    unsigned char *out = NULL;
     char *text = NULL;
     size_t text_len, padded;
-    *data_bytes = 0;
-    snprintf(deadline, sizeof deadline, "%lld", (long long)request->deadline_ms);
-    add_text(metadata, "op", request->op);
-    add_text(metadata, "params", request->params);
-    add_text(metadata, "priority", request->priority);
-    add_text(metadata, "device", request->device);
-    if (request->deadline_ms != 0) add_text(metadata, "deadline_ms", deadline);
-    json_object_set_new(header, "__metadata__", metadata);
-    for (int i = 0; i < request->input_count; i++)
-        if (add_input(header, &request->inputs[i], data_bytes, problem) != 0) goto done;
+    uint64_t at = 0;
+    if (metadata != NULL) json_object_set_new(header, "__metadata__", metadata);
+    for (int i = 0; i < count; i++) {
+        at = blasd_array_place(at, alignment);
+        if (add_input(header, &arrays[i], at, problem) != 0) goto done;
+        at += (uint64_t)blasd_array_bytes(&arrays[i]);
+    }
     text = json_dumps(header, JSON_COMPACT);
     if (text == NULL) {
         blasd_problem_set(problem, "invalid_request", "a name or parameter is not valid UTF-8");
@@ -137,6 +150,7 @@ unsigned char *blasd_request_header(const struct blasd_request *request, size_t 
     memcpy(out + 8, text, text_len);
     memset(out + 8 + text_len, ' ', padded - text_len);
     *len = 8 + padded;
+    *data_bytes = at;
 done:
     free(text);
     json_decref(header);
@@ -157,7 +171,7 @@ static int read_array(struct blasd_reply *reply, const char *name, const json_t 
     for (int i = 0; i < array->rank; i++)
         array->shape[i] = json_integer_value(json_array_get(shape, (size_t)i));
     if (begin < 0 || end < begin || (uint64_t)end > data_len) return -1;
-    if (array_bytes(array, size) != end - begin) return -1;
+    if (blasd_array_bytes(array) != end - begin) return -1;
     array->data = (void *)(uintptr_t)(data + begin);
     reply->array_count++;
     return 0;
@@ -174,12 +188,16 @@ static int read_safetensors(struct blasd_reply *reply) {
     json_object_foreach(reply->header, name, entry) {
         if (strcmp(name, "__metadata__") == 0) {
             const char *text = json_string_value(json_object_get(entry, "job"));
-            if (text != NULL) reply->document = json_loads(text, 0, NULL);
+            if (text != NULL) {
+                reply->document = json_loads(text, 0, NULL);
+                reply->text = strdup(text);
+            }
         } else if (reply->array_count == BLASD_REPLY_ARRAYS ||
                    read_array(reply, name, entry, reply->body + 8 + header_len,
                               reply->len - 8 - header_len) != 0)
             return -1;
     }
+    reply->complete = true;
     return 0;
 }
 
@@ -193,13 +211,12 @@ struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safe
     }
     reply->body = body;
     reply->len = len;
-    if (!safetensors)
+    if (!safetensors) {
         reply->document = json_loadb((const char *)body, len, 0, NULL);
-    else if (read_safetensors(reply) != 0)
+        reply->text = body == NULL ? NULL : strndup((const char *)body, len);
+    } else if (read_safetensors(reply) != 0)
         goto bad;
-    if (!json_is_object(reply->document)) goto bad;
-    reply->text = json_dumps(reply->document, JSON_COMPACT);
-    if (reply->text == NULL) goto bad;
+    if (!json_is_object(reply->document) || reply->text == NULL) goto bad;
     return reply;
 bad:
     blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
@@ -213,6 +230,7 @@ void blasd_reply_free(struct blasd_reply *reply) {
     json_decref(reply->header);
     free(reply->text);
     free(reply->body);
+    if (reply->map != NULL) munmap(reply->map, reply->map_len);
     free(reply);
 }
 
@@ -245,6 +263,10 @@ bool blasd_reply_failed(const struct blasd_reply *reply, struct blasd_problem *p
         blasd_problem_set(problem, blasd_reply_state(reply), "the job is %s",
                           blasd_reply_state(reply));
     return true;
+}
+
+bool blasd_reply_mapped(const struct blasd_reply *reply) {
+    return reply->map != NULL;
 }
 
 int blasd_reply_array_count(const struct blasd_reply *reply) {

@@ -8,6 +8,7 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +26,16 @@ static const char usage[] =
     "  -d, --device DEVICE        auto, cpu or cuda\n"
     "  -p, --priority PRIORITY    high, normal or low\n"
     "  -t, --timeout SECONDS      give up, and cancel the job, after so long (default 3600)\n"
+    "      --deadline-ms MS       a job that has not ended by then expires\n"
+    "      --idempotency-key KEY  asked twice under one key, the job is queued once\n"
+    "  -s, --share                the service is on this machine, started with --share: inputs "
+    "and\n"
+    "                             results of a MiB and more go through shared memory\n"
     "  -q, --quiet                no progress and no timing\n"
     "      --json                 print the job document in place of the outputs\n"
     "\n"
-    "Example: blasd run solve a=a.npy b=b.npy -o x.npy\n";
+    "Example: blasd run solve a=a.npy b=b.npy -o x.npy\n"
+    "Ctrl-C cancels the job.\n";
 
 struct order {
     struct blasd_request request;
@@ -39,8 +46,21 @@ struct order {
     char *params_text; /* owned */
     const char *url;
     double timeout;
-    bool quiet, json;
+    bool quiet, json, share, help;
 };
+
+static volatile sig_atomic_t interrupted; /* the signal that came, or 0 */
+
+static void on_signal(int signum) {
+    interrupted = signum;
+}
+
+/* The first Ctrl-C cancels the job; a second one ends this process at once. */
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
 
 static bool ends_with(const char *text, const char *end) {
     size_t a = strlen(text), b = strlen(end);
@@ -78,19 +98,37 @@ static int take_assignment(struct order *order, char *argument) {
     return 0;
 }
 
+static int parse_deadline(struct order *order, const char *text) {
+    char *end = NULL;
+    order->request.deadline_ms = strtoll(text, &end, 10);
+    if (end != text && *end == '\0' && order->request.deadline_ms > 0) return 0;
+    fprintf(stderr, "blasd run: '%s' is not a number of milliseconds\n", text);
+    return -1;
+}
+
+static int parse_timeout(struct order *order, const char *text) {
+    char *end = NULL;
+    order->timeout = strtod(text, &end);
+    if (end != text && *end == '\0' && order->timeout > 0) return 0;
+    fprintf(stderr, "blasd run: '%s' is not a number of seconds\n", text);
+    return -1;
+}
+
 static int parse(struct order *order, int argc, char **argv) {
     static const struct option options[] = {{"output", required_argument, NULL, 'o'},
                                             {"url", required_argument, NULL, 'u'},
                                             {"device", required_argument, NULL, 'd'},
                                             {"priority", required_argument, NULL, 'p'},
                                             {"timeout", required_argument, NULL, 't'},
+                                            {"deadline-ms", required_argument, NULL, 'D'},
+                                            {"idempotency-key", required_argument, NULL, 'k'},
+                                            {"share", no_argument, NULL, 's'},
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"json", no_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    char *end = NULL;
     int option;
-    while ((option = getopt_long(argc, argv, "o:u:d:p:t:qh", options, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, "o:u:d:p:t:sqh", options, NULL)) != -1)
         switch (option) {
         case 'o':
             if (order->save_count == MOST_FILES) return -1;
@@ -100,14 +138,16 @@ static int parse(struct order *order, int argc, char **argv) {
         case 'd': order->request.device = optarg; break;
         case 'p': order->request.priority = optarg; break;
         case 't':
-            order->timeout = strtod(optarg, &end);
-            if (end == optarg || *end != '\0' || !(order->timeout > 0)) {
-                fprintf(stderr, "blasd run: '%s' is not a number of seconds\n", optarg);
-                return -1;
-            }
+            if (parse_timeout(order, optarg) != 0) return -1;
             break;
+        case 'D':
+            if (parse_deadline(order, optarg) != 0) return -1;
+            break;
+        case 'k': order->request.idempotency_key = optarg; break;
+        case 's': order->share = true; break;
         case 'q': order->quiet = true; break;
         case 'j': order->json = true; break;
+        case 'h': order->help = true; return -1;
         default: return -1;
         }
     if (optind >= argc) return -1;
@@ -124,10 +164,12 @@ static int parse(struct order *order, int argc, char **argv) {
     return 0;
 }
 
+/* `arg`: whether a bar is wanted. */
 static bool show_progress(void *arg, const char *state, double progress) {
     char bar[31];
     int full = (int)(progress * 30);
-    (void)arg;
+    if (interrupted != 0) return false;
+    if (!*(bool *)arg) return true;
     for (int i = 0; i < 30; i++) bar[i] = i < full ? '#' : '.';
     bar[30] = '\0';
     fprintf(stderr, "\r%-9s [%s] %3.0f %%", state, bar, progress * 100);
@@ -189,8 +231,8 @@ static void print_timing(const struct blasd_reply *reply) {
     json_decref(document);
 }
 
-static int save_outputs(const struct order *order, struct blasd_client *client,
-                        const struct blasd_reply *reply, struct blasd_problem *problem) {
+static int save_outputs(const struct order *order, const struct blasd_reply *reply,
+                        struct blasd_problem *problem) {
     for (int i = 0; i < order->save_count; i++) {
         const struct blasd_array *first = blasd_reply_array_at(reply, 0);
         const char *equals = strchr(order->saves[i], '=');
@@ -199,8 +241,8 @@ static int save_outputs(const struct order *order, struct blasd_client *client,
             snprintf(name, sizeof name, "%s", first == NULL ? "" : first->name);
         else
             snprintf(name, sizeof name, "%.*s", (int)(equals - order->saves[i]), order->saves[i]);
-        if (blasd_client_save(client, blasd_reply_id(reply), name,
-                              equals == NULL ? order->saves[i] : equals + 1, problem) != 0)
+        if (blasd_reply_save(reply, name, equals == NULL ? order->saves[i] : equals + 1, problem) !=
+            0)
             return -1;
     }
     return 0;
@@ -215,37 +257,54 @@ static void report(const struct order *order, const struct blasd_reply *reply) {
     if (!order->quiet) print_timing(reply);
 }
 
-int blasd_cmd_run(int argc, char **argv) {
-    struct order order = {.timeout = 3600, .url = getenv("BLASD_URL"), .params = json_object()};
-    bool bar = isatty(STDERR_FILENO);
-    struct blasd_client *client = NULL;
+static void complain(const struct order *order, const struct blasd_problem *problem) {
+    bool has_field = problem->field[0] != '\0';
+    fprintf(stderr, "blasd run: %s%s%s%s\n", problem->message, has_field ? " (" : "",
+            problem->field, has_field ? ")" : "");
+    if (order->share && strcmp(problem->code, "sharing_off") == 0)
+        fprintf(stderr, "blasd run: without --share the arrays are sent\n");
+}
+
+/* Returns the exit status. */
+static int run(const struct order *order, struct blasd_client *client) {
+    bool bar = isatty(STDERR_FILENO) && !order->quiet;
     struct blasd_problem problem;
     struct blasd_reply *reply = NULL;
-    int status = 2;
-    if (parse(&order, argc, argv) != 0) {
-        fputs(usage, stderr);
-        goto done;
+    int status = BLASD_EXIT_FAILED;
+    if (order->share && blasd_client_share(client, &problem) != 0) {
+        complain(order, &problem);
+        return status;
     }
-    status = 1;
-    client = blasd_client_new(order.url == NULL ? "http://127.0.0.1:8080" : order.url);
-    if (client == NULL) {
-        fprintf(stderr, "blasd run: out of memory\n");
-        goto done;
-    }
-    bar = bar && !order.quiet;
-    if (blasd_client_run(client, &order.request, order.timeout, bar ? show_progress : NULL, NULL,
-                         &reply, &problem) != 0 ||
-        save_outputs(&order, client, reply, &problem) != 0) {
-        fprintf(stderr, "%sblasd run: %s%s%s%s\n", bar ? "\r" : "", problem.message,
-                problem.field[0] == '\0' ? "" : " (", problem.field,
-                problem.field[0] == '\0' ? "" : ")");
-        goto done;
-    }
+    catch_signals();
+    if (blasd_client_run(client, &order->request, order->timeout, show_progress, &bar, &reply,
+                         &problem) == 0 &&
+        save_outputs(order, reply, &problem) == 0)
+        status = BLASD_EXIT_OK;
     if (bar) fputs("\r\033[K", stderr);
-    report(&order, reply);
-    status = 0;
-done:
+    if (status == BLASD_EXIT_OK)
+        report(order, reply);
+    else
+        complain(order, &problem);
     blasd_reply_free(reply);
+    return interrupted != 0 && status != BLASD_EXIT_OK ? 128 + interrupted : status;
+}
+
+int blasd_cmd_run(int argc, char **argv) {
+    struct order order = {.timeout = 3600, .params = json_object()};
+    struct blasd_client *client = NULL;
+    int status = BLASD_EXIT_USAGE;
+    if (parse(&order, argc, argv) != 0) {
+        fputs(usage, order.help ? stdout : stderr);
+        if (order.help) status = BLASD_EXIT_OK;
+        goto done;
+    }
+    status = BLASD_EXIT_FAILED;
+    client = blasd_client_new(order.url);
+    if (client == NULL)
+        fprintf(stderr, "blasd run: out of memory\n");
+    else
+        status = run(&order, client);
+done:
     blasd_client_free(client);
     json_decref(order.params);
     free(order.params_text);

@@ -207,11 +207,12 @@ class Service:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.options, self.env = options, env
         self.process, self.url, self.port = None, None, None
+        self.program = [BLASD]  # and what may stand before it, such as another user
 
     def start(self, listen="127.0.0.1:0", timeout=60):
         self.log = open(self.folder / "log", "ab")
         self.process = subprocess.Popen(
-            [BLASD, "up", "--listen", listen, "--data", self.folder / "data", *self.options],
+            [*self.program, "up", "--listen", listen, "--data", self.folder / "data", *self.options],
             stdout=subprocess.PIPE, stderr=self.log, stdin=subprocess.DEVNULL,
             env={**os.environ, **(self.env or {})})
         ready, _, _ = select.select([self.process.stdout], [], [], timeout)

@@ -164,6 +164,66 @@ def test_blasd_run_explains_what_went_wrong(service, tmp_path):
     assert done.returncode == 1 and "127.0.0.1:9" in done.stderr
 
 
+def test_blasd_run_waits_out_a_full_queue(make_service, tmp_path):
+    service = make_service("--limit", "queue_jobs=4")
+    for _ in range(4):
+        blasd.Client(service.url).submit("matmul", a=np.ones((1800, 1800)), b=np.ones((1800, 1800)))
+    np.save(tmp_path / "a.npy", np.array([[3.0]]))
+    arguments = ["matmul", f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", "-q"]
+    with service.worker_held():  # no time at all to wait: the queue's answer is the client's
+        assert "queue is full" in run(service, *arguments, "-t", "0.5", status=1).stderr
+    running = [subprocess.Popen([BLASD, "run", "--url", service.url, *arguments], stdout=subprocess.PIPE, text=True)
+               for _ in range(8)]
+    for one in running:
+        assert one.communicate(timeout=120)[0].split()[-1] == "9"
+
+
+def test_a_front_end_that_restarts_loses_nobody_who_waits(make_service, tmp_path):
+    """Neither the program nor the Python client gives the job up."""
+    service = make_service()
+    np.save(tmp_path / "a.npy", np.array([[3.0]]))
+    answers = []
+
+    def ask():
+        client = blasd.Client(service.url)
+        answers.append(client.submit("matmul", a=[[3.0]], b=[[4.0]]).result(60)["c"][0, 0])
+    with service.worker_held():
+        running = subprocess.Popen([BLASD, "run", "--url", service.url, "matmul", f"a={tmp_path}/a.npy",
+                                    f"b={tmp_path}/a.npy"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        thread = threading.Thread(target=ask)
+        thread.start()
+        end = time.monotonic() + 20
+        while len(blasd.Client(service.url).jobs(state="queued")) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(0.7)  # its first request is over, it looks again and again
+        service.kill("api")
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 0 and out.split()[-1] == "9", err
+    thread.join(60)
+    assert answers == [12.0]
+
+
+def test_under_one_key_a_job_runs_once(service, client, tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[3.0]]))
+    arguments = ["matmul", f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", "--json", "-q", "--idempotency-key"]
+    ids = [run(service, *arguments, key).stdout.split('"id":"')[1].split('"')[0] for key in ("red", "red", "green")]
+    assert ids[0] == ids[1] != ids[2]
+    jobs = [client.run("matmul", a=[[3.0]], b=[[5.0]], idempotency_key="blue").job["id"] for _ in range(2)]
+    assert jobs[0] == jobs[1]
+
+
+def test_blasd_run_takes_priorities_and_deadlines(make_service, tmp_path):
+    service = make_service()
+    np.save(tmp_path / "a.npy", np.array([[3.0]]))
+    arguments = ["matmul", f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy"]
+    assert '"priority":"high"' in run(service, *arguments, "--json", "-p", "high").stdout
+    with service.worker_held():
+        assert "deadline" in run(service, *arguments, "--deadline-ms", "300", status=1).stderr
+    assert "milliseconds" in run(service, *arguments, "--deadline-ms", "soon", status=2).stderr
+    done = subprocess.run([BLASD, "help", "run"], capture_output=True, text=True)
+    assert done.returncode == 0 and "--share" in done.stdout and not done.stderr
+
+
 def test_the_c_client(service):
     done = subprocess.run([BLASD.parent / "client_example", service.url], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

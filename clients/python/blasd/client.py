@@ -14,6 +14,7 @@ from . import safetensors
 _FINAL = ("succeeded", "failed", "cancelled", "expired")
 _BINARY = "application/x-safetensors"
 _LONGEST_WAIT = 20.0  # seconds that one request holds its connection
+_PATIENCE = 10.0  # seconds in which a front end that restarts is back
 
 
 class Error(Exception):
@@ -75,16 +76,26 @@ class Job:
 
         progress: a function of (state, fraction), called twice a second or so.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        end = math.inf if timeout is None else time.monotonic() + timeout
         step = _LONGEST_WAIT if progress is None else 0.5
         while not self.ended:
-            left = step if end is None else min(step, end - time.monotonic())
+            left = min(step, end - time.monotonic())
             if left <= 0:
                 return False
-            self.refresh(left)
+            self._look(left, min(end, time.monotonic() + _PATIENCE))
             if progress is not None:
                 progress(self.state, self.progress)
         return True
+
+    def _look(self, wait, end):
+        """A refresh that asks again, until `end`, a service that cannot answer now: the job is safe meanwhile."""
+        while True:
+            try:
+                return self.refresh(wait)
+            except Error as error:
+                if not error.retry or time.monotonic() + 0.25 >= end:
+                    raise
+                time.sleep(0.25)
 
     def result(self, timeout=None):
         """Waits, then returns the outputs as a Result. Raises Error where the job failed or has not ended in time."""
@@ -115,7 +126,8 @@ class Client:
     url: where the service is; default: the environment variable BLASD_URL, else http://127.0.0.1:8080.
     timeout: seconds without any answer after which a request is given up.
     share: the service runs on this machine as this user, started with --share: large inputs and results go through
-    shared memory instead of the connection. Raises Error where that is not so.
+    shared memory instead of the connection. Raises Error where that is not so. Inputs that no file can be made for
+    (the store is full), or that the service does not take (it was started anew, without --share), are sent after all.
     """
 
     def __init__(self, url=None, timeout=60.0, share=False):
@@ -134,7 +146,7 @@ class Client:
     # --- operations -------------------------------------------------------------------------------------------
 
     def run(self, op, params=None, *, timeout=3600.0, progress=False, priority=None, deadline_ms=None, device=None,
-            **inputs):
+            idempotency_key=None, **inputs):
         """Runs one job and returns its Result.
 
         inputs: arrays by name (anything np.asarray takes). params: dict. timeout: seconds; the job is cancelled
@@ -145,7 +157,7 @@ class Client:
             while True:
                 try:
                     wait = max(0.001, min(end - time.monotonic(), 0.5 if show else _LONGEST_WAIT))
-                    answer = self._submit(op, inputs, params, wait, priority, deadline_ms, device, None)
+                    answer = self._submit(op, inputs, params, wait, priority, deadline_ms, device, idempotency_key)
                     break
                 except Error as error:
                     # a full queue says when to come back; anything else is for the caller
@@ -231,7 +243,7 @@ class Client:
 
     # --- HTTP -------------------------------------------------------------------------------------------------
 
-    def _submit(self, op, inputs, params, wait, priority, deadline_ms, device, idempotency_key):
+    def _submit(self, op, inputs, params, wait, priority, deadline_ms, device, idempotency_key, by_file=True):
         """Returns a Result where the job has succeeded within the wait, else a Job."""
         metadata = {"op": op}
         for name, value in (("priority", priority), ("deadline_ms", deadline_ms), ("device", device)):
@@ -242,7 +254,7 @@ class Client:
         query = {"wait": f"{wait:.3f}"} if wait > 0 else {}
         headers = {"Content-Type": _BINARY} if idempotency_key is None else {
             "Content-Type": _BINARY, "Idempotency-Key": idempotency_key}
-        file = None if self._share is None else self._share.file_of(inputs)
+        file = self._file_of(inputs) if by_file else None
         if file is None:
             pieces = safetensors.pack(inputs, metadata)
             headers["Accept"] = f"{_BINARY}, application/json;q=0.5"
@@ -253,6 +265,12 @@ class Client:
         path = "/jobs?" + urllib.parse.urlencode(query) if query else "/jobs"
         try:
             status, answer_headers, body = self._request("POST", path, pieces, headers, wait)
+        except Error as error:
+            if file is None or error.code not in ("sharing_off", "body_file_refused"):
+                raise
+            if file.temporary:
+                self._share, self._prefer = None, {}
+            return self._submit(op, inputs, params, wait, priority, deadline_ms, device, idempotency_key, False)
         finally:
             if file is not None and file.temporary:
                 file.close()
@@ -265,9 +283,18 @@ class Client:
             job.result()  # raises what the job failed with
         return job
 
+    def _file_of(self, inputs):
+        """The file that the inputs lie in, or were copied into; None: they are sent."""
+        try:
+            share = self._share
+            return None if share is None else share.file_of(inputs)
+        except OSError:  # the store is full, or is there no more
+            return None
+
     def _outputs(self, document):
         """The Result of a job that has succeeded: mapped where it can be, else fetched."""
-        arrays = None if self._share is None else self._share.map_outputs(document)
+        share = self._share
+        arrays = None if share is None else share.map_outputs(document)
         if arrays is not None:
             return Result(arrays, document)
         return _result(self._request("GET", f"/jobs/{document['id']}/result", headers={"Accept": _BINARY})[2])

@@ -38,6 +38,9 @@ class File:
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.close = weakref.finalize(self, _remove, self._fd, self._path)
         fcntl.flock(self._fd, fcntl.LOCK_SH)
+        owner = os.stat(directory).st_uid
+        if owner != os.geteuid():  # the service takes files of its own user alone: root gives it to that user
+            os.fchown(self._fd, owner, -1)
 
     def lay_out(self, specs):
         """To be called once: writes the header for arrays of these (dtype, shape) by name; returns the arrays, zeros."""
