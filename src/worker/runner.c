@@ -105,14 +105,14 @@ static void settle(struct blasd_batcher *batcher, bool certain) {
 static int finish_jobs(struct blasd_batcher *batcher, bool *lost, struct blasd_err *err) {
     struct blasd_ending *rows = blasd_endings_rows(&batcher->endings);
     int count = batcher->endings.count;
-    return batcher->lane != NULL
-               ? blasd_lane_finish(batcher->lane, rows, count, lost, err)
+    return batcher->hand != NULL
+               ? blasd_lane_finish(batcher->hand, rows, count, lost, err)
                : blasd_worker_queue_finish(batcher->queue, rows, count, lost, err);
 }
 
 static int begin_jobs(struct blasd_batcher *batcher, int count, struct blasd_err *err) {
     const char *const *ids = batcher->room->ids;
-    return batcher->lane != NULL ? blasd_lane_begin(batcher->lane, ids, count, err)
+    return batcher->hand != NULL ? blasd_lane_begin(batcher->hand, ids, count, err)
                                  : blasd_worker_queue_begin(batcher->queue, ids, count, err);
 }
 
