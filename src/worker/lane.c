@@ -110,6 +110,14 @@ int blasd_lane_finish(struct blasd_hand *hand, struct blasd_ending *endings, int
     return errand.code;
 }
 
+int blasd_lane_running(struct blasd_hand *hand) {
+    int running;
+    pthread_mutex_lock(&hand->lane->lock);
+    running = hand->lane->running;
+    pthread_mutex_unlock(&hand->lane->lock);
+    return running;
+}
+
 /* Runs a load; called without the lock. */
 static int carry(struct blasd_batcher *batcher, struct load *load, struct blasd_err *err) {
     int code;

@@ -57,5 +57,7 @@ int blasd_lane_begin(struct blasd_hand *hand, const char *const *ids, int count,
                      struct blasd_err *err);
 int blasd_lane_finish(struct blasd_hand *hand, struct blasd_ending *endings, int count, bool *lost,
                       struct blasd_err *err);
+/* How many jobs run in the lane now, this thread's included: they share the device. */
+int blasd_lane_running(struct blasd_hand *hand);
 
 #endif

@@ -304,6 +304,7 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
 /* How long such work takes here; what was stopped half-way says nothing of that. */
 static void learn(struct blasd_batcher *batcher, int live, const struct blasd_batch_times *times) {
     const struct blasd_task *tasks = batcher->room->tasks;
+    int64_t took_ns = times->ran_ns - times->bound_ns;
     double flops = 0, bytes = 0;
     if (batcher->weigher == NULL || blasd_heartbeat_unwanted(batcher->heartbeat, batcher->place))
         return;
@@ -312,8 +313,8 @@ static void learn(struct blasd_batcher *batcher, int live, const struct blasd_ba
         flops += plan->flops;
         bytes += (double)(plan->input_bytes + plan->output_bytes + plan->workspace_bytes);
     }
-    blasd_weigh_learn(batcher->weigher, tasks[0].job->op, flops, bytes,
-                      times->ran_ns - times->bound_ns);
+    if (batcher->hand != NULL) took_ns /= blasd_lane_running(batcher->hand);
+    blasd_weigh_learn(batcher->weigher, tasks[0].job->op, flops, bytes, took_ns);
 }
 
 /* What follows the kernel, which returned `code`: records, or where the part must be tried again in
