@@ -1,5 +1,6 @@
 /* Blobs from a worker's side, whole: files are there already, values of Redis are moved in pieces.
  * Read next: store.c. */
+#include "base/clock.h"
 #include "queue/worker_link.h"
 
 #include <inttypes.h>
@@ -8,6 +9,10 @@
 #include <string.h>
 
 #define SWEEP_PERIOD_S "10"
+/* Where a sweep found something more will follow, as records go; pages that come back soon serve
+ * again. A sweep of very many files takes no more than this part of the time. */
+#define SWEEP_SOON_MS 1000
+#define SWEEP_SHARE 20
 #define SWEEP_NAMES 256
 
 static int run(struct blasd_worker_queue *queue, struct blasd_err *err) {
@@ -170,10 +175,29 @@ static int sweep_redis(struct blasd_worker_queue *queue, int *removed, struct bl
     return rc;
 }
 
+static int sweep_store(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    int removed = 0, rc;
+    if (!in_redis(queue)) return blasd_store_sweep(queue->options.store, referenced, queue, err);
+    rc = sweep_redis(queue, &removed, err);
+    return rc < 0 ? rc : removed;
+}
+
+/* The next sweep may be soon. Where this does not arrive it comes when the period ends. */
+static void sweep_again(struct blasd_worker_queue *queue, const char *key, int64_t took_ns) {
+    char ms[24];
+    int64_t wait = took_ns / 1000000 * SWEEP_SHARE;
+    if (wait < SWEEP_SOON_MS) wait = SWEEP_SOON_MS;
+    snprintf(ms, sizeof ms, "%" PRId64, wait);
+    blasd_worker_command(queue, "PEXPIRE");
+    blasd_worker_text(queue, key);
+    blasd_worker_text(queue, ms);
+    run(queue, NULL);
+}
+
 int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err) {
     char key[BLASD_LINK_KEY_MAX];
     redisReply *reply;
-    int removed = 0;
+    int64_t began_ns;
     blasd_store_trim(queue->options.store);
     blasd_link_key(key, queue->name, ":sweeping");
     blasd_worker_command(queue, "SET");
@@ -186,9 +210,8 @@ int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err 
     bool mine = rc == 0 && reply->type == REDIS_REPLY_STATUS;
     freeReplyObject(reply);
     if (rc < 0 || !mine) return rc < 0 ? rc : 0;
-    if (in_redis(queue)) {
-        rc = sweep_redis(queue, &removed, err);
-        return rc < 0 ? rc : removed;
-    }
-    return blasd_store_sweep(queue->options.store, referenced, queue, err);
+    began_ns = blasd_clock_ns();
+    rc = sweep_store(queue, err);
+    if (rc > 0) sweep_again(queue, key, blasd_clock_ns() - began_ns);
+    return rc;
 }

@@ -106,8 +106,8 @@ void blasd_worker_queue_slice_done(struct blasd_worker_queue *queue,
                                    const struct blasd_slice *slice, bool sure);
 /* Gives back the memory of slices that has been free for some seconds; the wait does it too. */
 void blasd_worker_queue_tidy(struct blasd_worker_queue *queue);
-/* Sweeps the store of orphans; of all workers that call, one in ten seconds does it. Returns the
- * number removed or a negative code. */
+/* Sweeps the store of orphans; of all workers that call, one in ten seconds does it, or one in a
+ * second after a sweep that found some. Returns the number removed or a negative code. */
 int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err);
 
 #endif

@@ -21,6 +21,7 @@
 #define TICK_NS (200 * MS)
 #define RENEW_MOST_NS (1000 * MS)
 #define SWEEP_NS (5000 * MS)
+#define SWEEP_SOON_NS (1100 * MS) /* after one that found something */
 #define INFO_MOST (4096 + BLASD_COST_TEXT_MOST)
 #define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
 
@@ -42,7 +43,7 @@ struct blasd_heartbeat {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    int64_t started_ns, renewed_ns, swept_ns;
+    int64_t started_ns, renewed_ns, sweep_ns; /* when the next sweep is due */
     uint64_t host_memory;
 
     /* under the lock */
@@ -279,8 +280,9 @@ done:
 
 static void sweep(struct blasd_heartbeat *heartbeat) {
     struct blasd_err err = {0};
-    if (blasd_worker_queue_sweep(heartbeat->queue, &err) < 0)
-        blasd_log(BLASD_LOG_DEBUG, "cannot sweep the store: %s", err.detail);
+    int removed = blasd_worker_queue_sweep(heartbeat->queue, &err);
+    if (removed < 0) blasd_log(BLASD_LOG_DEBUG, "cannot sweep the store: %s", err.detail);
+    heartbeat->sweep_ns = blasd_clock_ns() + (removed > 0 ? SWEEP_SOON_NS : SWEEP_NS);
 }
 
 /* One round; called and left with the lock. */
@@ -297,8 +299,7 @@ static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
         struct shift *shift = &heartbeat->shifts[i];
         if (shift->count > 0 && now - shift->began_ns >= TICK_NS) relay(heartbeat, shift);
     }
-    if (now - heartbeat->swept_ns >= SWEEP_NS) {
-        heartbeat->swept_ns = now;
+    if (now >= heartbeat->sweep_ns) {
         pthread_mutex_unlock(&heartbeat->lock);
         sweep(heartbeat);
         pthread_mutex_lock(&heartbeat->lock);

@@ -32,8 +32,8 @@ bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat);
  * when the worker takes a new one. */
 void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat);
 
-/* A worker may run two batches at once, one in each place. */
-enum blasd_place { BLASD_PLACE_MAIN, BLASD_PLACE_LANE, BLASD_PLACES };
+/* A worker may run several batches at once, one in each place. */
+enum blasd_place { BLASD_PLACE_MAIN, BLASD_PLACE_LANE, BLASD_PLACE_LANE_TOO, BLASD_PLACES };
 
 /* The jobs of the batch that begins now; 0, or -1 where memory has run out. */
 int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,

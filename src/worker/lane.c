@@ -1,5 +1,5 @@
-/* One mutex holds the list of what waits, the errand, and who sleeps. The lane's thread holds it
- * only between batches; the main thread never while it talks to Redis. */
+/* One mutex holds the list of what waits, the errands, and who sleeps. The lane's threads hold it
+ * only between jobs; the main thread never while it talks to Redis. */
 #include "worker/lane.h"
 
 #include "base/clock.h"
@@ -17,22 +17,30 @@
 #define MS INT64_C(1000000)
 #define HEAVY_NS 10e6 /* jobs that take longer than this run here */
 #define MOST_WAITING 64
-/* The lane's thread has this nice value, so that it gives way soon to those of the front end, of
+/* The lane's threads have this nice value, so that it gives way soon to those of the front end, of
  * Redis and of the main thread, and still gets a tenth of a core that they all want. Those that
  * help it give way at once. */
 #define NICE 10
 
-/* A group that was taken over. */
+/* Jobs whose predicted time is below this run two at a time: while one of them is bound, stored or
+ * ended the other computes, and neither waits for a thread that the front end has put aside. Longer
+ * ones have the machine to themselves, but for the small jobs, and wait for each other by priority;
+ * what binding and storing them costs is little beside them. */
+#define BRIEF_NS 100e6
+#define HANDS 2
+
+/* A job that was taken over. */
 struct load {
     struct load *next;
-    struct blasd_item *items;   /* owned */
-    struct blasd_claim *claims; /* owned */
-    unsigned char *frames;      /* owned */
+    struct blasd_item item;
+    struct blasd_claim claim;
     struct blasd_group group;
     int64_t claimed_ns;
+    bool brief;
+    unsigned char frame[]; /* the claim's */
 };
 
-/* What the lane's thread waits for the main one to do. */
+/* What a hand waits for the main thread to do. */
 struct errand {
     const char *const *ids;       /* to be marked as begun; NULL: */
     struct blasd_ending *endings; /* to be finished */
@@ -41,98 +49,124 @@ struct errand {
     struct blasd_err *err;
 };
 
-struct blasd_lane {
+/* One of the lane's threads. */
+struct blasd_hand {
+    struct blasd_lane *lane;      /* borrowed */
     struct blasd_batcher batcher; /* the thread's own */
     pthread_t thread;
+    bool started;
+    pthread_cond_t wake;   /* work, the errand is done, the end */
+    struct errand *errand; /* under the lock; in the thread's frame. NULL: none, or it is done */
+};
+
+struct blasd_lane {
+    struct blasd_hand hands[HANDS];
+    int hand_count;
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* the lane's thread: work, the errand is done, the end */
-    pthread_cond_t news; /* the main thread: an errand, a batch has ended */
+    pthread_cond_t news; /* the main thread: an errand, a job has ended */
 
     /* under the lock */
-    struct load *first; /* owned: what waits, in the order in which it will run */
-    int waiting;        /* jobs in that */
-    uint64_t bytes;     /* of what waits and what runs */
-    struct errand *errand;
-    bool busy, stop, main_waits;
+    struct load *first;        /* owned: what waits, in the order in which it will run */
+    int waiting;               /* jobs in that */
+    uint64_t bytes;            /* of what waits and what runs */
+    int running, long_running; /* jobs; those of them that are not brief */
+    bool stop, main_waits;
     int code; /* negative: the device has failed, err says why */
     struct blasd_err err;
 };
 
-static void load_free(struct load *load) {
-    if (load == NULL) return;
-    free(load->items);
-    free(load->claims);
-    free(load->frames);
-    free(load);
-}
-
-/* ---- what the lane's thread does ---- */
+/* ---- what the lane's threads do ---- */
 
 /* Hands `errand` to the main thread and waits until it is done. */
-static void ask(struct blasd_lane *lane, struct errand *errand) {
+static void ask(struct blasd_hand *hand, struct errand *errand) {
+    struct blasd_lane *lane = hand->lane;
     struct blasd_err ignored;
     bool nudge;
     pthread_mutex_lock(&lane->lock);
-    lane->errand = errand;
+    hand->errand = errand;
     nudge = lane->main_waits;
+    lane->main_waits = false; /* one nudge ends the wait */
     pthread_cond_signal(&lane->news);
     pthread_mutex_unlock(&lane->lock);
     /* where this does not arrive, the wait ends by itself soon */
-    if (nudge) blasd_worker_queue_nudge(lane->batcher.queue, &ignored);
+    if (nudge) blasd_worker_queue_nudge(hand->batcher.queue, &ignored);
     pthread_mutex_lock(&lane->lock);
-    while (!errand->done) pthread_cond_wait(&lane->wake, &lane->lock);
+    while (!errand->done) pthread_cond_wait(&hand->wake, &lane->lock);
     pthread_mutex_unlock(&lane->lock);
 }
 
-int blasd_lane_begin(struct blasd_lane *lane, const char *const *ids, int count,
+int blasd_lane_begin(struct blasd_hand *hand, const char *const *ids, int count,
                      struct blasd_err *err) {
     struct errand errand = {.ids = ids, .count = count, .err = err};
-    ask(lane, &errand);
+    ask(hand, &errand);
     return errand.code;
 }
 
-int blasd_lane_finish(struct blasd_lane *lane, struct blasd_ending *endings, int count, bool *lost,
+int blasd_lane_finish(struct blasd_hand *hand, struct blasd_ending *endings, int count, bool *lost,
                       struct blasd_err *err) {
     struct errand errand = {.endings = endings, .count = count, .err = err};
-    ask(lane, &errand);
+    ask(hand, &errand);
     *lost = errand.lost;
     return errand.code;
 }
 
+int blasd_lane_running(struct blasd_hand *hand) {
+    int running;
+    pthread_mutex_lock(&hand->lane->lock);
+    running = hand->lane->running;
+    pthread_mutex_unlock(&hand->lane->lock);
+    return running;
+}
+
 /* Runs a load; called without the lock. */
-static int carry(struct blasd_lane *lane, struct load *load, struct blasd_err *err) {
-    struct blasd_batcher *batcher = &lane->batcher;
+static int carry(struct blasd_batcher *batcher, struct load *load, struct blasd_err *err) {
     int code;
     batcher->lost = blasd_heartbeat_lost(batcher->heartbeat);
-    if (batcher->lost) return 0; /* the queue has handed these jobs to others */
-    code = blasd_batch_run(batcher, load->items, &load->group, load->claimed_ns, err);
+    if (batcher->lost) return 0; /* the queue has handed this job to others */
+    code = blasd_batch_run(batcher, &load->item, &load->group, load->claimed_ns, err);
     if (batcher->lost) blasd_heartbeat_give_up(batcher->heartbeat);
     blasd_worker_queue_tidy(batcher->queue);
     return code;
 }
 
+/* The functions that follow are called with the lock. */
+
+static void wake_hands(struct blasd_lane *lane) {
+    for (int i = 0; i < lane->hand_count; i++) pthread_cond_signal(&lane->hands[i].wake);
+}
+
+/* Whether what waits first may begin beside what runs. */
+static bool may_begin(const struct blasd_lane *lane) {
+    const struct load *load = lane->first;
+    if (load == NULL || load->group.suspect || lane->code != 0) return false;
+    return lane->running == 0 || (load->brief && lane->long_running == 0);
+}
+
 static struct load *pop(struct blasd_lane *lane) {
     struct load *load = lane->first;
     lane->first = load->next;
-    lane->waiting -= load->group.count;
-    lane->busy = true;
+    lane->waiting--;
+    lane->running++;
+    if (!load->brief) lane->long_running++;
     return load;
 }
 
-/* With the lock. */
 static void ended(struct blasd_lane *lane, struct load *load, int code,
                   const struct blasd_err *err) {
-    lane->busy = false;
+    lane->running--;
+    if (!load->brief) lane->long_running--;
     lane->bytes -= load->group.bytes;
     if (code != 0 && lane->code == 0) {
         lane->code = code;
         lane->err = *err;
     }
-    load_free(load);
+    free(load);
+    if (may_begin(lane)) wake_hands(lane);
 }
 
 static void *run(void *arg) {
-    struct blasd_lane *lane = arg;
+    struct blasd_hand *hand = arg;
+    struct blasd_lane *lane = hand->lane;
     prctl(PR_SET_NAME, "heavy lane");
     if (setpriority(PRIO_PROCESS, (id_t)gettid(), NICE) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot lower the weight of the heavy lane");
@@ -142,13 +176,13 @@ static void *run(void *arg) {
         struct blasd_err err = {0};
         struct load *load;
         int code;
-        if (lane->first == NULL || lane->first->group.suspect || lane->code != 0 || lane->busy) {
-            pthread_cond_wait(&lane->wake, &lane->lock);
+        if (!may_begin(lane)) {
+            pthread_cond_wait(&hand->wake, &lane->lock);
             continue;
         }
         load = pop(lane);
         pthread_mutex_unlock(&lane->lock);
-        code = carry(lane, load, &err);
+        code = carry(&hand->batcher, load, &err);
         pthread_mutex_lock(&lane->lock);
         ended(lane, load, code, &err);
         pthread_cond_signal(&lane->news);
@@ -162,91 +196,113 @@ static void *run(void *arg) {
 bool blasd_lane_idle(struct blasd_lane *lane) {
     bool idle;
     pthread_mutex_lock(&lane->lock);
-    idle = !lane->busy && lane->first == NULL;
+    idle = lane->running == 0 && lane->first == NULL;
     pthread_mutex_unlock(&lane->lock);
     return idle;
 }
 
+static uint64_t bytes_of(const struct blasd_plan *plan) {
+    return plan->input_bytes + plan->output_bytes + plan->workspace_bytes;
+}
+
+static double weight(const struct blasd_lane *lane, const struct blasd_item *item) {
+    return blasd_weigh(lane->hands[0].batcher.weigher, item->job.op, item->plan.flops,
+                       (double)bytes_of(&item->plan));
+}
+
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
                       const struct blasd_group *group) {
-    double share = 1.0 / (double)group->count;
     if (group->suspect) return !blasd_lane_idle(lane);
-    return blasd_weigh(lane->batcher.weigher, items[group->first].job.op, group->flops * share,
-                       (double)group->bytes * share) > HEAVY_NS;
+    return weight(lane, &items[group->first]) > HEAVY_NS;
 }
 
-static size_t frame_room(const struct blasd_claim *claim) {
-    return (claim->frame_len + 63) / 64 * 64;
-}
-
-/* Copies of the group's claims and frames, read anew. */
-static struct load *load_new(const struct blasd_item *items, const struct blasd_group *group) {
-    size_t count = (size_t)group->count, bytes = 64, at = 0;
-    struct load *load = calloc(1, sizeof *load);
-    int k = 0;
+/* A copy of the claim and its frame, read anew. NULL: no memory. */
+static struct load *load_new(const struct blasd_lane *lane, const struct blasd_item *item,
+                             const struct blasd_group *group, int64_t claimed_ns) {
+    struct load *load = calloc(1, sizeof *load + item->claim->frame_len);
     if (load == NULL) return NULL;
-    for (int i = group->first; i >= 0; i = items[i].next) bytes += frame_room(items[i].claim);
-    load->items = calloc(count, sizeof *load->items);
-    load->claims = calloc(count, sizeof *load->claims);
-    load->frames = malloc(bytes);
-    load->group = *group;
-    load->group.first = 0;
-    load->group.last = group->count - 1;
-    if (load->items == NULL || load->claims == NULL || load->frames == NULL) goto fail;
-    for (int i = group->first; i >= 0; i = items[i].next, k++) {
-        struct blasd_claim *claim = &load->claims[k];
-        *claim = *items[i].claim;
-        memcpy(load->frames + at, items[i].claim->frame, claim->frame_len);
-        claim->frame = load->frames + at;
-        at += frame_room(claim);
-        blasd_item_read(&load->items[k], claim);
-        if (load->items[k].err.code != BLASD_OK) goto fail; /* it was fine a moment ago */
-        load->items[k].next = k + 1 < group->count ? k + 1 : -1;
+    load->claim = *item->claim;
+    load->claim.frame = memcpy(load->frame, item->claim->frame, item->claim->frame_len);
+    blasd_item_read(&load->item, &load->claim);
+    if (load->item.err.code != BLASD_OK) { /* it was fine a moment ago */
+        free(load);
+        return NULL;
     }
+    load->claimed_ns = claimed_ns;
+    load->brief = weight(lane, item) < BRIEF_NS && !group->suspect;
+    load->group = (struct blasd_group){.count = 1,
+                                       .suspect = group->suspect,
+                                       .priority = group->priority,
+                                       .flops = item->plan.flops,
+                                       .bytes = bytes_of(&item->plan)};
     return load;
-fail:
-    load_free(load);
-    return NULL;
+}
+
+static void free_loads(struct load *load) {
+    while (load != NULL) {
+        struct load *next = load->next;
+        free(load);
+        load = next;
+    }
+}
+
+/* With the lock. */
+static void enqueue(struct blasd_lane *lane, struct load *load) {
+    struct load **at = &lane->first;
+    while (*at != NULL && (*at)->group.priority <= load->group.priority) at = &(*at)->next;
+    load->next = *at;
+    *at = load;
+    lane->waiting++;
+    lane->bytes += load->group.bytes;
 }
 
 bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_item *items,
                      const struct blasd_group *group, int64_t claimed_ns) {
-    struct load *load = load_new(items, group), **at = &lane->first;
-    if (load == NULL) return false;
-    load->claimed_ns = claimed_ns;
+    struct load *loads = NULL, **end = &loads;
+    for (int i = group->first; i >= 0; i = items[i].next) {
+        if ((*end = load_new(lane, &items[i], group, claimed_ns)) == NULL) {
+            free_loads(loads);
+            return false;
+        }
+        end = &(*end)->next;
+    }
     pthread_mutex_lock(&lane->lock);
-    while (*at != NULL && (*at)->group.priority <= group->priority) at = &(*at)->next;
-    load->next = *at;
-    *at = load;
-    lane->waiting += group->count;
-    lane->bytes += group->bytes;
-    pthread_cond_signal(&lane->wake);
+    while (loads != NULL) {
+        struct load *load = loads;
+        loads = load->next;
+        enqueue(lane, load);
+    }
+    wake_hands(lane);
     pthread_mutex_unlock(&lane->lock);
     return true;
 }
 
+/* Does one errand; called without the lock. */
+static void serve(struct errand *errand, struct blasd_batcher *main) {
+    if (main->lost)
+        errand->lost = true;
+    else if (errand->ids != NULL)
+        errand->code =
+            blasd_worker_queue_begin(main->queue, errand->ids, errand->count, errand->err);
+    else
+        errand->code = blasd_worker_queue_finish(main->queue, errand->endings, errand->count,
+                                                 &errand->lost, errand->err);
+    if (errand->lost) main->lost = true;
+}
+
 int blasd_lane_serve(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err) {
-    struct errand *errand;
     int code;
     pthread_mutex_lock(&lane->lock);
-    errand = lane->errand;
-    lane->errand = NULL;
-    pthread_mutex_unlock(&lane->lock);
-    if (errand != NULL) { /* it lies in the other thread's frame, which waits */
-        if (main->lost)
-            errand->lost = true;
-        else if (errand->ids != NULL)
-            errand->code =
-                blasd_worker_queue_begin(main->queue, errand->ids, errand->count, errand->err);
-        else
-            errand->code = blasd_worker_queue_finish(main->queue, errand->endings, errand->count,
-                                                     &errand->lost, errand->err);
-        if (errand->lost) main->lost = true;
-    }
-    pthread_mutex_lock(&lane->lock);
-    if (errand != NULL) {
+    for (int i = 0; i < lane->hand_count; i++) {
+        struct blasd_hand *hand = &lane->hands[i];
+        struct errand *errand = hand->errand; /* its thread waits */
+        if (errand == NULL) continue;
+        pthread_mutex_unlock(&lane->lock);
+        serve(errand, main);
+        pthread_mutex_lock(&lane->lock);
+        hand->errand = NULL;
         errand->done = true;
-        pthread_cond_signal(&lane->wake);
+        pthread_cond_signal(&hand->wake);
     }
     code = lane->code;
     if (code != 0) *err = lane->err;
@@ -254,9 +310,16 @@ int blasd_lane_serve(struct blasd_lane *lane, struct blasd_batcher *main, struct
     return code;
 }
 
-/* With the lock. */
+/* The functions that follow are called with the lock. */
+
+static bool is_asked(const struct blasd_lane *lane) {
+    bool asked = false;
+    for (int i = 0; i < lane->hand_count; i++) asked |= lane->hands[i].errand != NULL;
+    return asked;
+}
+
 static bool alone_is_due(const struct blasd_lane *lane) {
-    return !lane->busy && lane->first != NULL && lane->first->group.suspect;
+    return lane->running == 0 && lane->first != NULL && lane->first->group.suspect;
 }
 
 int blasd_lane_run_alone(struct blasd_lane *lane, struct blasd_batcher *main,
@@ -264,13 +327,12 @@ int blasd_lane_run_alone(struct blasd_lane *lane, struct blasd_batcher *main,
     struct load *load = NULL;
     int code = 0;
     pthread_mutex_lock(&lane->lock);
-    if (alone_is_due(lane)) load = pop(lane); /* `busy` keeps the lane's own thread still */
+    if (alone_is_due(lane)) load = pop(lane); /* it is not brief: none begins beside it */
     pthread_mutex_unlock(&lane->lock);
     if (load == NULL) return 0;
-    code = blasd_batch_run(main, load->items, &load->group, load->claimed_ns, err);
+    code = blasd_batch_run(main, &load->item, &load->group, load->claimed_ns, err);
     pthread_mutex_lock(&lane->lock);
     ended(lane, load, 0, err);
-    pthread_cond_signal(&lane->wake);
     pthread_mutex_unlock(&lane->lock);
     return code;
 }
@@ -302,8 +364,7 @@ static void await_news(struct blasd_lane *lane, int ms) {
 
 void blasd_lane_rest(struct blasd_lane *lane, int ms) {
     pthread_mutex_lock(&lane->lock);
-    if (lane->errand == NULL && lane->code == 0 && lane->waiting >= MOST_WAITING &&
-        !alone_is_due(lane))
+    if (!is_asked(lane) && lane->code == 0 && lane->waiting >= MOST_WAITING && !alone_is_due(lane))
         await_news(lane, ms);
     pthread_mutex_unlock(&lane->lock);
 }
@@ -313,7 +374,7 @@ int blasd_lane_wait(struct blasd_lane *lane, struct blasd_worker_queue *queue, i
     bool now;
     int code;
     pthread_mutex_lock(&lane->lock);
-    now = lane->errand != NULL || lane->code != 0 || alone_is_due(lane);
+    now = is_asked(lane) || lane->code != 0 || alone_is_due(lane);
     lane->main_waits = !now;
     pthread_mutex_unlock(&lane->lock);
     if (now) return 0;
@@ -325,16 +386,14 @@ int blasd_lane_wait(struct blasd_lane *lane, struct blasd_worker_queue *queue, i
 }
 
 int blasd_lane_empty(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err) {
-    struct load *load;
     bool busy = true;
     int code = 0;
     if (main->lost) blasd_heartbeat_give_up(main->heartbeat);
     pthread_mutex_lock(&lane->lock);
-    while ((load = lane->first) != NULL) {
-        lane->first = load->next;
+    for (const struct load *load = lane->first; load != NULL; load = load->next)
         lane->bytes -= load->group.bytes;
-        load_free(load);
-    }
+    free_loads(lane->first);
+    lane->first = NULL;
     lane->waiting = 0;
     pthread_mutex_unlock(&lane->lock);
     while (busy) {
@@ -345,57 +404,89 @@ int blasd_lane_empty(struct blasd_lane *lane, struct blasd_batcher *main, struct
             *err = problem;
         }
         pthread_mutex_lock(&lane->lock);
-        busy = lane->busy;
-        if (busy && lane->errand == NULL) await_news(lane, 1000);
+        busy = lane->running > 0;
+        if (busy && !is_asked(lane)) await_news(lane, 1000);
         pthread_mutex_unlock(&lane->lock);
     }
     return code;
 }
 
 void blasd_lane_lease(struct blasd_lane *lane, int64_t epoch) {
-    blasd_worker_queue_join(lane->batcher.queue, lane->batcher.options->name, epoch);
+    for (int i = 0; i < lane->hand_count; i++) {
+        struct blasd_batcher *batcher = &lane->hands[i].batcher;
+        blasd_worker_queue_join(batcher->queue, batcher->options->name, epoch);
+    }
 }
 
 /* ---- from beginning to end ---- */
 
+/* Ends the threads that were started, and frees all. */
 static void lane_free(struct blasd_lane *lane) {
-    struct blasd_batcher *batcher = &lane->batcher;
-    blasd_worker_queue_free(batcher->queue);
-    if (batcher->device != NULL) batcher->options->backend->device_close(batcher->device);
-    blasd_batcher_release(batcher);
+    pthread_mutex_lock(&lane->lock);
+    lane->stop = true;
+    wake_hands(lane);
+    pthread_mutex_unlock(&lane->lock);
+    for (int i = 0; i < lane->hand_count; i++) {
+        struct blasd_hand *hand = &lane->hands[i];
+        struct blasd_batcher *batcher = &hand->batcher;
+        if (hand->started) pthread_join(hand->thread, NULL);
+        blasd_worker_queue_free(batcher->queue);
+        if (batcher->device != NULL) batcher->options->backend->device_close(batcher->device);
+        blasd_batcher_release(batcher);
+        pthread_cond_destroy(&hand->wake);
+    }
     pthread_cond_destroy(&lane->news);
-    pthread_cond_destroy(&lane->wake);
     pthread_mutex_destroy(&lane->lock);
     free(lane);
 }
 
-int blasd_lane_open(const struct blasd_batcher *main, struct blasd_lane **ret,
-                    struct blasd_err *err) {
+/* What a hand has before its thread starts. */
+static int hand_open(struct blasd_hand *hand, const struct blasd_batcher *main,
+                     struct blasd_err *err) {
     const struct blasd_worker_options *options = main->options;
-    struct blasd_lane *lane = calloc(1, sizeof *lane);
-    struct blasd_batcher *batcher;
-    pthread_condattr_t steady;
+    struct blasd_batcher *batcher = &hand->batcher;
     int code;
-    if (lane == NULL)
-        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the heavy lane");
-    pthread_mutex_init(&lane->lock, NULL);
-    pthread_cond_init(&lane->wake, NULL);
-    pthread_condattr_init(&steady);
-    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-    pthread_cond_init(&lane->news, &steady);
-    pthread_condattr_destroy(&steady);
-    batcher = &lane->batcher;
-    blasd_batcher_init(batcher, options->queue.limits);
     batcher->options = options;
     batcher->heartbeat = main->heartbeat;
     batcher->info = main->info;
     batcher->weigher = main->weigher;
-    batcher->lane = lane;
-    batcher->place = BLASD_PLACE_LANE;
+    batcher->hand = hand;
     code = options->backend->device_open(options->ordinal, &batcher->device, err);
-    if (code == 0) code = blasd_worker_queue_open(&options->queue, &batcher->queue, err);
-    if (code == 0 && pthread_create(&lane->thread, NULL, run, lane) != 0)
-        code = blasd_fail(err, BLASD_E_internal_error, "", "cannot start the heavy lane");
+    return code != 0 ? code : blasd_worker_queue_open(&options->queue, &batcher->queue, err);
+}
+
+static void lane_init(struct blasd_lane *lane, const struct blasd_batcher *main) {
+    pthread_condattr_t steady;
+    pthread_mutex_init(&lane->lock, NULL);
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&lane->news, &steady);
+    pthread_condattr_destroy(&steady);
+    lane->hand_count = main->info.units > 1 ? HANDS : 1;
+    for (int i = 0; i < lane->hand_count; i++) {
+        struct blasd_hand *hand = &lane->hands[i];
+        hand->lane = lane;
+        pthread_cond_init(&hand->wake, NULL);
+        blasd_batcher_init(&hand->batcher, main->options->queue.limits);
+        hand->batcher.place = BLASD_PLACE_LANE + (enum blasd_place)i;
+    }
+}
+
+int blasd_lane_open(const struct blasd_batcher *main, struct blasd_lane **ret,
+                    struct blasd_err *err) {
+    struct blasd_lane *lane = calloc(1, sizeof *lane);
+    int code = 0;
+    if (lane == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the heavy lane");
+    lane_init(lane, main);
+    for (int i = 0; code == 0 && i < lane->hand_count; i++)
+        code = hand_open(&lane->hands[i], main, err);
+    for (int i = 0; code == 0 && i < lane->hand_count; i++) {
+        struct blasd_hand *hand = &lane->hands[i];
+        hand->started = pthread_create(&hand->thread, NULL, run, hand) == 0;
+        if (!hand->started)
+            code = blasd_fail(err, BLASD_E_internal_error, "", "cannot start the heavy lane");
+    }
     if (code == 0)
         *ret = lane;
     else
@@ -404,11 +495,5 @@ int blasd_lane_open(const struct blasd_batcher *main, struct blasd_lane **ret,
 }
 
 void blasd_lane_close(struct blasd_lane *lane) {
-    if (lane == NULL) return;
-    pthread_mutex_lock(&lane->lock);
-    lane->stop = true;
-    pthread_cond_signal(&lane->wake);
-    pthread_mutex_unlock(&lane->lock);
-    pthread_join(lane->thread, NULL);
-    lane_free(lane);
+    if (lane != NULL) lane_free(lane);
 }

@@ -1,8 +1,10 @@
-/* The heavy lane: a thread of the worker that runs one large batch at a time, at a lower scheduling
- * weight, while the worker's main thread goes on claiming and running small ones.
+/* The heavy lane: threads of the worker, its hands, that run large jobs at a lower scheduling
+ * weight, while the worker's main thread goes on claiming and running small ones. A job is run by
+ * itself: a call costs nothing beside it, and it ends, or is stopped, without the others. Two run
+ * at once where both are brief (lane.c), else one.
  *
  * The worker's lease, and its connection that claims and ends jobs, belong to the main thread
- * alone: where the lane marks jobs as begun or ends them it asks the main thread to do it (an
+ * alone: where a hand marks jobs as begun or ends them it asks the main thread to do it (an
  * errand). For blobs it has a connection of its own. Read next: runner.h. */
 #ifndef BLASD_WORKER_LANE_H
 #define BLASD_WORKER_LANE_H
@@ -10,8 +12,9 @@
 #include "worker/runner.h"
 
 struct blasd_lane;
+struct blasd_hand;
 
-/* Starts the thread; `main` lends it options, heartbeat, info and weigher. New: end it with
+/* Starts the threads; `main` lends them options, heartbeat, info and weigher. New: end it with
  * blasd_lane_close once it is empty. */
 int blasd_lane_open(const struct blasd_batcher *main, struct blasd_lane **ret,
                     struct blasd_err *err);
@@ -25,7 +28,8 @@ void blasd_lane_lease(struct blasd_lane *lane, int64_t epoch);
  * and the group must run when nothing else does (`group->suspect`). */
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
                       const struct blasd_group *group);
-/* Takes a group over, with copies of its claims and frames. False: no memory for that. */
+/* Takes a group over, job by job, with copies of its claims and frames. False: no memory for that,
+ * and none was taken. */
 bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_item *items,
                      const struct blasd_group *group, int64_t claimed_ns);
 /* Does what the lane has asked for. Negative: the lane's device cannot go on. */
@@ -48,10 +52,12 @@ int blasd_lane_wait(struct blasd_lane *lane, struct blasd_worker_queue *queue, i
  * recorded, and it is asked to stop. */
 int blasd_lane_empty(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err);
 
-/* What the lane's own thread asks of the main one; runner.c calls these. */
-int blasd_lane_begin(struct blasd_lane *lane, const char *const *ids, int count,
+/* What one of the lane's threads asks of the main one; runner.c calls these. */
+int blasd_lane_begin(struct blasd_hand *hand, const char *const *ids, int count,
                      struct blasd_err *err);
-int blasd_lane_finish(struct blasd_lane *lane, struct blasd_ending *endings, int count, bool *lost,
+int blasd_lane_finish(struct blasd_hand *hand, struct blasd_ending *endings, int count, bool *lost,
                       struct blasd_err *err);
+/* How many jobs run in the lane now, this thread's included: they share the device. */
+int blasd_lane_running(struct blasd_hand *hand);
 
 #endif

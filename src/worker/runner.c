@@ -105,14 +105,14 @@ static void settle(struct blasd_batcher *batcher, bool certain) {
 static int finish_jobs(struct blasd_batcher *batcher, bool *lost, struct blasd_err *err) {
     struct blasd_ending *rows = blasd_endings_rows(&batcher->endings);
     int count = batcher->endings.count;
-    return batcher->lane != NULL
-               ? blasd_lane_finish(batcher->lane, rows, count, lost, err)
+    return batcher->hand != NULL
+               ? blasd_lane_finish(batcher->hand, rows, count, lost, err)
                : blasd_worker_queue_finish(batcher->queue, rows, count, lost, err);
 }
 
 static int begin_jobs(struct blasd_batcher *batcher, int count, struct blasd_err *err) {
     const char *const *ids = batcher->room->ids;
-    return batcher->lane != NULL ? blasd_lane_begin(batcher->lane, ids, count, err)
+    return batcher->hand != NULL ? blasd_lane_begin(batcher->hand, ids, count, err)
                                  : blasd_worker_queue_begin(batcher->queue, ids, count, err);
 }
 
@@ -304,6 +304,7 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
 /* How long such work takes here; what was stopped half-way says nothing of that. */
 static void learn(struct blasd_batcher *batcher, int live, const struct blasd_batch_times *times) {
     const struct blasd_task *tasks = batcher->room->tasks;
+    int64_t took_ns = times->ran_ns - times->bound_ns;
     double flops = 0, bytes = 0;
     if (batcher->weigher == NULL || blasd_heartbeat_unwanted(batcher->heartbeat, batcher->place))
         return;
@@ -312,8 +313,8 @@ static void learn(struct blasd_batcher *batcher, int live, const struct blasd_ba
         flops += plan->flops;
         bytes += (double)(plan->input_bytes + plan->output_bytes + plan->workspace_bytes);
     }
-    blasd_weigh_learn(batcher->weigher, tasks[0].job->op, flops, bytes,
-                      times->ran_ns - times->bound_ns);
+    if (batcher->hand != NULL) took_ns /= blasd_lane_running(batcher->hand);
+    blasd_weigh_learn(batcher->weigher, tasks[0].job->op, flops, bytes, took_ns);
 }
 
 /* What follows the kernel, which returned `code`: records, or where the part must be tried again in

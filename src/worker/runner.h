@@ -35,7 +35,7 @@ struct blasd_batcher {
     struct blasd_heartbeat *heartbeat;          /* borrowed */
     struct blasd_device *device;                /* borrowed */
     struct blasd_weigher *weigher;              /* borrowed */
-    struct blasd_lane *lane; /* borrowed; whose thread this is. NULL: the worker's main thread */
+    struct blasd_hand *hand; /* borrowed; the lane's, whose thread this is. NULL: the main thread */
     enum blasd_place place;  /* the same for the heartbeat */
     struct blasd_device_info info;
     struct blasd_batch_room *room, *other; /* of the batch in hand; of the pending one */

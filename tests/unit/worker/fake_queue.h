@@ -58,6 +58,7 @@ struct fake {
     double poison;         /* a call with this first element fails whole; 0: none */
     double singular;       /* a task with this first element fails alone; 0: none */
     bool device_fails, slow;
+    int more_units; /* of the device, beside the one it has */
     bool misaligned, converted;
     char info[8192]; /* what the worker told when it registered */
 };
@@ -320,7 +321,8 @@ static int fake_device_info(struct blasd_device *device, bool measure,
     (void)device;
     (void)measure;
     (void)err;
-    *info = (struct blasd_device_info){.id = "cpu:7", .name = "a test", .units = 1};
+    *info =
+        (struct blasd_device_info){.id = "cpu:7", .name = "a test", .units = 1 + fake.more_units};
     info->device_class = BLASD_DEVICE_CPU;
     return 0;
 }
@@ -580,7 +582,7 @@ static bool fake_stopping(void *arg) {
     pthread_mutex_lock(&fake.lock);
     for (int i = 0; i < fake.count; i++)
         if (!fake.jobs[i].ended) all = false;
-    if (blasd_clock_ns() - fake.started_ns > INT64_C(20000000000)) all = true;
+    if (blasd_clock_ns() - fake.started_ns > INT64_C(60000000000)) all = true;
     pthread_mutex_unlock(&fake.lock);
     return all;
 }

@@ -8,6 +8,7 @@ extern const struct blasd_backend lane_backend;
 #include <stdatomic.h>
 
 #define HEAVY_N 400 /* 1.3e8 operations: heavy as long as nothing is known of the device */
+#define LONG_N 800  /* 1.0e9: long */
 #define PATIENCE_MS 15000
 
 static struct blasd_limits limits;
@@ -19,8 +20,9 @@ static struct {
     bool heavy_spins;    /* until it is told to stop */
     bool heavy_adds;     /* a small job, once it runs */
     bool heavy_fails;    /* with a device error */
+    bool heavy_meets;    /* another one, before it goes on */
     atomic_int running, most_running, heavy_began, heavy_stopped, overtaken;
-    atomic_int beside_a_suspect;
+    atomic_int heavy_running, beside_a_suspect, beside_a_long;
 } kernel;
 
 static int ended_jobs(void) {
@@ -34,6 +36,8 @@ static int ended_jobs(void) {
 static const struct fake_spec small = {.n = 2, .value = 3, .priority = BLASD_PRIORITY_NORMAL};
 static const struct fake_spec heavy = {
     .n = HEAVY_N, .value = 5, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
+static const struct fake_spec longer = {
+    .n = LONG_N, .value = 6, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
 
 static bool run_heavy(struct blasd_watch *watch) {
     if (kernel.heavy_adds) {
@@ -48,7 +52,9 @@ static bool run_heavy(struct blasd_watch *watch) {
             kernel.heavy_spins = false;
             return false;
         }
-        if (!kernel.heavy_spins && ended_jobs() >= kernel.heavy_waits_for) break;
+        if (!kernel.heavy_spins && ended_jobs() >= kernel.heavy_waits_for &&
+            (!kernel.heavy_meets || kernel.most_running > 1))
+            break;
         usleep(1000);
     }
     if (ended_jobs() >= kernel.heavy_waits_for) kernel.overtaken++;
@@ -57,19 +63,24 @@ static bool run_heavy(struct blasd_watch *watch) {
 
 static int lane_run(struct blasd_device *device, struct blasd_task *tasks, int count,
                     struct blasd_watch *watch, struct blasd_err *ret) {
-    bool is_heavy = tasks[0].job->inputs[0].tensor.shape[0] == HEAVY_N, going = true;
+    int64_t n = tasks[0].job->inputs[0].tensor.shape[0];
+    bool is_long = n == LONG_N, is_heavy = n == HEAVY_N || is_long, going = true;
     int now = ++kernel.running;
     (void)device;
     if (now > kernel.most_running) kernel.most_running = now;
     if (is_heavy) {
         kernel.heavy_began++;
+        kernel.heavy_running++;
         if (kernel.heavy_fails) {
             kernel.running--;
+            kernel.heavy_running--;
             return blasd_fail(ret, BLASD_E_device_error, "", "it fell off the bus");
         }
         going = run_heavy(watch);
+        if (is_long && kernel.heavy_running > 1) kernel.beside_a_long++;
+        kernel.heavy_running--;
     }
-    for (int i = 0; going && i < count; i++) {
+    for (int i = 0; going && i < count && !is_long; i++) { /* it would take seconds */
         bool suspect = fake_element(&tasks[i].inputs[0], 0, 0) == 9;
         fake_multiply(&tasks[i]);
         if (suspect && kernel.running > 1) kernel.beside_a_suspect++;
@@ -126,6 +137,41 @@ static void test_heavy_jobs_run_one_at_a_time(void **state) {
     assert_int_equal(kernel.most_running, 1);
     fake_check(&fake.jobs[0], heavy);
     fake_check(&fake.jobs[1], other);
+}
+
+static void test_brief_ones_run_two_at_a_time(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++) fake_add(heavy); /* of one call */
+    kernel.heavy_meets = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(kernel.heavy_began, 3);
+    assert_int_equal(kernel.most_running, 2);
+    for (int i = 0; i < 3; i++) {
+        fake_check(&fake.jobs[i], heavy);
+        assert_int_equal(fake.jobs[i].result.execution.batch_size, 1);
+        assert_int_equal(fake.jobs[i].begun, 1);
+    }
+}
+
+static void test_a_long_one_runs_beside_small_ones_only(void **state) {
+    struct fake_spec first = longer;
+    char name[BLASD_BLOB_NAME];
+    (void)state;
+    first.priority = BLASD_PRIORITY_HIGH;
+    fake_add(heavy);
+    fake_add(first);
+    fake_add(heavy);
+    for (int i = 0; i < 5; i++) fake_add(small);
+    kernel.heavy_waits_for = 5;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(kernel.heavy_began, 3);
+    assert_int_equal(kernel.beside_a_long, 0);
+    assert_int_equal(fake.jobs[1].result.state, BLASD_SUCCEEDED);
+    fake_check(&fake.jobs[0], heavy);
+    fake_check(&fake.jobs[2], heavy);
+    for (int i = 3; i < 8; i++) fake_check(&fake.jobs[i], small);
+    snprintf(name, sizeof name, "%s.out", fake.jobs[1].id);
+    blasd_store_remove(fake.store, name);
 }
 
 static void test_a_heavy_job_is_stopped(void **state) {
@@ -214,7 +260,16 @@ static void test_what_runs_ends_and_what_waits_goes_back(void **state) {
     blasd_store_remove(fake.store, name);
 }
 
+/* On a device of two units the lane has two threads. */
+static int setup_two(void **state) {
+    int code = setup(state);
+    fake.more_units = 1;
+    return code;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fake_teardown)
+#define TEST_TWO(name)                                                                             \
+    { #name " (two units)", name, setup_two, fake_teardown, NULL }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -225,6 +280,13 @@ int main(void) {
         TEST(test_a_suspect_runs_when_nothing_else_does),
         TEST(test_a_device_that_fails_ends_the_worker),
         TEST(test_what_runs_ends_and_what_waits_goes_back),
+        TEST_TWO(test_brief_ones_run_two_at_a_time),
+        TEST_TWO(test_a_long_one_runs_beside_small_ones_only),
+        TEST_TWO(test_small_jobs_overtake_a_heavy_one),
+        TEST_TWO(test_a_heavy_job_is_stopped),
+        TEST_TWO(test_a_lost_lease_stops_both_lanes),
+        TEST_TWO(test_a_suspect_runs_when_nothing_else_does),
+        TEST_TWO(test_a_device_that_fails_ends_the_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
