@@ -28,8 +28,7 @@
 
 #define WAITING_BUCKETS 1024
 #define TICK_NS INT64_C(200000000)
-#define PARKED_WAIT_MS                                                                             \
-    3 /* longer than most jobs take, so that no time-out wakes the loop for them */
+#define PARKED_WAIT_MS 3 /* longer than most jobs take: they need no time-out */
 #define PARKED_LEAST 16
 #define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
 #define INTAKE_TICKS 5
