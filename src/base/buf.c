@@ -34,14 +34,6 @@ int blasd_buf_reserve(struct blasd_buf *buf, size_t more) {
     return 0;
 }
 
-int blasd_buf_add(struct blasd_buf *buf, const void *bytes, size_t len) {
-    if (len == 0) return 0;
-    if (blasd_buf_reserve(buf, len) != 0) return -1;
-    memcpy(buf->data + buf->len, bytes, len);
-    buf->len += len;
-    return 0;
-}
-
 int blasd_buf_puts(struct blasd_buf *buf, const char *text) {
     return blasd_buf_add(buf, text, strlen(text));
 }

@@ -4,6 +4,7 @@
 #define BLASD_BASE_BUF_H
 
 #include <stddef.h>
+#include <string.h>
 
 struct blasd_buf {
     char *data; /* owned; NULL while empty */
@@ -22,10 +23,18 @@ void blasd_buf_reset(struct blasd_buf *buf);
 /* These return 0, or -1 where the bytes would not fit the cap or memory has run out; the buffer is
  * then as it was. */
 int blasd_buf_reserve(struct blasd_buf *buf, size_t more) __attribute__((warn_unused_result));
-int blasd_buf_add(struct blasd_buf *buf, const void *bytes, size_t len)
-    __attribute__((warn_unused_result));
 int blasd_buf_puts(struct blasd_buf *buf, const char *text) __attribute__((warn_unused_result));
 int blasd_buf_printf(struct blasd_buf *buf, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), warn_unused_result));
+/* Here, for documents are made of some hundred short pieces, most of a length known when compiled.
+ */
+__attribute__((warn_unused_result)) static inline int blasd_buf_add(struct blasd_buf *buf,
+                                                                    const void *bytes, size_t len) {
+    if (len == 0) return 0;
+    if (len > buf->cap - buf->len && blasd_buf_reserve(buf, len) != 0) return -1;
+    memcpy(buf->data + buf->len, bytes, len);
+    buf->len += len;
+    return 0;
+}
 
 #endif

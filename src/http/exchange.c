@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #define STUCK_CHECKS 4                    /* a second or so */
+#define PARKED_NS INT64_C(100000000)      /* who waits for longer is suspended at the next check */
 #define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
@@ -74,12 +75,37 @@ static void unwatch_client(struct http_exchange *exchange) {
     exchange->watched = false;
 }
 
+static void suspend(struct http_exchange *exchange) {
+    MHD_suspend_connection(exchange->connection);
+    exchange->suspended = true;
+}
+
+static void unpark(struct http_exchange *exchange) {
+    if (exchange->parked) exchange->home->parked--;
+    exchange->parked = false;
+}
+
+/* Waits for an answer. Suspending takes the connection out of libmicrohttpd's epoll set, resuming
+ * puts it back and has it read for nothing: three system calls. Most answers come within
+ * milliseconds, so the exchange is parked first: libmicrohttpd goes on asking for the answer in
+ * every turn, which costs about a hundredth of that. What waits for long is suspended
+ * (http_exchange_check), and so is what is more than turns of late have answers for. */
+static void await_answer(struct http_exchange *exchange) {
+    if (exchange->home->parked >= exchange->home->parked_most) {
+        suspend(exchange);
+        return;
+    }
+    exchange->parked = true;
+    exchange->home->parked++;
+}
+
 static void resume(struct http_exchange *exchange) {
     http_gate_leave(exchange);
-    if (!exchange->suspended) return;
-    exchange->suspended = false;
+    if (!exchange->parked && !exchange->suspended) return;
+    unpark(exchange);
     unwatch_client(exchange);
-    MHD_resume_connection(exchange->connection);
+    if (exchange->suspended) MHD_resume_connection(exchange->connection);
+    exchange->suspended = false;
     exchange->home->resumed = true;
 }
 
@@ -92,12 +118,6 @@ static void client_gone(struct blasd_watcher *watcher, uint32_t events) {
     http_waits_remove(exchange);
     if (exchange->upload != NULL) http_jobs_post_gone(exchange);
     resume(exchange);
-}
-
-void http_exchange_suspend(struct http_exchange *exchange) {
-    if (exchange->response != NULL || exchange->suspended) return;
-    MHD_suspend_connection(exchange->connection);
-    exchange->suspended = true;
 }
 
 void http_exchange_abandon(struct http_exchange *exchange) {
@@ -144,13 +164,21 @@ static void cut_off(struct http_exchange *exchange) {
     exchange->closing = true;
 }
 
+static bool waits_for(const struct http_exchange *exchange, int64_t ns) {
+    return blasd_clock_ns() - exchange->began_ns >= ns;
+}
+
 void http_exchange_check(struct http_exchange *exchange) {
     if (exchange->connection == NULL || exchange->closing) return;
+    if (exchange->parked && waits_for(exchange, PARKED_NS)) {
+        unpark(exchange);
+        suspend(exchange);
+    }
     if (!exchange->complete && is_stuck(exchange))
         cut_off(exchange);
     else if (exchange->watched)
         return;
-    else if (exchange->suspended && blasd_clock_ns() - exchange->began_ns >= WATCH_AFTER_NS)
+    else if (exchange->suspended && waits_for(exchange, WATCH_AFTER_NS))
         watch_client(exchange, client_gone);
     else if (!exchange->running)
         watch_client(exchange, upload_cut);
@@ -234,6 +262,7 @@ static enum MHD_Result send_answer(struct http_exchange *exchange) {
     enum MHD_Result result;
     if (response == NULL) return MHD_NO; /* memory has run out: closing is all that is left */
     exchange->response = NULL;
+    loop->answers++;
     http_metrics_request(loop->metrics,
                          exchange->route == NULL ? -1 : (int)(exchange->route - http_routes),
                          exchange->status);
@@ -253,6 +282,8 @@ static bool too_much_to_drain(const struct http_exchange *exchange) {
 static enum MHD_Result take_body(struct http_exchange *exchange, const char *bytes, size_t len) {
     http_count(&exchange->home->metrics->received_bytes, len);
     exchange->body += len;
+    /* libmicrohttpd reads once in a turn, and more may lie there already */
+    if (exchange->body != exchange->request.content_length) exchange->home->more = true;
     if (!exchange->answered) {
         exchange->body_refused_at = exchange->body;
         if (exchange->route->body != NULL)
@@ -267,6 +298,7 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
 }
 
 static enum MHD_Result finish(struct http_exchange *exchange) {
+    if (exchange->parked) return MHD_YES;
     exchange->complete = true;
     unwatch_client(exchange);
     if (exchange->gone) return MHD_NO;
@@ -274,7 +306,7 @@ static enum MHD_Result finish(struct http_exchange *exchange) {
         exchange->running = true;
         exchange->route->run(exchange);
         if (!exchange->answered) {
-            http_exchange_suspend(exchange);
+            await_answer(exchange);
             return MHD_YES;
         }
     }
@@ -291,6 +323,7 @@ enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connectio
         if (exchange == NULL) return MHD_NO;
         *context = exchange;
         begin(exchange, url, method);
+        if (exchange->request.expects_continue) exchange->home->more = true; /* and it says so */
         /* an answer given now closes the connection, so it waits for the end of a small body */
         if (!exchange->answered || !has_body(exchange)) return MHD_YES;
         if (!exchange->request.chunked && !exchange->request.expects_continue &&
@@ -310,15 +343,19 @@ enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connectio
 void http_exchange_completed(void *cls, struct MHD_Connection *connection, void **context,
                              enum MHD_RequestTerminationCode code) {
     struct http_exchange *exchange = *context;
-    (void)cls, (void)code;
+    bool left;
+    (void)cls;
     if (exchange == NULL) return;
     *context = NULL;
+    left = exchange->parked && code != MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN;
     if (exchange->linger) http_linger(exchange->home, connection_fd(connection));
     http_gate_leave(exchange);
     http_waits_remove(exchange);
     unwatch_client(exchange);
+    unpark(exchange);
     exchange->suspended = false;
     exchange->connection = NULL;
+    if (left && exchange->upload != NULL) http_jobs_post_gone(exchange);
     exchange->home->exchange_count--;
     http_uncount(&exchange->home->metrics->in_flight);
     if (exchange->pending == 0) exchange_free(exchange);

@@ -2,9 +2,9 @@
  *
  * The life of an exchange: libmicrohttpd calls us with the headers (the route is found, refusals
  * are decided), with pieces of the body (the route's `body`), and once more at its end (the route's
- * `run`). `run` either makes an answer at once, or asks the queue and leaves the connection
- * suspended; the queue's callback then makes the answer, which resumes it. An exchange is freed
- * once libmicrohttpd has finished with the connection and no callback is still to come, so a
+ * `run`). `run` either makes an answer at once, or asks the queue and leaves the exchange waiting,
+ * parked or suspended; the queue's callback then makes the answer, which wakes it. An exchange is
+ * freed once libmicrohttpd has finished with the connection and no callback is still to come, so a
  * callback must first ask http_exchange_open.
  * Read next: exchange.c, reply.h (making answers), waits.h (waiting for jobs). */
 #ifndef BLASD_HTTP_EXCHANGE_H
@@ -73,9 +73,14 @@ struct http_loop {
     struct blasd_buf scratch;             /* for what does not outlive a call */
     struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */
     int spare_count;
-    int landings;  /* bodies that are coming into slices */
-    int lingering; /* see linger.c */
-    bool resumed;  /* MHD_run must be called in this turn */
+    int landings;    /* bodies that are coming into slices */
+    int lingering;   /* see linger.c */
+    int parked;      /* exchanges that wait without being suspended */
+    int parked_most; /* by the pace: each turn asks all of them */
+    int answers;     /* in this turn */
+    double pace;     /* answers a turn, of late */
+    bool resumed;    /* MHD_run must be called in this turn */
+    bool more;       /* and again in the next: there may be more to receive or to send */
     bool draining, out_of_time;
 };
 
@@ -107,11 +112,12 @@ struct http_exchange {
     bool answered;            /* an answer was made, or its making is under way */
     bool complete;            /* the body has come, or is not wanted */
     bool running;             /* `run` was called */
-    bool suspended;
-    bool gone;     /* the client left while the connection was suspended */
-    bool linger;   /* closed with a body still coming */
-    int pending;   /* callbacks of the queue still to come */
-    uint64_t body; /* bytes of the body seen */
+    bool parked;              /* waits for its answer, which libmicrohttpd asks for in every turn */
+    bool suspended;           /* waits for its answer, and libmicrohttpd does not look at it */
+    bool gone;                /* the client left while the connection was suspended */
+    bool linger;              /* closed with a body still coming */
+    int pending;              /* callbacks of the queue still to come */
+    uint64_t body;            /* bytes of the body seen */
     uint64_t body_refused_at;
     int64_t began_ns;
     struct blasd_watcher client; /* of the connection's descriptor, while `watched` */
@@ -144,8 +150,6 @@ enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connectio
 void http_exchange_completed(void *cls, struct MHD_Connection *connection, void **context,
                              enum MHD_RequestTerminationCode code);
 
-/* Suspends until an answer is made (does nothing where there is one). */
-void http_exchange_suspend(struct http_exchange *exchange);
 /* Gives the exchange its answer; `response` is taken (NULL: memory has run out, and the connection
  * is closed) and sent from the next turn of libmicrohttpd. */
 void http_exchange_answer(struct http_exchange *exchange, unsigned status,

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #define PROBLEM_TYPE "application/problem+json"
+#define DOCUMENT_BYTES_USUAL 1024
 #define DOCUMENT_BYTES_MAX (UINT64_C(1) << 32)
 
 static void add(struct MHD_Response *response, const char *name, const char *value) {
@@ -151,7 +152,8 @@ void http_reply_document(struct http_exchange *exchange, unsigned status,
     struct MHD_Response *response = NULL;
     struct blasd_buf body;
     blasd_buf_init(&body, DOCUMENT_BYTES_MAX);
-    if (blasd_job_document(record, payload, exchange->home->server->limits->answer_inline_elements,
+    if (blasd_buf_reserve(&body, DOCUMENT_BYTES_USUAL) == 0 &&
+        blasd_job_document(record, payload, exchange->home->server->limits->answer_inline_elements,
                            shares(exchange), &body) == 0)
         response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {

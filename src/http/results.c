@@ -18,7 +18,7 @@
 /* What an answer is made from, for as long as its making and sending takes. */
 struct parcel {
     struct http_exchange *exchange; /* borrowed, while the blob is fetched */
-    struct http_metrics *metrics;
+    struct http_loop *home;         /* borrowed */
     struct blasd_record record;
     struct blasd_blob blob;      /* the outputs, or zeros */
     void *copy;                  /* the outputs, where they came with the record; owned */
@@ -31,7 +31,7 @@ static struct parcel *parcel_new(struct http_exchange *exchange,
     struct parcel *parcel = calloc(1, sizeof *parcel);
     if (parcel == NULL) return NULL;
     parcel->exchange = exchange;
-    parcel->metrics = exchange->home->metrics;
+    parcel->home = exchange->home;
     parcel->record = *record;
     return parcel;
 }
@@ -51,7 +51,8 @@ static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     size_t len = blasd_answer_read(parcel->answer, out, max);
     (void)pos;
     if (len == 0) return MHD_CONTENT_READER_END_OF_STREAM;
-    http_count(&parcel->metrics->sent_bytes, len);
+    http_count(&parcel->home->metrics->sent_bytes, len);
+    parcel->home->more = true;
     return (ssize_t)len;
 }
 
@@ -86,7 +87,7 @@ static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payl
     parts[1].iov_base = payload + record->outputs[output].offset;
     parts[1].iov_len = (size_t)bytes;
     response = MHD_create_response_from_iovec(parts, 2, parcel_free, parcel);
-    if (response != NULL) http_count(&parcel->metrics->sent_bytes, size);
+    if (response != NULL) http_count(&parcel->home->metrics->sent_bytes, size);
     return response;
 }
 

@@ -28,6 +28,9 @@
 
 #define WAITING_BUCKETS 1024
 #define TICK_NS INT64_C(200000000)
+#define PARKED_WAIT_MS 3 /* longer than most jobs take: they need no time-out */
+#define PARKED_LEAST 16
+#define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
 #define INTAKE_TICKS 5
 #define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
 #define LAST_MOMENTS_NS                                                                            \
@@ -111,23 +114,32 @@ static int daemon_wait_ms(struct MHD_Daemon *daemon) {
     return left > 60000 ? 60000 : (int)left;
 }
 
+/* For whoever is parked libmicrohttpd says that it cannot wait. What else it cannot wait for comes
+ * with an event or is known to `more`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
-    int wait, roomy;
-    if (loop->resumed || loop->handed_first != NULL) return 0;
+    int wait, roomy = -1;
+    if (loop->resumed || loop->more || loop->handed_first != NULL) return 0;
     wait = daemon_wait_ms(loop->daemon);
-    if (!http_doorman_roomy(&loop->doorman)) return wait;
-    roomy = daemon_wait_ms(loop->roomy);
-    return wait < 0 || (roomy >= 0 && roomy < wait) ? roomy : wait;
+    if (http_doorman_roomy(&loop->doorman)) roomy = daemon_wait_ms(loop->roomy);
+    if (wait < 0 || (roomy >= 0 && roomy < wait)) wait = roomy;
+    return wait == 0 && loop->parked > 0 ? PARKED_WAIT_MS : wait;
+}
+
+static void set_pace(struct http_loop *loop) {
+    loop->pace += (loop->answers - loop->pace) / 16;
+    loop->parked_most = PARKED_LEAST + (int)(PARKED_AN_ANSWER * loop->pace);
+    loop->answers = 0;
 }
 
 static void turn(struct http_loop *loop, int max_wait_ms) {
     int wait = wait_ms(loop);
     if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
     blasd_loop_step(loop->loop, wait);
-    loop->resumed = false;
+    loop->resumed = loop->more = false;
     run_daemons(loop);
     http_gate_turn(loop);
     http_handed_turn(loop);
+    set_pace(loop);
     blasd_front_queue_flush(loop->queue);
 }
 

@@ -20,7 +20,9 @@ static void write_time(struct json_out *out, int64_t us) {
         return;
     }
     blasd_clock_text(us, text);
-    json_out_string(out, text);
+    LITERAL(out, "\"");
+    json_out_raw(out, text, strlen(text)); /* nothing in it wants escaping */
+    LITERAL(out, "\"");
 }
 
 /* A text, or null where there is none yet. */

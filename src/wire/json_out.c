@@ -6,10 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-void json_out_raw(struct json_out *out, const char *text, size_t len) {
-    if (!out->failed && blasd_buf_add(out->buf, text, len) != 0) out->failed = true;
-}
-
 /* Length of the UTF-8 character that begins at `p`, or 0 where none does: no overlong forms, no
  * surrogates, nothing above U+10FFFF. */
 static size_t utf8_len(const unsigned char *p, const unsigned char *end) {

@@ -17,7 +17,9 @@ struct json_out {
 };
 
 /* Appends bytes as they are. */
-void json_out_raw(struct json_out *out, const char *text, size_t len);
+static inline void json_out_raw(struct json_out *out, const char *text, size_t len) {
+    if (!out->failed && blasd_buf_add(out->buf, text, len) != 0) out->failed = true;
+}
 /* Appends a string literal as it is. */
 #define JSON_OUT_LITERAL(out, literal) json_out_raw(out, "" literal, sizeof(literal) - 1)
 /* A JSON string, with its quotes. What is not UTF-8 becomes U+FFFD. */

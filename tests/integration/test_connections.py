@@ -3,10 +3,12 @@
 A connection whose first request announces a body of a megabyte or more is received with more memory than others; none
 of this may show in an answer.
 """
+import concurrent.futures
 import contextlib
 import json
 import re
 import socket
+import threading
 import time
 
 import numpy as np
@@ -139,6 +141,61 @@ def test_a_client_that_leaves_before_its_first_byte_or_in_mid_body_costs_nothing
             break
         assert time.monotonic() < deadline, re.search(r"^blasd_http_connections .*$", text, re.M)
         time.sleep(0.1)
+
+
+def test_a_reset_while_the_job_waits_takes_it_along(make_service):
+    service = make_service()
+    with service.worker_held():
+        sock = connect(service)
+        sock.sendall(small()[0])
+        while not any(j["state"] == "queued" for j in service.request("GET", "/jobs").json()["jobs"]):
+            time.sleep(0.01)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
+        sock.close()
+        end = time.monotonic() + 10
+        while not any(j["state"] == "cancelled" for j in service.request("GET", "/jobs").json()["jobs"]):
+            assert time.monotonic() < end, "the job was not cancelled"
+            time.sleep(0.05)
+    with connect(service) as sock:
+        served(sock, small())
+
+
+@pytest.mark.parametrize("held", [0, 0.7])
+def test_an_answer_may_take_longer_than_most(make_service, held):
+    """All of the ways to wait for one: briefly, and for long; more of them at a time than may wait in the brief way."""
+    service = make_service()
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(connect(service)) for _ in range(1200)]
+        with service.worker_held():
+            for sock in socks:
+                sock.sendall(small()[0])
+            time.sleep(held)
+        for sock in socks:
+            status, body = answer_of(sock)
+            assert status == 200 and small()[1](body), body[:300]
+        for sock in socks[::100]:
+            served(sock, small())
+
+
+def test_large_bodies_and_results_pass_while_others_wait(service):
+    stop = threading.Event()
+
+    def keep_sending():
+        with connect(service) as sock:
+            while not stop.is_set():
+                served(sock, small())
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(keep_sending) for _ in range(8)]
+        try:
+            with connect(service) as sock:
+                for seed in range(4):
+                    served(sock, large(seed))
+                    served(sock, small())
+        finally:
+            stop.set()
+        for each in waiting:
+            each.result()
 
 
 def test_beyond_the_limit_connections_wait_for_their_turn(make_service):

@@ -47,6 +47,34 @@ static void test_members(void **state) {
     assert_int_equal(last.job.deadline_ms, 2000);
 }
 
+/* The operation alone is read in another way than beside other members. */
+static void test_op_alone(void **state) {
+    static const char *const bodies[] = {
+        "{\"op\":\"plain\"}",
+        " { \"op\" : \"plain\" } ",
+        "{\"op\":\"pl\\u0061in\"}",
+        "{\"\\u006fp\":\"plain\"}",
+        "{\"inputs\":{},\"op\":\"plain\"}",
+        "{\"op\":\"plain\",\"inputs\":{}}",
+        "{\"op\":\"plain\",\"params\":{}}",
+        "{\"params\":{},\"inputs\":{},\"op\":\"plain\"}",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        send_json(bodies[i]);
+        expect_good();
+        assert_ptr_equal(last.job.op, &plain_op);
+    }
+    send_json("{\"op\":\"plain\\\"\"}");
+    expect_failed(BLASD_E_unknown_operation, "op", "is not among mix, plain");
+    send_json("{\"op\":\"\"}");
+    expect_failed(BLASD_E_unknown_operation, "op", "'' is not among mix, plain");
+    send_json("{\"op\":\"plain\",\"\":1}");
+    expect_failed(BLASD_E_unknown_field, "", "a job has no member ''");
+    send_json("{\"op\":\"plain\",\"\\u006fp\":\"plain\"}");
+    expect_failed(BLASD_E_malformed_json, "", "duplicate");
+}
+
 static void test_bad_members(void **state) {
     (void)state;
     send_json("{}");
@@ -231,10 +259,10 @@ static void test_media_types(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),    cmocka_unit_test(test_members),
-        cmocka_unit_test(test_bad_members), cmocka_unit_test(test_params),
-        cmocka_unit_test(test_bad_params),  cmocka_unit_test(test_query),
-        cmocka_unit_test(test_media_types),
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_members),
+        cmocka_unit_test(test_op_alone), cmocka_unit_test(test_bad_members),
+        cmocka_unit_test(test_params),   cmocka_unit_test(test_bad_params),
+        cmocka_unit_test(test_query),    cmocka_unit_test(test_media_types),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
