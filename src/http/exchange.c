@@ -94,7 +94,8 @@ static void client_gone(struct blasd_watcher *watcher, uint32_t events) {
     resume(exchange);
 }
 
-void http_exchange_suspend(struct http_exchange *exchange) {
+/* Until an answer is made; does nothing where there is one. */
+static void suspend(struct http_exchange *exchange) {
     if (exchange->response != NULL || exchange->suspended) return;
     MHD_suspend_connection(exchange->connection);
     exchange->suspended = true;
@@ -274,7 +275,7 @@ static enum MHD_Result finish(struct http_exchange *exchange) {
         exchange->running = true;
         exchange->route->run(exchange);
         if (!exchange->answered) {
-            http_exchange_suspend(exchange);
+            suspend(exchange);
             return MHD_YES;
         }
     }
