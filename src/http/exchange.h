@@ -129,7 +129,7 @@ struct http_exchange {
     int output;           /* position of the one output asked for; -1: all; -2: the document */
     int format;           /* enum blasd_format of the answer */
 
-    struct http_upload *upload;                  /* POST /jobs: jobs_post.c; owned */
+    struct http_upload *upload;                  /* POST /jobs: upload.h; owned */
     struct http_exchange *gate_next, *gate_prev; /* gate.c */
     bool at_gate;
 };
@@ -144,8 +144,6 @@ enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connectio
 void http_exchange_completed(void *cls, struct MHD_Connection *connection, void **context,
                              enum MHD_RequestTerminationCode code);
 
-/* Suspends until an answer is made (does nothing where there is one). */
-void http_exchange_suspend(struct http_exchange *exchange);
 /* Gives the exchange its answer; `response` is taken (NULL: memory has run out, and the connection
  * is closed) and sent from the next turn of libmicrohttpd. */
 void http_exchange_answer(struct http_exchange *exchange, unsigned status,

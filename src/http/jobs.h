@@ -13,6 +13,8 @@ void http_upload_free(struct http_upload *upload); /* takes NULL */
 /* For who waits at the gate: takes the job in or answers with a refusal; false where there is no
  * room yet and it is not `late`. */
 bool http_jobs_post_try(struct http_exchange *exchange, bool late);
+
+/* jobs_submit.c */
 /* A wait is over and the answer is the record as it stands; false where the submission is still
  * under way, which then sees to it. */
 bool http_upload_submitted(const struct http_exchange *exchange);
