@@ -15,6 +15,7 @@ void http_upload_free(struct http_upload *upload) {
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
+    free(upload->job);
     free(upload);
 }
 
@@ -220,18 +221,42 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     return 0;
 }
 
+/* The queue has filled up while the body came: what it made waits at the gate. False where it may
+ * not, or cannot. */
+static bool wait_for_room(struct http_upload *upload, const struct blasd_job *job, uint64_t cost) {
+    if (!http_gate_suits(upload->exchange)) return false;
+    upload->job = malloc(sizeof *upload->job);
+    if (upload->job == NULL) return false;
+    *upload->job = *job;
+    upload->cost = cost;
+    http_gate_enter(upload->exchange, false);
+    return true;
+}
+
 static void run(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_job job;
     struct blasd_err err = {0};
     uint64_t cost = 0;
     int rc = blasd_intake_finish(upload->intake, &job, &err);
-    if (rc == 0) rc = check_job(exchange, &job, &cost, &err);
-    if (rc == 0) rc = http_body_sink_finish(&upload->sink, &err);
-    if (rc == 0) rc = check_queue(exchange, &err);
-    if (rc == 0) rc = http_upload_submit(upload, &job, cost, &err);
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
+    if (rc == 0) rc = check_job(exchange, &job, &cost, &err);
+    if (rc == 0) rc = http_body_sink_finish(&upload->sink, &err);
+    if (rc == 0 && (rc = check_queue(exchange, &err)) != 0 && err.code == BLASD_E_queue_full &&
+        wait_for_room(upload, &job, cost))
+        return;
+    if (rc == 0) rc = http_upload_submit(upload, &job, cost, &err);
+    if (rc != 0) refuse(exchange, &err);
+}
+
+/* The gate is open to a job that was read before it came there. */
+static void submit_read(struct http_exchange *exchange) {
+    struct http_upload *upload = exchange->upload;
+    struct blasd_err err = {0};
+    int rc = http_upload_submit(upload, upload->job, upload->cost, &err);
+    free(upload->job);
+    upload->job = NULL;
     if (rc != 0) refuse(exchange, &err);
 }
 
@@ -253,10 +278,12 @@ bool http_jobs_post_try(struct http_exchange *exchange, bool late) {
     int rc = check_queue(exchange, &err);
     if (rc != 0 && err.code == BLASD_E_queue_full && !late) return false;
     http_gate_leave(exchange);
-    if (rc == 0)
-        let_in(exchange);
-    else
+    if (rc != 0)
         refuse(exchange, &err);
+    else if (exchange->upload->job != NULL)
+        submit_read(exchange);
+    else
+        let_in(exchange);
     return true;
 }
 

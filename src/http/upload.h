@@ -21,6 +21,9 @@ struct http_upload {
     bool submitted; /* the queue has the job */
     bool held;      /* it has to pass the gate: until the queue has the job, `body` is the body */
     struct blasd_buf body;
+    struct blasd_job
+        *job;      /* owned: read, checked and waiting at the gate all the same; else NULL */
+    uint64_t cost; /* of that job */
 };
 
 /* jobs_post.c. Tells the empty sink what will come: what is not JSON has its tensors as they will
