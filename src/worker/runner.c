@@ -131,8 +131,7 @@ static void send(struct blasd_batcher *batcher) {
         if (code == 0) break;
         if (tries == 0)
             blasd_log(BLASD_LOG_WARN, "cannot end %d jobs: %s", endings->count, err.detail);
-        if (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries))
-            continue;
+        if (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries)) continue;
         batcher->lost = true;
     }
     settle(batcher, code == 0 && tries == 0 && !batcher->lost);
