@@ -47,10 +47,7 @@ struct run {
 static void room_release(struct room *room) {
     blasd_regression_small_free(room->small);
     blasd_regression_tall_free(room->tall);
-    free(room->factor.r);
-    free(room->factor.z);
-    free(room->factor.rest);
-    free(room->factor.exponent);
+    blasd_regression_factor_release(&room->factor);
     free(room->fit.coef);
     free(room->fit.ssr);
     free(room->fit.basis);
@@ -63,12 +60,32 @@ static void room_release(struct room *room) {
     free(room->work);
 }
 
+static int no_memory(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the factors");
+}
+
+/* What a fit by a factor needs beside the coefficients. */
+static int factor_room_init(struct room *room, struct blasd_err *err) {
+    const struct regression_shape *shape = room->shape;
+    size_t n = (size_t)shape->n, q = (size_t)shape->q, spread = n + 1 < q ? n + 1 : q;
+    int64_t rows = shape->way == WAY_WIDE ? shape->n + 1 : shape->q;
+    struct regression_fit *fit = &room->fit;
+    fit->basis = blasd_cpu_alloc(q * spread, sizeof(double));
+    fit->singular = blasd_cpu_alloc(spread, sizeof(double));
+    if (!blasd_regression_factor_alloc(&room->factor, shape, rows) || fit->basis == NULL ||
+        fit->singular == NULL)
+        return no_memory(err);
+    if (shape->way == WAY_SMALL && (room->small = blasd_regression_small_new(shape)) == NULL)
+        return no_memory(err);
+    if (shape->way != WAY_TALL) return 0;
+    room->tall = blasd_regression_tall_new(shape);
+    room->work = blasd_cpu_alloc(q * q, sizeof(double));
+    return room->tall == NULL || room->work == NULL ? no_memory(err) : 0;
+}
+
 static int room_init(struct room *room, const struct regression_shape *shape,
                      struct blasd_err *err) {
     size_t n = (size_t)shape->n, q = (size_t)shape->q, t = (size_t)shape->t;
-    size_t rows = shape->way == WAY_WIDE ? n + 1 : q, spread = n + 1 < q ? n + 1 : q;
-    bool descends = shape->method == METHOD_GD;
-    struct regression_factor *factor = &room->factor;
     struct regression_fit *fit = &room->fit;
     room->shape = shape;
     fit->critical_df = NAN;
@@ -79,29 +96,10 @@ static int room_init(struct room *room, const struct regression_shape *shape,
     fit->n_iter = blasd_cpu_alloc(t, sizeof(int64_t));
     fit->dual_gap = blasd_cpu_alloc(t, sizeof(double));
     if (fit->need_residuals) fit->residual = blasd_cpu_alloc(t * n, sizeof(double));
-    if (!descends) {
-        factor->r = blasd_cpu_alloc(rows * q, sizeof(double));
-        factor->z = blasd_cpu_alloc(rows * t, sizeof(double));
-        factor->rest = blasd_cpu_alloc(t, sizeof(double));
-        factor->exponent = blasd_cpu_alloc(q + t, sizeof(int));
-        fit->basis = blasd_cpu_alloc(q * spread, sizeof(double));
-        fit->singular = blasd_cpu_alloc(spread, sizeof(double));
-        if (shape->way == WAY_SMALL) room->small = blasd_regression_small_new(shape);
-        if (shape->way == WAY_TALL) room->tall = blasd_regression_tall_new(shape);
-        if (shape->way == WAY_TALL) room->work = blasd_cpu_alloc(q * q, sizeof(double));
-    }
     if (fit->coef == NULL || fit->ssr == NULL || room->tss == NULL || fit->n_iter == NULL ||
         fit->dual_gap == NULL || (fit->need_residuals && fit->residual == NULL))
-        goto fail;
-    if (descends) return 0;
-    if (factor->r == NULL || factor->z == NULL || factor->rest == NULL ||
-        factor->exponent == NULL || fit->basis == NULL || fit->singular == NULL ||
-        (shape->way == WAY_SMALL && room->small == NULL) ||
-        (shape->way == WAY_TALL && (room->tall == NULL || room->work == NULL)))
-        goto fail;
-    return 0;
-fail:
-    return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the factors");
+        return no_memory(err);
+    return shape->method == METHOD_GD ? 0 : factor_room_init(room, err);
 }
 
 /* Makes the factor. *doubled: it is in double-double, and room->small can solve with it. */

@@ -72,10 +72,7 @@ struct run {
 };
 
 static void room_release(struct room *room) {
-    free(room->factor.r);
-    free(room->factor.z);
-    free(room->factor.rest);
-    free(room->factor.exponent);
+    blasd_regression_factor_release(&room->factor);
     blasd_regression_scaling_release(&room->scaling);
     free(room->coef);
     free(room->ssr);
@@ -106,13 +103,8 @@ static int room_init(struct room *room, const struct run *run, struct blasd_err 
     room->tss = blasd_cpu_alloc(t, sizeof(double));
     room->basis = blasd_cpu_alloc(q * spread, sizeof(double));
     room->singular = blasd_cpu_alloc(spread, sizeof(double));
-    room->factor.r = blasd_cpu_alloc((n + 1) * q, sizeof(double));
-    room->factor.z = blasd_cpu_alloc((n + 1) * t, sizeof(double));
-    room->factor.rest = blasd_cpu_alloc(t, sizeof(double));
-    room->factor.exponent = blasd_cpu_alloc(q + t, sizeof(int));
-    if (room->tss == NULL || room->basis == NULL || room->singular == NULL ||
-        room->factor.r == NULL || room->factor.z == NULL || room->factor.rest == NULL ||
-        room->factor.exponent == NULL)
+    if (!blasd_regression_factor_alloc(&room->factor, shape, shape->n + 1) || room->tss == NULL ||
+        room->basis == NULL || room->singular == NULL)
         return no_memory(err);
     return 0;
 }

@@ -23,6 +23,24 @@ static int no_memory(struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to solve with the factor");
 }
 
+bool blasd_regression_factor_alloc(struct regression_factor *factor,
+                                   const struct regression_shape *shape, int64_t rows) {
+    size_t q = (size_t)shape->q, t = (size_t)shape->t;
+    factor->r = blasd_cpu_alloc((size_t)rows * q, sizeof(double));
+    factor->z = blasd_cpu_alloc((size_t)rows * t, sizeof(double));
+    factor->rest = blasd_cpu_alloc(t, sizeof(double));
+    factor->exponent = blasd_cpu_alloc(q + t, sizeof(int));
+    return factor->r != NULL && factor->z != NULL && factor->rest != NULL &&
+           factor->exponent != NULL;
+}
+
+void blasd_regression_factor_release(struct regression_factor *factor) {
+    free(factor->r);
+    free(factor->z);
+    free(factor->rest);
+    free(factor->exponent);
+}
+
 static double tolerance(const struct regression_factor *factor, int64_t q) {
     int64_t least = factor->rows < q ? factor->rows : q;
     return RANK_UNITS * (double)(least > 8 ? least : 8);

@@ -138,6 +138,12 @@ struct regression_factor {
     int *exponent; /* q + t */
     double noise;  /* what rounding leaves of a constant feature, against its size */
 };
+/* Memory for a factor of `rows` rows; false where that has run out. Free it with
+ * blasd_regression_factor_release, in either case. */
+bool blasd_regression_factor_alloc(struct regression_factor *factor,
+                                   const struct regression_shape *shape, int64_t rows);
+/* Takes one that is zeroed. */
+void blasd_regression_factor_release(struct regression_factor *factor);
 
 /* What a fit found; arrays are the caller's. Coefficients count from the intercept, where there is
  * one, and are in the units of the data. */

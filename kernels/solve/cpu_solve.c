@@ -34,25 +34,16 @@ struct batch {
 };
 
 static struct blasd_systems shape_of(const struct blasd_task *task, const struct blasd_solve *s) {
-    const struct blasd_tensor *a = &task->inputs[BLASD_SOLVE_A], *b = &task->inputs[BLASD_SOLVE_B];
-    bool symmetric =
-        s->assume == BLASD_ASSUME_SYMMETRIC || s->assume == BLASD_ASSUME_POSITIVE_DEFINITE;
-    bool by_columns = a->rank == 2 && a->order == BLASD_COLUMN_MAJOR;
-    bool turned = by_columns != (s->transposed && !symmetric);
-    bool b_turned = b->rank == 2 && b->order == BLASD_COLUMN_MAJOR;
-    struct blasd_systems shape = {.n = s->n,
+    struct blasd_solve_layout layout =
+        blasd_solve_layout(s, &task->inputs[BLASD_SOLVE_A], &task->inputs[BLASD_SOLVE_B]);
+    return (struct blasd_systems){.n = s->n,
                                   .columns = s->columns,
-                                  .a_row = turned ? 1 : s->n,
-                                  .a_column = turned ? s->n : 1,
-                                  .b_row = b_turned ? 1 : s->columns,
-                                  .b_column = b_turned ? s->n : 1,
-                                  .assume = s->assume,
+                                  .a_row = layout.a_row,
+                                  .a_column = layout.a_column,
+                                  .b_row = layout.b_row,
+                                  .b_column = layout.b_column,
+                                  .assume = layout.assume,
                                   .refinement = s->refinement};
-    if (s->transposed && s->assume == BLASD_ASSUME_LOWER_TRIANGULAR)
-        shape.assume = BLASD_ASSUME_UPPER_TRIANGULAR;
-    if (s->transposed && s->assume == BLASD_ASSUME_UPPER_TRIANGULAR)
-        shape.assume = BLASD_ASSUME_LOWER_TRIANGULAR;
-    return shape;
 }
 
 /* Where system `at` of the list lies. */

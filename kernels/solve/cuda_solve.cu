@@ -60,26 +60,18 @@ static void fill_walk(struct solve_batch *batch, const struct blasd_solve *s) {
 }
 
 static struct solve_shape shape_of(const struct blasd_task *task, const struct blasd_solve *s) {
-    const struct blasd_tensor *a = &task->inputs[BLASD_SOLVE_A], *b = &task->inputs[BLASD_SOLVE_B];
-    bool symmetric =
-        s->assume == BLASD_ASSUME_SYMMETRIC || s->assume == BLASD_ASSUME_POSITIVE_DEFINITE;
-    bool by_columns = a->rank == 2 && a->order == BLASD_COLUMN_MAJOR;
-    bool turned = by_columns != (s->transposed && !symmetric);
-    bool b_turned = b->rank == 2 && b->order == BLASD_COLUMN_MAJOR;
+    struct blasd_solve_layout layout =
+        blasd_solve_layout(s, &task->inputs[BLASD_SOLVE_A], &task->inputs[BLASD_SOLVE_B]);
     struct solve_shape shape = {};
     shape.n = (int)s->n;
     shape.columns = (int)s->columns;
-    shape.a_row = turned ? 1 : s->n;
-    shape.a_column = turned ? s->n : 1;
-    shape.b_row = b_turned ? 1 : s->columns;
-    shape.b_column = b_turned ? s->n : 1;
-    shape.assume = s->assume;
+    shape.a_row = layout.a_row;
+    shape.a_column = layout.a_column;
+    shape.b_row = layout.b_row;
+    shape.b_column = layout.b_column;
+    shape.assume = layout.assume;
     shape.refinement = s->refinement;
     shape.extended = blasd_solve_wants_extended(s->refinement, s->n, s->columns);
-    if (s->transposed && s->assume == BLASD_ASSUME_LOWER_TRIANGULAR)
-        shape.assume = BLASD_ASSUME_UPPER_TRIANGULAR;
-    if (s->transposed && s->assume == BLASD_ASSUME_UPPER_TRIANGULAR)
-        shape.assume = BLASD_ASSUME_LOWER_TRIANGULAR;
     return shape;
 }
 

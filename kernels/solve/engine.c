@@ -13,11 +13,6 @@ static lapack_int block_of(int64_t columns) {
                                             : BLASD_ENGINE_COLUMNS;
 }
 
-uint64_t blasd_engine_bytes(int64_t n, int64_t columns, bool single) {
-    uint64_t size = single ? 4 : 8, rows = (uint64_t)n, block = (uint64_t)block_of(columns);
-    return size * (2 * rows * rows + 4 * rows * block + (WORK_COLUMNS + 1) * rows) + 48 * rows;
-}
-
 struct blasd_engine *blasd_engine_new(const struct blasd_systems *shape, bool single) {
     size_t size = single ? sizeof(float) : sizeof(double), n = (size_t)shape->n, block;
     struct blasd_engine *e = calloc(1, sizeof *e);

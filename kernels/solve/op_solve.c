@@ -100,6 +100,26 @@ bool blasd_solve_wants_extended(enum blasd_refinement refinement, int64_t n, int
     return refinement == BLASD_REFINE_EXTENDED || columns <= 16 || columns <= n / 32 || n <= 40;
 }
 
+struct blasd_solve_layout blasd_solve_layout(const struct blasd_solve *s,
+                                             const struct blasd_tensor *a,
+                                             const struct blasd_tensor *b) {
+    bool symmetric =
+        s->assume == BLASD_ASSUME_SYMMETRIC || s->assume == BLASD_ASSUME_POSITIVE_DEFINITE;
+    bool by_columns = a->rank == 2 && a->order == BLASD_COLUMN_MAJOR;
+    bool turned = by_columns != (s->transposed && !symmetric);
+    bool b_turned = b->rank == 2 && b->order == BLASD_COLUMN_MAJOR;
+    struct blasd_solve_layout layout = {.a_row = turned ? 1 : s->n,
+                                        .a_column = turned ? s->n : 1,
+                                        .b_row = b_turned ? 1 : s->columns,
+                                        .b_column = b_turned ? s->n : 1,
+                                        .assume = s->assume};
+    if (s->transposed && s->assume == BLASD_ASSUME_LOWER_TRIANGULAR)
+        layout.assume = BLASD_ASSUME_UPPER_TRIANGULAR;
+    if (s->transposed && s->assume == BLASD_ASSUME_UPPER_TRIANGULAR)
+        layout.assume = BLASD_ASSUME_LOWER_TRIANGULAR;
+    return layout;
+}
+
 int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struct blasd_err *err) {
     const struct blasd_tensor *a = &job->inputs[BLASD_SOLVE_A].tensor;
     const struct blasd_tensor *b = &job->inputs[BLASD_SOLVE_B].tensor;

@@ -55,6 +55,17 @@ int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struc
 /* Whether residuals are computed in twice the precision. */
 bool blasd_solve_wants_extended(enum blasd_refinement refinement, int64_t n, int64_t columns);
 
+/* Where the elements of op(a), which is a or its transpose, and of b lie: strides in elements. Of
+ * x, which is dense and row-major, there is nothing to say. */
+struct blasd_solve_layout {
+    int64_t a_row, a_column, b_row, b_column;
+    enum blasd_assume assume; /* of op(a): a transposed triangle is the other one */
+};
+/* The layout that follows from how `a` and `b` of the job are stored. */
+struct blasd_solve_layout blasd_solve_layout(const struct blasd_solve *s,
+                                             const struct blasd_tensor *a,
+                                             const struct blasd_tensor *b);
+
 /* "lu", "ldlt", … for messages; static text. */
 const char *blasd_solve_method_name(enum blasd_solve_method method);
 

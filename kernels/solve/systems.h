@@ -57,7 +57,5 @@ void blasd_engine_free(struct blasd_engine *engine); /* takes NULL */
  * be NULL) said to stop. `from` and `to`: the part of the batch's progress that this system is. */
 bool blasd_engine_run(struct blasd_engine *engine, struct blasd_system *system,
                       struct blasd_watch *watch, double from, double to);
-/* Bytes that one engine takes. */
-uint64_t blasd_engine_bytes(int64_t n, int64_t columns, bool single);
 
 #endif

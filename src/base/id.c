@@ -42,10 +42,3 @@ bool blasd_id_valid(const char *text) {
     if (text[0] != BLASD_ID_SYNC && text[0] != BLASD_ID_ASYNC) return false;
     return strspn(text + 1, "0123456789abcdef") == BLASD_ID_LEN - 1 && text[BLASD_ID_LEN] == '\0';
 }
-
-int64_t blasd_id_second(const char *id) {
-    char hex[9];
-    memcpy(hex, id + 1, 8);
-    hex[8] = '\0';
-    return (int64_t)strtoul(hex, NULL, 16);
-}

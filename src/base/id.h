@@ -21,7 +21,5 @@ enum blasd_id_kind { BLASD_ID_SYNC = 's', BLASD_ID_ASYNC = 'a' };
 void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN + 1]);
 /* Whether `text` has the form of an id. */
 bool blasd_id_valid(const char *text);
-/* The second of creation that a valid id carries. */
-int64_t blasd_id_second(const char *id);
 
 #endif

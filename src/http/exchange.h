@@ -135,7 +135,7 @@ struct http_exchange {
     int output;           /* position of the one output asked for; -1: all; -2: the document */
     int format;           /* enum blasd_format of the answer */
 
-    struct http_upload *upload;                  /* POST /jobs: jobs_post.c; owned */
+    struct http_upload *upload;                  /* POST /jobs: upload.h; owned */
     struct http_exchange *gate_next, *gate_prev; /* gate.c */
     bool at_gate;
 };

@@ -1,4 +1,4 @@
-/* The job routes' handlers, and what they share. */
+/* The routes' handlers, and what those about jobs share. Read next: upload.h. */
 #ifndef BLASD_HTTP_JOBS_H
 #define BLASD_HTTP_JOBS_H
 
@@ -13,6 +13,8 @@ void http_upload_free(struct http_upload *upload); /* takes NULL */
 /* For who waits at the gate: takes the job in or answers with a refusal; false where there is no
  * room yet and it is not `late`. */
 bool http_jobs_post_try(struct http_exchange *exchange, bool late);
+
+/* jobs_submit.c */
 /* A wait is over and the answer is the record as it stands; false where the submission is still
  * under way, which then sees to it. */
 bool http_upload_submitted(const struct http_exchange *exchange);
@@ -28,13 +30,14 @@ void http_jobs_output(struct http_exchange *exchange);
 /* Asks for the record exchange->id and answers with it as it stands. */
 void http_jobs_fetch(struct http_exchange *exchange);
 
-/* results.c: answers with a record, in the format and with the outputs the exchange asks for.
- * `payload`, where its outputs are not in a blob, is borrowed during the call. A record that is not
- * final is answered with `unended`, one that is with 200. */
+/* results.c */
 /* The payload of `record`, which came with it at `beside`, or lies in a slice and is copied to the
  * loop's scratch, or is NULL: it lies in a blob, or nobody needs it. record_expired, no_space. */
 int http_result_payload(struct http_exchange *exchange, const struct blasd_record *record,
                         const char *beside, const char **payload, struct blasd_err *err);
+/* Answers with a record, in the format and with the outputs the exchange asks for. `payload`, where
+ * its outputs are not in a blob, is borrowed during the call. A record that is not final is
+ * answered with `unended`, one that is with 200. */
 void http_result_answer(struct http_exchange *exchange, unsigned unended,
                         const struct blasd_record *record, const char *payload);
 

@@ -1,5 +1,5 @@
 /* A nested list of numbers in a JSON text becomes the elements of a tensor, without a node for any
- * of them. Read next: json_in.h. */
+ * of them. Read next: json_in.c. */
 #ifndef BLASD_WIRE_JSON_LIST_H
 #define BLASD_WIRE_JSON_LIST_H
 

@@ -35,7 +35,9 @@ void blasd_batcher_release(struct blasd_batcher *batcher) {
     blasd_endings_release(&batcher->endings);
 }
 
-bool blasd_batcher_try_again(const struct blasd_batcher *batcher, int *tries) {
+/* Whether it is worth trying again what failed with queue_unavailable; sleeps first, longer with
+ * each of the `tries`. False once the lease is lost, or soon after the worker was told to stop. */
+static bool try_again(const struct blasd_batcher *batcher, int *tries) {
     int64_t ms = INT64_C(10) << (*tries < 6 ? *tries : 6);
     struct timespec pause = {.tv_sec = 0, .tv_nsec = ms * 1000000};
     bool stopping = batcher->options->stopping(batcher->options->arg);
@@ -129,8 +131,7 @@ static void send(struct blasd_batcher *batcher) {
         if (code == 0) break;
         if (tries == 0)
             blasd_log(BLASD_LOG_WARN, "cannot end %d jobs: %s", endings->count, err.detail);
-        if (code == -(int)BLASD_E_queue_unavailable && blasd_batcher_try_again(batcher, &tries))
-            continue;
+        if (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries)) continue;
         batcher->lost = true;
     }
     settle(batcher, code == 0 && tries == 0 && !batcher->lost);
@@ -179,7 +180,7 @@ static int bind_job(struct blasd_batcher *batcher, const struct blasd_item *item
     task->energy_joules = 0;
     do {
         code = blasd_bind_inputs(batcher->queue, &batcher->room->arena, item, task, bound, err);
-    } while (code == -(int)BLASD_E_queue_unavailable && blasd_batcher_try_again(batcher, &tries));
+    } while (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries));
     if (code == 0)
         code = blasd_bind_outputs(batcher->queue, &batcher->options->queue, &batcher->room->arena,
                                   item, task, bound, err);
@@ -259,7 +260,7 @@ static int store_outputs(struct blasd_batcher *batcher, struct blasd_bound *boun
     if (code != 0) return code;
     do {
         code = blasd_worker_queue_blob_put(batcher->queue, &bound->out, err);
-    } while (code == -(int)BLASD_E_queue_unavailable && blasd_batcher_try_again(batcher, &tries));
+    } while (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries));
     if (code == -(int)BLASD_E_queue_unavailable) batcher->lost = true;
     return code;
 }

@@ -62,8 +62,4 @@ int blasd_batch_finish(struct blasd_batcher *batcher, struct blasd_err *err);
 void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items, int count,
                         int64_t claimed_ns);
 
-/* Whether it is worth trying again what failed with queue_unavailable; sleeps first, longer with
- * each of the `tries`. False once the lease is lost, or soon after the worker was told to stop. */
-bool blasd_batcher_try_again(const struct blasd_batcher *batcher, int *tries);
-
 #endif

@@ -1,5 +1,6 @@
 """The life of a job as its sender sees it: waiting, listing, cancelling, deadlines, expiry, full queues."""
 import concurrent.futures
+import http.client
 import json
 import re
 import time
@@ -185,6 +186,33 @@ def test_requests_wait_at_the_gate_of_a_full_queue(make_service):
     assert {a.status for a in answers} == {200, 202}
     for i, answer in enumerate(answers):
         assert poll(service, answer.json()["id"])["outputs"]["c"]["data"] == [[2.0 * i]]
+
+
+def test_bodies_that_find_the_queue_filled_up_wait_too(make_service):
+    """Eight requests begin while there is room for four jobs; their bodies come after all have begun."""
+    service = make_service("--limit", "queue_jobs=4", "--limit", "queue_wait_ms=60000")
+    body = json.dumps({"op": "matmul", "inputs": {"a": [[3.0]], "b": [[2.0]]}}).encode()
+    clients = [http.client.HTTPConnection("127.0.0.1", service.port, timeout=60) for _ in range(8)]
+    with service.worker_held():
+        for client in clients:
+            client.putrequest("POST", "/jobs?wait=30")
+            client.putheader("Content-Length", str(len(body)))
+            client.endheaders()
+        end = time.monotonic() + 8
+        while in_flight(service) < 9:  # with the question itself
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        for client in clients:
+            client.send(body)
+        time.sleep(0.3)  # nobody is refused meanwhile
+        clients.pop().close()  # and who leaves is forgotten
+    answers = [client.getresponse() for client in clients]
+    assert [answer.status for answer in answers] == [200] * 7
+    assert all(json.loads(answer.read())["outputs"]["c"]["data"] == [[6.0]] for answer in answers)
+    end = time.monotonic() + 20
+    while in_flight(service) > 1:
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_many_at_a_full_gate_are_all_answered(make_service):

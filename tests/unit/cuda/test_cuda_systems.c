@@ -42,11 +42,12 @@ static struct trial *make_stack(const struct stack *s) {
                     kind == PERMUTATION ? 0 : element(kind, n, i, j, s->dtype == BLASD_float32);
                 if (shape_up == 2 && kind != PERMUTATION)
                     v = i == j ? 2 * (double)n * (fabs(v) + 10) : v;
-                put(a, s->dtype, (m * n + i) * n + j, v);
-                if (shape_up > 0) put(a, s->dtype, (m * n + j) * n + i, v);
+                trial_put(a, s->dtype, (m * n + i) * n + j, v);
+                if (shape_up > 0) trial_put(a, s->dtype, (m * n + j) * n + i, v);
             }
     }
-    for (int64_t i = 0; i < s->count * n * s->columns; i++) put(b, s->dtype, i, trial_normal());
+    for (int64_t i = 0; i < s->count * n * s->columns; i++)
+        trial_put(b, s->dtype, i, trial_normal());
     trial_set_choice(t, "assume_a", s->assume);
     return t;
 }

@@ -2,7 +2,7 @@
  * in one call, batches that overlap, memory that runs short, an error that sticks. */
 extern const struct blasd_backend blasd_backend;
 #define FAKE_BACKEND blasd_backend
-#include "../worker/fake_queue.h"
+#include "../worker/fake_jobs.h"
 
 #include "kernels/cuda/habits.h"
 #include "kernels/cuda/library_standin.h"

@@ -292,6 +292,14 @@ static TRIAL_UNUSED double trial_value(const struct blasd_tensor *tensor, int64_
     return value;
 }
 
+/* Sets element `i`, in the order stored, of float32 or float64 data. */
+static TRIAL_UNUSED void trial_put(void *data, enum blasd_dtype dtype, int64_t i, double value) {
+    if (dtype == BLASD_float32)
+        ((float *)data)[i] = (float)value;
+    else
+        ((double *)data)[i] = value;
+}
+
 /* Fails with a message unless |got - expected| <= tolerance; NaN never passes. */
 #define ASSERT_CLOSE(got, expected, tolerance)                                                     \
     do {                                                                                           \

@@ -1,8 +1,8 @@
-/* A queue in memory, in place of src/queue's worker_queue.c (whose functions are defined here, so
- * that the linker takes these), and a backend whose one kernel multiplies matrices, or fails as a
- * test wants. With them the real worker runs without Redis.
+/* A queue in memory, in place of src/queue's worker_queue.c, whose functions are defined here, so
+ * that the linker takes these: the real worker runs without Redis.
  *
- * Everything is static or an override: each test file is a program of its own. */
+ * Everything is static or an override: each test file is a program of its own.
+ * Read next: fake_jobs.h, which tests include. */
 #ifndef BLASD_TESTS_FAKE_QUEUE_H
 #define BLASD_TESTS_FAKE_QUEUE_H
 
@@ -51,7 +51,7 @@ struct fake {
     int registers, releases, finishes;
     bool unwanted;   /* progress says that nobody wants the batch */
     double progress; /* last one told */
-    /* the kernel's behaviour */
+    /* what the kernel of fake_backend.h does */
     int runs, counts[MOST_JOBS];
     char order[MOST_JOBS]; /* first element of the first input of each run's first job */
     int memory_for;        /* a call of more jobs is out of memory; 0: never */
@@ -297,149 +297,6 @@ int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err 
     return 0;
 }
 
-/* ---- a backend ---- */
-
-struct blasd_device {
-    int unused;
-};
-static struct blasd_device fake_device;
-
-static int fake_device_count(void) {
-    return 1;
-}
-static int fake_device_open(int ordinal, struct blasd_device **ret, struct blasd_err *err) {
-    (void)ordinal;
-    (void)err;
-    *ret = &fake_device;
-    return 0;
-}
-static void fake_device_close(struct blasd_device *device) {
-    (void)device;
-}
-static int fake_device_info(struct blasd_device *device, bool measure,
-                            struct blasd_device_info *info, struct blasd_err *err) {
-    (void)device;
-    (void)measure;
-    (void)err;
-    *info =
-        (struct blasd_device_info){.id = "cpu:7", .name = "a test", .units = 1 + fake.more_units};
-    info->device_class = BLASD_DEVICE_CPU;
-    return 0;
-}
-
-static double fake_element(const struct blasd_tensor *tensor, int64_t row, int64_t column) {
-    int64_t at = tensor->order == BLASD_ROW_MAJOR ? row * tensor->shape[1] + column
-                                                  : column * tensor->shape[0] + row;
-    return tensor->dtype == BLASD_float64 ? ((const double *)tensor->data)[at]
-                                          : (double)((const float *)tensor->data)[at];
-}
-
-static void fake_multiply(struct blasd_task *task) {
-    const struct blasd_tensor *a = &task->inputs[0], *b = &task->inputs[1];
-    struct blasd_tensor *c = &task->outputs[0];
-    if (a->dtype != task->plan->input_dtype[0]) fake.converted = false;
-    for (int i = 0; i < 2; i++)
-        if ((uintptr_t)task->inputs[i].data % 64 != 0) fake.misaligned = true;
-    if ((uintptr_t)c->data % 64 != 0) fake.misaligned = true;
-    for (int64_t i = 0; i < c->shape[0]; i++)
-        for (int64_t j = 0; j < c->shape[1]; j++) {
-            double sum = 0;
-            for (int64_t k = 0; k < a->shape[1]; k++)
-                sum += fake_element(a, i, k) * fake_element(b, k, j);
-            if (c->dtype == BLASD_float64)
-                ((double *)c->data)[i * c->shape[1] + j] = sum;
-            else
-                ((float *)c->data)[i * c->shape[1] + j] = (float)sum;
-        }
-    snprintf(task->method, sizeof task->method, "by hand");
-}
-
-static int fake_run(struct blasd_device *device, struct blasd_task *tasks, int count,
-                    struct blasd_watch *watch, struct blasd_err *err) {
-    (void)device;
-    assert_true(fake.runs < MOST_JOBS);
-    fake.order[fake.runs] = (char)fake_element(&tasks[0].inputs[0], 0, 0);
-    fake.counts[fake.runs++] = count;
-    if (fake.device_fails) return blasd_fail(err, BLASD_E_device_error, "", "it fell off the bus");
-    if (fake.memory_for > 0 && count > fake.memory_for)
-        return blasd_fail(err, BLASD_E_out_of_memory, "", "%d are too many", count);
-    for (int i = 0; fake.poison > 0 && i < count; i++)
-        if (fake_element(&tasks[i].inputs[0], 0, 0) == fake.poison)
-            return blasd_fail(err, BLASD_E_not_converged, "", "the whole call failed");
-    for (int i = 0; i < 3000 && fake.slow; i++) {
-        usleep(1000);
-        if (!watch->go_on(watch, (double)i / 3000))
-            return blasd_fail(err, BLASD_E_cancelled, "", "stopped");
-    }
-    for (int i = 0; i < count; i++) {
-        if (fake.singular > 0 && fake_element(&tasks[i].inputs[0], 0, 0) == fake.singular)
-            blasd_fail(&tasks[i].err, BLASD_E_singular_matrix, "inputs.a", "alone");
-        else
-            fake_multiply(&tasks[i]);
-    }
-    return 0;
-}
-
-#ifdef FAKE_OVERLAP
-/* A device that works by itself: what begins runs when it is ended, in the order it began. */
-struct blasd_flight {
-    struct blasd_device *device;
-    struct blasd_task *tasks;
-    int count, number;
-    struct blasd_watch *watch;
-};
-static int fake_begun, fake_ended, fake_overlaps;
-
-static int fake_begin(struct blasd_device *device, struct blasd_task *tasks, int count,
-                      struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err) {
-    if (fake_begun - fake_ended > 1)
-        return blasd_fail(err, BLASD_E_internal_error, "", "three batches at a time");
-    if (fake_begun > fake_ended) fake_overlaps++;
-    *ret = calloc(1, sizeof **ret);
-    assert_non_null(*ret);
-    **ret = (struct blasd_flight){device, tasks, count, fake_begun++, watch};
-    return 0;
-}
-static int fake_end_flight(struct blasd_flight *flight, struct blasd_err *err) {
-    int code;
-    assert_int_equal(flight->number, fake_ended);
-    code = fake_run(flight->device, flight->tasks, flight->count, flight->watch, err);
-    fake_ended++;
-    free(flight);
-    return code;
-}
-static void fake_company(const struct blasd_job *job, const struct blasd_plan *plan,
-                         struct blasd_key *ret) {
-    if (!fake.mixes) return;
-    ret->len = 0;
-    blasd_key_add_int(ret, plan->input_dtype[0]);
-    blasd_key_add_int(ret, (int64_t)job->inputs[0].tensor.rank);
-}
-static const struct blasd_kernel fake_kernel = {.op = "matmul",
-                                                .run = fake_run,
-                                                .begin = fake_begin,
-                                                .end = fake_end_flight,
-                                                .company = fake_company};
-#else
-static const struct blasd_kernel fake_kernel = {.op = "matmul", .run = fake_run};
-#endif
-static const struct blasd_kernel *const fake_kernels[] = {&fake_kernel, NULL};
-static const struct blasd_backend fake_backend
-    __attribute__((unused)) = {.abi = BLASD_BACKEND_ABI,
-                               .name = "cpu",
-                               .device_class = BLASD_DEVICE_CPU,
-                               .device_count = fake_device_count,
-                               .device_open = fake_device_open,
-                               .device_close = fake_device_close,
-                               .device_info = fake_device_info,
-                               .kernels = fake_kernels};
-
-#ifndef FAKE_BACKEND /* another test may run the worker on a real one */
-#define FAKE_BACKEND fake_backend
-#endif
-
-/* ---- jobs ---- */
-
 static int fake_setup(void **state) {
     char spec[64];
     (void)state;
@@ -470,136 +327,6 @@ static __attribute__((unused)) bool fake_blob_is_there(const struct fake_job *jo
     char path[160];
     snprintf(path, sizeof path, "%s/%s.%s", fake.dir, job->id, kind);
     return stat(path, &info) == 0;
-}
-
-/* What travels: n by n matrices a (all `value` in its first row, else 1) and b (the identity times
- * 2), in the dtype and order given. */
-struct fake_spec {
-    int n;
-    enum blasd_dtype dtype;
-    enum blasd_order order;
-    double value;
-    enum blasd_priority priority;
-    int attempts;
-    bool in_blob;
-};
-
-static void fake_fill(const struct fake_spec *spec, unsigned char *bytes, bool second) {
-    for (int i = 0; i < spec->n; i++)
-        for (int j = 0; j < spec->n; j++) {
-            int at = spec->order == BLASD_ROW_MAJOR ? i * spec->n + j : j * spec->n + i;
-            double value = second ? (i == j ? 2 : 0) : i == 0 ? spec->value : 1;
-            if (spec->dtype == BLASD_float64) ((double *)(void *)bytes)[at] = value;
-            if (spec->dtype == BLASD_float32) ((float *)(void *)bytes)[at] = (float)value;
-            if (spec->dtype == BLASD_int32) ((int32_t *)(void *)bytes)[at] = (int32_t)value;
-        }
-}
-
-static struct fake_job *fake_add(struct fake_spec spec) {
-    struct fake_job *added = &fake.jobs[fake.count++];
-    const struct blasd_op *op = blasd_op_find("matmul");
-    uint64_t one = (uint64_t)spec.n * (uint64_t)spec.n * blasd_dtype_size(spec.dtype);
-    uint64_t step = (one + 63) / 64 * 64;
-    unsigned char *payload = aligned_alloc(64, 2 * step);
-    struct blasd_blob blob = {.fd = -1};
-    struct blasd_err err = {0};
-    struct blasd_job job;
-    char name[BLASD_BLOB_NAME];
-    assert_non_null(payload);
-    memset(payload, 0, 2 * step);
-    blasd_job_init(&job, op);
-    blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), added->id);
-    memcpy(job.id, added->id, sizeof job.id);
-    job.priority = spec.priority;
-    job.receive_us = 7;
-    job.created_us = 5000000;
-    job.payload_bytes = 2 * step;
-    job.payload_in_blob = spec.in_blob;
-    for (int i = 0; i < 2; i++) {
-        int64_t shape[2] = {spec.n, spec.n};
-        job.inputs[i].tensor = blasd_tensor_make(spec.dtype, 2, shape);
-        job.inputs[i].tensor.order = spec.order;
-        job.inputs[i].source = (struct blasd_source){BLASD_SOURCE_PAYLOAD, (uint64_t)i * step, one};
-        fake_fill(&spec, payload + (uint64_t)i * step, i == 1);
-    }
-    blasd_buf_init(&added->frame, 1 << 24);
-    assert_int_equal(blasd_job_encode(&job, &added->frame, &err), 0);
-    if (spec.in_blob) {
-        snprintf(name, sizeof name, "%s.in", added->id);
-        assert_int_equal(blasd_blob_create(fake.store, name, &blob, &err), 0);
-        assert_int_equal(blasd_blob_grow(&blob, 2 * step, &err), 0);
-        assert_int_equal(blasd_blob_write(&blob, 0, payload, 2 * step, &err), 0);
-        blasd_blob_close(&blob);
-    } else {
-        assert_int_equal(blasd_buf_add(&added->frame, payload, 2 * step), 0);
-    }
-    added->attempts = added->begun = spec.attempts;
-    added->stored = spec.in_blob;
-    free(payload);
-    return added;
-}
-
-/* Whether the record says success and its output is the product. */
-static void fake_check(struct fake_job *job, struct fake_spec spec) {
-    const struct blasd_output *output = &job->result.outputs[0];
-    struct blasd_blob blob = {.fd = -1};
-    struct blasd_err err = {0};
-    const unsigned char *base = job->payload;
-    char name[BLASD_BLOB_NAME];
-    assert_true(job->ended);
-    assert_int_equal(job->result.state, BLASD_SUCCEEDED);
-    assert_int_equal(output->tensor.rank, 2);
-    if (job->result.payload_in_blob) {
-        snprintf(name, sizeof name, "%s.out", job->id);
-        assert_int_equal(blasd_blob_open(fake.store, name, job->blob_bytes, &blob, &err), 0);
-        assert_int_equal(blasd_blob_map(&blob, &err), 0);
-        base = blob.data;
-    }
-    for (int i = 0; i < spec.n; i++)
-        for (int j = 0; j < spec.n; j++) {
-            const unsigned char *at =
-                base + output->offset +
-                (uint64_t)(i * spec.n + j) * blasd_dtype_size(output->tensor.dtype);
-            double want = i == 0 ? 2 * spec.value : 2, got;
-            float single;
-            if (output->tensor.dtype == BLASD_float64) {
-                memcpy(&got, at, sizeof got);
-            } else {
-                memcpy(&single, at, sizeof single);
-                got = (double)single;
-            }
-            if (!(got == want)) fail_msg("element %d, %d is %g, not %g", i, j, got, want);
-        }
-    if (job->result.payload_in_blob) {
-        blasd_blob_close(&blob);
-        blasd_store_remove(fake.store, name);
-    }
-}
-
-static bool fake_stopping(void *arg) {
-    bool all = true;
-    (void)arg;
-    pthread_mutex_lock(&fake.lock);
-    for (int i = 0; i < fake.count; i++)
-        if (!fake.jobs[i].ended) all = false;
-    if (blasd_clock_ns() - fake.started_ns > INT64_C(60000000000)) all = true;
-    pthread_mutex_unlock(&fake.lock);
-    return all;
-}
-
-static void fake_ready(void *arg) {
-    (void)arg;
-}
-
-/* Runs the worker until every job has ended (or 20 s have passed). */
-static int fake_work(struct blasd_limits *limits, struct blasd_err *err) {
-    struct blasd_worker_options options = {.queue = {.limits = limits, .store = fake.store},
-                                           .backend = &FAKE_BACKEND,
-                                           .name = "tester",
-                                           .stopping = fake_stopping,
-                                           .ready = fake_ready};
-    fake.started_ns = blasd_clock_ns();
-    return blasd_worker_run(&options, err);
 }
 
 #endif

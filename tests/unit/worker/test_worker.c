@@ -1,5 +1,5 @@
 /* The worker against a queue in memory and a kernel that fails on demand. */
-#include "fake_queue.h"
+#include "fake_jobs.h"
 
 static struct blasd_limits limits;
 static struct blasd_err err;

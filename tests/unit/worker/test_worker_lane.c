@@ -3,7 +3,7 @@
 
 extern const struct blasd_backend lane_backend;
 #define FAKE_BACKEND lane_backend
-#include "fake_queue.h"
+#include "fake_jobs.h"
 
 #include <stdatomic.h>
 

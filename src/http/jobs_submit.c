@@ -1,0 +1,188 @@
+/* POST /jobs, from the queue on: the job is submitted, and where the client asked to wait the
+ * answer is held until it ends. Read next: waits.c, results.c. */
+#include "base/clock.h"
+#include "http/gate.h"
+#include "http/jobs.h"
+#include "http/reply.h"
+#include "http/upload.h"
+#include "http/waits.h"
+#include "wire/frame.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A retry of the same request has the same fingerprint, whatever boundaries, spaces or pieces its
+ * body came in: it is taken from the job. */
+static int fingerprint(struct http_upload *upload, const struct blasd_job *job, uint64_t *hash,
+                       struct blasd_err *err) {
+    struct blasd_buf *scratch = &upload->exchange->home->scratch;
+    struct blasd_job plain = *job;
+    int rc;
+    memset(plain.id, '0', BLASD_ID_LEN);
+    plain.id[0] = BLASD_ID_SYNC;
+    plain.created_us = plain.receive_us = 0;
+    blasd_buf_reset(scratch);
+    if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
+    *hash = http_hash(UINT64_C(0x626c617364), scratch->data, scratch->len);
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
+        const struct blasd_source *source = &job->inputs[i].source;
+        if (source->kind != BLASD_SOURCE_PAYLOAD) continue;
+        rc = http_body_sink_hash(&upload->sink, source->offset, source->bytes, hash, err);
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
+
+static void answer_queued(struct http_upload *upload) {
+    struct blasd_record queued = {.state = BLASD_QUEUED,
+                                  .priority = upload->priority,
+                                  .device = upload->device,
+                                  .created_us = upload->created_us,
+                                  .timing.receive_us = upload->receive_us};
+    snprintf(queued.id, sizeof queued.id, "%s", upload->exchange->id);
+    snprintf(queued.op, sizeof queued.op, "%s", upload->op);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) queued.outputs[i].tensor.rank = -1;
+    http_reply_document(upload->exchange, 202, &queued, NULL);
+}
+
+static void on_cancelled(void *arg, const struct blasd_err *err, const void *record, size_t len) {
+    (void)err, (void)record, (void)len;
+    http_exchange_release(arg);
+}
+
+bool http_upload_submitted(const struct http_exchange *exchange) {
+    return exchange->upload == NULL || exchange->upload->submitted;
+}
+
+void http_jobs_post_gone(struct http_exchange *exchange) {
+    struct http_upload *upload = exchange->upload;
+    if (exchange->answered || !upload->submitted || !(upload->wait_s > 0) ||
+        exchange->request.idempotency_key != NULL)
+        return;
+    http_exchange_hold(exchange);
+    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, on_cancelled,
+                             exchange);
+}
+
+/* The inputs belong to the queue now, or to nobody. */
+static void let_go_of_inputs(struct http_upload *upload, const struct blasd_err *err,
+                             bool repeated) {
+    bool stored = http_body_sink_in_blob(&upload->sink);
+    http_body_sink_release(&upload->sink);
+    /* where the queue went away it may have taken the job all the same: the sweep will tell */
+    if (stored && (repeated || (err != NULL && err->code != BLASD_E_queue_unavailable)))
+        blasd_front_queue_blob_remove(upload->exchange->home->queue, upload->sink.blob.name);
+}
+
+/* The queue had no room after all: its view is a little late. True where it is tried again. */
+static bool back_to_gate(struct http_exchange *exchange, const struct blasd_err *err) {
+    struct http_upload *upload = exchange->upload;
+    if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
+        return false;
+    http_waits_remove(exchange);
+    http_body_sink_init(&upload->sink, exchange->home, exchange->id); /* empty again */
+    http_upload_prepare_sink(upload);
+    http_gate_enter(exchange, true);
+    return true;
+}
+
+static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
+    struct http_exchange *exchange = arg;
+    struct http_upload *upload = exchange->upload;
+    exchange->home->submitting--;
+    let_go_of_inputs(upload, err, repeated);
+    if (err != NULL) {
+        if (!back_to_gate(exchange, err) && http_exchange_open(exchange))
+            http_reply_problem(exchange, err);
+    } else {
+        upload->submitted = true;
+        if (strcmp(id, exchange->id) != 0 && blasd_id_valid(id)) http_waits_rename(exchange, id);
+        if (exchange->connection == NULL || exchange->gone)
+            http_jobs_post_gone(exchange);
+        else if (exchange->answered)
+            ; /* it ended before we heard that it was queued */
+        else if (!(upload->wait_s > 0) && !repeated)
+            answer_queued(upload);
+        else if (!(upload->wait_s > 0) || exchange->time_up)
+            http_jobs_fetch(exchange);
+    }
+    if (!exchange->at_gate) blasd_buf_release(&upload->body);
+    http_exchange_release(exchange);
+}
+
+/* Fills in what the intake leaves open. */
+static void complete(struct http_upload *upload, struct blasd_job *job) {
+    struct http_exchange *exchange = upload->exchange;
+    memcpy(job->id, exchange->id, sizeof job->id);
+    job->payload_bytes = upload->sink.total;
+    job->created_us = blasd_clock_wall_us();
+    job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
+}
+
+/* Decides how the tensors travel, and says so in the job. */
+static int place_inputs(struct http_upload *upload, struct blasd_job *job, struct blasd_err *err) {
+    struct http_body_sink *sink = &upload->sink;
+    void *room = NULL;
+    int rc = 0;
+    if (http_body_sink_pass_slice(sink, &job->slice)) return 0;
+    if (!http_body_sink_in_blob(sink))
+        room = blasd_front_queue_slice_take(upload->exchange->home->queue, job->id, sink->total,
+                                            &job->slice);
+    if (room != NULL)
+        memcpy(room, sink->memory.data, (size_t)sink->total);
+    else if (!http_body_sink_in_blob(sink) &&
+             sink->total > upload->exchange->home->server->limits->inline_bytes)
+        rc = http_body_sink_store(sink, err);
+    job->payload_in_blob = http_body_sink_in_blob(sink);
+    return rc;
+}
+
+/* Writes the job's frame, and what travels beside it, into the loop's scratch. */
+static int write_frame(struct http_upload *upload, const struct blasd_job *job,
+                       struct blasd_err *err) {
+    struct blasd_buf *frame = &upload->exchange->home->scratch;
+    const struct http_body_sink *sink = &upload->sink;
+    int rc;
+    blasd_buf_reset(frame);
+    if ((rc = blasd_job_encode(job, frame, err)) != 0) return rc;
+    if (!job->payload_in_blob && !blasd_slice_given(&job->slice) &&
+        blasd_buf_add(frame, sink->memory.data, sink->memory.len) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    return 0;
+}
+
+int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64_t cost,
+                       struct blasd_err *err) {
+    struct http_exchange *exchange = upload->exchange;
+    struct http_loop *loop = exchange->home;
+    struct blasd_submission submission = {.job = job,
+                                          .cost_bytes = cost,
+                                          .chosen = upload->device,
+                                          .idempotency_key = exchange->request.idempotency_key,
+                                          .watch = upload->wait_s > 0};
+    int rc;
+    complete(upload, job);
+    if (submission.idempotency_key != NULL &&
+        (rc = fingerprint(upload, job, &submission.fingerprint, err)) != 0)
+        return rc;
+    if ((rc = place_inputs(upload, job, err)) != 0) return rc;
+    if ((rc = write_frame(upload, job, err)) != 0) {
+        blasd_front_queue_slice_drop(loop->queue, &job->slice);
+        return rc;
+    }
+    http_body_sink_empty(&upload->sink);
+    submission.frame = loop->scratch.data;
+    submission.frame_len = loop->scratch.len;
+    if (job->payload_in_blob) submission.blob = &upload->sink.blob;
+    upload->op = job->op->name;
+    upload->priority = job->priority;
+    upload->created_us = job->created_us;
+    upload->receive_us = job->receive_us;
+    exchange->wait_status = 202;
+    http_count(&loop->metrics->sent[upload->device], 1);
+    http_exchange_hold(exchange);
+    loop->submitting++;
+    if (submission.watch) http_waits_add(exchange, upload->wait_s);
+    blasd_front_queue_submit(loop->queue, &blasd_anonymous, &submission, on_submitted, exchange);
+    return 0;
+}

@@ -1,0 +1,40 @@
+/* A body on its way to become a job: what jobs_post.c takes in and jobs_submit.c gives to the
+ * queue. Private to the two. Read next: jobs_post.c. */
+#ifndef BLASD_HTTP_UPLOAD_H
+#define BLASD_HTTP_UPLOAD_H
+
+#include "http/body_sink.h"
+#include "http/share.h"
+
+struct http_upload {
+    struct http_exchange *exchange; /* borrowed: the upload is its part */
+    struct http_body_sink sink;
+    struct blasd_intake *intake; /* owned; NULL once the body is read */
+    struct http_handed handed;   /* where the body is a file, while it is read */
+    uint64_t body_limit;
+    double wait_s; /* 0: the answer is 202 at once */
+    /* what the document says until a worker takes the job */
+    const char *op; /* static */
+    enum blasd_priority priority;
+    enum blasd_device_class device; /* the class it is queued for */
+    int64_t created_us, receive_us;
+    bool submitted; /* the queue has the job */
+    bool held;      /* it has to pass the gate: until the queue has the job, `body` is the body */
+    struct blasd_buf body;
+    struct blasd_job
+        *job;      /* owned: read, checked and waiting at the gate all the same; else NULL */
+    uint64_t cost; /* of that job */
+};
+
+/* jobs_post.c. Tells the empty sink what will come: what is not JSON has its tensors as they will
+ * lie. */
+void http_upload_prepare_sink(struct http_upload *upload);
+
+/* jobs_submit.c. Gives the job, whose bytes are all in the sink, to the queue; `cost` is what it
+ * takes of the queue. The answer follows: at once, or when the job has ended, or the time is up.
+ * On an error nothing was submitted, and the caller answers; no_space, and the errors of
+ * blasd_blob_*. */
+int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64_t cost,
+                       struct blasd_err *err);
+
+#endif
