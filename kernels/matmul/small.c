@@ -17,6 +17,34 @@ bool blasd_small_takes(int64_t m, int64_t n, int64_t k) {
            (double)m * (double)n * (double)k <= MOST_WORK && blasd_instructions() == BLASD_AVX2;
 }
 
+#define LINE 64 /* bytes, of a cache */
+
+/* The way through blasd_small.soon, a few lines for each tile: all at once they would fill the
+ * buffers that the product's own reads wait for. */
+struct fetching {
+    const struct blasd_small_soon *from, *end;
+    size_t offset; /* in *from */
+    int lines;     /* at a time */
+};
+
+static struct fetching fetching_of(const struct blasd_small *p, int64_t tiles) {
+    size_t lines = (p->soon[0].bytes + p->soon[1].bytes) / LINE;
+    return (struct fetching){.from = p->soon,
+                             .end = p->soon + 2,
+                             .lines = lines == 0 ? 0 : (int)((int64_t)lines / tiles + 1)};
+}
+
+static inline void fetch(struct fetching *fetching) {
+    for (int i = 0; i < fetching->lines && fetching->from < fetching->end; i++) {
+        if (fetching->offset < fetching->from->bytes)
+            __builtin_prefetch(fetching->from->data + fetching->offset, 0, 2);
+        fetching->offset += LINE;
+        if (fetching->offset < fetching->from->bytes) continue;
+        fetching->from++;
+        fetching->offset = 0;
+    }
+}
+
 #define REAL float
 #define LANES 8
 #define NAME(name) name##_f32
