@@ -2,6 +2,7 @@
  * of our own take where it is large.
  *
  * Read next: README.md for the method, ref_matmul.c for the meaning spelled out. */
+#include "base/text.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/small.h"
@@ -9,7 +10,6 @@
 
 #include <cblas.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +18,10 @@
 #define TILE_DEPTH 4096  /* of the inner length, in one BLAS call */
 #define SHARED_FLOPS 1e8 /* work in a batch of small products from which threads share it */
 #define PIECE_FLOPS 1e6  /* what a thread takes at a time */
+/* Inputs of the next job that are fetched during a small product: fewer bytes were written so
+ * lately that they are near, more would not stay in the second cache. */
+#define SOON_LEAST 4096
+#define SOON_MOST ((size_t)128 << 10)
 
 /* A matrix as BLAS takes it, row-major. */
 struct matrix {
@@ -33,6 +37,7 @@ struct product {
     double alpha, beta;
     struct matrix a, b;
     char *c;
+    struct blasd_small_soon soon[2]; /* what is to be fetched meanwhile, where it is small */
 };
 
 static const char *at(const struct matrix *x, size_t size, int64_t row, int64_t column) {
@@ -95,6 +100,7 @@ static void run_small(const struct product *p) {
     small.a = factor_of(&p->a);
     small.b = factor_of(&p->b);
     small.c = p->c;
+    memcpy(small.soon, p->soon, sizeof small.soon);
     if (p->single)
         blasd_small_f32(&small);
     else
@@ -243,10 +249,32 @@ static void join_rows(const struct blasd_matmul *mm, struct product *p, int64_t 
     *count = 1;
 }
 
+/* One job. */
+struct work {
+    const struct blasd_task *task, *next; /* borrowed; next: whose turn it is afterwards, or NULL */
+    const struct blasd_matmul *mm;        /* borrowed; of task */
+    bool single;                          /* float32, else float64 */
+    int threads;
+    struct blasd_cpu_progress *progress; /* borrowed */
+};
+
+/* Lets the last of a job's products fetch what the next job reads: it lies where another process
+ * wrote it, mostly in another core's cache. */
+static void fetch_next(const struct work *work, struct blasd_small_soon soon[2]) {
+    size_t bytes[2], all;
+    if (work->next == NULL) return;
+    for (int i = 0; i < 2; i++) bytes[i] = (size_t)blasd_tensor_bytes(&work->next->inputs[i]);
+    all = bytes[0] + bytes[1];
+    if (bytes[0] > SOON_MOST || bytes[1] > SOON_MOST || all < SOON_LEAST || all > SOON_MOST) return;
+    for (int i = 0; i < 2; i++)
+        soon[i] = (struct blasd_small_soon){work->next->inputs[i].data, bytes[i]};
+}
+
 /* The products of one job's stack, or a part of them. */
 struct stack {
     const struct blasd_matmul *mm;
-    struct product product; /* of item 0 */
+    struct product product;          /* of item 0 */
+    struct blasd_small_soon soon[2]; /* for the last item */
     int64_t count, in_piece;
     int threads; /* for each product */
     struct blasd_cpu_progress *progress;
@@ -269,32 +297,34 @@ static bool run_items(void *arg, int64_t piece_at, int slot) {
         p.a.data = stack->product.a.data + (size_t)(walk.offset[0] * mm->m * mm->k) * size;
         p.b.data = stack->product.b.data + (size_t)(walk.offset[1] * mm->k * mm->n) * size;
         p.c = stack->product.c + (size_t)(i * mm->m * mm->n) * size;
+        if (i + 1 == stack->count) memcpy(p.soon, stack->soon, sizeof p.soon);
         if (!run_product(&p, stack->threads, stack->progress)) return false;
         blasd_walk_next(&walk);
     }
     return true;
 }
 
-/* Small products of a large stack are shared among `threads`, large ones are cut for them. */
-static bool run_stack(const struct blasd_task *task, const struct blasd_matmul *mm, bool single,
-                      void *out, double alpha, double beta, int threads,
-                      struct blasd_cpu_progress *progress) {
+/* Small products of a large stack are shared among threads, large ones are cut for them. */
+static bool run_stack(const struct work *work, void *out, double alpha, double beta) {
+    const struct blasd_matmul *mm = work->mm;
+    struct blasd_cpu_progress silent = {.total = 1}, *progress = work->progress;
     struct stack stack = {.mm = mm, .count = mm->batch_count, .progress = progress};
     bool small;
     struct product *p = &stack.product;
-    struct blasd_cpu_progress silent = {.total = 1};
     double flops = 2.0 * (double)mm->m * (double)mm->n * (double)mm->k;
-    *p = (struct product){.single = single, .m = mm->m, .n = mm->n, .k = mm->k, .c = out};
+    *p = (struct product){.single = work->single, .m = mm->m, .n = mm->n, .k = mm->k, .c = out};
     p->alpha = alpha;
     p->beta = beta;
-    p->a = matrix_of(&task->inputs[BLASD_MATMUL_A], &mm->a);
-    p->b = matrix_of(&task->inputs[BLASD_MATMUL_B], &mm->b);
+    p->a = matrix_of(&work->task->inputs[BLASD_MATMUL_A], &mm->a);
+    p->b = matrix_of(&work->task->inputs[BLASD_MATMUL_B], &mm->b);
     join_rows(mm, p, &stack.count);
+    fetch_next(work, stack.soon);
     stack.in_piece = stack.count;
-    stack.threads = threads;
-    small = !is_shared(mm->m, mm->n, mm->k, threads);
-    if (threads > 1 && small && stack.count > 1 && flops * (double)stack.count > SHARED_FLOPS) {
-        struct blasd_parallel loop = {.piece = run_items, .arg = &stack, .threads = threads};
+    stack.threads = work->threads;
+    small = !is_shared(mm->m, mm->n, mm->k, work->threads);
+    if (work->threads > 1 && small && stack.count > 1 &&
+        flops * (double)stack.count > SHARED_FLOPS) {
+        struct blasd_parallel loop = {.piece = run_items, .arg = &stack, .threads = work->threads};
         stack.in_piece = (int64_t)(PIECE_FLOPS / (flops + 1000)) + 1;
         stack.progress = &silent; /* the loop asks instead */
         stack.threads = 1;
@@ -308,30 +338,35 @@ static bool run_stack(const struct blasd_task *task, const struct blasd_matmul *
     return run_items(&stack, 0, 0);
 }
 
-/* Everything for one job, in the dtype it is computed in. False: stopped. */
-static bool run_job(const struct blasd_task *task, const struct blasd_matmul *mm, bool single,
-                    void *out, int threads, struct blasd_cpu_progress *progress) {
-    const struct blasd_tensor *shape = &task->outputs[0], *c = &task->inputs[BLASD_MATMUL_C];
+/* Everything for the job, in the dtype it is computed in. False: stopped. */
+static bool run_job(const struct work *work, void *out) {
+    const struct blasd_matmul *mm = work->mm;
+    const struct blasd_tensor *shape = &work->task->outputs[0];
+    const struct blasd_tensor *c = &work->task->inputs[BLASD_MATMUL_C];
+    bool single = work->single;
     int64_t elements = blasd_tensor_elements(shape);
     if (elements == 0) return true;
     if (mm->k == 0 || mm->alpha == 0) {
         /* BLAS would skip the product where alpha is 0, and lose the NaNs in it */
         memset(out, 0, (size_t)elements * (single ? sizeof(float) : sizeof(double)));
-        if (mm->k > 0 && !run_stack(task, mm, single, out, 1, 0, threads, progress)) return false;
+        if (mm->k > 0 && !run_stack(work, out, 1, 0)) return false;
         scale(single, out, elements, mm->alpha);
         if (mm->add_c) spread(c, shape, single, out, mm->beta, true);
         return true;
     }
     if (mm->add_c) spread(c, shape, single, out, 1, false);
-    return run_stack(task, mm, single, out, mm->alpha, mm->add_c ? mm->beta : 0, threads, progress);
+    return run_stack(work, out, mm->alpha, mm->add_c ? mm->beta : 0);
 }
 
-/* One job of the batch, with its conversion where the result is shorter than float32. */
-static bool run_task(struct blasd_task *task, int threads, struct blasd_cpu_progress *progress) {
+/* One job of the batch, with its conversion where the result is shorter than float32. `next`: the
+ * job that this thread runs afterwards, or NULL. */
+static bool run_task(struct blasd_task *task, const struct blasd_task *next, int threads,
+                     struct blasd_cpu_progress *progress) {
     struct blasd_tensor *out = &task->outputs[0], wide = *out;
     bool single = task->plan->input_dtype[0] == BLASD_float32, going;
     bool half = blasd_dtype_size(out->dtype) == 2;
     struct blasd_matmul mm;
+    struct work work = {task, next, &mm, single, threads, progress};
     if (blasd_matmul_read(task->job, &mm, &task->err) != 0) return true;
     if (half) {
         wide.dtype = BLASD_float32;
@@ -341,20 +376,21 @@ static bool run_task(struct blasd_task *task, int threads, struct blasd_cpu_prog
             return true;
         }
     }
-    going = run_job(task, &mm, single, wide.data, threads, progress);
+    going = run_job(&work, wide.data);
     if (half) {
         blasd_tensor_convert(&wide, out);
         free(wide.data);
     }
-    snprintf(task->method, sizeof task->method, "%s%s%s", single ? "s" : "d",
-             mm.m == 1 || mm.n == 1 ? "gemv" : "gemm", half ? " in float32, rounded once" : "");
+    blasd_text_join(task->method, sizeof task->method, single ? "s" : "d",
+                    mm.m == 1 || mm.n == 1 ? "gemv" : "gemm",
+                    half ? " in float32, rounded once" : "");
     return going;
 }
 
 static bool run_tasks(void *arg, int64_t task, int slot) {
     struct blasd_cpu_progress silent = {.total = 1};
     (void)slot;
-    return run_task((struct blasd_task *)arg + task, 1, &silent);
+    return run_task((struct blasd_task *)arg + task, NULL, 1, &silent);
 }
 
 static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
@@ -379,7 +415,8 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
         going = blasd_parallel_run(&loop);
     } else {
         for (int t = 0; going && t < count; t++)
-            going = run_task(&tasks[t], device->threads, &progress);
+            going = run_task(&tasks[t], t + 1 < count ? &tasks[t + 1] : NULL, device->threads,
+                             &progress);
     }
     return going ? 0 : blasd_cpu_stopped(err);
 }

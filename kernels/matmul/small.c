@@ -17,6 +17,43 @@ bool blasd_small_takes(int64_t m, int64_t n, int64_t k) {
            (double)m * (double)n * (double)k <= MOST_WORK && blasd_instructions() == BLASD_AVX2;
 }
 
+#define LINE 64 /* bytes, of a cache */
+
+/* The way through blasd_small.soon, some bytes for each tile: all at once they would fill the
+ * buffers that the product's own reads wait for. */
+struct fetching {
+    const char *at, *end;                /* of what is being fetched */
+    const struct blasd_small_soon *then; /* what comes after it, or NULL */
+    size_t share;                        /* bytes for each tile; 0: there is nothing to fetch */
+};
+
+static void fetch_from(struct fetching *fetching, const struct blasd_small_soon *soon) {
+    fetching->at = soon->data;
+    fetching->end = soon->data + soon->bytes;
+}
+
+static struct fetching fetching_of(const struct blasd_small *p, int64_t tiles) {
+    size_t bytes = p->soon[0].bytes + p->soon[1].bytes;
+    struct fetching fetching = {.then = NULL};
+    if (bytes == 0) return fetching;
+    fetch_from(&fetching, &p->soon[0]);
+    fetching.then = &p->soon[1];
+    fetching.share = bytes / (size_t)tiles + LINE;
+    return fetching;
+}
+
+static inline void fetch(struct fetching *fetching) {
+    size_t left, bytes;
+    if (fetching->share == 0) return;
+    left = (size_t)(fetching->end - fetching->at);
+    bytes = left < fetching->share ? left : fetching->share;
+    for (size_t i = 0; i < bytes; i += LINE) __builtin_prefetch(fetching->at + i, 0, 2);
+    fetching->at += bytes;
+    if (bytes < left || fetching->then == NULL) return;
+    fetch_from(fetching, fetching->then);
+    fetching->then = NULL;
+}
+
 #define REAL float
 #define LANES 8
 #define NAME(name) name##_f32

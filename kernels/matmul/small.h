@@ -12,12 +12,19 @@ struct blasd_small_factor {
     int64_t row, column;
 };
 
+/* Bytes that whoever comes next reads: they are fetched into a cache during the product. */
+struct blasd_small_soon {
+    const char *data; /* borrowed; readable */
+    size_t bytes;
+};
+
 /* c = alpha a b + beta c, where c is dense and row-major; with beta 0 it is not read. */
 struct blasd_small {
     int64_t m, n, k; /* at least 1 */
     double alpha, beta;
     struct blasd_small_factor a, b;
-    void *c; /* borrowed */
+    void *c;                         /* borrowed */
+    struct blasd_small_soon soon[2]; /* bytes 0: nothing */
 };
 
 /* Whether products of this shape are made here: small ones, on machines where this is faster than

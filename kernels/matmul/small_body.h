@@ -53,9 +53,12 @@ INLINE void NAME(tile)(const struct blasd_small *p, int rows, int64_t i, int64_t
 
 /* All rows of `count` columns. */
 static void NAME(panel)(const struct blasd_small *p, int64_t j, const REAL *b, int64_t step,
-                        int64_t count) {
+                        int64_t count, struct fetching *soon) {
     int64_t i = 0;
-    for (; i + ROWS <= p->m; i += ROWS) NAME(tile)(p, ROWS, i, j, b, step, count);
+    for (; i + ROWS <= p->m; i += ROWS) {
+        fetch(soon);
+        NAME(tile)(p, ROWS, i, j, b, step, count);
+    }
     switch (p->m - i) {
     case 5: NAME(tile)(p, 5, i, j, b, step, count); break;
     case 4: NAME(tile)(p, 4, i, j, b, step, count); break;
@@ -69,10 +72,11 @@ static void NAME(panel)(const struct blasd_small *p, int64_t j, const REAL *b, i
 void NAME(blasd_small)(const struct blasd_small *p) {
     REAL copy[MOST_SIDE * WIDE] __attribute__((aligned(64)));
     const REAL *b = p->b.data;
+    struct fetching soon = fetching_of(p, (p->n + WIDE - 1) / WIDE * (p->m / ROWS + 1));
     for (int64_t j = 0; j < p->n; j += WIDE, b += WIDE * p->b.column) {
         int64_t count = p->n - j < WIDE ? p->n - j : WIDE;
         if (p->b.column == 1 && count == WIDE) {
-            NAME(panel)(p, j, b, p->b.row, count);
+            NAME(panel)(p, j, b, p->b.row, count, &soon);
             continue;
         }
         for (int64_t l = 0; l < p->k; l++) {
@@ -80,7 +84,7 @@ void NAME(blasd_small)(const struct blasd_small *p) {
                 copy[l * WIDE + c] = b[l * p->b.row + c * p->b.column];
             for (int64_t c = count; c < WIDE; c++) copy[l * WIDE + c] = 0;
         }
-        NAME(panel)(p, j, copy, WIDE, count);
+        NAME(panel)(p, j, copy, WIDE, count, &soon);
     }
 }
 

@@ -74,7 +74,7 @@ const void *blasd_views_get(struct blasd_views *views, const struct blasd_slice 
 /* Whether what was read until now is what the slice meant. */
 bool blasd_views_valid(const struct blasd_view *hold, const struct blasd_slice *slice);
 void blasd_views_let_go(struct blasd_view *hold);
-/* Unmaps what nobody has looked at for some seconds. */
+/* Unmaps what nobody has looked at for some seconds and is no file any more, or for a minute. */
 void blasd_views_trim(struct blasd_views *views);
 
 #endif

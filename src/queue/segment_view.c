@@ -1,22 +1,21 @@
-/* Segments as their readers see them: mapped when first met, unmapped when long unused.
+/* Segments as their readers see them: mapped when first met, unmapped once their files are gone or
+ * nobody has looked for long. Results come back into use after as many seconds as their memory
+ * lasts: to map a segment anew each time would cost some 2 us for each of its slices.
  *
  * Read next: segment_writer.c, the other side. */
 #include "queue/segment.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_READ /* Linux 5.14; glibc names it since 2.35 */
-#define MADV_POPULATE_READ 22
-#endif
 #define BUCKETS 256 /* a power of two */
 #define IDLE_NS INT64_C(5000000000)
+#define KEPT_NS INT64_C(60000000000)
 
 struct blasd_view {
     struct blasd_view *next; /* in its bucket */
@@ -65,14 +64,14 @@ static struct blasd_view *view_new(struct blasd_views *views, const char *name) 
     struct blasd_err err;
     if (view == NULL) return NULL;
     memcpy(view->name, name, sizeof view->name);
-    snprintf(blob_name, sizeof blob_name, "%s.seg", view->name);
+    blasd_text_join(blob_name, sizeof blob_name, view->name, ".seg", NULL);
     if (blasd_blob_open(views->store, blob_name, BLASD_SEGMENT_BYTES, &view->blob, &err) != 0 ||
         blasd_blob_map(&view->blob, &err) != 0) {
         blasd_blob_close(&view->blob);
         free(view);
         return NULL;
     }
-    (void)madvise(view->blob.data, (size_t)BLASD_SEGMENT_BYTES, MADV_POPULATE_READ);
+    /* pages are entered by faults, sixteen at a time: that is cheaper than all at once */
     close(view->blob.fd); /* the mapping stays */
     view->blob.fd = -1;
     return view;
@@ -113,13 +112,23 @@ void blasd_views_let_go(struct blasd_view *hold) {
     if (hold != NULL) hold->holds--;
 }
 
+/* A file that its owner or the sweep has removed lives on as long as somebody has it mapped. */
+static bool has_had_its_time(const struct blasd_views *views, const struct blasd_view *view,
+                             int64_t now) {
+    char name[BLASD_BLOB_NAME];
+    if (view->holds > 0 || now - view->used_ns <= IDLE_NS) return false;
+    if (now - view->used_ns > KEPT_NS) return true;
+    blasd_text_join(name, sizeof name, view->name, ".seg", NULL);
+    return !blasd_store_has(views->store, name);
+}
+
 void blasd_views_trim(struct blasd_views *views) {
     int64_t now = blasd_clock_ns();
     if (views == NULL) return;
     views->trimmed_ns = now;
     for (int i = 0; i < BUCKETS; i++)
         for (struct blasd_view **at = &views->buckets[i]; *at != NULL;) {
-            if ((*at)->holds == 0 && now - (*at)->used_ns > IDLE_NS)
+            if (has_had_its_time(views, *at, now))
                 drop(at);
             else
                 at = &(*at)->next;

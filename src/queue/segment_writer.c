@@ -4,9 +4,9 @@
 #include "queue/segment.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -113,7 +113,7 @@ static struct segment *segment_new(struct blasd_segments *all) {
         return NULL;
     if ((one = calloc(1, sizeof *one)) == NULL) return NULL;
     name_new(one->name);
-    snprintf(blob_name, sizeof blob_name, "%s.seg", one->name);
+    blasd_text_join(blob_name, sizeof blob_name, one->name, ".seg", NULL);
     if (blasd_blob_create(all->store, blob_name, &one->blob, &err) != 0) goto fail;
     if (blasd_blob_grow(&one->blob, BLASD_SEGMENT_BYTES, &err) != 0 ||
         blasd_blob_map(&one->blob, &err) != 0) {
@@ -218,7 +218,7 @@ int blasd_segments_doubtful(struct blasd_segments *segments, char (*names)[BLASD
     for (struct segment *one = segments->head; one != NULL && count < most; one = one->next) {
         if (one->state != FULL || one->pins > 0) continue;
         if (seen++ >= most / 2 && seen <= segments->turn) continue;
-        snprintf(names[count++], BLASD_BLOB_NAME, "%s.seg", one->name);
+        blasd_text_join(names[count++], BLASD_BLOB_NAME, one->name, ".seg", NULL);
     }
     segments->turn = count < most ? 0 : seen;
     return count;

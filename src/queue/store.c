@@ -352,6 +352,11 @@ void blasd_store_remove(struct blasd_store *store, const char *name) {
     if (fd >= 0) store_discard(fd, false);
 }
 
+bool blasd_store_has(const struct blasd_store *store, const char *name) {
+    return store->kind == BLASD_STORE_DIR && blasd_blob_name_valid(name) &&
+           faccessat(store->dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 int blasd_store_sweep(struct blasd_store *store,
                       int (*referenced)(void *arg, const char (*names)[BLASD_BLOB_NAME], int count,
                                         bool *keep),

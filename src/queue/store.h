@@ -96,6 +96,9 @@ void blasd_blob_close(struct blasd_blob *blob);
  * another blob, unless somebody still has it open. */
 void blasd_store_remove(struct blasd_store *store, const char *name);
 
+/* Whether there is a blob of the kind dir of that name. */
+bool blasd_store_has(const struct blasd_store *store, const char *name);
+
 /* Removes blobs of the kind dir that nobody holds and `referenced` does not know, and clients'
  * files that nobody holds. `referenced` gets
  * up to 256 names at a time and sets keep[i]; a negative return stops the sweep and removes nothing

@@ -5,13 +5,14 @@
 
 #include "base/clock.h"
 
-#define ASK_NAMES 64
+#define ASK_NAMES 64 /* once a second, when all are asked for */
+#define ASK_SOME 16  /* whenever another segment is full: under load they are freed in order */
 #define TRIM_EVERY INT64_C(1000000000)
 
 /* Which of our full segments are free again. */
 static void ask(struct blasd_worker_queue *queue, bool all) {
     char names[ASK_NAMES][BLASD_BLOB_NAME];
-    int count = blasd_segments_doubtful(queue->segments, names, ASK_NAMES, all);
+    int count = blasd_segments_doubtful(queue->segments, names, all ? ASK_NAMES : ASK_SOME, all);
     redisReply *reply;
     if (count == 0) return;
     blasd_worker_function(queue, BLASD_LINK_FN("refs"));

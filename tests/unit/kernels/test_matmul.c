@@ -227,6 +227,29 @@ static void equal_jobs_run_as_one_call_and_give_the_same_bits(void **state) {
     }
 }
 
+/* A product fetches what the next job of its batch reads: of sizes that fill no line or vector, in
+ * factors that are not alike, and where there is no next one. */
+static void jobs_after_another_read_only_their_own(void **state) {
+    const int64_t shapes[][3] = {{64, 64, 64}, {33, 31, 35}, {7, 128, 80}, {5, 127, 120}};
+    struct trial *list[5];
+    (void)state;
+    for (int s = 0; s < 4; s++)
+        for (int d = 0; d < 2; d++) {
+            int64_t m = shapes[s][0], k = shapes[s][1], n = shapes[s][2];
+            for (int i = 0; i < 5; i++) {
+                list[i] = trial_new("matmul");
+                give(list[i], "a", floats[d], BLASD_ROW_MAJOR, 2, (int64_t[]){m, k}, FILL_INTEGER);
+                give(list[i], "b", floats[d], BLASD_ROW_MAJOR, 2, (int64_t[]){k, n}, FILL_INTEGER);
+            }
+            assert_int_equal(trial_run_batch(list, 5), BLASD_OK);
+            for (int i = 0; i < 5; i++) {
+                assert_string_equal(list[i]->task.method, d == 0 ? "dgemm" : "sgemm");
+                check(list[i], true);
+                trial_free(list[i]);
+            }
+        }
+}
+
 /* A long product comes in pieces, along whichever length is longest, and can be stopped. */
 static void long_products(void **state) {
     const int64_t shapes[][3] = {{2600, 1500, 2600}, {700, 21000, 700}, {1500, 2000, 3400}};
@@ -335,6 +358,7 @@ int main(void) {
         cmocka_unit_test(small_products_of_every_shape),
         cmocka_unit_test(any_job),
         cmocka_unit_test(equal_jobs_run_as_one_call_and_give_the_same_bits),
+        cmocka_unit_test(jobs_after_another_read_only_their_own),
         cmocka_unit_test(long_products),
         cmocka_unit_test(refused),
         cmocka_unit_test(what_is_not_finite),
