@@ -223,7 +223,7 @@ def generator_share(trial):
 
 def overload(bench, subject, request, best):
     """Twice what was reached a moment before, on 4,096 connections."""
-    with processes.MemoryWatch(subject.pids(), subject.blobs, 0.25) as memory:
+    with processes.MemoryWatch(subject.pids(), subject.blobs, 1) as memory:  # a look costs 6 to 9 ms of processor time
         record = bench.turn(subject, closed(bench, 4096, request, rate=best * 2, timeout=20,
                                             warmup=min(2, bench.seconds / 2)))  # its connections are opened in that
     r = record["result"]

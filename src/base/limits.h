@@ -38,7 +38,7 @@ struct blasd_err;
       "inputs and outputs of the jobs that are queued or running (0: half of the blob store)")     \
     X(queue_wait_ms, 1000, 0, 60000, "milliseconds",                                               \
       "how long a small request that finds the queue full waits for room before it is refused; "   \
-      "some longer, where more than 2,000 a second would be refused")                              \
+      "some longer where many wait, for jobs go before refusals")                                  \
     X(record_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "results kept for fetching (0: a quarter of the blob store); the oldest go first")           \
     X(record_sync_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                         \

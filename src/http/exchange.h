@@ -65,9 +65,10 @@ struct http_loop {
     int exchange_count;
     struct http_exchange **waiting; /* buckets of the table in waits.c; owned */
     size_t waiting_buckets, waiting_count;
-    struct http_exchange *gate_first, *gate_last; /* gate.c, as the next two */
+    struct http_exchange *gate_first, *gate_last; /* gate.c, as the next three */
     struct blasd_timer gate_timer;
-    int64_t gate_refusals_ns;
+    int64_t gate_spent_ns;
+    int gate_earned;
     struct http_handed *handed_first, *handed_last; /* share.c */
     uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
     struct blasd_buf scratch;             /* for what does not outlive a call */

@@ -1,16 +1,22 @@
 /* A list, in the order of arrival. Who waits is refused after the same time, so the first one is
- * also the first whose time is up. `gate_refusals_ns` is the time that the refusals made so far
- * may take at the rate allowed; it runs ahead of the clock by what was refused at once. */
+ * also the first whose time is up.
+ *
+ * Refusals and jobs let in share one allowance of so many a second: the less the queue gets done,
+ * the more may be refused. `gate_spent_ns` is the time that what was spent of it takes at that
+ * rate; it runs ahead of the clock by what was spent at once. Jobs alone use it up where they are
+ * small, so some refusals are earned by jobs let in (`gate_earned`, in jobs). */
 #include "http/gate.h"
 
 #include "base/clock.h"
 #include "http/jobs.h"
 
 #define SMALL_BODY (64 * BLASD_KIB)
-/* A refusal takes some 20 us of the front end and 10 to 20 of the client: this many are a few
- * hundredths of two cores. */
+/* A refusal takes some 20 us of the front end and 10 to 20 of the client, a third of a small job.
+ * This many are a few hundredths of two cores, where there are no jobs to use these; beside many
+ * small jobs one for each JOBS_A_REFUSAL is a hundredth of what the jobs take. */
 #define REFUSAL_NS (1000000000 / 2000)
 #define REFUSALS_AT_ONCE 64
+#define JOBS_A_REFUSAL 32
 #define PAUSE_NS INT64_C(10000000) /* until more may be refused: some twenty */
 
 bool http_gate_suits(const struct http_exchange *exchange) {
@@ -48,14 +54,37 @@ static void ignore(struct blasd_timer *timer) {
     (void)timer; /* the turn of the loop goes on at the gate */
 }
 
+/* Whether the allowance has something left. */
+static bool can_spend(const struct http_loop *loop, int64_t now) {
+    return loop->gate_spent_ns - now < REFUSALS_AT_ONCE * REFUSAL_NS;
+}
+
+static void spend(struct http_loop *loop, int64_t now) {
+    if (loop->gate_spent_ns < now) loop->gate_spent_ns = now;
+    loop->gate_spent_ns += REFUSAL_NS;
+}
+
+static void count_let_in(struct http_loop *loop, int64_t now) {
+    if (can_spend(loop, now)) spend(loop, now);
+    if (loop->gate_earned < REFUSALS_AT_ONCE * JOBS_A_REFUSAL) loop->gate_earned++;
+}
+
+static void count_refused(struct http_loop *loop, int64_t now) {
+    if (can_spend(loop, now))
+        spend(loop, now);
+    else
+        loop->gate_earned -= JOBS_A_REFUSAL;
+}
+
 /* Lets the first one in or refuses it. False: it goes on waiting, and so do all behind it. */
 static bool serve_first(struct http_loop *loop, int64_t now) {
     struct http_exchange *exchange = loop->gate_first;
-    bool may_refuse = loop->gate_refusals_ns - now < REFUSALS_AT_ONCE * REFUSAL_NS;
+    bool may_refuse = can_spend(loop, now) || loop->gate_earned >= JOBS_A_REFUSAL;
     if (!http_jobs_post_try(exchange, may_refuse && now >= late_at(loop))) return false;
-    if (!exchange->answered) return true;
-    if (loop->gate_refusals_ns < now) loop->gate_refusals_ns = now;
-    loop->gate_refusals_ns += REFUSAL_NS;
+    if (exchange->answered)
+        count_refused(loop, now);
+    else
+        count_let_in(loop, now);
     return true;
 }
 
