@@ -28,8 +28,8 @@
 
 #define WAITING_BUCKETS 1024
 #define TICK_NS INT64_C(200000000)
-#define PARKED_WAIT_MS 3 /* longer than most jobs take: they need no time-out */
-#define PARKED_FROM 8.0      /* answers a turn: with fewer, turns would be made only to ask */
+#define PARKED_WAIT_MS 3    /* longer than most jobs take: they need no time-out */
+#define PARKED_FROM 8.0     /* answers a turn: with fewer, turns would be made only to ask */
 #define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
 #define INTAKE_TICKS 5
 #define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
