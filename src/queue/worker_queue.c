@@ -215,6 +215,13 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
     return 0;
 }
 
+/* After a reply that could not be read to its end: the next claim gives back what was in it. */
+static void unclaim(struct blasd_worker_queue *queue, const struct blasd_claim *claims,
+                    int *count) {
+    while (*count > 0) blasd_held_remove(&queue->held, claims[--*count].id);
+    queue->claim_missed = true;
+}
+
 /* What the queue handed over while the worker waited: claimed, as if it had been asked for. */
 static int take_handed(struct blasd_worker_queue *queue, int max, struct blasd_claim *claims,
                        int *count, struct blasd_err *err) {
@@ -224,8 +231,7 @@ static int take_handed(struct blasd_worker_queue *queue, int max, struct blasd_c
     queue->claimed_ns = blasd_clock_ns();
     queue->turn++;
     if (rc == 0) return 0;
-    *count = 0;
-    queue->claim_missed = true; /* those that could not be read go back */
+    unclaim(queue, claims, count);
     return rc;
 }
 
@@ -277,8 +283,7 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     queue->claimed_ns = blasd_clock_ns();
     rc = take_claims(queue, reply, max, claims, count, err);
     if (rc < 0) {
-        *count = 0;
-        queue->claim_missed = true; /* those that could not be read go back */
+        unclaim(queue, claims, count);
         return rc;
     }
     queue->idle = queue->may_wait = *count == 0;
