@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#define PLENTY (UINT64_C(1) << 40) /* bytes: no claim is cut short by them */
 #define INFO_CPU "{\"id\":\"cpu:0\",\"name\":\"test\"}"
 
 /* A server; `dir` outlives it, so that it can be started again on its files. */
@@ -80,6 +81,20 @@ static inline void redis_stop(struct redis *redis) {
         _exit(127);
     }
     waitpid(rm, NULL, 0);
+}
+
+/* The server of all the tests of one program, and what starts and ends it. */
+static struct redis server;
+
+static inline int setup(void **state) {
+    (void)state;
+    return redis_start(&server);
+}
+
+static inline int teardown(void **state) {
+    (void)state;
+    redis_stop(&server);
+    return 0;
 }
 
 /* A queue of its own name in that server. */

@@ -5,21 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define PLENTY (UINT64_C(1) << 40)
 enum { JOBS_MOST = 200000, BATCH = 16, KILLS = 5 };
-
-static struct redis server;
-
-static int setup(void **state) {
-    (void)state;
-    return redis_start(&server);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    redis_stop(&server);
-    return 0;
-}
 
 static char (*acknowledged)[BLASD_ID_LEN + 1];
 

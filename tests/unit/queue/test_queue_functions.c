@@ -2,21 +2,6 @@
  * records and how they go, lists; and what both sides share in redis_link.c. */
 #include "redis_fixture.h"
 
-static struct redis server;
-
-static int setup(void **state) {
-    (void)state;
-    return redis_start(&server);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    redis_stop(&server);
-    return 0;
-}
-
-#define PLENTY (UINT64_C(1) << 40)
-
 static void test_cancel(void **state) {
     struct bed bed;
     struct blasd_claim claims[4];

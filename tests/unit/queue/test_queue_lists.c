@@ -3,21 +3,6 @@
  * there. */
 #include "redis_fixture.h"
 
-#define PLENTY (UINT64_C(1) << 40)
-
-static struct redis server;
-
-static int setup(void **state) {
-    (void)state;
-    return redis_start(&server);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    redis_stop(&server);
-    return 0;
-}
-
 static long long ask(struct bed *bed, const char *command, const char *key) {
     redisReply *reply = redisCommand(bed->raw, "%s %s:%s", command, bed->tag, key);
     assert_int_equal(reply->type, REDIS_REPLY_INTEGER);

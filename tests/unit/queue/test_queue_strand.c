@@ -2,21 +2,6 @@
  * go to the others after a while, those that asked for the class wait on. */
 #include "redis_fixture.h"
 
-#define PLENTY (UINT64_C(1) << 40)
-
-static struct redis server;
-
-static int setup(void **state) {
-    (void)state;
-    return redis_start(&server);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    redis_stop(&server);
-    return 0;
-}
-
 /* Submits a job of stream `si` whose frame says that its user asked for `wish` (0 any, 2 cuda). */
 static void submit_wish(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *si, char wish) {
     char note[64], frame[16] = {'B', 'L', 'J', 'F', 1, 0, 0, 0, 16, 0, 0, 0, 1, wish, 0, 0};

@@ -7,21 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define PLENTY (UINT64_C(1) << 40)
 enum { WORKERS = 2, WAIT_MS = 3000, ROUNDS = 1500 };
-
-static struct redis server;
-
-static int setup(void **state) {
-    (void)state;
-    return redis_start(&server);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    redis_stop(&server);
-    return 0;
-}
 
 struct hand {
     struct bed *bed;

@@ -5,9 +5,6 @@
 #define SEG_A "aaaaaaaaaaaaaaaa"
 #define SEG_B "bbbbbbbbbbbbbbbb"
 #define SEG_OUT "cccccccccccccccc"
-#define PLENTY BLASD_GIB
-
-static struct redis server;
 
 static int refs_of(struct bed *bed, const char *segment) {
     redisReply *reply = redisCommand(bed->raw, "HGET %s:refs %s", bed->tag, segment);
@@ -168,17 +165,6 @@ static void test_a_job_that_kills_gives_back(void **state) {
     bed_close(&bed);
 }
 
-static int start(void **state) {
-    (void)state;
-    return redis_start(&server);
-}
-
-static int stop(void **state) {
-    (void)state;
-    redis_stop(&server);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_ending_gives_back),
@@ -186,5 +172,5 @@ int main(void) {
         cmocka_unit_test(test_records_that_go_give_back),
         cmocka_unit_test(test_a_job_that_kills_gives_back),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,8 +1,6 @@
 /* How soon one sweep of the store follows another. */
 #include "redis_fixture.h"
 
-static struct redis server;
-
 /* A result that no record refers to, past the time for which it is on hold. */
 static void leave_orphan(struct bed *bed, struct blasd_worker_queue *worker) {
     char id[BLASD_ID_LEN + 1], name[BLASD_BLOB_NAME];
@@ -46,20 +44,9 @@ static void test_another_follows_one_that_found_something(void **state) {
     bed_close(&bed);
 }
 
-static int start(void **state) {
-    (void)state;
-    return redis_start(&server);
-}
-
-static int stop(void **state) {
-    (void)state;
-    redis_stop(&server);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_another_follows_one_that_found_something),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, setup, teardown);
 }

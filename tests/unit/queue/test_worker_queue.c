@@ -1,21 +1,6 @@
 /* The queue from a worker's side, against a real redis-server: claiming, ending, leases. */
 #include "redis_fixture.h"
 
-static struct redis server;
-
-static int setup(void **state) {
-    (void)state;
-    return redis_start(&server);
-}
-
-static int teardown(void **state) {
-    (void)state;
-    redis_stop(&server);
-    return 0;
-}
-
-#define PLENTY (UINT64_C(1) << 40)
-
 static void test_one_job(void **state) {
     struct bed bed;
     struct blasd_claim claims[4];
