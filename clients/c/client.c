@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SAFETENSORS "application/x-safetensors"
@@ -389,6 +390,18 @@ done:
     return code;
 }
 
+/* Whether we may use the directory and it holds a blob store's mark: the service's word alone would
+ * let it choose any directory of ours. */
+static bool is_blob_directory(const char *directory) {
+    char *mark;
+    struct stat info;
+    if (asprintf(&mark, "%s/.store", directory) < 0) return false;
+    bool is = access(directory, R_OK | W_OK | X_OK) == 0 && lstat(mark, &info) == 0 &&
+              S_ISREG(info.st_mode);
+    free(mark);
+    return is;
+}
+
 static int refuse_directory(struct blasd_problem *problem, const char *directory) {
     return blasd_problem_set(problem, "sharing_off",
                              "the service's directory %s cannot be used from here: it is another "
@@ -406,7 +419,7 @@ int blasd_client_share(struct blasd_client *client, struct blasd_problem *proble
     directory = json_string_value(json_object_get(reply->document, "directory"));
     if (directory == NULL)
         blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
-    else if (access(directory, R_OK | W_OK | X_OK) != 0)
+    else if (!is_blob_directory(directory))
         refuse_directory(problem, directory);
     else if ((client->directory = strdup(directory)) == NULL)
         blasd_problem_set(problem, "out_of_memory", "no memory for the directory's name");

@@ -17,9 +17,8 @@
 #include <unistd.h>
 
 #define ALIGNMENT 64
-#define LEAST_BYTES                                                                                \
-    (UINT64_C(1) << 20)                 /* of inputs, from which copying them beats sending them   \
-                                         */
+/* Of inputs: from so many bytes on copying them beats sending them. */
+#define LEAST_BYTES (UINT64_C(1) << 20)
 #define PIECE_BYTES ((size_t)256 << 10) /* stays in the cache between reading and writing it */
 
 /* --- a file of ours */

@@ -1,10 +1,12 @@
 """Operands and results in files of the blob directory, handed over by name: `blasd up --share`."""
 import fcntl
+import http.server
 import json
 import os
 import pathlib
 import secrets
 import struct
+import subprocess
 import threading
 import time
 
@@ -391,7 +393,6 @@ def test_off_unless_asked_for(service, tmp_path):
     with pytest.raises(blasd.Error) as caught:
         blasd.Client(service.url, share=True)
     assert caught.value.code == "sharing_off"
-    import subprocess
     for command in (["up", "--data", tmp_path / "data"], ["api", "--redis", "redis://127.0.0.1:1"]):
         done = subprocess.run([BLASD, *command, "--share", "--blobs", "redis"], capture_output=True, timeout=60)
         assert done.returncode != 0 and b"directory" in done.stderr
@@ -441,3 +442,32 @@ def test_python_any_array(sharing):
     with pytest.raises(TypeError, match="complex"):
         client.matmul(a + 1j, b)
     assert not blobs(folder, ".put")
+
+
+def test_a_directory_without_a_store_in_it_is_not_believed(tmp_path):
+    """Else whoever answers for a service could have the client write where it likes."""
+    class Liar(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = json.dumps({"directory": str(tmp_path)}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Liar) as liar:
+        threading.Thread(target=liar.serve_forever, daemon=True).start()
+        try:
+            url = f"http://127.0.0.1:{liar.server_port}"
+            with pytest.raises(blasd.Error) as caught:
+                blasd.Client(url, share=True)
+            assert caught.value.code == "sharing_off" and str(tmp_path) in str(caught.value)
+            np.save(tmp_path / "a.npy", np.eye(2))
+            done = subprocess.run([BLASD, "run", "matmul", f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", "--share",
+                                   "--url", url], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 1 and f"directory {tmp_path} cannot be used" in done.stderr
+        finally:
+            liar.shutdown()

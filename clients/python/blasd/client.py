@@ -302,7 +302,9 @@ class Client:
     def _find_directory(self):
         from . import shared  # needs what only Unix has
         path = self._json("GET", "/share")["directory"]
-        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        # with the mark of a blob store in it: the service's word alone would let it choose any directory of ours
+        mark = os.path.join(path, ".store")
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK) or os.path.islink(mark) or not os.path.isfile(mark):
             raise Error("sharing_off", f"the service's directory {path} cannot be used from here: it is another "
                                        "machine's, or another user's")
         return shared.Directory(path)
