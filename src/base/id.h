@@ -1,11 +1,14 @@
 /* Job ids. An id is text that is safe in a URL, a file name and a Redis key:
  *
- *     s 692fa1b0 0123456789abcdef0123456789abcdef
- *     | |        128 random bits, so that nobody guesses another's job
+ *     s 692fa1b0 0123456789abcdef0123 456789abcdef
+ *     | |        |                    48 random bits: together 128, so that nobody guesses
+ *     | |        |                    another's job
+ *     | |        the packet: 80 random bits; small jobs that were submitted together share them
  *     | the bucket: the second of creation in hexadecimal, which says where its record lies and
  *     |             whether that can still exist
  *     the kind: `s` for a job somebody waits for, `a` for one to be fetched later
  *
+ * All before the last part is the name of the job's packet (queue/functions/contract.lua).
  * Read next: limits.h. */
 #ifndef BLASD_BASE_ID_H
 #define BLASD_BASE_ID_H
@@ -14,11 +17,14 @@
 #include <stdint.h>
 
 #define BLASD_ID_LEN 41
+#define BLASD_ID_PACKET 29 /* characters of it that are the packet's name */
 
 enum blasd_id_kind { BLASD_ID_SYNC = 's', BLASD_ID_ASYNC = 'a' };
 
 /* Makes a new id for a job created at `wall_us` (microseconds since 1970). */
 void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN + 1]);
+/* Makes an id of the packet whose name `id` begins with: all but that is filled in anew. */
+void blasd_id_renew(char id[BLASD_ID_LEN + 1]);
 /* Whether `text` has the form of an id. */
 bool blasd_id_valid(const char *text);
 

@@ -187,6 +187,17 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
     return job->device;
 }
 
+/* A job so small may share its entry of the queue with others: one worker has done a packet of them
+ * in some milliseconds, and what it moves for them is little. */
+#define SMALL_FLOPS 1e6
+#define SMALL_BYTES (64 * UINT64_C(1024))
+
+static void choose_company(struct http_upload *upload, const struct blasd_plan *plan,
+                           uint64_t cost) {
+    upload->small = plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
+    if (upload->small) upload->company = plan->key;
+}
+
 /* Checks that the job can be run and answered here, and chooses where; *cost is what it takes of
  * the queue. */
 static int check_job(struct http_exchange *exchange, const struct blasd_job *job, uint64_t *cost,
@@ -218,6 +229,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "the job has %d outputs, and a .npy file holds one", outputs);
     exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
+    choose_company(exchange->upload, &plan, *cost);
     return 0;
 }
 

@@ -157,6 +157,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     struct http_loop *loop = exchange->home;
     struct blasd_submission submission = {.job = job,
                                           .cost_bytes = cost,
+                                          .company = upload->small ? &upload->company : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
                                           .watch = upload->wait_s > 0};
@@ -166,6 +167,8 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         (rc = fingerprint(upload, job, &submission.fingerprint, err)) != 0)
         return rc;
     if ((rc = place_inputs(upload, job, err)) != 0) return rc;
+    blasd_front_queue_join(loop->queue, &blasd_anonymous, &submission, exchange->id);
+    memcpy(job->id, exchange->id, sizeof job->id);
     if ((rc = write_frame(upload, job, err)) != 0) {
         blasd_front_queue_slice_drop(loop->queue, &job->slice);
         return rc;

@@ -24,6 +24,9 @@ struct http_upload {
     struct blasd_job
         *job;      /* owned: read, checked and waiting at the gate all the same; else NULL */
     uint64_t cost; /* of that job */
+    /* The job may share its entry of the queue with those of the same key. */
+    bool small;
+    struct blasd_key company;
 };
 
 /* jobs_post.c. Tells the empty sink what will come: what is not JSON has its tensors as they will

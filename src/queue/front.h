@@ -4,6 +4,7 @@
  *   front_call.c    a call: built, sent, answered, sent again after a lost connection, given up
  *   front_queue.c   the two connections, housekeeping once a second, the view
  *   front_submit.c  jobs collected into batches, idempotent so that a batch may be sent again
+ *   front_packet.c  small jobs of a batch that share one entry of the queue
  *   front_watch.c   who is waited for, and the messages that say who ended
  *   front_read.c    get, watch, cancel, list, stats
  *   front_blob.c    blobs, of either kind, out of the store and into it
@@ -77,6 +78,33 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 
 #define FRONT_CHANNEL_MAX (BLASD_LINK_NAME_MAX + 64)
 
+#define FRONT_NOTE_MAX                                                                             \
+    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX +                                 \
+     sizeof((struct blasd_principal *)NULL)->tenant)
+
+#define FRONT_PACKETS 8 /* in the making at a time; more kinds of jobs than that travel alone */
+#define FRONT_PACKET_JOBS 64
+#define FRONT_PACKET_BYTES (4 * BLASD_MIB) /* of their costs */
+
+/* A packet in the making: what its jobs share, and their frames. */
+struct front_packet {
+    char id[BLASD_ID_LEN + 1]; /* of its first job; it begins with the packet's name */
+    int jobs;
+    uint64_t cost;                 /* of each */
+    uint64_t stream;               /* SI, see functions/contract.lua */
+    enum blasd_device_class asked; /* by the user */
+    char note[FRONT_NOTE_MAX];
+    size_t note_len;
+    struct blasd_key company;
+    struct blasd_buf pieces; /* owned by the packet's place, and kept for the next one there */
+};
+
+struct front_packets {
+    struct front_packet of[FRONT_PACKETS];
+    int count;
+    size_t bytes; /* of all pieces */
+};
+
 struct front_watch;
 
 struct blasd_front_queue {
@@ -109,7 +137,8 @@ struct blasd_front_queue {
     bool view_known;
     struct blasd_queue_view view;
 
-    struct front_submit *batch; /* being collected; NULL: none */
+    struct front_submit *batch;   /* being collected; NULL: none */
+    struct front_packets packets; /* of that batch */
 
     struct blasd_segments *segments; /* owned: inputs of jobs */
     struct blasd_views *views;       /* owned: outputs */
@@ -125,6 +154,22 @@ struct blasd_front_queue {
 /* front_submit.c */
 void front_batch_close(struct blasd_front_queue *queue);
 void front_batch_free(struct blasd_front_queue *queue);
+
+/* front_packet.c */
+void front_packets_init(struct front_packets *packets); /* of zeroed ones */
+/* Gives `id`, which is a new job's, to a packet of jobs like it, where there is one
+ * with room or a place for one: its first characters then change to the packet's. */
+void front_packet_join(struct front_packets *packets, const struct front_packet *like,
+                       char id[BLASD_ID_LEN + 1]);
+/* The packet that the job was given to, or NULL. */
+struct front_packet *front_packet_of(struct front_packets *packets, const char *id);
+/* Adds the job; 0, or -1 where memory has run out. */
+int front_packet_add(struct front_packets *packets, struct front_packet *packet, const char *id,
+                     const void *frame, size_t len);
+/* NAME FRAME SI COST of a packet with jobs. */
+void front_packet_write(const struct front_packet *packet, struct front_call *call);
+void front_packets_reset(struct front_packets *packets); /* none are in the making */
+void front_packets_free(struct front_packets *packets);
 
 /* front_queue.c: a deadline passes in `ms` milliseconds; somebody has to see to it then. */
 void front_deadline_in(struct blasd_front_queue *queue, int64_t ms);

@@ -30,6 +30,9 @@ struct blasd_submission {
     struct blasd_blob *blob;     /* the inputs, or NULL; for a store of kind redis its bytes are
                                     sent ahead of the job. Stays the caller's, who closes it only
                                     once the callback has come. */
+    /* What jobs must share to run as one call, of a job so small that it may share its entry of the
+     * queue with others like it; NULL: it travels alone. Borrowed during the call. */
+    const struct blasd_key *company;
     /* For a job of any class: the one whose workers are to take it, or any. Once no worker of that
      * class has lived for some seconds the others take it. */
     enum blasd_device_class chosen;
@@ -83,6 +86,12 @@ struct blasd_queue_view {
 };
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue);
 
+/* Gives a job with `company` another id where it can travel with others (base/id.h tells how). The
+ * submission is complete but for its frame; blasd_front_queue_submit is to follow, if it does,
+ * before any other call. */
+void blasd_front_queue_join(struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal,
+                            const struct blasd_submission *submission, char id[BLASD_ID_LEN + 1]);
 void blasd_front_queue_submit(struct blasd_front_queue *queue,
                               const struct blasd_principal *principal,
                               const struct blasd_submission *submission, blasd_submitted_fn done,

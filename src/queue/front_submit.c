@@ -21,8 +21,9 @@
 struct item {
     blasd_submitted_fn done;
     void *arg;
-    size_t options_at; /* where its OPTIONS stand in the command */
-    size_t options_len;
+    int packet; /* its place among those in the making, or -1 */
+    int entry;  /* of the call, once it is complete */
+    int nth;    /* job of that entry */
     int64_t deadline_ms;
     uint64_t serial; /* of the watch; 0: none */
     bool watch;
@@ -30,10 +31,18 @@ struct item {
     char id[BLASD_ID_LEN + 1];
 };
 
+/* A job, or a packet. */
+struct entry {
+    size_t options_at; /* where its OPTIONS stand in the command */
+    size_t options_len;
+};
+
 struct front_submit {
     struct front_call call;
     struct item *items; /* owned */
     int count, cap;
+    struct entry *entries; /* owned */
+    int entry_count, entry_cap;
     bool resent;
 };
 
@@ -81,22 +90,30 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
     refused(queue, item, &err);
 }
 
+/* Which digit of a packet's text is the job's; -1 where it is no such text. */
+static long long digit_of(const redisReply *r, int nth) {
+    return (size_t)nth < r->len && r->str[nth] >= '0' && r->str[nth] <= '9' ? r->str[nth] - '0'
+                                                                            : -1;
+}
+
 static void item_reply(struct blasd_front_queue *queue, const struct item *item,
                        const redisReply *r) {
-    if (r->type == REDIS_REPLY_INTEGER && r->integer == 0) {
-        queued(queue, item, item->id, false, NULL);
-    } else if (r->type == REDIS_REPLY_INTEGER) {
-        refused_code(queue, item, r->integer);
-    } else if (r->type == REDIS_REPLY_ARRAY && r->elements == 2 &&
-               r->element[0]->type == REDIS_REPLY_STRING && blasd_id_valid(r->element[0]->str) &&
-               r->element[1]->type == REDIS_REPLY_STRING) {
+    if (r->type == REDIS_REPLY_ARRAY && r->elements == 2 &&
+        r->element[0]->type == REDIS_REPLY_STRING && blasd_id_valid(r->element[0]->str) &&
+        r->element[1]->type == REDIS_REPLY_STRING) {
         char id[BLASD_ID_LEN + 1];
         memcpy(id, r->element[0]->str, sizeof id);
         queued(queue, item, id, strcmp(id, item->id) != 0,
                r->element[1]->len > 0 ? r->element[1] : NULL);
-    } else {
-        refused_code(queue, item, -1);
+        return;
     }
+    long long code = r->type == REDIS_REPLY_INTEGER  ? r->integer
+                     : r->type == REDIS_REPLY_STRING ? digit_of(r, item->nth)
+                                                     : -1;
+    if (code == 0)
+        queued(queue, item, item->id, false, NULL);
+    else
+        refused_code(queue, item, code);
 }
 
 static void submit_reply(struct front_call *call, const redisReply *reply,
@@ -104,7 +121,7 @@ static void submit_reply(struct front_call *call, const redisReply *reply,
     struct front_submit *submit = (struct front_submit *)(void *)call;
     struct blasd_front_queue *queue = call->queue;
     bool whole = reply != NULL && reply->type == REDIS_REPLY_ARRAY &&
-                 reply->elements == (size_t)submit->count + 3 &&
+                 reply->elements == (size_t)submit->entry_count + 3 &&
                  reply->element[1]->type == REDIS_REPLY_INTEGER &&
                  reply->element[2]->type == REDIS_REPLY_INTEGER;
     if (whole) {
@@ -112,17 +129,20 @@ static void submit_reply(struct front_call *call, const redisReply *reply,
         queue->view.bytes = (uint64_t)reply->element[2]->integer;
     }
     for (int i = 0; i < submit->count; i++) {
+        const struct item *item = &submit->items[i];
         if (whole)
-            item_reply(queue, &submit->items[i], reply->element[i + 3]);
+            item_reply(queue, item, reply->element[item->entry + 3]);
         else if (err != NULL)
-            refused(queue, &submit->items[i], err);
+            refused(queue, item, err);
         else
-            refused_code(queue, &submit->items[i], -1);
+            refused_code(queue, item, -1);
     }
 }
 
 static void submit_release(struct front_call *call) {
-    free(((struct front_submit *)(void *)call)->items);
+    struct front_submit *submit = (struct front_submit *)(void *)call;
+    free(submit->items);
+    free(submit->entries);
 }
 
 /* Says of each job that it may be there already. */
@@ -134,14 +154,14 @@ static void submit_resend(struct front_call *call) {
     if (submit->resent) return;
     submit->resent = true;
     blasd_buf_init(&fresh, old->max);
-    call->broken = blasd_buf_reserve(&fresh, old->len + 8 * (size_t)submit->count) != 0;
-    for (int i = 0; i < submit->count && !call->broken; i++) {
-        const struct item *item = &submit->items[i];
-        const char *gap = item->options_len > 0 ? " " : "";
-        size_t len = 3 + strlen(gap) + item->options_len;
-        call->broken = blasd_buf_add(&fresh, old->data + at, item->options_at - at) != 0 ||
+    call->broken = blasd_buf_reserve(&fresh, old->len + 8 * (size_t)submit->entry_count) != 0;
+    for (int i = 0; i < submit->entry_count && !call->broken; i++) {
+        const struct entry *entry = &submit->entries[i];
+        const char *gap = entry->options_len > 0 ? " " : "";
+        size_t len = 3 + strlen(gap) + entry->options_len;
+        call->broken = blasd_buf_add(&fresh, old->data + at, entry->options_at - at) != 0 ||
                        blasd_buf_printf(&fresh, "$%zu\r\nr=1%s", len, gap) != 0;
-        at = item->options_at + (size_t)snprintf(NULL, 0, "$%zu\r\n", item->options_len);
+        at = entry->options_at + (size_t)snprintf(NULL, 0, "$%zu\r\n", entry->options_len);
     }
     if (!call->broken) call->broken = blasd_buf_add(&fresh, old->data + at, old->len - at) != 0;
     if (call->broken) {
@@ -171,7 +191,24 @@ static struct item *item_new(struct front_submit *submit) {
         submit->cap = cap;
     }
     memset(&submit->items[submit->count], 0, sizeof *submit->items);
+    submit->items[submit->count].packet = -1;
     return &submit->items[submit->count++];
+}
+
+/* Of the job, or packet, whose OPTIONS come next. Without memory the call is broken. */
+static int entry_new(struct front_submit *submit, size_t options_len) {
+    if (submit->entry_count == submit->entry_cap) {
+        int cap = submit->entry_cap == 0 ? 4 : submit->entry_cap * 2;
+        struct entry *entries = realloc(submit->entries, (size_t)cap * sizeof *entries);
+        if (entries == NULL) {
+            submit->call.broken = true;
+            return 0;
+        }
+        submit->entries = entries;
+        submit->entry_cap = cap;
+    }
+    submit->entries[submit->entry_count] = (struct entry){submit->call.command.len, options_len};
+    return submit->entry_count++;
 }
 
 /* The class of the stream that the job goes to. */
@@ -180,8 +217,9 @@ static enum blasd_device_class class_of(const struct blasd_submission *s) {
 }
 
 /* OPTIONS, see functions/contract.lua. */
-static void add_options(struct front_call *call, struct item *item,
+static void add_options(struct front_submit *submit, struct item *item,
                         const struct blasd_submission *s) {
+    struct front_call *call = &submit->call;
     char text[96];
     const char *gap = "", *key = s->idempotency_key;
     int len = 0;
@@ -198,33 +236,54 @@ static void add_options(struct front_call *call, struct item *item,
     if (key != NULL)
         len += snprintf(text + len, sizeof text - (size_t)len, "%sk=%016" PRIx64 ":", gap,
                         s->fingerprint);
-    item->options_at = call->command.len;
-    item->options_len = (size_t)len + (key == NULL ? 0 : strlen(key));
+    item->entry = entry_new(submit, (size_t)len + (key == NULL ? 0 : strlen(key)));
     front_call_arg2(call, text, (size_t)len, key == NULL ? "" : key, key == NULL ? 0 : strlen(key));
+}
+
+static uint64_t stream_of(const struct blasd_submission *s) {
+    return 1 + 3 * (uint64_t)class_of(s) + (uint64_t)s->job->priority;
+}
+
+/* NOTE; returns its length. */
+static size_t write_note(const struct blasd_front_queue *queue,
+                         const struct blasd_principal *principal, const struct blasd_submission *s,
+                         char note[FRONT_NOTE_MAX]) {
+    const char *segment = s->job->slice.segment;
+    size_t size = FRONT_NOTE_MAX;
+    size_t len = blasd_text_join(note, size, segment[0] == '\0' ? "" : " ", segment, "\t");
+    len += blasd_text_join(note + len, size - len, s->watch ? queue->channel : "", "\t",
+                           s->job->op->name);
+    return len + blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
 }
 
 static void add_job(struct front_submit *submit, struct item *item,
                     const struct blasd_principal *principal, const struct blasd_submission *s) {
     struct front_call *call = &submit->call;
-    struct blasd_front_queue *queue = call->queue;
-    char note[2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX +
-              sizeof principal->tenant];
-    const char *segment = s->job->slice.segment;
-    size_t len = blasd_text_join(note, sizeof note, segment[0] == '\0' ? "" : " ", segment, "\t");
-    len += blasd_text_join(note + len, sizeof note - len, s->watch ? queue->channel : "", "\t",
-                           s->job->op->name);
-    len += blasd_text_join(note + len, sizeof note - len, "\t", principal->tenant, NULL);
-    item->slice = s->job->slice;
-    memcpy(item->id, s->job->id, sizeof item->id);
-    item->deadline_ms = s->job->deadline_ms;
-    item->watch = s->watch;
+    char note[FRONT_NOTE_MAX];
     front_call_arg(call, item->id, BLASD_ID_LEN);
     front_call_arg(call, s->frame, s->frame_len);
-    front_call_number(call, 1 + 3 * (uint64_t)class_of(s) + (uint64_t)s->job->priority);
+    front_call_number(call, stream_of(s));
     front_call_number(call, s->cost_bytes);
-    add_options(call, item, s);
-    front_call_arg(call, note, (size_t)len);
-    if (s->watch) item->serial = front_watch_begin(queue, item->id);
+    add_options(submit, item, s);
+    front_call_arg(call, note, write_note(call->queue, principal, s, note));
+}
+
+/* Writes the packets of the batch behind the jobs that travel alone. */
+static void add_packets(struct front_submit *submit, struct front_packets *packets) {
+    int entry_of[FRONT_PACKETS];
+    for (int i = 0; i < packets->count; i++) {
+        const struct front_packet *packet = &packets->of[i];
+        if (packet->jobs == 0) continue;
+        front_packet_write(packet, &submit->call);
+        entry_of[i] = entry_new(submit, 0);
+        front_call_text(&submit->call, ""); /* OPTIONS */
+        front_call_arg(&submit->call, packet->note, packet->note_len);
+    }
+    for (int i = 0; i < submit->count; i++) {
+        struct item *item = &submit->items[i];
+        if (item->packet >= 0) item->entry = entry_of[item->packet];
+    }
+    front_packets_reset(packets);
 }
 
 static bool nobody_serves(const struct blasd_front_queue *queue, const struct blasd_job *job,
@@ -237,42 +296,86 @@ static bool nobody_serves(const struct blasd_front_queue *queue, const struct bl
     return true;
 }
 
+static bool batch_full(const struct blasd_front_queue *queue, size_t more) {
+    const struct front_submit *submit = queue->batch;
+    return submit->count >= BATCH_JOBS ||
+           submit->call.command.len + queue->packets.bytes + more > BATCH_BYTES;
+}
+
+void blasd_front_queue_join(struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal,
+                            const struct blasd_submission *s, char id[BLASD_ID_LEN + 1]) {
+    struct front_packet like;
+    if (s->company == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
+        s->idempotency_key != NULL)
+        return;
+    if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);
+    like.id[0] = id[0];
+    like.cost = s->cost_bytes;
+    like.stream = stream_of(s);
+    like.asked = s->job->device;
+    like.note_len = write_note(queue, principal, s, like.note);
+    like.company = *s->company;
+    front_packet_join(&queue->packets, &like, id);
+}
+
+static void fill_item(struct item *item, const struct blasd_submission *s, blasd_submitted_fn done,
+                      void *arg) {
+    item->done = done;
+    item->arg = arg;
+    memcpy(item->id, s->job->id, sizeof item->id);
+    item->slice = s->job->slice;
+    item->deadline_ms = s->job->deadline_ms;
+    item->watch = s->watch;
+}
+
+/* Into the batch, alone or with its packet. */
+static void collect(struct blasd_front_queue *queue, struct front_submit *submit, struct item *item,
+                    const struct blasd_principal *principal, const struct blasd_submission *s) {
+    struct front_packet *packet = front_packet_of(&queue->packets, item->id);
+    if (packet == NULL) {
+        add_job(submit, item, principal, s);
+    } else {
+        item->packet = (int)(packet - queue->packets.of);
+        item->nth = packet->jobs;
+        if (front_packet_add(&queue->packets, packet, item->id, s->frame, s->frame_len) != 0)
+            submit->call.broken = true;
+    }
+    if (s->watch) item->serial = front_watch_begin(queue, item->id);
+}
+
 void blasd_front_queue_submit(struct blasd_front_queue *queue,
                               const struct blasd_principal *principal,
                               const struct blasd_submission *submission, blasd_submitted_fn done,
                               void *arg) {
     bool upload = submission->blob != NULL && submission->job->payload_in_blob &&
                   blasd_store_kind(queue->store) == BLASD_STORE_REDIS;
-    struct front_submit *submit = upload ? NULL : queue->batch;
-    struct item *item;
     struct blasd_err err;
-    bool nobody = nobody_serves(queue, submission->job, &err);
-    if (submit != NULL && (nobody || submit->count >= BATCH_JOBS ||
-                           submit->call.command.len + submission->frame_len > BATCH_BYTES)) {
+    bool nobody = nobody_serves(queue, submission->job, &err), alone = upload || nobody;
+    bool joined = front_packet_of(&queue->packets, submission->job->id) != NULL;
+    if (queue->batch != NULL && !joined && (nobody || batch_full(queue, submission->frame_len)))
         front_batch_close(queue);
-        submit = NULL;
-    }
-    if (submit == NULL) submit = submit_new(queue);
-    item = submit == NULL ? NULL : item_new(submit);
+    struct front_submit *submit = alone || queue->batch == NULL ? submit_new(queue) : queue->batch;
+    struct item *item = submit == NULL ? NULL : item_new(submit);
     if (item == NULL) {
         if (submit != NULL && submit != queue->batch) front_call_free(&submit->call);
         blasd_fail(&err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
         done(arg, &err, submission->job->id, false);
         return;
     }
-    item->done = done;
-    item->arg = arg;
+    fill_item(item, submission, done, arg);
     if (nobody) {
-        memcpy(item->id, submission->job->id, sizeof item->id);
         front_call_answer_later(&submit->call, &err);
         return;
     }
-    add_job(submit, item, principal, submission);
     if (upload) {
+        add_job(submit, item, principal, submission);
+        if (submission->watch) item->serial = front_watch_begin(queue, item->id);
         front_blob_put(queue, submission->blob, &submit->call);
         return;
     }
     queue->batch = submit;
+    collect(queue, submit, item, principal, submission);
     if (submit->count < BATCH_JOBS) return;
     front_batch_close(queue);
     if (!queue->in_flush) front_calls_pump(queue);
@@ -281,10 +384,16 @@ void blasd_front_queue_submit(struct blasd_front_queue *queue,
 void front_batch_close(struct blasd_front_queue *queue) {
     struct front_submit *submit = queue->batch;
     queue->batch = NULL;
-    if (submit != NULL) front_call_send(&submit->call);
+    if (submit == NULL) {
+        front_packets_reset(&queue->packets);
+        return;
+    }
+    add_packets(submit, &queue->packets);
+    front_call_send(&submit->call);
 }
 
 void front_batch_free(struct blasd_front_queue *queue) {
     if (queue->batch != NULL) front_call_free(&queue->batch->call);
     queue->batch = NULL;
+    front_packets_free(&queue->packets);
 }

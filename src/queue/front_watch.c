@@ -6,11 +6,11 @@
  * Messages of a broken connection are lost: after each new subscription Redis is asked about
  * every watch. Read next: front_submit.c. */
 #include "queue/front.h"
+#include "queue/piece.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define RECORD_HEAD (4 + BLASD_ID_LEN)
 #define ASK_IDS 64
 
 struct front_watch {
@@ -148,14 +148,12 @@ void front_watch_ended(struct blasd_front_queue *queue, const char *id, const vo
 }
 
 void front_watch_message(struct blasd_front_queue *queue, const char *bytes, size_t len) {
-    while (len >= RECORD_HEAD) {
-        const unsigned char *head = (const unsigned char *)bytes;
-        size_t record_len =
-            (size_t)head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
-        if (record_len > len - RECORD_HEAD) return; /* not from a worker of ours */
-        front_watch_ended(queue, bytes + 4, bytes + RECORD_HEAD, record_len);
-        bytes += RECORD_HEAD + record_len;
-        len -= RECORD_HEAD + record_len;
+    while (len >= BLASD_PIECE_HEAD) {
+        size_t record_len = blasd_piece_len(bytes);
+        if (record_len > len - BLASD_PIECE_HEAD) return; /* not from a worker of ours */
+        front_watch_ended(queue, bytes + 4, bytes + BLASD_PIECE_HEAD, record_len);
+        bytes += BLASD_PIECE_HEAD + record_len;
+        len -= BLASD_PIECE_HEAD + record_len;
     }
 }
 

@@ -1,5 +1,6 @@
 /* The jobs that a worker has claimed, from begin to finish, and the idleness that may come of it.
  * Read next: worker_queue.c, functions/contract.lua. */
+#include "queue/piece.h"
 #include "queue/worker_link.h"
 
 #include "base/clock.h"
@@ -11,8 +12,8 @@
 
 #define TEXT_KEPT (4 * BLASD_MIB)
 #define RECORD_MOST (256 * BLASD_MIB)
-#define PIECE_HEAD (4 + BLASD_ID_LEN)
-#define NUMBER_LEN 20
+/* bytes of OUTPUTS that one job takes at the most */
+#define OUTPUTS_MOST (BLASD_TEXT_NUMBER + 1 + BLASD_SEGMENT_NAME + 1 + BLASD_TEXT_NUMBER)
 /* A worker that was slower than this asks anew, for it may want less than it wanted before. */
 #define ASK_AGAIN_NS (50 * INT64_C(1000000))
 
@@ -32,50 +33,74 @@ int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const
     return rc < 0 ? rc : 0; /* where the lease is lost, finish says so */
 }
 
-/* OUTPUTS, see functions/contract.lua, of the length that outputs_len tells; nothing for "0". */
-static int write_outputs(struct blasd_buf *text, const struct blasd_ending *ending) {
-    char number[BLASD_TEXT_NUMBER], padded[NUMBER_LEN];
-    size_t len = blasd_text_number(number, ending->out_bytes);
-    if (ending->out_bytes == 0) return 0;
-    memset(padded, '0', sizeof padded);
-    memcpy(padded + sizeof padded - len, number, len);
-    if (blasd_buf_add(text, padded, sizeof padded) < 0) return -1;
-    if (!blasd_slice_given(&ending->slice)) return 0;
-    return blasd_buf_add(text, " ", 1) < 0 ||
-                   blasd_buf_add(text, ending->slice.segment, BLASD_SEGMENT_NAME) < 0
-               ? -1
-               : 0;
-}
-
-static size_t outputs_len(const struct blasd_ending *ending) {
-    if (ending->out_bytes == 0) return 0;
-    return NUMBER_LEN + (blasd_slice_given(&ending->slice) ? 1 + BLASD_SEGMENT_NAME : 0);
-}
-
-/* Writes the piece and the OUTPUTS of each ending into the scratch buffer. */
+/* Writes the pieces of all endings, one after the other. */
 static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
                         int count, struct blasd_err *err) {
     struct blasd_buf *text = &queue->text;
     blasd_buf_reset(text);
     for (int i = 0; i < count; i++) {
-        size_t len = endings[i].record_len;
-        unsigned char head[4] = {(unsigned char)len, (unsigned char)(len >> 8),
-                                 (unsigned char)(len >> 16), (unsigned char)(len >> 24)};
-        if (strnlen(endings[i].id, BLASD_ID_LEN + 1) != BLASD_ID_LEN || len > RECORD_MOST)
+        const struct blasd_ending *ending = &endings[i];
+        if (strnlen(ending->id, BLASD_ID_LEN + 1) != BLASD_ID_LEN ||
+            ending->record_len > RECORD_MOST)
             return blasd_fail(err, BLASD_E_internal_error, "", "A job's ending is malformed");
-        if (blasd_buf_add(text, head, sizeof head) < 0 ||
-            blasd_buf_add(text, endings[i].id, BLASD_ID_LEN) < 0 ||
-            blasd_buf_add(text, endings[i].record, len) < 0 || write_outputs(text, &endings[i]) < 0)
+        if (blasd_piece_add(text, ending->id, ending->record, ending->record_len) < 0)
             return blasd_fail(err, BLASD_E_no_space, "", "The records of a batch are too large");
     }
     return 0;
+}
+
+/* How many endings from the first one on are those of a whole packet; 1: it goes alone. */
+static int whole_packet(const struct blasd_worker_queue *queue, const struct blasd_ending *endings,
+                        int count) {
+    int jobs = blasd_held_packet(&queue->held, endings->id);
+    if (jobs == 0 || jobs > count) return 1;
+    for (int i = 0; i < jobs; i++) {
+        bool in_blob = endings[i].out_bytes > 0 && !blasd_slice_given(&endings[i].slice);
+        if (in_blob || memcmp(endings[i].id, endings->id, BLASD_ID_PACKET) != 0) return 1;
+    }
+    return jobs;
+}
+
+/* OUTPUTS of `jobs` endings, into room that is there. */
+static void write_outputs(struct blasd_buf *out, const struct blasd_ending *endings, int jobs) {
+    char *at = out->data + out->len;
+    uint64_t bytes = 0;
+    for (int i = 0; i < jobs; i++) bytes += endings[i].out_bytes;
+    at += blasd_text_number(at, bytes);
+    for (int i = 0, run; i < jobs; i += run) { /* neighbours lie in one segment as a rule */
+        const char *segment = endings[i].slice.segment;
+        for (run = 1; i + run < jobs; run++)
+            if (strcmp(endings[i + run].slice.segment, segment) != 0) break;
+        if (endings[i].out_bytes == 0 || segment[0] == '\0') continue;
+        *at++ = ' ';
+        at = (char *)memcpy(at, segment, strlen(segment)) + strlen(segment);
+        *at++ = ' ';
+        at += blasd_text_number(at, (uint64_t)run);
+    }
+    out->len = (size_t)(at - out->data);
+}
+
+/* NAME PIECES OUTPUTS of each job that goes alone, and of each packet that ends as a whole. */
+static void add_endings(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
+                        int count) {
+    const char *pieces = queue->text.data;
+    for (int i = 0, jobs; i < count; i += jobs) {
+        size_t len = 0, at = queue->outputs.len;
+        jobs = whole_packet(queue, &endings[i], count - i);
+        for (int k = 0; k < jobs; k++) len += BLASD_PIECE_HEAD + endings[i + k].record_len;
+        write_outputs(&queue->outputs, &endings[i], jobs);
+        blasd_worker_arg(queue, endings[i].id, jobs > 1 ? BLASD_ID_PACKET : BLASD_ID_LEN);
+        blasd_worker_arg(queue, pieces, len);
+        blasd_worker_arg(queue, queue->outputs.data + at, queue->outputs.len - at);
+        pieces += len;
+    }
 }
 
 /* RESENT, with what the worker would claim now where these endings leave it without jobs. */
 static void write_resent(const struct blasd_worker_queue *queue, int count, char *text,
                          size_t size) {
     bool ask = !queue->idle && !queue->finish_missed && !queue->claim_missed &&
-               queue->asked_jobs > 0 && queue->held.count <= (size_t)count &&
+               queue->asked_jobs > 0 && queue->held.jobs <= (size_t)count &&
                blasd_clock_ns() - queue->claimed_ns < ASK_AGAIN_NS;
     if (ask)
         snprintf(text, size, "0 %c %d %" PRIu64 " 0", queue->device_class, queue->asked_jobs,
@@ -119,19 +144,15 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
     if (count <= 0) return 0;
     rc = write_pieces(queue, endings, count, err);
     if (rc < 0) return rc;
+    blasd_buf_reset(&queue->outputs);
+    if (blasd_buf_reserve(&queue->outputs, (size_t)count * OUTPUTS_MOST) < 0)
+        return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     do {
-        const char *at = queue->text.data;
         blasd_worker_leased(queue, BLASD_LINK_FN("finish"));
         write_resent(queue, count, resent, sizeof resent);
         blasd_worker_text(queue, resent);
-        for (int i = 0; i < count; i++) {
-            blasd_worker_text(queue, endings[i].id);
-            blasd_worker_arg(queue, at, PIECE_HEAD + endings[i].record_len);
-            at += PIECE_HEAD + endings[i].record_len;
-            size_t outputs = outputs_len(&endings[i]);
-            blasd_worker_arg(queue, outputs > 0 ? at : "0", outputs > 0 ? outputs : 1);
-            at += outputs;
-        }
+        blasd_buf_reset(&queue->outputs);
+        add_endings(queue, endings, count);
         queue->once = !queue->finish_missed; /* sent again it must say so */
         rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
         if (queue->missed) missed_finish(queue);

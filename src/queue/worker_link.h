@@ -47,7 +47,8 @@ struct blasd_worker_queue {
     bool finish_missed; /* a finish may have been done of which the reply was lost */
     int64_t offset_us;  /* Redis' clock minus this process' steady one */
     struct blasd_held held;
-    struct blasd_buf text;           /* scratch for HELD and TEXT */
+    struct blasd_buf text;           /* scratch for HELD, TEXT and PIECES */
+    struct blasd_buf outputs;        /* scratch for OUTPUTS */
     struct blasd_segments *segments; /* owned: outputs of jobs */
     struct blasd_views *views;       /* owned: inputs */
     int64_t trimmed_ns;

@@ -3,6 +3,7 @@
  * What each function does in Redis is told in functions/contract.lua. This file must not know
  * what frames and records hold. Read next: worker_end.c, worker_link.c (the
  * connection), worker_blob.c. */
+#include "queue/piece.h"
 #include "queue/worker_link.h"
 
 #include "base/clock.h"
@@ -28,6 +29,7 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
     queue = calloc(1, sizeof *queue);
     if (!queue) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     blasd_buf_init(&queue->text, TEXT_MOST);
+    blasd_buf_init(&queue->outputs, TEXT_MOST);
     queue->options = *options;
     queue->segments = blasd_segments_new(options->store);
     queue->views = blasd_views_new(options->store);
@@ -63,6 +65,7 @@ void blasd_worker_queue_free(struct blasd_worker_queue *queue) {
     blasd_views_free(queue->views);
     blasd_held_release(&queue->held);
     blasd_buf_release(&queue->text);
+    blasd_buf_release(&queue->outputs);
     free(queue->argv);
     free(queue->lens);
     free(queue);
@@ -162,7 +165,7 @@ int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker
 
 /* Claiming */
 
-/* The next number of "ID US COST BLOB [ATTEMPTS]", or -1. */
+/* The next number of "NAME US COST BLOB [ATTEMPTS]", or -1. */
 static int64_t next_number(const char **at) {
     char *end;
     if (**at != ' ') return -1;
@@ -172,22 +175,56 @@ static int64_t next_number(const char **at) {
     return value;
 }
 
-static bool read_claim(const redisReply *head, const redisReply *frame, struct blasd_claim *claim) {
-    if (head->type != REDIS_REPLY_STRING || frame->type != REDIS_REPLY_STRING) return false;
-    if (head->len <= BLASD_ID_LEN) return false;
-    memcpy(claim->id, head->str, BLASD_ID_LEN);
-    claim->id[BLASD_ID_LEN] = '\0';
-    const char *at = head->str + BLASD_ID_LEN;
+/* What follows the name, which is the same for all jobs of a packet. */
+static bool read_head(const char *at, struct blasd_claim *claim) {
     claim->submitted_us = next_number(&at);
     int64_t cost = next_number(&at), blob = next_number(&at);
-    if (!blasd_id_valid(claim->id) || claim->submitted_us < 0 || cost < 0 || blob < 0) return false;
-    claim->stored = blob == 1;
     int64_t attempts = *at ? next_number(&at) : 0;
-    if (attempts < 0 || attempts > INT32_MAX) return false;
+    if (claim->submitted_us < 0 || cost < 0 || blob < 0 || attempts < 0 || attempts > INT32_MAX)
+        return false;
+    claim->stored = blob == 1;
     claim->attempts = (int)attempts;
-    claim->frame = frame->str;
-    claim->frame_len = (size_t)frame->len;
     return true;
+}
+
+static bool set_job(struct blasd_claim *claim, const char *id, const char *frame, size_t len) {
+    memcpy(claim->id, id, BLASD_ID_LEN);
+    claim->id[BLASD_ID_LEN] = '\0';
+    claim->frame = frame;
+    claim->frame_len = len;
+    return blasd_id_valid(claim->id);
+}
+
+/* The jobs of a packet, up to `max`; how many, or 0 where they are not well formed. */
+static int read_packet(const redisReply *head, const redisReply *pieces, int max,
+                       struct blasd_claim *claims) {
+    struct blasd_claim common = {0};
+    const char *at = pieces->str, *end = at + pieces->len;
+    int count = 0;
+    if (!read_head(head->str + BLASD_ID_PACKET, &common)) return 0;
+    while (at < end) {
+        if (count == max || end - at < (ptrdiff_t)BLASD_PIECE_HEAD) return 0;
+        size_t len = blasd_piece_len(at);
+        if (len > (size_t)(end - at) - BLASD_PIECE_HEAD) return 0;
+        claims[count] = common;
+        if (memcmp(at + 4, head->str, BLASD_ID_PACKET) != 0 ||
+            !set_job(&claims[count++], at + 4, at + BLASD_PIECE_HEAD, len))
+            return 0;
+        at += BLASD_PIECE_HEAD + len;
+    }
+    return count;
+}
+
+/* A job, or all of a packet; how many, or 0. */
+static int read_claim(const redisReply *head, const redisReply *frame, int max,
+                      struct blasd_claim *claims) {
+    if (head->type != REDIS_REPLY_STRING || frame->type != REDIS_REPLY_STRING || max == 0) return 0;
+    if ((size_t)head->len > BLASD_ID_PACKET && head->str[BLASD_ID_PACKET] == ' ')
+        return read_packet(head, frame, max, claims);
+    if ((size_t)head->len <= BLASD_ID_LEN) return 0;
+    *claims = (struct blasd_claim){0};
+    return read_head(head->str + BLASD_ID_LEN, claims) &&
+           set_job(claims, head->str, frame->str, (size_t)frame->len);
 }
 
 /* now_us, which is a text where the jobs were handed over in a list. */
@@ -199,18 +236,20 @@ static int64_t read_now(const redisReply *r) {
 static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply, int max,
                        struct blasd_claim *claims, int *count, struct blasd_err *err) {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements % 2 != 1 ||
-        read_now(reply->element[0]) <= 0 || reply->elements / 2 > (size_t)max)
+        read_now(reply->element[0]) <= 0)
         return blasd_worker_odd_reply("claim", err);
     int64_t now = read_now(reply->element[0]);
     queue->offset_us = now - blasd_clock_ns() / 1000;
     for (size_t i = 1; i < reply->elements; i += 2) {
-        struct blasd_claim *claim = &claims[*count];
-        if (!read_claim(reply->element[i], reply->element[i + 1], claim))
-            return blasd_worker_odd_reply("claim", err);
-        claim->claimed_us = now;
-        if (blasd_held_add(&queue->held, claim->id) < 0)
+        struct blasd_claim *first = &claims[*count];
+        const redisReply *head = reply->element[i];
+        int jobs = read_claim(head, reply->element[i + 1], max - *count, first);
+        if (jobs == 0) return blasd_worker_odd_reply("claim", err);
+        for (int k = 0; k < jobs; k++) first[k].claimed_us = now;
+        size_t name_len = strcspn(head->str, " ");
+        if (blasd_held_add(&queue->held, head->str, name_len, jobs) < 0)
             return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
-        ++*count;
+        *count += jobs;
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-#!lua name=blasd_2
+#!lua name=blasd_3
 -- revision 1
 --[[ The queue inside Redis: what its keys are and what each function does.
 
@@ -10,21 +10,25 @@ the order that the Makefile gives. Read next: state.lua.
 
 KEYS. KEYS[1] of every call is "{NAME}", the hash tag of the queue, written {q} below; no key of
 that very name exists. All others begin with it, so they lie in one slot of a cluster.
-  {q}:wait:CLASS:PRIO  list of ids, CLASS any|cpu|cuda, PRIO high|normal|low: jobs that no worker
-                       has been given, the first one first; those given back stand at its head. A
-                       job that ends meanwhile leaves its id there, a ghost, which claims pass over
-  {q}:pending          hash ID -> stub, exactly while the job is queued or running; whoever removes
-                       it ends the job, so a job ends once. A stub is
-                         "SI US COST BLOB DEADLINE[ SEG]\tCHANNEL[,CHANNEL...]\tOP\tTENANT"
+  {q}:wait:CLASS:PRIO  list of names, CLASS any|cpu|cuda, PRIO high|normal|low: what no worker has
+                       been given, the first one first; what is given back stands at its head. A
+                       job that ends meanwhile leaves its name there, a ghost, which claims pass
+                       over
+  {q}:pending          hash NAME -> stub, exactly while the job, or packet, is queued or running;
+                       whoever removes it ends the job, so a job ends once. A stub is
+                         "SI US COST BLOB DEADLINE[ SEG][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT"
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
-                       bytes; BLOB 1 if its inputs are the blob ID.in, else 0; DEADLINE in us, 0:
-                       none; SEG: the segment its inputs lie in
-  {q}:frames           hash ID -> the frame with its inline payload, of pending jobs
-  {q}:ghosts           hash SI -> how many ghosts that list holds, where there are any
-  {q}:bytes            sum of the costs of pending jobs
+                       bytes, of each job; BLOB 1 if its inputs are the blob ID.in, else 0; DEADLINE
+                       in us, 0: none; SEG: the segment its inputs lie in; N: jobs of a packet
+  {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
+                       packet, a PIECE with each job's frame
+  {q}:opened           hash PACKET -> "ID ID ...", of packets that were opened, while jobs of them
+                       are pending
+  {q}:count            hash: `jobs` and `bytes` (of their costs) pending; SI: jobs waiting in a list
   {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
-  {q}:rec:KIND:B       hash ID -> PIECE with the final record. KIND s|a and B come from the id: B is
+  {q}:rec:KIND:B       hash ID -> PIECE with the final record, or PACKET -> the pieces of a packet
+                       whose jobs ended together, of kind s. KIND s|a and B come from the id: B is
                        its second / 1 (s) or / 8 (a)
   {q}:out:KIND:B       hash ID -> bytes of the blob ID.out, of records that have one
   {q}:refs             hash SEG -> references to the segment SEG: pending jobs whose inputs lie in
@@ -36,14 +40,14 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:epoch            counter of leases
   {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
   {q}:lease:NAME       EPOCH, with an expiry: the worker lives exactly while this exists
-  {q}:held:NAME        text "ID ID ...": jobs the worker has claimed; some may have ended
-  {q}:run:NAME         text, a line for each batch that has begun and not ended: "US ID ID ..."
+  {q}:held:NAME        text of names, "ID PACKET ...": what the worker has claimed; some may have ended
+  {q}:run:NAME         text, a line for each batch that has begun and not ended: "US ID PACKET ..."
   {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
   {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
                        an expiry
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
   {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES TURN [ID ...]", what it asked for in claim
-                       and the jobs it still had: workers that found nothing and wait on
+                       and the names it still held: workers that found nothing and wait on
   {q}:wake:NAME        list that wakes the worker NAME from BLMPOP: "1", it must claim; or what
                        claim would have given it, now_us as a text: these jobs are its already
   {q}:idem:TENANT:KEY  "ID FINGERPRINT", with an expiry: the Idempotency-Keys in use
@@ -54,7 +58,15 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:probe            with an expiry: written by front ends to see that Redis takes writes
   {q}:sweeping         with an expiry: somebody has swept the store this period
 
-FUNCTIONS. Called as FCALL blasd_2_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
+PACKETS. Small jobs of one call of submit that can run as one, and have the same stub but for their
+ids, are one entry of the queue. Its name, PACKET, is what their ids begin with (base/id.h: 29
+characters of 41), and it is given to a worker, begins and, as a rule, ends as a whole. Where one of
+its jobs is dealt with alone (cancelled, watched by another channel, ended before the others, given
+back by a worker that had begun it), the packet is opened: its jobs are entries of their own from
+then on, and whoever comes upon its name, in a list or among what a worker held, takes them for it.
+So each pending job is named in one place, by its id or by its packet's name: NAME is either.
+
+FUNCTIONS. Called as FCALL blasd_3_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
 queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
 integers. A RECORD in a reply is a final record as it was given to finish, or a terse text record,
@@ -71,8 +83,9 @@ Front ends call
   open IDENTITY REPLACE
       -> the identity recorded (IDENTITY itself where it was the first, or REPLACE is 1). To be
       called on each new connection before anything else: jobs of schema 1 become ours by it
-  submit, then 6 for each job: ID FRAME SI COST OPTIONS NOTE
-      -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it.
+  submit, then 6 for each job, or packet: NAME FRAME SI COST OPTIONS NOTE
+      -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it. COST of a packet: of
+      each job, and how many they are, "COST N"; its FRAME is pieces; of OPTIONS it has r=1 at most.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
       r=1 (sent again after its reply was missed: a job of this ID that is there counts as queued);
@@ -81,7 +94,8 @@ Front ends call
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 ID, SI or COST is malformed; or, where the key was used for the
       same request, an array {ID of the earlier job, its RECORD where it has ended and a CHANNEL was
-      given, else ""}; where it has not ended, CHANNEL now watches it
+      given, else ""}; where it has not ended, CHANNEL now watches it; or, of a packet for which
+      there is not room as a whole, a text with one of these digits for each job
   get ID...               -> {RECORD or 404|410, ...}
   watch CHANNEL ID...     -> the same; CHANNEL is told when those that have not ended end
   unwatch CHANNEL ID...   -> 0
@@ -115,22 +129,24 @@ lease is not theirs any more)
   release NAME EPOCH      -> 0: gives back what it held, and the name
   bury NAME               -> 0: the same for a worker known to be dead
   claim NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
-      -> {now_us, j1, f1, j2, f2, ...}; j = "ID US COST BLOB", with " ATTEMPTS" behind it where
-      workers began the job before and did not end it; f its frame. With no jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. A
-      few jobs that come then are handed over in that list, which saves it the next claim.
-      TURN counts claims and drives ageing. WAS_IDLE 1: the last claim had no jobs. HELD: "ID ID
-      ..." of the jobs it still has. CHECK 1: a reply may have been missed, so jobs that are noted
-      as held by it but are not in HELD go back
+      -> {now_us, j1, f1, j2, f2, ...}; j = "NAME US COST BLOB", with " ATTEMPTS" behind it where
+      workers began the job before and did not end it; f its frame, of a packet its pieces. With no
+      jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. What comes then is handed over
+      in that list where it is little, which saves it the next claim. MAX counts jobs. TURN counts
+      claims and drives ageing. WAS_IDLE 1: the last claim had no jobs. HELD: the names, as it was
+      given them, of what it still has, a packet as long as it has a job of it. CHECK 1: a reply may
+      have been missed, so what is noted as held by it but is not in HELD goes back
   begin NAME EPOCH TEXT   -> 0: TEXT becomes {q}:run:NAME
-  finish NAME EPOCH RESENT, then 3 for each job: ID PIECE OUTPUTS
-      -> text of a digit for each: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was
-      missed; what is recorded just so counts as accepted. OUTPUTS: "0", they are in the record;
-      "BYTES", in the blob ID.out; "BYTES SEG", in that segment. RESENT may be followed by
+  finish NAME EPOCH RESENT, then 3 for each job, or whole packet: NAME PIECES OUTPUTS
+      -> text of a digit for each job: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was
+      missed; what is recorded just so counts as accepted. OUTPUTS: "0", they are in the records;
+      "BYTES", in the blob ID.out; "BYTES SEG JOBS[ SEG JOBS...]", of so many jobs in that segment.
+      RESENT may be followed by
       " CLASS MAX MAX_BYTES TURN", as in claim, from a worker that holds nothing else: where nothing
       is pending any more it is then idle, as after a claim without jobs, and "i" ends the text
   progress NAME EPOCH PROGRESS ID...
       -> text of a digit for each: 1 still wanted, 0 not
 
-A PIECE is [4 bytes: length of the record, little-endian][41 bytes: ID][RECORD]. What is PUBLISHED
-on a CHANNEL when jobs that it watches end is one or more pieces: one message a call, split near
-1 MiB. ]]
+A PIECE is [4 bytes: length of the record, little-endian][41 bytes: ID][RECORD], or a frame in the
+record's place. What is PUBLISHED on a CHANNEL when jobs that it watches end is one or more pieces,
+1 MiB at the most unless one is longer. ]]

@@ -1,21 +1,24 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
 local function ending_new()
-    return {count = 0, ids = {}, terse = {}, cost = 0, segs = {}, into = {}, told = {}}
+    return {count = 0, names = {}, jobs = 0, terse = {}, cost = 0, segs = {}, into = {}, told = {}}
 end
 
-local function ending_tell(e, channel, piece)
+local TOLD = 1048576 -- bytes of one message
+local JOINED = 4096  -- longer pieces are not joined: to hash the result costs more than a message
+
+local function ending_tell(e, channel, pieces)
     local told = e.told[channel]
+    if told and told.bytes + #pieces > (#pieces > JOINED and 0 or TOLD) then
+        call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
+        told = nil
+    end
     if not told then
         told = {bytes = 0}
         e.told[channel] = told
-    elseif told.bytes + #piece > 1048576 then
-        call('PUBLISH', channel, concat(told))
-        told = {bytes = 0}
-        e.told[channel] = told
     end
-    told[#told + 1] = piece
-    told.bytes = told.bytes + #piece
+    told[#told + 1] = pieces
+    told.bytes = told.bytes + #pieces
 end
 
 -- Changes the number of references to a segment.
@@ -23,34 +26,49 @@ local function refer(seg, by)
     if call('HINCRBY', K.refs, seg, by) <= 0 then call('HDEL', K.refs, seg) end
 end
 
--- Notes that the pending job `id` has ended with `piece`. `out_seg` holds its outputs; '': none.
--- `out_bytes` lie outside the record.
-local function ending_add(e, id, job, piece, out_bytes, out_seg)
+-- Puts records where they are to be found: those of a packet that somebody waited for stay together,
+-- for they have been told; those of others will be asked for one by one.
+local function records_add(records, name, pieces)
+    local n = #records
+    if byte(name) == 115 or not is_packet(name) then
+        records[n + 1], records[n + 2] = name, pieces
+        return
+    end
+    each_piece(pieces, function(id, from, to)
+        records[n + 1], records[n + 2] = id, sub(pieces, from - PIECE_HEAD, to)
+        n = n + 2
+    end)
+end
+
+-- Notes that the pending job, or packet, has ended with `pieces`. `out_bytes` lie outside the
+-- records: in the blob ID.out, or in segments, " SEG JOBS SEG JOBS ...".
+local function ending_add(e, name, job, pieces, out_bytes, out_segs)
     local count, seg, channels = e.count + 1, job.seg, job.channels
-    e.count, e.ids[count] = count, id
-    e.cost = e.cost + job.cost
-    if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - 1 end
-    local bucket = bucket_of(id)
+    e.count, e.names[count] = count, name
+    e.jobs, e.cost = e.jobs + job.jobs, e.cost + job.jobs * job.cost
+    if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - job.jobs end
+    local bucket = bucket_of(name)
     local into = e.into[bucket]
     if not into then
-        into = {count = 0, bytes = 0, records = {}, outs = {}, segs = {}}
+        into = {bytes = 0, records = {}, outs = {}, segs = {}}
         e.into[bucket] = into
     end
-    local n, records = into.count, into.records
-    records[n + 1], records[n + 2], into.count = id, piece, n + 2
-    into.bytes = into.bytes + #piece + out_bytes + RECORD_OVERHEAD
-    if out_seg ~= '' then
-        into.segs[out_seg] = (into.segs[out_seg] or 0) + 1
+    records_add(into.records, name, pieces)
+    into.bytes = into.bytes + #pieces + out_bytes + RECORD_OVERHEAD * job.jobs
+    if out_segs ~= '' then
+        for out_seg, jobs in gmatch(out_segs, '(%x+) (%d+)') do
+            into.segs[out_seg] = (into.segs[out_seg] or 0) + tonumber(jobs)
+        end
     elseif out_bytes > 0 then
         local outs = into.outs
-        outs[#outs + 1], outs[#outs + 2] = id, whole(out_bytes)
+        outs[#outs + 1], outs[#outs + 2] = name, whole(out_bytes)
     end
     if channels == '' then return end
     if channels ~= e.one_channel and find(channels, ',', 1, true) then
-        for channel in gmatch(channels, '[^,]+') do ending_tell(e, channel, piece) end
+        for channel in gmatch(channels, '[^,]+') do ending_tell(e, channel, pieces) end
     else
         e.one_channel = channels
-        ending_tell(e, channels, piece)
+        ending_tell(e, channels, pieces)
     end
 end
 
@@ -97,61 +115,58 @@ local function buckets_fit_sync()
     return blobs
 end
 
--- Takes the ghosts out of a list; what is left keeps its order.
+-- Takes the ghosts out of a list, and counts what it holds; what is left keeps its order.
 local function compact(si)
-    local key = K.wait[si]
+    local key, jobs = K.wait[si], 0
     local left = call('LLEN', key)
     while left > 0 do
-        local ids, alive = call('LPOP', key, min(left, MANY)), {}
-        for i, stub in ipairs(get_many(K.pending, ids)) do
-            if stub then alive[#alive + 1] = ids[i] end
-        end
+        local names = call('LPOP', key, min(left, MANY))
+        local alive, stubs = resolve(names)
+        for _, stub in ipairs(stubs) do jobs = jobs + parse(stub).jobs end
         call_many('RPUSH', key, alive)
-        left = left - #ids
+        left = left - #names
     end
-    call('HDEL', K.ghosts, si)
+    call('HSET', K.count, si, jobs)
 end
 
--- Jobs that ended without a worker: those that no worker has been given leave their ids in a list,
--- for to search it would take the longer the longer the queue is. So that what is left there is not
--- without bounds, a list more than half of which are such ids is gone through.
+-- Jobs that ended without a worker: those that no worker has been given leave their names in a
+-- list, for to search it would take the longer the longer the queue is. So that what is left there
+-- is not without bounds, a list more than half of which are such names is gone through.
 local GHOSTS = 1000
 local function count_ghosts(ended)
-    local held, ghosts = {}, {}
+    local held, waited = {}, {}
     for _, name in ipairs(call('HKEYS', K.workers)) do
         held[#held + 1] = call('GET', K.held_of .. name) or ''
     end
     held = concat(held, ' ')
     local named = #ended > 16 and {} -- of many, one look at the text is cheaper than a search each
-    for id in gmatch(named and held or '', '%S+') do named[id] = true end
+    for name in gmatch(named and held or '', '%S+') do named[name] = true end
     for _, pair in ipairs(ended) do
         local id, si = pair[1], pair[2]
-        local is_held = named and named[id] or not named and find(held, id, 1, true)
-        if not is_held then ghosts[si] = (ghosts[si] or 0) + 1 end
+        local is_held = named and (named[id] or named[sub(id, 1, PACKET)]) or
+                        not named and names_job(held, id)
+        if not is_held then waited[si] = (waited[si] or 0) + 1 end
     end
-    for si, count in pairs(ghosts) do
-        count = call('HINCRBY', K.ghosts, si, count)
-        if count > GHOSTS and 2 * count > call('LLEN', K.wait[si]) then compact(si) end
+    for si, jobs in pairs(waited) do
+        tally(si, -jobs)
+        local names, alive = call('LLEN', K.wait[si]), counted(si)
+        if names > alive + GHOSTS and names > 2 * alive then compact(si) end
     end
 end
 
--- How many jobs wait in a list.
-local function waiting(si)
-    return max(call('LLEN', K.wait[si]) - max(tonumber(call('HGET', K.ghosts, si) or 0), 0), 0)
-end
-
--- Returns the bytes of jobs that are still pending.
+-- Returns whether nothing is pending any more.
 local function ending_commit(e, worker)
-    if e.count == 0 then return 0 end
-    call_many('HDEL', K.pending, e.ids)
-    call_many('HDEL', K.frames, e.ids)
+    if e.count == 0 then return false end
+    call_many('HDEL', K.pending, e.names)
+    call_many('HDEL', K.frames, e.names)
     if #e.terse > 0 then count_ghosts(e.terse) end
-    local left = call('DECRBY', K.bytes, whole(e.cost))
+    tally('jobs', -e.jobs)
+    tally('bytes', -e.cost)
     local prog = worker and K.prog_of .. worker or K.attempts
     if call('EXISTS', K.deadlines, K.attempts, prog) > 0 then
-        call_many('ZREM', K.deadlines, e.ids)
-        call_many('HDEL', K.attempts, e.ids)
-        if worker then call_many('HDEL', prog, e.ids) end
+        call_many('ZREM', K.deadlines, e.names)
+        call_many('HDEL', K.attempts, e.names)
+        if worker then call_many('HDEL', prog, e.names) end
     end
     for seg, by in pairs(e.segs) do refer(seg, by) end
     local sum = 0
@@ -168,8 +183,10 @@ local function ending_commit(e, worker)
     end
     local total = call('HINCRBY', K.recbytes, 'total', whole(sum))
     if total > L.record_bytes then buckets_fit(total, 4) end
-    for channel, told in pairs(e.told) do call('PUBLISH', channel, concat(told)) end
-    return left
+    for channel, told in pairs(e.told) do
+        call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
+    end
+    return call('EXISTS', K.pending) == 0
 end
 
 -- Ends a pending job without a worker; returns its record.

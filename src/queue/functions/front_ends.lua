@@ -7,12 +7,17 @@ local function open(keys, args)
     return call('GET', K.store)
 end
 
--- The final record of `id`, or nil; the second result is the piece it is in.
+-- The final record of `id`, or nil; then the piece it is in, and, where that lies among those of a
+-- packet, all of these.
 local function recorded(id)
     local bucket = bucket_of(id)
     local piece = bucket and call('HGET', K.rec_of .. bucket, id)
-    if not piece then return nil end
-    return sub(piece, PIECE_HEAD + 1), piece
+    if piece then return sub(piece, PIECE_HEAD + 1), piece end
+    local pieces = bucket and call('HGET', K.rec_of .. bucket, sub(id, 1, PACKET))
+    local from, to = find_piece(pieces or '', id)
+    if not from then return nil end
+    piece = sub(pieces, from, to)
+    return sub(piece, PIECE_HEAD + 1), piece, pieces
 end
 
 local function unknown(id)
@@ -43,7 +48,7 @@ local function repeated(key, fingerprint, channel)
     local text = call('GET', key)
     if not text then return nil end
     local id, print = match(text, '^(%S+) (%S+)$')
-    local stub = call('HGET', K.pending, id)
+    local stub = stubs_alone({id})[1]
     local record = not stub and recorded(id)
     if not stub and not record then return nil end -- its record has expired, so the key is free
     if print ~= fingerprint then return 2 end
@@ -55,44 +60,58 @@ local function repeated(key, fingerprint, channel)
     return {id, record}
 end
 
--- Jobs that a call of submit has taken: their stubs and frames, each behind its id as HSET takes
--- them, until they are written; the ids by list until they are lined up; how many of each class.
+-- What a call of submit has taken: entries {name, stub, frame, si}, those that are not written yet
+-- from `written` on.
 local function intake_new()
-    return {stubs = {}, frames = {}, bytes = 0, lists = {}, segs = {}, count = {0, 0, 0}}
+    return {entries = {}, written = 0, bytes = 0, new = 0, segs = {}, count = {0, 0, 0}}
 end
 
-local function intake_add(t, id, stub, frame)
-    local n, stubs, frames, si, seg = #t.stubs, t.stubs, t.frames, t.si, t.seg
-    stubs[n + 1], stubs[n + 2], frames[n + 1], frames[n + 2] = id, stub, id, frame
-    local list, class = t.lists[si], CLASS_OF[si]
-    if list then list[#list + 1] = id else t.lists[si] = {id} end
+local function intake_add(t, name, stub, frame, jobs)
+    local class = CLASS_OF[t.si]
+    t.entries[#t.entries + 1] = {name = name, stub = stub, frame = frame, si = t.si, jobs = jobs}
     t.count[class] = t.count[class] + 1
-    if seg then t.segs[seg] = (t.segs[seg] or 0) + 1 end
+    if t.seg then t.segs[t.seg] = (t.segs[t.seg] or 0) + jobs end
 end
 
 local function intake_write(t)
-    if #t.stubs == 0 then return end
-    call_many('HSET', K.pending, t.stubs)
-    call_many('HSET', K.frames, t.frames)
-    if t.bytes ~= 0 then call('INCRBY', K.bytes, whole(t.bytes)) end
-    t.stubs, t.frames, t.bytes, t.split = {}, {}, 0, true
+    local entries, stubs, frames = t.entries, {}, {}
+    if #entries == t.written then return end
+    for i = t.written + 1, #entries do
+        local e, n = entries[i], #stubs
+        stubs[n + 1], stubs[n + 2], frames[n + 1], frames[n + 2] = e.name, e.stub, e.name, e.frame
+    end
+    call_many('HSET', K.pending, stubs)
+    call_many('HSET', K.frames, frames)
+    tally('jobs', t.new)
+    tally('bytes', t.bytes)
+    t.bytes, t.new, t.written = 0, 0, #entries
 end
 
--- Writes the jobs, and gives them to idle workers or lines them up. Those that have all come in one
--- piece into an empty queue need not pass the lists.
+local function line_up(t)
+    local lists = {}
+    for _, e in ipairs(t.entries) do
+        if not e.given then
+            local list = lists[e.si] or {jobs = 0}
+            lists[e.si], list[#list + 1], list.jobs = list, e.name, list.jobs + e.jobs
+        end
+    end
+    for si, list in pairs(lists) do
+        call_many('RPUSH', K.wait[si], list)
+        tally(si, list.jobs)
+    end
+end
+
+-- Gives the jobs to idle workers or lines them up. Those that have come into an empty queue need
+-- not pass the lists.
 local function intake_give(t)
     local any, cpu, cuda = unpack(t.count)
     local new = any + cpu + cuda
-    local fresh = new == t.jobs and not t.split and
-                  {lists = t.lists, stubs = t.stubs, frames = t.frames, first = {}}
     intake_write(t)
-    if fresh and new > 0 and new <= HANDED then
-        wake(any, cpu, cuda, new, fresh)
-        for si, first in pairs(fresh.first) do t.lists[si] = {unpack(t.lists[si], first)} end
-        any, cpu, cuda = 0, 0, 0 -- whoever is idle has been told
-    end
-    for si, ids in pairs(t.lists) do call_many('RPUSH', K.wait[si], ids) end
-    if any + cpu + cuda > 0 then wake(any, cpu, cuda, new) end
+    if new == 0 then return end
+    local alone = new <= HANDED and t.jobs == t.taken
+    if alone then wake(any, cpu, cuda, new, t.entries) end
+    line_up(t)
+    if not alone then wake(any, cpu, cuda, new) end
 end
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
@@ -103,9 +122,7 @@ local function submit_options(id, options, note)
     local ms, deadline = tonumber(match(head, ' d=(%d+)') or 0), '0'
     if ms > 0 then deadline = whole(now + ms * 1000) end
     if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
-    if find(head, ' r=1') and (call('HEXISTS', K.pending, id) == 1 or recorded(id)) then
-        return nil, 0
-    end
+    if find(head, ' r=1') and (stubs_alone({id})[1] or recorded(id)) then return nil, 0 end
     local blob = find(head, ' [bB]=1') and '1' or '0'
     if not key then return deadline, blob end
     local channel, tenant = match(note, '^[^\t]*\t([^\t]*)\t[^\t]*\t(.*)$')
@@ -115,17 +132,18 @@ local function submit_options(id, options, note)
     return deadline, blob, key, id .. ' ' .. print
 end
 
--- Counts a job in, if the queue has room for it; true where it has.
-local function submit_fits(t)
-    local jobs, bytes = t.jobs + 1, t.sum + t.cost
+-- Counts jobs in, if the queue has room for all; true where it has.
+local function submit_fits(t, n)
+    local jobs, bytes = t.jobs + n, t.sum + n * t.cost
     if (jobs > L.queue_jobs or bytes > L.queue_bytes) and not t.looked then
         t.looked = true -- once a call
         intake_write(t)
         expire_due()
-        jobs, bytes = call('HLEN', K.pending) + 1, tonumber(call('GET', K.bytes) or 0) + t.cost
+        jobs, bytes = counted('jobs') + n, counted('bytes') + n * t.cost
     end
     if jobs > L.queue_jobs or bytes > L.queue_bytes then return false end
-    t.jobs, t.sum, t.bytes = jobs, bytes, t.bytes + t.cost
+    t.jobs, t.sum, t.taken = jobs, bytes, t.taken + n
+    t.new, t.bytes = t.new + n, t.bytes + n * t.cost
     return true
 end
 
@@ -133,11 +151,17 @@ end
 local function submit_like(t, si, cost, note)
     if si == t.si and cost == t.cost_text and note == t.note then return end
     t.si, t.cost_text, t.note, t.stub = si, cost, note, nil
-    t.cost, t.seg = tonumber(cost), match(note, '^ (%x+)')
+    local bytes, jobs = match(cost, '^(%d+) ?(%d*)$')
+    t.cost, t.packed, t.seg = tonumber(bytes), tonumber(jobs), match(note, '^ (%x+)')
+end
+
+local function submit_stub(t, blob, deadline, packed)
+    local seg, rest = match(t.note, '^([^\t]*)(.*)$')
+    local jobs = packed and ' x' .. packed or ''
+    return concat({t.si, now_text, whole(t.cost), blob, deadline .. seg .. jobs .. rest}, ' ')
 end
 
 local function submit_one(t, id, frame, options)
-    if not (t.cost and K.wait[t.si] and bucket_of(id)) then return 4 end
     local stub, deadline, blob, key, value = t.stub, '0', '0', nil, nil
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
@@ -145,25 +169,56 @@ local function submit_one(t, id, frame, options)
         if not deadline then return blob end
         stub = nil
     end
-    if not submit_fits(t) then return 1 end
+    if not submit_fits(t, 1) then return 1 end
     if not stub then
-        stub = concat({t.si, now_text, t.cost_text, blob, deadline .. t.note}, ' ')
+        stub = submit_stub(t, blob, deadline, nil)
         if options == '' then t.stub = stub end
     end
-    intake_add(t, id, stub, frame)
+    intake_add(t, id, stub, frame, 1)
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
     if key then call('SET', key, value, 'EX', L.ttl.a) end
     return 0
+end
+
+-- Whether a packet has been submitted before; all its jobs were, then.
+local function packet_known(packet, pieces)
+    if call('HEXISTS', K.pending, packet) == 1 or call('HEXISTS', K.opened, packet) == 1 then
+        return true
+    end
+    local known = false
+    each_piece(pieces, function(id) known = known or recorded(id) ~= nil end)
+    return known
+end
+
+local function submit_packet(t, packet, pieces, options)
+    if options == 'r=1' and packet_known(packet, pieces) then return 0 end
+    if submit_fits(t, t.packed) then
+        intake_add(t, packet, submit_stub(t, '0', '0', t.packed), pieces, t.packed)
+        return 0
+    end
+    local digits = {}
+    t.stub = nil
+    each_piece(pieces, function(id, from, to)
+        digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), '')
+    end)
+    return concat(digits)
+end
+
+local function submit_any(t, name, frame, options)
+    if not (t.cost and K.wait[t.si] and bucket_of(name)) then return 4 end
+    if is_packet(name) and t.packed then return submit_packet(t, name, frame, options) end
+    if #name ~= 41 or t.packed then return 4 end
+    return submit_one(t, name, frame, options)
 end
 
 local function submit(keys, args)
     start(keys, args)
     if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments a job') end
     local t, reply = intake_new(), {now, 0, 0}
-    t.jobs, t.sum = call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0)
+    t.jobs, t.sum, t.taken = counted('jobs'), counted('bytes'), 0
     for i = 2, #args, 6 do
         submit_like(t, args[i + 2], args[i + 3], args[i + 5])
-        reply[#reply + 1] = submit_one(t, args[i], args[i + 1], args[i + 4])
+        reply[#reply + 1] = submit_any(t, args[i], args[i + 1], args[i + 4])
     end
     for seg, jobs in pairs(t.segs) do refer(seg, jobs) end
     intake_give(t)
@@ -171,12 +226,26 @@ local function submit(keys, args)
     return reply
 end
 
-local function look(args, from, each)
-    local reply, finder = {}, running_finder(#args - from + 1)
-    for i, stub in ipairs(get_many(K.pending, args, from)) do
-        local id = args[from + i - 1]
+-- The stub that stands for each job, false where it is not pending.
+local function stubs_of(ids, from)
+    local stubs = get_many(K.pending, ids, from)
+    for i, stub in ipairs(stubs) do
+        if not stub then
+            local id = ids[from + i - 1]
+            local packet = sub(id, 1, PACKET)
+            stub = call('HGET', K.pending, packet)
+            if stub and find_piece(call('HGET', K.frames, packet) or '', id) then stubs[i] = stub end
+        end
+    end
+    return stubs
+end
+
+-- What is to be said of jobs whose stubs are these.
+local function look(ids, from, stubs)
+    local reply, finder = {}, running_finder(#ids - from + 1)
+    for i, stub in ipairs(stubs) do
+        local id = ids[from + i - 1]
         if stub then
-            if each then stub = each(id, stub) end
             reply[i] = terse(id, parse(stub), nil, nil, finder)
         else
             reply[i] = recorded(id) or unknown(id)
@@ -187,28 +256,42 @@ end
 
 local function get(keys, args)
     start(keys, args)
-    return look(args, 2)
+    return look(args, 2, stubs_of(args, 2))
 end
 
 local function watch(keys, args)
     start(keys, args)
-    return look(args, 3, function(id, stub) return stub_watch(id, stub, args[2], true) end)
+    local stubs = stubs_of(args, 3)
+    for i, stub in ipairs(stubs) do
+        local id = args[2 + i]
+        if stub and parse(stub).channels ~= args[2] then
+            local alone = stubs_alone({id})[1]
+            stubs[i] = alone and stub_watch(id, alone, args[2], true)
+        end
+    end
+    return look(args, 3, stubs)
 end
 
 local function unwatch(keys, args)
     start(keys, args)
-    for i, stub in ipairs(get_many(K.pending, args, 3)) do
+    for i, stub in ipairs(stubs_alone(args, 3)) do
         if stub then stub_watch(args[2 + i], stub, args[2], false) end
     end
     return 0
 end
 
--- Deletes the record of an ended job.
-local function forget(id, record)
+-- Deletes the record of an ended job, which recorded() has found.
+local function forget(id, piece, pieces)
     local bucket = bucket_of(id)
     local blob = tonumber(call('HGET', K.out_of .. bucket, id) or 0)
-    local bytes = whole(-(PIECE_HEAD + #record + blob + RECORD_OVERHEAD))
-    call('HDEL', K.rec_of .. bucket, id)
+    local bytes = whole(-(#piece + blob + RECORD_OVERHEAD))
+    local from, to = find_piece(pieces or '', id)
+    if from and #pieces > #piece then
+        call('HSET', K.rec_of .. bucket, sub(id, 1, PACKET),
+             sub(pieces, 1, from - 1) .. sub(pieces, to + 1))
+    else
+        call('HDEL', K.rec_of .. bucket, from and sub(id, 1, PACKET) or id)
+    end
     call('HDEL', K.out_of .. bucket, id)
     call('HINCRBY', K.recbytes, bucket, bytes)
     call('HINCRBY', K.recbytes, 'total', bytes)
@@ -218,7 +301,7 @@ local function cancel(keys, args)
     start(keys, args)
     local reply, e, finder = {}, ending_new(), running_finder(#args - 1)
     local seen = {}
-    for i, stub in ipairs(get_many(K.pending, args, 2)) do
+    for i, stub in ipairs(stubs_alone(args, 2)) do
         local id = args[1 + i]
         if seen[id] then
             reply[i] = 404
@@ -226,8 +309,8 @@ local function cancel(keys, args)
             local job = parse(stub)
             reply[i] = ending_add_terse(e, id, job, 'cancelled', 'cancelled', finder)
         else
-            local record = recorded(id)
-            if record then forget(id, record) end
+            local record, piece, pieces = recorded(id)
+            if record then forget(id, piece, pieces) end
             reply[i] = record or unknown(id)
         end
         seen[id] = true
@@ -269,32 +352,31 @@ local function newest_first(rows, limit, reply, bytes, finder)
     return bytes
 end
 
-local function list_pending(which, limit, reply)
-    local running, rows, finder = {}, {}, running_finder(1000)
-    for _, name in ipairs(call('HKEYS', K.workers)) do
-        for line in gmatch(call('GET', K.run_of .. name) or '', '[^\n]+') do
-            for id in gmatch(match(line, '^%d+(.*)$') or '', '%S+') do running[id] = true end
-        end
+-- Appends a row for each job that a name stands for.
+local function add_rows(rows, name, stub)
+    local job = parse(stub)
+    for _, id in ipairs(is_packet(name) and packet_ids(name) or {name}) do
+        rows[#rows + 1] = {tonumber(job.us), id, job}
     end
-    if which ~= 'queued' then
-        local ids = {}
-        for id in pairs(running) do ids[#ids + 1] = id end
-        for i, stub in ipairs(get_many(K.pending, ids)) do
-            if stub then
-                local job = parse(stub)
-                rows[#rows + 1] = {tonumber(job.us), ids[i], job}
-            end
-        end
+end
+
+local function list_pending(which, limit, reply)
+    local running, names, rows, finder = {}, {}, {}, running_finder(1000)
+    for _, worker in ipairs(call('HKEYS', K.workers)) do
+        local _, begun = holdings(worker)
+        for name in pairs(begun) do names[#names + 1] = name end
+    end
+    local found, stubs = resolve(names)
+    for i, name in ipairs(found) do
+        running[name] = true
+        if which ~= 'queued' then add_rows(rows, name, stubs[i]) end
     end
     local bytes = newest_first(rows, limit, reply, 0, finder)
     if which == 'running' then return bytes end
     rows = {}
     local some = sample(K.pending, 4 * limit)
     for i = 1, #some, 2 do
-        if not running[some[i]] then
-            local id, job = some[i], parse(some[i + 1])
-            rows[#rows + 1] = {tonumber(job.us), id, job}
-        end
+        if not running[some[i]] then add_rows(rows, some[i], some[i + 1]) end
     end
     return newest_first(rows, limit, reply, bytes, finder)
 end
@@ -320,8 +402,9 @@ local function list_ended(limit, reply, bytes)
         if size > 2 * LIST_BYTES or enough(rows, limit, pair[1]) then break end
         local some = sample(K.rec_of .. pair[2], limit)
         for i = 1, #some, 2 do
-            rows[#rows + 1] = {tonumber(sub(some[i], 2, 9), 16), sub(some[i + 1], PIECE_HEAD + 1)}
-            size = size + #some[i + 1]
+            local second, pieces = tonumber(sub(some[i], 2, 9), 16), some[i + 1]
+            each_piece(pieces, function(_, from, to) rows[#rows + 1] = {second, sub(pieces, from, to)} end)
+            size = size + #pieces
         end
     end
     newest_first(rows, limit, reply, bytes)
@@ -335,18 +418,13 @@ local function list(keys, args)
     return reply
 end
 
--- How many pending jobs of each SI the text of a worker names; the second result is their sum.
-local function count_named(text, pattern, counts)
-    local ids, sum = {}, 0
-    for line in gmatch(text or '', '[^\n]+') do
-        for id in gmatch(match(line, pattern) or '', '%S+') do ids[#ids + 1] = id end
-    end
-    for _, stub in ipairs(get_many(K.pending, ids)) do
-        if stub then
-            local si = sub(stub, 1, 1)
-            counts[si] = (counts[si] or 0) + 1
-            sum = sum + 1
-        end
+-- Adds how many pending jobs of each SI the names stand for; returns their sum.
+local function count_named(names, counts)
+    local sum, _, stubs = 0, resolve(names)
+    for _, stub in ipairs(stubs) do
+        local job = parse(stub)
+        counts[job.si] = (counts[job.si] or 0) + job.jobs
+        sum = sum + job.jobs
     end
     return sum
 end
@@ -359,8 +437,11 @@ local function stats(keys, args)
         if call('EXISTS', K.lease_of .. name) == 1 then
             infos[#infos + 1] = cjson.encode(name) .. ':' .. match(workers[i + 1], '^%S+ %S+ (.*)$')
         end
-        count_named(call('GET', K.held_of .. name), '^(.*)$', claimed)
-        running = running + count_named(call('GET', K.run_of .. name), '^%d+(.*)$', {})
+        local names, begun = holdings(name)
+        local begun_names = {}
+        for one in pairs(begun) do begun_names[#begun_names + 1] = one end
+        count_named(names, claimed)
+        running = running + count_named(begun_names, {})
     end
     local parts = {}
     for c, class in ipairs(CLASSES) do
@@ -369,13 +450,13 @@ local function stats(keys, args)
             local si = tostring((c - 1) * 3 + p)
             local held = claimed[si] or 0
             rows[p] = format('"%s":{"queued":%d,"claimed":%d}', priority,
-                             waiting(si), held)
+                             counted(si), held)
         end
         parts[c] = format('"%s":{%s}', class, concat(rows, ','))
     end
     return format('{"workers":{%s},"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
                   '"records_bytes":%s,%s}}',
-                  concat(infos, ','), call('HLEN', K.pending), call('GET', K.bytes) or '0', running,
+                  concat(infos, ','), counted('jobs'), whole(counted('bytes')), running,
                   call('HGET', K.recbytes, 'total') or '0', concat(parts, ','))
 end
 
@@ -387,6 +468,7 @@ local function refs(keys, args)
         local bucket = id and #id == 41 and bucket_of(id)
         local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
                     bucket and (call('HEXISTS', K.pending, id) == 1 or
+                                call('HEXISTS', K.pending, sub(id, 1, PACKET)) == 1 or
                                 (kind == 'out' and call('HEXISTS', K.out_of .. bucket, id) == 1) or
                                 call('EXISTS', K.hold_of .. args[i]) == 1)
         digits[#digits + 1] = yes and '1' or '0'

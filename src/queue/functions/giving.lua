@@ -1,88 +1,106 @@
 -- Giving jobs to a worker: what claim and a hand-over share. Read next: recovery.lua.
 
--- Puts jobs back at the head of their list, in order; wakes nobody.
-local function put_back(si, ids)
-    local turned, n = {}, #ids
-    for i = 1, n do turned[i] = ids[n + 1 - i] end
+-- Puts names back at the head of their list, in order; wakes nobody.
+local function put_back(si, names)
+    local turned, n = {}, #names
+    for i = 1, n do turned[i] = names[n + 1 - i] end
     call_many('LPUSH', K.wait[si], turned)
 end
 
 -- One claim in the making. ATTEMPTS: nil for a job that is delivered for the first time.
-local function claim_add(c, id, job, frame, attempts)
-    local n, reply = c.count + 1, c.reply
-    c.count = n
-    c.room = c.room - job.cost
+local function claim_add(c, name, job, frame, attempts)
+    local n, reply = c.entries + 1, c.reply
+    c.entries, c.count = n, c.count + job.jobs
+    c.room = c.room - job.jobs * job.cost
     c.frames = c.frames + #frame
-    c.held[n + 1] = id -- after HELD
-    reply[2 * n], reply[2 * n + 1] = id .. job.claim, frame -- after now_us
+    c.held[n + 1] = name -- after HELD
+    reply[2 * n], reply[2 * n + 1] = name .. job.claim, frame -- after now_us
     if attempts then reply[2 * n] = reply[2 * n] .. ' ' .. attempts end
     if c.frames > 33554432 then c.full = true end
 end
 
-local function claim_fits(c, job)
-    if job.cost > c.room and c.count > 0 then c.full = true end
-    return not c.full
+-- Whether it may be given, too, where the list may give `quota` jobs yet.
+local function claim_fits(c, job, quota)
+    if c.entries >= c.share or
+       c.count > 0 and (job.jobs * job.cost > c.room or c.count + job.jobs > c.most) then
+        c.full = true
+    end
+    return not c.full and job.jobs <= quota
+end
+
+-- What lies behind names taken from a list: entries {name, job, frame, attempts}, none for
+-- ghosts. Packets that a claim of its size might never have room for are opened.
+local function look_up(c, names)
+    local found, stubs = resolve(names)
+    for i, stub in ipairs(stubs) do
+        if parse(stub).jobs > max(1, c.most / 2) then
+            open_packet(found[i], stub)
+            return look_up(c, names)
+        end
+    end
+    local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
+    local entries = {}
+    for i, stub in ipairs(stubs) do
+        entries[i] = {found[i], parse(stub), frames[i] or '', attempts[i]}
+    end
+    return entries
 end
 
 -- Takes up to `quota` jobs from one list. What was read beyond the bytes goes back, so it reads no
 -- more than will fit if jobs are of average size.
 local function claim_list(c, si, quota)
+    local jobs, given = tonumber(c.counts[si] or 0), 0
+    if jobs <= 0 then return end
+    local names_a_job = call('LLEN', K.wait[si]) / jobs
     while quota > 0 and c.count < c.most and not c.full do
-        local n = max(1, min(quota, c.most - c.count, 512, floor(c.room / c.mean)))
-        local ids = call('LPOP', K.wait[si], n)
-        if not ids then return end
-        local stubs, frames = get_many(K.pending, ids), get_many(K.frames, ids)
-        local attempts, ghosts, back = c.again and get_many(K.attempts, ids) or {}, 0, {}
-        local before = c.count
-        for i, id in ipairs(ids) do
-            local job = stubs[i] and parse(stubs[i])
-            if not job then
-                ghosts = ghosts + 1
-            elseif claim_fits(c, job) then
-                claim_add(c, id, job, frames[i] or '', attempts[i])
+        local want = min(quota, c.most - c.count, 512, floor(c.room / c.mean))
+        if given > 0 and want * names_a_job < 0.5 then break end -- a packet would not fit any more
+        local n = max(1, floor(want * min(1, names_a_job)))
+        local names = call('LPOP', K.wait[si], n)
+        if not names then break end
+        local back = {}
+        for _, entry in ipairs(look_up(c, names)) do
+            local job = entry[2]
+            if #back == 0 and claim_fits(c, job, quota) then
+                claim_add(c, unpack(entry, 1, 4))
+                given, quota = given + job.jobs, quota - job.jobs
             else
-                back[#back + 1] = id
+                back[#back + 1] = entry[1]
             end
         end
         put_back(si, back)
-        if ghosts > 0 and call('HINCRBY', K.ghosts, si, -ghosts) <= 0 then
-            call('HDEL', K.ghosts, si)
-        end
-        if #ids < n then return end
-        quota = quota - (c.count - before)
+        if #names < n or #back > 0 then break end
     end
+    tally(si, -given)
 end
 
--- The same from jobs that have just been submitted and are in no list yet.
+-- The same from what has just been submitted and is in no list yet.
 local function claim_fresh(c, si, quota)
-    local fresh = c.fresh
-    local list, first = fresh.lists[si], fresh.first[si] or 1
-    if not list then return end
-    for i = 2, #fresh.stubs, 2 do -- in the order of the list
-        if quota <= 0 or c.count >= c.most or not list[first] then break end
-        if fresh.stubs[i - 1] == list[first] then
-            local job = parse(fresh.stubs[i])
-            if not claim_fits(c, job) then break end
-            claim_add(c, list[first], job, fresh.frames[i], nil)
-            first, quota = first + 1, quota - 1
+    for _, entry in ipairs(c.fresh) do -- in the order of the list
+        if quota <= 0 or c.count >= c.most then break end
+        if entry.si == si and not entry.given then
+            local job = parse(entry.stub)
+            if not claim_fits(c, job, quota) then break end
+            claim_add(c, entry.name, job, entry.frame, nil)
+            entry.given, quota = true, quota - job.jobs
         end
     end
-    fresh.first[si] = first
 end
 
 -- Gives jobs to the worker: what claim replies with is then in the result's `reply`, and its `held`
--- are noted. `room` in bytes; `held` are the ids it has already. `fresh`: nil, or, where these are
--- all that is pending and are in no list yet, {lists = ids by SI, stubs and frames, each behind its
--- id, first = by SI, the first that nobody was given}.
-local function claim_take(name, class, most, room, turn, held, fresh)
-    local jobs = fresh and 1 or call('HLEN', K.pending)
-    local c = {most = most, room = room, count = 0, frames = 0, full = false, held = {held},
-               reply = {now}, fresh = fresh}
-    if jobs == 0 then return c end
+-- are noted. `room` in bytes; `held` are the names it has already; `share`: entries at the most.
+-- `fresh`: nil, or, where these are all that is pending and are in no list yet, what was submitted:
+-- {name, stub, frame, si, given = true once a worker has it}.
+local function claim_take(name, class, most, room, turn, held, share, fresh)
+    local c = {most = most, room = room, share = share, count = 0, entries = 0, frames = 0,
+               full = false, held = {held}, reply = {now}, fresh = fresh}
     local take, own, any = claim_fresh, class * 3, 0
     if not fresh then
-        take = claim_list
-        c.mean = max(1, tonumber(call('GET', K.bytes) or 0) / jobs)
+        if call('EXISTS', K.pending) == 0 then return c end
+        local counts, all = {}, call('HGETALL', K.count)
+        for i = 1, #all, 2 do counts[all[i]] = all[i + 1] end
+        take, c.counts = claim_list, counts
+        c.mean = max(1, tonumber(counts.bytes or 0) / max(1, tonumber(counts.jobs or 1)))
         c.again = call('EXISTS', K.attempts) == 1
     end
     -- Ageing: of each eight claims one gives normal, and one low, the first half.

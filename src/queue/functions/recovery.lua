@@ -1,13 +1,13 @@
 -- Waking workers, their leases, and giving back what dead ones held; housekeeping. Read next:
 -- upgrade.lua.
 
--- Gives an idle worker jobs, or just wakes it.
-local function hand_over(name, asked, most, fresh)
-    local class, max_jobs, room, turn, held = match(asked, '^(%d) (%d+) (%d+) (%d+) ?(.*)$')
+-- Gives an idle worker up to `share` entries, or just wakes it.
+local function hand_over(name, asked, share, fresh)
+    local class, most, room, turn, held = match(asked, '^(%d) (%d+) (%d+) (%d+) ?(.*)$')
     local reply = {'1'}
     if class then
-        local c = claim_take(name, tonumber(class), min(most, tonumber(max_jobs)), tonumber(room),
-                             tonumber(turn), held, fresh)
+        local c = claim_take(name, tonumber(class), tonumber(most), tonumber(room), tonumber(turn),
+                             held, share, fresh)
         if c.count > 0 then
             reply = c.reply
             reply[1] = now_text
@@ -16,9 +16,9 @@ local function hand_over(name, asked, most, fresh)
     call_many('RPUSH', K.wake_of .. name, reply)
 end
 
--- Wakes idle workers for that many new jobs of each class. `new`: how many jobs there are, where
--- they are handed over if they are few (what passes a list is written, and logged, once more);
--- `fresh` as in claim_take.
+-- Wakes idle workers for that many new entries of each class. `new`: how many there are, where they
+-- are handed over if they are few (what passes a list is written, and logged, once more); `fresh`
+-- as in claim_take.
 local HANDED = 8
 local function wake(any, cpu, cuda, new, fresh)
     local idle = call('HGETALL', K.idle)
@@ -44,36 +44,55 @@ local function wake(any, cpu, cuda, new, fresh)
     end
 end
 
--- Gives back those of the jobs that are still pending; `keep(id, job)`, where given, says whether.
--- Returns how many of each class.
-local function give_back(ids, keep)
+-- Gives back what of the names is still pending; `keep(id, job)`, where given, says whether.
+-- Returns how many entries of each class.
+local function give_back(names, keep)
     local lists, count = {}, {0, 0, 0}
-    for i, stub in ipairs(get_many(K.pending, ids)) do
-        local job = stub and parse(stub)
-        if job and (not keep or keep(ids[i], job)) then
-            local list, class = lists[job.si] or {}, CLASS_OF[job.si]
-            lists[job.si], list[#list + 1], count[class] = list, ids[i], count[class] + 1
+    local found, stubs = resolve(names)
+    for i, stub in ipairs(stubs) do
+        local job = parse(stub)
+        if not keep or keep(found[i], job) then
+            local list, class = lists[job.si] or {jobs = 0}, CLASS_OF[job.si]
+            lists[job.si], list[#list + 1], count[class] = list, found[i], count[class] + 1
+            list.jobs = list.jobs + job.jobs
         end
     end
-    for si, list in pairs(lists) do put_back(si, list) end
+    for si, list in pairs(lists) do
+        put_back(si, list)
+        tally(si, list.jobs)
+    end
     return count
 end
 
--- Gives back all that the worker holds, and forgets it. What it had begun has cost one attempt.
-local function recover(name)
-    local begun, ids, seen = {}, {}, {}
+-- What the worker holds, and as keys of the second result what of it has begun.
+local function holdings(name)
+    local begun, names, seen = {}, {}, {}
+    local function add(one)
+        if not seen[one] then seen[one], names[#names + 1] = true, one end
+    end
     for line in gmatch(call('GET', K.run_of .. name) or '', '[^\n]+') do
-        for id in gmatch(match(line, '^%d+(.*)$') or '', '%S+') do
-            begun[id] = true
-            if not seen[id] then seen[id], ids[#ids + 1] = true, id end
+        for one in gmatch(match(line, '^%d+(.*)$') or '', '%S+') do
+            begun[one] = true
+            add(one)
         end
     end
-    for id in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
-        if not seen[id] then seen[id], ids[#ids + 1] = true, id end
+    for one in gmatch(call('GET', K.held_of .. name) or '', '%S+') do add(one) end
+    return names, begun
+end
+
+-- Gives back all that the worker holds, and forgets it. What it had begun has cost one attempt, and
+-- is to run alone.
+local function recover(name)
+    local names, begun = holdings(name)
+    for i, stub in ipairs(get_many(K.pending, names)) do
+        if stub and begun[names[i]] and is_packet(names[i]) then open_packet(names[i], stub) end
     end
     local e, finder = ending_new(), running_finder(1)
-    local count = give_back(ids, function(id, job)
-        if not begun[id] or call('HINCRBY', K.attempts, id, 1) < L.attempts then return true end
+    local count = give_back(names, function(id, job)
+        if not (begun[id] or begun[sub(id, 1, PACKET)]) or
+           call('HINCRBY', K.attempts, id, 1) < L.attempts then
+            return true
+        end
         ending_add_terse(e, id, job, 'failed', 'poisoned', finder)
     end)
     ending_commit(e)
@@ -97,7 +116,7 @@ local function wake_for_backlog()
     local count = {0, 0, 0}
     for si in pairs(K.wait) do
         local class = CLASS_OF[si]
-        count[class] = count[class] + waiting(si)
+        count[class] = count[class] + counted(si)
     end
     wake(count[1], count[2], count[3])
 end
@@ -105,33 +124,41 @@ end
 -- Whether jobs wait for a class.
 local function class_waits(class)
     for p = 1, 3 do
-        if call('LLEN', K.wait[tostring((class - 1) * 3 + p)]) > 0 then return true end
+        if counted(tostring((class - 1) * 3 + p)) > 0 then return true end
     end
     return false
 end
 
 -- Jobs that were only sent to a class because it seemed the faster one, their frame (byte 13: the
 -- device class their user asked for) saying any, and for which no worker of it has lived for
--- ALONE_US, are for whoever comes.
+-- ALONE_US, are for whoever comes. All jobs of a packet asked for the same.
 local ALONE_US = 5000000
-local LOOK = 256 -- at so many jobs of each priority a time, in steps: frames are read for it
+local LOOK = 256 -- at so many names of each priority a time, in steps: frames are read for it
 local STEP = 32
+local function may_move(name, frame)
+    local at = is_packet(name) and PIECE_HEAD or 0
+    return sub(frame, at + 1, at + 4) == 'BLJF' and byte(frame, at + 14) == 0
+end
+
 local function reroute_list(si, any)
     for _ = 1, min(LOOK, call('LLEN', K.wait[si])), STEP do
-        local ids = call('LPOP', K.wait[si], STEP)
-        if not ids then return end
-        local stubs, frames, stay, moved = get_many(K.pending, ids), get_many(K.frames, ids), {}, {}
-        for i, id in ipairs(ids) do
-            local frame = frames[i] or ''
-            if not stubs[i] or sub(frame, 1, 4) ~= 'BLJF' or byte(frame, 14) ~= 0 then
-                stay[#stay + 1] = id
+        local names = call('LPOP', K.wait[si], STEP)
+        if not names then return end
+        local found, stubs = resolve(names)
+        local frames, stay, moved, jobs = get_many(K.frames, found), {}, {}, 0
+        for i, name in ipairs(found) do
+            if may_move(name, frames[i] or '') then
+                moved[#moved + 1] = name
+                jobs = jobs + parse(stubs[i]).jobs
+                call('HSET', K.pending, name, any .. sub(stubs[i], 2))
             else
-                moved[#moved + 1] = id
-                call('HSET', K.pending, id, any .. sub(stubs[i], 2))
+                stay[#stay + 1] = name
             end
         end
         call_many('RPUSH', K.wait[si], stay)
         call_many('RPUSH', K.wait[any], moved)
+        tally(si, -jobs)
+        tally(any, jobs)
     end
 end
 
@@ -154,6 +181,14 @@ local function reroute_stranded(live)
     end
 end
 
+-- What only a damaged stub or packet can put out of step is counted anew.
+local function recount()
+    for si, list in pairs(K.wait) do
+        if (call('LLEN', list) == 0) ~= (counted(si) == 0) then compact(si) end
+    end
+    if call('EXISTS', K.pending) == 0 then call('DEL', K.count) end
+end
+
 local function housekeeping()
     for _ = 1, 10 do
         if not expire_due() then break end
@@ -173,9 +208,11 @@ local function housekeeping()
     local total = tonumber(call('HGET', K.recbytes, 'total') or 0)
     if total > L.record_sync_bytes then blobs = blobs + buckets_fit_sync() end
     if total > L.record_bytes then blobs = blobs + buckets_fit(total, 64) end
+    recount()
+    forget_opened()
     reroute_stranded(live)
     wake_for_backlog()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
-    return {now, call('HLEN', K.pending), tonumber(call('GET', K.bytes) or 0), live[1], live[2],
-            blobs, tonumber(first[2] or 0)}
+    return {now, counted('jobs'), counted('bytes'), live[1], live[2], blobs,
+            tonumber(first[2] or 0)}
 end

@@ -1,5 +1,5 @@
 -- What every function works with: the names of keys, limits, the clock; stubs; which jobs run; terse
--- records. Read next: endings.lua.
+-- records. Read next: packets.lua.
 
 local CLASSES = {'any', 'cpu', 'cuda'}
 local PRIORITIES = {'high', 'normal', 'low'}
@@ -9,6 +9,7 @@ local WIDTH = {s = 1, a = 8} -- seconds of a record bucket, by the id's kind
 local MANY = 2000            -- arguments of one command; Lua's stack holds some 8,000
 local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
 local PIECE_HEAD = 45        -- bytes of a piece before its record
+local PACKET = 29            -- characters of an id that are the name of its packet
 
 -- Filled in by the first call: while this file is loaded there are no globals but `redis`.
 local call, format, find, match, gmatch, gsub, sub, byte, concat, floor, min, max
@@ -25,7 +26,7 @@ local function key_table(q)
     local k = key_tables[q]
     if k then return k end
     k = {wait = {}}
-    for _, noun in ipairs({'pending', 'frames', 'ghosts', 'bytes', 'deadlines', 'recs', 'recbytes',
+    for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
                            'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
                            'refs'}) do
         k[noun] = q .. ':' .. noun
@@ -117,22 +118,44 @@ local last_stub, last_job -- of many stubs in a row all but the first are the sa
 -- beside it: its own job can still be read, ended and cancelled.
 local function parse(stub)
     if stub == last_stub then return last_job end
-    local si, us, cost, blob, deadline, seg, channels, op, tenant =
-        match(stub, '^([1-9]) (%d+) (%d+) ([01]) (%d+) ?(%x*)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
+    local si, us, cost, blob, deadline, seg, jobs, channels, op, tenant =
+        match(stub, '^([1-9]) (%d+) (%d+) ([01]) (%d+) ?(%x*) ?x?(%d*)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
     if not si then
-        return {si = '2', cost = 0, deadline = 0, seg = '', channels = '', op = 'unknown',
+        return {si = '2', cost = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
                 tenant = 'anonymous', us = now_text, claim = ' ' .. now_text .. ' 0 0'}
     end
     last_stub = stub
-    last_job = {si = si, cost = tonumber(cost), deadline = tonumber(deadline), seg = seg,
-                channels = channels, op = op, tenant = tenant, us = us,
-                claim = concat({'', us, cost, blob}, ' ')} -- behind the ID, as in a claim
+    last_job = {si = si, cost = tonumber(cost), jobs = tonumber(jobs) or 1,
+                deadline = tonumber(deadline), seg = seg, channels = channels, op = op,
+                tenant = tenant, us = us,
+                claim = concat({'', us, cost, blob}, ' ')} -- behind the name, as in a claim
     return last_job
 end
 
 local function priority_of(si) return PRIORITIES[(tonumber(si) - 1) % 3 + 1] end
 
+-- How many jobs are pending or wait, and their bytes
+
+local function tally(field, by)
+    if by ~= 0 then call('HINCRBY', K.count, field, whole(by)) end
+end
+
+local function counted(field) return max(tonumber(call('HGET', K.count, field) or 0), 0) end
+
 -- Which jobs run: what the live workers said in begin
+
+-- Whether a text of names names the job: by its id, or by its packet.
+local function names_job(text, id)
+    if find(text, id, 1, true) then return true end
+    local packet = sub(id, 1, PACKET)
+    local from, to = find(text, packet, 1, true)
+    while from do
+        local behind = byte(text, to + 1)
+        if not behind or behind <= 32 then return true end -- else it is the id of another job of it
+        from, to = find(text, packet, to + 1, true)
+    end
+    return false
+end
 
 -- A finder: finder(id) gives the worker's name and the start, or nil. It will be asked for `count`
 -- ids.
@@ -156,14 +179,14 @@ local function running_finder(count)
             end
         end
         if index then
-            local hit = index[id]
+            local hit = index[id] or index[sub(id, 1, PACKET)]
             if hit then return hit[1], hit[2] end
             return nil
         end
         for _, pair in ipairs(texts) do
-            if find(pair[2], id, 1, true) then
+            if names_job(pair[2], id) then
                 for line in gmatch(pair[2], '[^\n]+') do
-                    if find(line, id, 1, true) then return pair[1], match(line, '^%d+') end
+                    if names_job(line, id) then return pair[1], match(line, '^%d+') end
                 end
             end
         end

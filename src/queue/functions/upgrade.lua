@@ -1,5 +1,6 @@
--- What a library of schema 1 left: there a job lay in a stream, with its frame, and its stub named
--- the entry. Read next: front_ends.lua.
+-- What libraries of earlier schemas left. In schema 1 a job lay in a stream, with its frame, and its
+-- stub named the entry; in schema 2 nothing counted the jobs that wait, but for ghosts. Read next:
+-- front_ends.lua.
 
 local function upgrade_job(si, j, frame, held)
     local id, blob = match(j or '', '^(%S+) %d+ %d+ ([01])$')
@@ -13,7 +14,7 @@ local function upgrade_job(si, j, frame, held)
 end
 
 -- What a worker held is given back by its end, like any other job.
-local function upgrade()
+local function upgrade_streams()
     local held = {}
     for _, name in ipairs(call('HKEYS', K.workers)) do
         held[#held + 1] = call('GET', K.held_of .. name) or ''
@@ -28,4 +29,13 @@ local function upgrade()
         end
     end
     for _, class in ipairs(CLASSES) do call('DEL', (gsub(K.pending, 'pending$', 'redo:' .. class))) end
+end
+
+local function upgrade()
+    upgrade_streams()
+    local bytes, ghosts = (gsub(K.count, 'count$', 'bytes')), (gsub(K.count, 'count$', 'ghosts'))
+    if call('EXISTS', bytes) == 0 then return end
+    for si in pairs(K.wait) do compact(si) end
+    call('HSET', K.count, 'jobs', call('HLEN', K.pending), 'bytes', call('GET', bytes))
+    call('DEL', bytes, ghosts)
 end

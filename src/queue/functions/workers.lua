@@ -48,13 +48,14 @@ local function bury(keys, args)
     return 0
 end
 
--- Jobs the worker does not know that it holds, because a reply to it was lost, go back.
+-- What the worker does not know that it holds, because a reply to it was lost, goes back.
 local function claim_check(name, held)
-    local ids = {}
-    for id in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
-        if not find(held, id, 1, true) then ids[#ids + 1] = id end
+    local names, known = {}, {}
+    for one in gmatch(held, '%S+') do known[one] = true end
+    for one in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
+        if not known[one] then names[#names + 1] = one end
     end
-    give_back(ids)
+    give_back(names)
     call('SET', K.held_of .. name, held)
 end
 
@@ -83,7 +84,8 @@ local function claim(keys, args)
     end
     if args[9] == '1' then claim_check(name, held) end
     expire_due()
-    local c = claim_take(name, class, tonumber(args[5]), tonumber(args[6]), turn, held)
+    local c = claim_take(name, class, tonumber(args[5]), tonumber(args[6]), turn, held,
+                         math.huge)
     if c.count == 0 then
         call('HSET', K.idle, name, concat({args[4], args[5], args[6], args[7], held}, ' '))
         call('DEL', K.wake_of .. name)
@@ -99,43 +101,72 @@ local function begin(keys, args)
     return 0
 end
 
+-- What OUTPUTS say: bytes, and where they lie, as ending_add takes it.
+local function outputs_of(outputs)
+    if outputs == '0' then return 0, '' end
+    local bytes, segs = match(outputs, '^(%d+) ?(.*)$')
+    return tonumber(bytes), segs
+end
+
+-- Ends a job, or a packet, as its worker says; the digit for each of its jobs.
+local function finish_one(e, name, stub, pieces, outputs, finder)
+    local job = parse(stub)
+    if job.deadline ~= 0 and job.deadline <= now then
+        ending_add_terse(e, name, job, 'expired', 'deadline_exceeded', finder)
+        return '0'
+    end
+    ending_add(e, name, job, pieces, outputs_of(outputs))
+    return job.jobs == 1 and '1' or string.rep('1', job.jobs)
+end
+
+-- The same for a packet that is not pending as a whole: those of its jobs end that have not yet.
+-- References to segments are counted for all, with the first; too many go with their bucket.
+local function finish_each(e, pieces, outputs, resent, finder)
+    local digits = {}
+    each_piece(pieces, function(id, from, to)
+        local stub, piece = call('HGET', K.pending, id), sub(pieces, from - PIECE_HEAD, to)
+        local digit = '0'
+        if stub then
+            digit = finish_one(e, id, stub, piece, outputs, finder)
+            outputs = '0'
+        elseif resent then
+            local _, was = recorded(id)
+            if was == piece then digit = '1' end
+        end
+        digits[#digits + 1] = digit
+    end)
+    return concat(digits)
+end
+
 local function finish(keys, args)
     start(keys, args)
     local name, resent, asked, n = args[2], sub(args[4], 1, 1) == '1', sub(args[4], 3), #args
     local lost = lapsed(name, args[3])
     if lost then return lost end
     if n % 3 ~= 1 then return redis.error_reply('ERR finish takes three arguments for each job') end
-    local ids, count = {}, 0
+    local names, count = {}, 0
     for i = 5, n, 3 do
         count = count + 1
-        ids[count] = args[i]
+        names[count] = args[i]
     end
     local e, digits, seen, finder = ending_new(), {}, {}, running_finder(1)
-    local stubs = get_many(K.pending, ids)
+    local stubs = stubs_alone(names)
     for i = 1, count do
-        local id, stub, digit = ids[i], stubs[i], '0'
-        if stub and not seen[id] then
-            seen[id] = true
-            local job = parse(stub)
-            if job.deadline ~= 0 and job.deadline <= now then
-                ending_add_terse(e, id, job, 'expired', 'deadline_exceeded', finder)
-            else
-                local outputs, out_bytes, out_seg = args[4 + 3 * i], 0, ''
-                if outputs ~= '0' then
-                    out_bytes, out_seg = match(outputs, '^(%d+) ?(%x*)$')
-                    out_bytes = tonumber(out_bytes)
-                end
-                ending_add(e, id, job, args[3 + 3 * i], out_bytes, out_seg)
-                digit = '1'
-            end
+        local one, stub, pieces, outputs = names[i], stubs[i], args[3 + 3 * i], args[4 + 3 * i]
+        local digit = '0'
+        if stub and not seen[one] then
+            seen[one] = true
+            digit = finish_one(e, one, stub, pieces, outputs, finder)
+        elseif is_packet(one) then
+            digit = finish_each(e, pieces, outputs, resent, finder)
         elseif resent then
-            local _, piece = recorded(id)
-            if piece == args[3 + 3 * i] then digit = '1' end
+            local _, was = recorded(one)
+            if was == pieces then digit = '1' end
         end
         digits[i] = digit
     end
-    local left = ending_commit(e, name)
-    if asked ~= '' and left == 0 and call('HLEN', K.pending) == 0 then
+    local nothing = ending_commit(e, name)
+    if asked ~= '' and nothing then
         call('HSET', K.idle, name, asked)
         digits[count + 1] = 'i'
     end
@@ -149,7 +180,8 @@ local function progress(keys, args)
     if not tonumber(args[4]) then return redis.error_reply('ERR progress: no number') end
     local digits, fields = {}, {}
     for i, stub in ipairs(get_many(K.pending, args, 5)) do
-        digits[i] = stub and '1' or '0'
+        local whole_stub = stub or call('HGET', K.pending, sub(args[4 + i], 1, PACKET))
+        digits[i] = whole_stub and '1' or '0'
         if stub then fields[#fields + 1], fields[#fields + 2] = args[4 + i], args[4] end
     end
     call_many('HSET', K.prog_of .. args[2], fields)

@@ -139,13 +139,13 @@ static inline void bed_close(struct bed *bed) {
     blasd_store_free(bed->store);
 }
 
-/* FCALL blasd_2_<function>, with words ended by NULL behind LIMITS. New reply. */
+/* FCALL blasd_3_<function>, with words ended by NULL behind LIMITS. New reply. */
 static inline redisReply *fcall(struct bed *bed, const char *function, ...) {
     char name[64];
     const char *argv[64] = {"FCALL", name, "1", bed->tag, bed->link.text};
     int argc = 5;
     va_list words;
-    snprintf(name, sizeof name, "blasd_2_%s", function);
+    snprintf(name, sizeof name, "blasd_3_%s", function);
     va_start(words, function);
     while (argc < 64 && (argv[argc] = va_arg(words, const char *))) argc++;
     va_end(words);
@@ -216,12 +216,27 @@ enum {
     LINE_DEVICE
 };
 
-/* The pending jobs, by HLEN. */
-static inline long long pending(struct bed *bed) {
-    redisReply *reply = redisCommand(bed->raw, "HLEN %s:pending", bed->tag);
-    long long n = reply->integer;
+/* What the queue counts: `field` jobs, bytes, or an SI. */
+static inline long long counted(struct bed *bed, const char *field) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:count %s", bed->tag, field);
+    long long n = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
     drop(reply);
     return n;
+}
+
+/* The pending jobs, as they are counted, which must fit what is there. */
+static inline long long pending(struct bed *bed) {
+    redisReply *reply = redisCommand(
+        bed->raw, "EVAL %s 3 %s:count %s:pending %s:frames",
+        "return {redis.call('HGET', KEYS[1], 'jobs') or '0', redis.call('HLEN', KEYS[2]), "
+        "redis.call('HLEN', KEYS[3])}",
+        bed->tag, bed->tag, bed->tag);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    long long jobs = strtoll(reply->element[0]->str, NULL, 10), names = reply->element[1]->integer;
+    assert_int_equal(reply->element[2]->integer, names);
+    assert_true(names <= jobs && (names > 0 || jobs == 0));
+    drop(reply);
+    return jobs;
 }
 
 /* A worker that is registered. */

@@ -479,7 +479,7 @@ static void test_errors(void **state) {
     submit_new(&bed, id, "2");
     drop(redisCommand(bed.raw, "CONFIG SET maxmemory 1"));
     redisReply *reply =
-        redisCommand(bed.raw, "FCALL blasd_2_submit 1 %s %s", bed.tag, bed.link.text);
+        redisCommand(bed.raw, "FCALL blasd_3_submit 1 %s %s", bed.tag, bed.link.text);
     assert_int_equal(reply->type, REDIS_REPLY_ERROR);
     assert_int_equal(blasd_link_error(reply->str, &err), -(int)BLASD_E_queue_unavailable);
     drop(reply);

@@ -296,7 +296,7 @@ static void test_missed_rest(void **state) {
     char piece[4 + BLASD_ID_LEN + 1] = {1};
     memcpy(piece + 4, id, BLASD_ID_LEN);
     piece[4 + BLASD_ID_LEN] = 'r';
-    reply = redisCommand(bed.raw, "FCALL blasd_2_finish 1 %s %s w %s %s %s %b 0", bed.tag,
+    reply = redisCommand(bed.raw, "FCALL blasd_3_finish 1 %s %s w %s %s %s %b 0", bed.tag,
                          bed.link.text, epoch, "0 1 4 1000 0", id, piece, sizeof piece);
     assert_string_equal(reply->str, "1i");
     drop(reply);

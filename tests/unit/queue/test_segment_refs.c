@@ -73,7 +73,7 @@ static void test_each_ending_gives_back(void **state) {
 
 static void test_a_batch_is_counted_by_segment(void **state) {
     static const char *const segments[] = {SEG_A, SEG_A, "", SEG_B, SEG_A, SEG_B};
-    const char *argv[5 + 6 * 6] = {"FCALL", "blasd_2_submit", "1"};
+    const char *argv[5 + 6 * 6] = {"FCALL", "blasd_3_submit", "1"};
     char id[6][BLASD_ID_LEN + 1], note[6][64];
     struct bed bed;
     int argc = 5;

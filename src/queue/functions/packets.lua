@@ -1,0 +1,108 @@
+-- Packets: small jobs that share an entry of the queue, and what becomes of them when one of them
+-- is dealt with alone. Read next: endings.lua.
+
+local function is_packet(name) return #name == PACKET end
+
+-- each(id, from, to): what follows the head of each piece lies there. What is not well formed ends
+-- the walk.
+local function each_piece(pieces, each)
+    local at, most = 1, #pieces
+    while at + PIECE_HEAD - 1 <= most do
+        local last = at + PIECE_HEAD - 1 + struct.unpack('<I4', pieces, at)
+        if last > most then return end
+        each(sub(pieces, at + 4, at + PIECE_HEAD - 1), at + PIECE_HEAD, last)
+        at = last + 1
+    end
+end
+
+-- Where the piece of the job `id` begins, and where it ends; nil where there is none.
+local function find_piece(pieces, id)
+    local at, most, hit = 1, #pieces, find(pieces, id, 1, true)
+    while hit and at + PIECE_HEAD - 1 <= most do
+        local last = at + PIECE_HEAD - 1 + struct.unpack('<I4', pieces, at)
+        if last > most then return nil end
+        if hit == at + 4 then return at, last end
+        if hit < at + 4 then -- those bytes only looked like it
+            hit = find(pieces, id, at + 4, true)
+        else
+            at = last + 1
+        end
+    end
+    return nil
+end
+
+-- The ids of a packet's jobs.
+local function packet_ids(packet)
+    local ids = {}
+    each_piece(call('HGET', K.frames, packet) or '', function(id) ids[#ids + 1] = id end)
+    return ids
+end
+
+-- Opens a pending packet: its jobs become entries of their own. Returns their ids.
+local function open_packet(packet, stub)
+    local pieces, job = call('HGET', K.frames, packet) or '', parse(stub)
+    local single = gsub(stub, '^([^\t]*) x%d+\t', '%1\t', 1)
+    local stubs, frames, ids = {}, {}, {}
+    each_piece(pieces, function(id, from, to)
+        local n = #ids
+        ids[n + 1] = id
+        stubs[2 * n + 1], stubs[2 * n + 2] = id, single
+        frames[2 * n + 1], frames[2 * n + 2] = id, sub(pieces, from, to)
+    end)
+    call('HDEL', K.pending, packet)
+    call('HDEL', K.frames, packet)
+    call_many('HSET', K.pending, stubs)
+    call_many('HSET', K.frames, frames)
+    if #ids > 0 then call('HSET', K.opened, packet, concat(ids, ' ')) end
+    local missing = #ids - job.jobs -- where its pieces are damaged
+    tally('jobs', missing)
+    tally('bytes', missing * job.cost)
+    return ids
+end
+
+-- The stubs of jobs, false where one is not pending; packets that they are in are opened.
+local function stubs_alone(ids, from)
+    from = from or 1
+    local stubs, opened = get_many(K.pending, ids, from), false
+    for i, stub in ipairs(stubs) do
+        if not stub then
+            local id = ids[from + i - 1]
+            local packet = sub(id, 1, PACKET)
+            local whole_stub = call('HGET', K.pending, packet)
+            if whole_stub and id ~= packet then
+                open_packet(packet, whole_stub)
+                opened = true
+            end
+            if opened then stubs[i] = call('HGET', K.pending, id) end
+        end
+    end
+    return stubs
+end
+
+-- What names stand for: the names of what is pending of it, and their stubs. In the place of an
+-- opened packet are its jobs.
+local function resolve(names)
+    local found, stubs = {}, {}
+    for i, stub in ipairs(get_many(K.pending, names)) do
+        if stub then
+            found[#found + 1], stubs[#stubs + 1] = names[i], stub
+        elseif is_packet(names[i]) then
+            local ids = {}
+            for id in gmatch(call('HGET', K.opened, names[i]) or '', '%S+') do ids[#ids + 1] = id end
+            for k, one in ipairs(get_many(K.pending, ids)) do
+                if one then found[#found + 1], stubs[#stubs + 1] = ids[k], one end
+            end
+        end
+    end
+    return found, stubs
+end
+
+-- Forgets opened packets of which no job is pending: some of them at a time.
+local function forget_opened()
+    if call('EXISTS', K.opened) == 0 then return end
+    local r = call('HSCAN', K.opened, K.opened_cursor or '0', 'COUNT', 100)
+    K.opened_cursor = r[1]
+    for i = 1, #r[2], 2 do
+        if #resolve({r[2][i]}) == 0 then call('HDEL', K.opened, r[2][i]) end
+    end
+end
