@@ -154,13 +154,24 @@ local function count_ghosts(ended)
     end
 end
 
--- Returns whether nothing is pending any more.
+-- Records of a bucket expire some time after the last of them came. `bytes`: of the bucket before.
+local expiries, expiry_count = {}, 0 -- what was said last, which holds for a second
+local function expire_later(bucket, bytes)
+    local second = floor(now / 1000000) + L.ttl[sub(bucket, 1, 1)] + 1
+    local key = K.rec_of .. bucket
+    if bytes > 0 and expiries[key] == second then return end
+    if expiry_count >= 1000 then expiries, expiry_count = {}, 0 end
+    expiries[key], expiry_count = second, expiry_count + 1
+    call('ZADD', K.recs, 'GT', second, bucket)
+end
+
+-- Returns how many jobs are pending yet.
 local function ending_commit(e, worker)
-    if e.count == 0 then return false end
+    if e.count == 0 then return counted('jobs') end
     call_many('HDEL', K.pending, e.names)
     call_many('HDEL', K.frames, e.names)
     if #e.terse > 0 then count_ghosts(e.terse) end
-    tally('jobs', -e.jobs)
+    local left = call('HINCRBY', K.count, 'jobs', -e.jobs)
     tally('bytes', -e.cost)
     local prog = worker and K.prog_of .. worker or K.attempts
     if call('EXISTS', K.deadlines, K.attempts, prog) > 0 then
@@ -177,8 +188,7 @@ local function ending_commit(e, worker)
         end
         call_many('HSET', K.rec_of .. bucket, into.records)
         call_many('HSET', K.out_of .. bucket, into.outs)
-        call('HINCRBY', K.recbytes, bucket, whole(into.bytes))
-        call('ZADD', K.recs, 'GT', floor(now / 1000000) + L.ttl[sub(bucket, 1, 1)] + 1, bucket)
+        expire_later(bucket, call('HINCRBY', K.recbytes, bucket, whole(into.bytes)) - into.bytes)
         sum = sum + into.bytes
     end
     local total = call('HINCRBY', K.recbytes, 'total', whole(sum))
@@ -186,7 +196,7 @@ local function ending_commit(e, worker)
     for channel, told in pairs(e.told) do
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
     end
-    return call('EXISTS', K.pending) == 0
+    return left
 end
 
 -- Ends a pending job without a worker; returns its record.

@@ -60,10 +60,12 @@ local function repeated(key, fingerprint, channel)
     return {id, record}
 end
 
--- What a call of submit has taken: entries {name, stub, frame, si}, those that are not written yet
--- from `written` on.
+-- What a call of submit has taken: entries {name, stub, frame, si}, of which `written` are written;
+-- `jobs` and their bytes, `sum`, are pending with them, and `taken` jobs are new.
 local function intake_new()
-    return {entries = {}, written = 0, bytes = 0, new = 0, segs = {}, count = {0, 0, 0}}
+    local jobs, bytes = unpack(call('HMGET', K.count, 'jobs', 'bytes'))
+    return {entries = {}, written = 0, jobs = max(tonumber(jobs or 0), 0),
+            sum = max(tonumber(bytes or 0), 0), taken = 0, segs = {}, count = {0, 0, 0}}
 end
 
 local function intake_add(t, name, stub, frame, jobs)
@@ -82,9 +84,8 @@ local function intake_write(t)
     end
     call_many('HSET', K.pending, stubs)
     call_many('HSET', K.frames, frames)
-    tally('jobs', t.new)
-    tally('bytes', t.bytes)
-    t.bytes, t.new, t.written = 0, 0, #entries
+    call('HSET', K.count, 'jobs', t.jobs, 'bytes', whole(t.sum))
+    t.written = #entries
 end
 
 local function line_up(t)
@@ -139,11 +140,11 @@ local function submit_fits(t, n)
         t.looked = true -- once a call
         intake_write(t)
         expire_due()
-        jobs, bytes = counted('jobs') + n, counted('bytes') + n * t.cost
+        t.jobs, t.sum = counted('jobs'), counted('bytes')
+        jobs, bytes = t.jobs + n, t.sum + n * t.cost
     end
     if jobs > L.queue_jobs or bytes > L.queue_bytes then return false end
     t.jobs, t.sum, t.taken = jobs, bytes, t.taken + n
-    t.new, t.bytes = t.new + n, t.bytes + n * t.cost
     return true
 end
 
@@ -215,7 +216,6 @@ local function submit(keys, args)
     start(keys, args)
     if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments a job') end
     local t, reply = intake_new(), {now, 0, 0}
-    t.jobs, t.sum, t.taken = counted('jobs'), counted('bytes'), 0
     for i = 2, #args, 6 do
         submit_like(t, args[i + 2], args[i + 3], args[i + 5])
         reply[#reply + 1] = submit_any(t, args[i], args[i + 1], args[i + 4])

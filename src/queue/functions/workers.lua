@@ -165,8 +165,8 @@ local function finish(keys, args)
         end
         digits[i] = digit
     end
-    local nothing = ending_commit(e, name)
-    if asked ~= '' and nothing then
+    local left = ending_commit(e, name)
+    if asked ~= '' and left <= 0 then
         call('HSET', K.idle, name, asked)
         digits[count + 1] = 'i'
     end
