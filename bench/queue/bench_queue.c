@@ -1,13 +1,15 @@
 /* How many jobs a second pass through the queue: submit, claim, begin, finish, by jobs a round
  * trip.
  *
- *   bench_queue [URL [SECONDS [FRAME_BYTES]]]
+ *   bench_queue [URL [SECONDS [FRAME_BYTES [PACKET]]]]
  *
+ * PACKET: so many jobs share an entry of the queue at the most; 1: each goes alone.
  * Without a URL it starts a redis-server of its own (unix socket, append-only file, no fsync) in a
  * temporary directory. One process plays front end and worker, one after the other, over two
  * connections, so a figure holds the cost of both sides' clients, too. Redis' own time comes from
  * INFO. */
 #include "base/clock.h"
+#include "queue/piece.h"
 #include "queue/redis_link.h"
 #include "queue/worker_queue.h"
 
@@ -23,6 +25,7 @@
 #define FRAME_MOST (1 << 20)
 #define RECORD 260
 #define DEPTH_MOST 256
+#define PACKET 64
 
 static void die(const char *what) {
     fprintf(stderr, "bench_queue: %s\n", what);
@@ -66,31 +69,49 @@ struct bench {
     redisContext *front;
     struct blasd_worker_queue *worker;
     size_t frame_len;
+    int packet;
+    struct blasd_buf pieces[DEPTH_MOST];
     char frame[FRAME_MOST], record[RECORD];
 };
 
+/* Makes `jobs` ids, the first of them new, and the pieces of their packet; what FRAME is. */
+static const struct blasd_buf *pack(struct bench *bench, char id[BLASD_ID_LEN + 1], int jobs,
+                                    struct blasd_buf *pieces) {
+    blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
+    blasd_buf_reset(pieces);
+    if (jobs == 1 && blasd_buf_add(pieces, bench->frame, bench->frame_len) < 0) die("no memory");
+    for (int i = 0; jobs > 1 && i < jobs; i++) {
+        if (blasd_piece_add(pieces, id, bench->frame, bench->frame_len) < 0) die("no memory");
+        blasd_id_renew(id);
+    }
+    return pieces;
+}
+
 static void submit(struct bench *bench, int depth) {
-    static char ids[DEPTH_MOST][BLASD_ID_LEN + 1];
+    static char ids[DEPTH_MOST][BLASD_ID_LEN + 1], costs[DEPTH_MOST][16];
     const char *argv[5 + 6 * DEPTH_MOST] = {"FCALL", BLASD_LINK_FN("submit"), "1", "{bench}",
                                             bench->limits.text};
     size_t lens[5 + 6 * DEPTH_MOST];
-    int argc = 5;
+    int argc = 5, entries = 0;
     for (int i = 0; i < 5; i++) lens[i] = strlen(argv[i]);
-    for (int i = 0; i < depth; i++) {
-        static const char *const rest[] = {"2", "4096", "",
-                                           "\tfront:0123456789abcdef\tmatmul\tanonymous"};
-        blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), ids[i]);
-        argv[argc] = ids[i];
-        lens[argc++] = BLASD_ID_LEN;
-        argv[argc] = bench->frame;
-        lens[argc++] = bench->frame_len;
+    for (int left = depth; left > 0; entries++) {
+        int jobs = left < bench->packet ? left : bench->packet;
+        const struct blasd_buf *frame = pack(bench, ids[entries], jobs, &bench->pieces[entries]);
+        snprintf(costs[entries], sizeof costs[0], jobs > 1 ? "4096 %d" : "4096", jobs);
+        const char *rest[] = {"2", costs[entries], "",
+                              "\tfront:0123456789abcdef\tmatmul\tanonymous"};
+        argv[argc] = ids[entries];
+        lens[argc++] = jobs > 1 ? BLASD_ID_PACKET : BLASD_ID_LEN;
+        argv[argc] = frame->data;
+        lens[argc++] = frame->len;
         for (int k = 0; k < 4; k++) {
             argv[argc] = rest[k];
             lens[argc++] = strlen(rest[k]);
         }
+        left -= jobs;
     }
     redisReply *reply = redisCommandArgv(bench->front, argc, argv, lens);
-    if (!reply || reply->type != REDIS_REPLY_ARRAY || (int)reply->elements != depth + 3)
+    if (!reply || reply->type != REDIS_REPLY_ARRAY || (int)reply->elements != entries + 3)
         die(reply && reply->str ? reply->str : "submit failed");
     freeReplyObject(reply);
 }
@@ -154,6 +175,9 @@ int main(int argc, char **argv) {
     int64_t epoch;
     memset(&bench, 'x', sizeof bench);
     bench.frame_len = argc > 3 ? (size_t)strtoul(argv[3], NULL, 10) : FRAME;
+    bench.packet = argc > 4 ? (int)strtol(argv[4], NULL, 10) : PACKET;
+    if (bench.packet < 1 || bench.packet > DEPTH_MOST) die("a packet is of 1 to 256 jobs");
+    for (int i = 0; i < DEPTH_MOST; i++) blasd_buf_init(&bench.pieces[i], UINT64_C(1) << 30);
     if (bench.frame_len > FRAME_MOST) die("a frame is at most 1 MiB");
     signal(SIGPIPE, SIG_IGN);
     blasd_limits_init(&limits);
