@@ -47,7 +47,7 @@ struct http_server {
 };
 
 #define HTTP_SPARES 4
-#define HTTP_LANDINGS 64 /* bodies at a time that come straight into slices */
+#define HTTP_LANDINGS 512 /* bodies at a time that come straight into slices */
 
 struct http_loop {
     struct http_server *server; /* borrowed */
