@@ -67,8 +67,9 @@ static int check_queue(const struct http_exchange *exchange, struct blasd_err *e
 }
 
 static int check_length(struct http_upload *upload, uint64_t bytes, struct blasd_err *err) {
-    bool json = http_request_is_json(&upload->exchange->request);
+    bool json;
     if (bytes <= upload->body_limit) return 0;
+    json = http_request_is_json(&upload->exchange->request);
     return blasd_fail(err, BLASD_E_body_too_large, "",
                       "the body has %" PRIu64 " bytes or more; at most %" PRIu64
                       " are taken (limit %s)",
