@@ -114,7 +114,8 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .deadline_ms = request->deadline_ms,
                                            .device = request->device,
                                            .content_length = file ? body_bytes(upload) : 0,
-                                           .limits = upload->exchange->home->server->limits};
+                                           .limits = upload->exchange->home->server->limits,
+                                           .spares = &upload->exchange->home->intake_blocks};
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
 

@@ -36,6 +36,7 @@ struct safetensors_reader {
     struct entry entries[BLASD_ARRIVALS_MAX];
     struct blasd_landing landings[BLASD_ARRIVALS_MAX];
 };
+_Static_assert(sizeof(struct safetensors_reader) <= BLASD_READER_ROOM, "raise BLASD_READER_ROOM");
 
 static const struct {
     char name[5];
@@ -368,14 +369,16 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
 static void free_reader(struct blasd_body_reader *base) {
     struct safetensors_reader *reader = (struct safetensors_reader *)base;
     blasd_buf_release(&reader->header);
-    free(reader);
 }
 
 struct blasd_body_reader *blasd_safetensors_reader_new(const struct blasd_body *body) {
-    struct safetensors_reader *reader = calloc(1, sizeof *reader);
-    if (reader == NULL) return NULL;
+    struct safetensors_reader *reader = body->room;
+    /* what is in its lists is set when it is added */
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;
+    reader->stage = LENGTH;
+    reader->header_len = reader->at = 0;
+    reader->count = reader->current = 0;
     blasd_buf_init(&reader->header, (size_t)body->limits->envelope_bytes + 8);
     return &reader->base;
 }
