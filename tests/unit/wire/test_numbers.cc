@@ -381,10 +381,15 @@ void writes_runs(void **) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_random_texts),  cmocka_unit_test(reads_the_edges),
-        cmocka_unit_test(reads_halfway_cases), cmocka_unit_test(reads_runs),
-        cmocka_unit_test(writes_doubles),      cmocka_unit_test(writes_floats),
-        cmocka_unit_test(writes_integers),     cmocka_unit_test(writes_runs),
+        cmocka_unit_test(reads_random_texts),
+        cmocka_unit_test(reads_the_edges),
+        cmocka_unit_test(reads_halfway_cases),
+        cmocka_unit_test(reads_runs),
+        cmocka_unit_test(reads_digits_whatever_follows),
+        cmocka_unit_test(writes_doubles),
+        cmocka_unit_test(writes_floats),
+        cmocka_unit_test(writes_integers),
+        cmocka_unit_test(writes_runs),
     };
     if (argc > 1 && std::strcmp(argv[1], "floats") == 0) float_step = 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
