@@ -1,6 +1,7 @@
 /* Clocks and RFC 3339 dates. */
 #include "base/clock.h"
 
+#include <string.h>
 #include <time.h>
 
 int64_t blasd_clock_ns(void) {
@@ -23,7 +24,14 @@ static char *digits(char *p, int value, int n, char after) {
     return p + n + 1;
 }
 
+#define SECONDS_TEXT 20 /* "2026-01-31T12:00:00." */
+
 void blasd_clock_text(int64_t us, char text[BLASD_TIME_TEXT]) {
+    /* most dates are of the same second as the one before */
+    static _Thread_local struct {
+        time_t seconds;
+        char text[SECONDS_TEXT];
+    } last;
     int part = (int)(us % 1000000);
     time_t seconds = (time_t)(us / 1000000);
     struct tm utc = {.tm_year = 70, .tm_mday = 1};
@@ -32,6 +40,11 @@ void blasd_clock_text(int64_t us, char text[BLASD_TIME_TEXT]) {
         part += 1000000;
         seconds--;
     }
+    if (seconds == last.seconds && last.text[0] != '\0') {
+        memcpy(text, last.text, SECONDS_TEXT);
+        digits(text + SECONDS_TEXT, part, 6, 'Z')[0] = '\0';
+        return;
+    }
     gmtime_r(&seconds, &utc);
     p = digits(p, utc.tm_year < -1900 ? 0 : utc.tm_year + 1900, 4, '-');
     p = digits(p, utc.tm_mon + 1, 2, '-');
@@ -39,6 +52,8 @@ void blasd_clock_text(int64_t us, char text[BLASD_TIME_TEXT]) {
     p = digits(p, utc.tm_hour, 2, ':');
     p = digits(p, utc.tm_min, 2, ':');
     p = digits(p, utc.tm_sec, 2, '.');
+    memcpy(last.text, text, SECONDS_TEXT);
+    last.seconds = seconds;
     p = digits(p, part, 6, 'Z');
     *p = '\0';
 }

@@ -3,9 +3,14 @@
 
 #include <string.h>
 
+/* Most names differ in the first letter, and every job compares dozens. */
+static bool same(const char *a, const char *b) {
+    return *a == *b && strcmp(a, b) == 0;
+}
+
 const struct blasd_op *blasd_op_find(const char *name) {
     for (int i = 0; blasd_ops[i] != NULL; i++)
-        if (strcmp(blasd_ops[i]->name, name) == 0) return blasd_ops[i];
+        if (same(blasd_ops[i]->name, name)) return blasd_ops[i];
     return NULL;
 }
 
@@ -17,7 +22,7 @@ int blasd_op_position(const struct blasd_op *op) {
 
 static int port_find(const struct blasd_port *ports, const char *name) {
     for (int i = 0; ports[i].name != NULL; i++)
-        if (strcmp(ports[i].name, name) == 0) return i;
+        if (same(ports[i].name, name)) return i;
     return -1;
 }
 
@@ -31,7 +36,7 @@ int blasd_op_output(const struct blasd_op *op, const char *name) {
 
 int blasd_op_param(const struct blasd_op *op, const char *name) {
     for (int i = 0; op->params[i].name != NULL; i++)
-        if (strcmp(op->params[i].name, name) == 0) return i;
+        if (same(op->params[i].name, name)) return i;
     return -1;
 }
 

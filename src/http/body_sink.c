@@ -67,7 +67,7 @@ static int in_memory(struct http_body_sink *sink, struct blasd_err *err) {
 }
 
 /* Before the first byte: has the tensors come straight into a slice, where they are known to fit
- * one. A body that never ends pins its segment, so only so many may come at a time. */
+ * one. A body pins its segment, so only so many may come at a time, and slow ones are moved out. */
 static void land_in_slice(struct http_body_sink *sink) {
     struct http_loop *loop = sink->loop;
     uint64_t bytes = sink->expected > sink->total ? sink->expected : sink->total;
@@ -89,6 +89,14 @@ static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
                       "the tensors are said to have %" PRIu64
                       " bytes, more than the body they come in can hold",
                       sink->total);
+}
+
+void http_body_sink_leave_slice(struct http_body_sink *sink) {
+    struct blasd_buf *memory = &sink->memory;
+    if (sink->room == NULL || blasd_buf_reserve(memory, (size_t)sink->room_bytes) != 0) return;
+    memcpy(memory->data, sink->room, (size_t)sink->total);
+    memory->len = (size_t)sink->total;
+    drop_slice(sink);
 }
 
 bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *slice) {

@@ -46,6 +46,8 @@ int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err);
 /* Hands over the slice that the tensors came into, which the caller then submits or drops. False
  * where they lie elsewhere. */
 bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *slice);
+/* Goes on in memory, where the body comes too slowly to pin a segment. Without memory it stays. */
+void http_body_sink_leave_slice(struct http_body_sink *sink);
 /* Puts what is in memory, or in a slice, into a blob. no_space. */
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err);
 /* Whether the payload lies in a blob, and whether that is open. */

@@ -16,6 +16,7 @@
 
 #define STUCK_CHECKS 4                    /* a second or so */
 #define PARKED_NS INT64_C(100000000)      /* who waits for longer is suspended at the next check */
+#define SLOW_NS INT64_C(200000000)        /* most bodies have come by then */
 #define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
@@ -174,6 +175,8 @@ void http_exchange_check(struct http_exchange *exchange) {
         unpark(exchange);
         suspend(exchange);
     }
+    if (!exchange->running && exchange->upload != NULL && waits_for(exchange, SLOW_NS))
+        http_jobs_post_slow(exchange);
     if (!exchange->complete && is_stuck(exchange))
         cut_off(exchange);
     else if (exchange->watched)

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/loop.h"
+#include "base/spares.h"
 #include "http/choice.h"
 #include "http/doorman.h"
 #include "http/guard.h"
@@ -47,7 +48,8 @@ struct http_server {
 };
 
 #define HTTP_SPARES 4
-#define HTTP_LANDINGS 64 /* bodies at a time that come straight into slices */
+#define HTTP_ANSWER_BLOCK ((size_t)32768)
+#define HTTP_LANDINGS 512 /* bodies at a time that come straight into slices */
 
 struct http_loop {
     struct http_server *server; /* borrowed */
@@ -71,6 +73,8 @@ struct http_loop {
     int gate_earned;
     struct http_handed *handed_first, *handed_last; /* share.c */
     uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
+    /* memory that is used again: of what reads bodies, and of answers (results.c) */
+    struct blasd_spares intake_blocks, answer_blocks;
     struct blasd_buf scratch;             /* for what does not outlive a call */
     struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */
     int spare_count;

@@ -67,8 +67,9 @@ static int check_queue(const struct http_exchange *exchange, struct blasd_err *e
 }
 
 static int check_length(struct http_upload *upload, uint64_t bytes, struct blasd_err *err) {
-    bool json = http_request_is_json(&upload->exchange->request);
+    bool json;
     if (bytes <= upload->body_limit) return 0;
+    json = http_request_is_json(&upload->exchange->request);
     return blasd_fail(err, BLASD_E_body_too_large, "",
                       "the body has %" PRIu64 " bytes or more; at most %" PRIu64
                       " are taken (limit %s)",
@@ -113,7 +114,8 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .deadline_ms = request->deadline_ms,
                                            .device = request->device,
                                            .content_length = file ? body_bytes(upload) : 0,
-                                           .limits = upload->exchange->home->server->limits};
+                                           .limits = upload->exchange->home->server->limits,
+                                           .spares = &upload->exchange->home->intake_blocks};
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
 
@@ -174,6 +176,10 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
     if (rc == 0 && upload->held && blasd_buf_add(&upload->body, bytes, len) != 0)
         rc = blasd_fail(&err, BLASD_E_no_space, "", "memory has run out");
     if (rc != 0) refuse(exchange, &err);
+}
+
+void http_jobs_post_slow(struct http_exchange *exchange) {
+    http_body_sink_leave_slice(&exchange->upload->sink);
 }
 
 /* The class of devices that the job is queued for. */

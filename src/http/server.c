@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #define WAITING_BUCKETS 1024
+#define SPARE_BLOCKS 64
 #define TICK_NS INT64_C(200000000)
 #define PARKED_WAIT_MS 3    /* longer than most jobs take: they need no time-out */
 #define PARKED_FROM 8.0     /* answers a turn: with fewer, turns would be made only to ask */
@@ -233,6 +234,8 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     loop->doorman.listener.fd = options->listen_fds[number];
     loop->metrics = &server->metrics[number];
     blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);
+    loop->intake_blocks = (struct blasd_spares){.size = blasd_intake_bytes(), .most = SPARE_BLOCKS};
+    loop->answer_blocks = (struct blasd_spares){.size = HTTP_ANSWER_BLOCK, .most = SPARE_BLOCKS};
     loop->waiting_buckets = WAITING_BUCKETS;
     loop->waiting = calloc(loop->waiting_buckets, sizeof(struct http_exchange *));
     loop->loop = blasd_loop_new();
@@ -277,6 +280,8 @@ static void loop_stop(struct http_loop *loop) {
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
     while (loop->spare_count > 0) blasd_buf_release(&loop->spares[--loop->spare_count]);
+    blasd_spares_release(&loop->intake_blocks);
+    blasd_spares_release(&loop->answer_blocks);
     free(loop->waiting);
 }
 

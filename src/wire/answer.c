@@ -23,13 +23,13 @@ struct blasd_answer {
     enum blasd_format format;
     struct blasd_buf text;
     size_t text_at;
-    struct part parts[BLASD_MAX_OUTPUTS];
     int part_count;
     int part;                  /* the one being written; part_count: the text behind the last */
     bool in_tensor;            /* its text is written */
     struct json_elements json; /* the tensor being written, as text */
     uint64_t raw_at;           /* or as it is */
     int64_t size;
+    struct part parts[]; /* as many as the record has outputs, at the most */
 };
 
 bool blasd_answer_possible(const struct blasd_record *record, int output,
@@ -115,10 +115,12 @@ static bool measure(struct blasd_answer *answer) {
 struct blasd_answer *blasd_answer_new(const struct blasd_record *record, const void *payload,
                                       int output, enum blasd_format format) {
     struct blasd_answer *answer;
+    size_t outputs = 0;
     if (!blasd_answer_possible(record, output, format)) return NULL;
-    answer = malloc(sizeof *answer);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (record->outputs[i].tensor.rank >= 0) outputs++;
+    answer = calloc(1, sizeof *answer + outputs * sizeof *answer->parts);
     if (answer == NULL) return NULL;
-    memset(answer, 0, sizeof *answer);
     answer->format = format;
     blasd_buf_init(&answer->text, TEXT_MOST);
     if (!make(answer, record, payload, output) || !measure(answer)) {

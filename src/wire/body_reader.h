@@ -12,7 +12,10 @@ struct blasd_body {
     uint64_t content_length; /* 0: not known */
     struct blasd_arrivals *arrivals;
     struct blasd_envelope *envelope;
+    void *room; /* BLASD_READER_ROOM bytes that a reader may be made in */
 };
+
+#define BLASD_READER_ROOM 2048
 
 struct blasd_body_reader {
     int (*feed)(struct blasd_body_reader *reader, const char *bytes, size_t len,

@@ -15,10 +15,12 @@ struct blasd_intake {
     struct blasd_body body;
     struct blasd_arrivals arrivals;
     struct blasd_envelope envelope;
+    struct blasd_spares *spares;      /* borrowed; NULL: none */
     struct blasd_body_reader *reader; /* owned */
     uint64_t fed;
     bool guess;  /* there was no Content-Type and the first byte is still to come */
     bool failed; /* or finished: takes only blasd_intake_free */
+    _Alignas(max_align_t) char room[BLASD_READER_ROOM];
 };
 
 /* Whether the media type in front of any ';' is `name`. */
@@ -95,9 +97,27 @@ static int check_size(const struct blasd_intake *intake, uint64_t bytes, struct 
                       (unsigned long long)intake->body.limits->body_bytes);
 }
 
+size_t blasd_intake_bytes(void) {
+    return sizeof(struct blasd_intake);
+}
+
+/* An intake with nothing set that blasd_intake_free would not take; the arrays are left as they
+ * are. */
+static struct blasd_intake *make(struct blasd_spares *spares) {
+    struct blasd_intake *intake =
+        spares != NULL ? blasd_spares_take(spares) : malloc(sizeof *intake);
+    if (intake == NULL) return NULL;
+    intake->spares = spares;
+    intake->arrivals.count = 0;
+    intake->reader = NULL;
+    intake->fed = 0;
+    intake->guess = intake->failed = false;
+    return intake;
+}
+
 int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_sink *sink,
                      struct blasd_intake **ret, struct blasd_err *err) {
-    struct blasd_intake *intake = calloc(1, sizeof *intake);
+    struct blasd_intake *intake = make(options->spares);
     int rc;
     *ret = NULL;
     if (intake == NULL)
@@ -105,7 +125,7 @@ int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_si
     intake->arrivals.sink = sink;
     blasd_envelope_init(&intake->envelope, options->limits);
     intake->body = (struct blasd_body){options->limits, options->content_length, &intake->arrivals,
-                                       &intake->envelope};
+                                       &intake->envelope, intake->room};
     rc = check_size(intake, options->content_length, err);
     if (rc == 0) rc = choose_reader(intake, options->content_type, err);
     if (rc == 0) rc = note_query(intake, options, err);
@@ -159,5 +179,8 @@ void blasd_intake_free(struct blasd_intake *intake) {
     if (intake == NULL) return;
     if (intake->reader != NULL) intake->reader->free(intake->reader);
     blasd_envelope_release(&intake->envelope);
-    free(intake);
+    if (intake->spares != NULL)
+        blasd_spares_give(intake->spares, intake);
+    else
+        free(intake);
 }

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/spares.h"
 #include "core/job.h"
 
 /* Where tensor bytes land. Offsets count from the start of the job's payload. Where the body itself
@@ -36,9 +37,13 @@ struct blasd_intake_options {
      * then refused before room is made for it */
     uint64_t content_length;
     const struct blasd_limits *limits; /* borrowed for the life of the intake */
+    struct blasd_spares *spares;       /* the same; blocks of blasd_intake_bytes(); NULL: none */
 };
 
 struct blasd_intake;
+
+/* What an intake takes, but for what grows with its body. */
+size_t blasd_intake_bytes(void);
 
 /* Chooses the format: application/json, application/x-safetensors (also application/octet-stream),
  * multipart/form-data. unsupported_media_type otherwise. New: free with blasd_intake_free. */

@@ -17,6 +17,7 @@ struct json_reader {
     const struct blasd_body *body;
     struct blasd_buf bytes;
 };
+_Static_assert(sizeof(struct json_reader) <= BLASD_READER_ROOM, "raise BLASD_READER_ROOM");
 
 /* One body while it is read. */
 struct pass {
@@ -206,12 +207,11 @@ static int feed(struct blasd_body_reader *base, const char *bytes, size_t len,
 static void free_reader(struct blasd_body_reader *base) {
     struct json_reader *reader = (struct json_reader *)base;
     blasd_buf_release(&reader->bytes);
-    free(reader);
 }
 
 struct blasd_body_reader *blasd_json_reader_new(const struct blasd_body *body) {
-    struct json_reader *reader = calloc(1, sizeof *reader);
-    if (reader == NULL) return NULL;
+    struct json_reader *reader = body->room;
+    memset(reader, 0, sizeof *reader);
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;
     blasd_buf_init(&reader->bytes, (size_t)body->limits->json_bytes + BLASD_JSON_SLACK);

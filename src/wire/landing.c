@@ -31,24 +31,30 @@ static const struct blasd_scan scans[BLASD_DTYPE_COUNT] = {
     [BLASD_bool] = {REPEAT4(0xfefe), 0, REPEAT4(0xfefe)},
 };
 
+static const char *field_of(char field[64], const char *name, size_t len) {
+    char shown[BLASD_ECHO_MAX];
+    blasd_text_join(field, 64, "inputs.", blasd_echo(shown, name, len), NULL);
+    return field;
+}
+
 int blasd_arrivals_add(struct blasd_arrivals *arrivals, const char *name, size_t len,
                        struct blasd_arrival **ret, struct blasd_err *err) {
     struct blasd_arrival *item;
-    char shown[BLASD_ECHO_MAX], field[64];
+    char field[64];
     bool plain = len > 0 && len < BLASD_NAME_MAX;
-    blasd_text_join(field, sizeof field, "inputs.", blasd_echo(shown, name, len), NULL);
     for (size_t i = 0; plain && i < len; i++) plain = name[i] > ' ' && name[i] < 0x7f;
     if (!plain)
-        return blasd_fail(err, BLASD_E_unknown_input, field,
+        return blasd_fail(err, BLASD_E_unknown_input, field_of(field, name, len),
                           "no operation has an input of this name: names are 1 to %d letters, "
                           "digits and _",
                           BLASD_NAME_MAX - 1);
     for (int i = 0; i < arrivals->count; i++)
         if (strlen(arrivals->items[i].name) == len &&
             memcmp(arrivals->items[i].name, name, len) == 0)
-            return blasd_fail(err, BLASD_E_invalid_field, field, "the tensor is given twice");
+            return blasd_fail(err, BLASD_E_invalid_field, field_of(field, name, len),
+                              "the tensor is given twice");
     if (arrivals->count == BLASD_ARRIVALS_MAX)
-        return blasd_fail(err, BLASD_E_unknown_input, field,
+        return blasd_fail(err, BLASD_E_unknown_input, field_of(field, name, len),
                           "this is tensor number %d, and no operation takes more than %d",
                           BLASD_ARRIVALS_MAX + 1, BLASD_MAX_INPUTS);
     item = &arrivals->items[arrivals->count++];
@@ -89,18 +95,27 @@ static uint64_t load(const unsigned char *p) {
 #define WITH_AVX2
 #endif
 
-/* Bytes at the start of `p` that hold no element at fault, in whole blocks. */
-WITH_AVX2 static size_t scan_blocks(const struct blasd_scan *by, const unsigned char *p,
-                                    size_t bytes) {
-    const size_t block = 16 * sizeof(uint64_t);
+/* Bytes at the start of `p` that hold no element at fault, in whole blocks of `words`. */
+__attribute__((always_inline)) static inline size_t scan_words(const struct blasd_scan *by,
+                                                               const unsigned char *p, size_t bytes,
+                                                               const size_t words) {
+    const size_t block = words * sizeof(uint64_t);
     const uint64_t mask = by->mask, add = by->add, flag = by->flag;
     size_t at = 0;
     for (; bytes - at >= block; at += block) {
         uint64_t seen = 0;
-        for (size_t i = 0; i < 16; i++) seen |= (load(p + at + 8 * i) & mask) + add;
+        for (size_t i = 0; i < words; i++) seen |= (load(p + at + 8 * i) & mask) + add;
         if ((seen & flag) != 0) break;
     }
     return at;
+}
+
+/* The same, in large blocks as far as they go, for each costs as much again to decide on as to look
+ * at 64 bytes of it, and small ones behind them. */
+WITH_AVX2 static size_t scan_blocks(const struct blasd_scan *by, const unsigned char *p,
+                                    size_t bytes) {
+    size_t at = scan_words(by, p, bytes, 128);
+    return at + scan_words(by, p + at, bytes - at, 16);
 }
 
 /* Index of the first element at fault among `n`, or -1. */

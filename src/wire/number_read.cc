@@ -106,6 +106,14 @@ inline const char *read_quick(const char *p, double *ret) {
     return p;
 }
 
+/* Digits alone, as masks, labels and small examples have them. */
+inline const char *read_digit(const char *p, double *ret) {
+    unsigned digit = (unsigned char)*p - '0';
+    if (digit > 9 || (p[1] != ',' && p[1] != ']')) return nullptr;
+    *ret = digit;
+    return p + 1;
+}
+
 inline const char *skip_space(const char *p) {
     while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') p++;
     return p;
@@ -118,7 +126,8 @@ const char *blasd_numbers_read(const char *p, const char *end, double *values, s
     const char *behind = p;
     size_t n = 0;
     while (n < most) {
-        const char *next = read_quick(p, values + n);
+        const char *next = read_digit(p, values + n);
+        if (next == nullptr) next = read_quick(p, values + n);
         if (next == nullptr) next = blasd_number_read(p, end, values + n);
         if (next == nullptr) break;
         behind = next;

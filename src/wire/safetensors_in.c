@@ -2,13 +2,15 @@
  * then the tensors' bytes without gaps, which go to the sink as they come. Bodies that are used
  * where they lie may leave gaps that align the next tensor.
  *
- * Only the header is held. Its `__metadata__` may carry op, params, priority, deadline_ms and
- * device as strings; what else stands there is other programs' business and ignored. */
+ * Only the header is held. Most are read by safetensors_plain.c, the others by jansson. Its
+ * `__metadata__` may carry op, params, priority, deadline_ms and device as strings; what else
+ * stands there is other programs' business and ignored. */
 #include "base/buf.h"
 #include "base/text.h"
 #include "wire/body_reader.h"
 #include "wire/echo.h"
 #include "wire/json_text.h"
+#include "wire/safetensors_plain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,7 @@ struct safetensors_reader {
     struct entry entries[BLASD_ARRIVALS_MAX];
     struct blasd_landing landings[BLASD_ARRIVALS_MAX];
 };
+_Static_assert(sizeof(struct safetensors_reader) <= BLASD_READER_ROOM, "raise BLASD_READER_ROOM");
 
 static const struct {
     char name[5];
@@ -46,9 +49,9 @@ static const struct {
     {"BOOL", BLASD_bool},
 };
 
-static int read_dtype(const json_t *value, const char *field, enum blasd_dtype *ret,
+/* `name`: NULL where there is none. */
+static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret,
                       struct blasd_err *err) {
-    const char *name = json_string_value(value);
     char shown[BLASD_ECHO_MAX];
     if (name == NULL)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
@@ -61,6 +64,12 @@ static int read_dtype(const json_t *value, const char *field, enum blasd_dtype *
     return blasd_fail(err, BLASD_E_unsupported_dtype, field,
                       "'%s' is not taken; F64, F32, F16, BF16, I64 to I8, U64 to U8 and BOOL are",
                       blasd_echo(shown, name, strlen(name)));
+}
+
+static int set_shape(struct blasd_tensor *tensor, int rank, const int64_t *shape, const char *field,
+                     struct blasd_err *err) {
+    *tensor = blasd_tensor_make(tensor->dtype, rank, shape);
+    return blasd_tensor_check(tensor, field, err);
 }
 
 static int read_shape(const json_t *value, const char *field, struct blasd_tensor *tensor,
@@ -80,24 +89,29 @@ static int read_shape(const json_t *value, const char *field, struct blasd_tenso
                               "length %zu of its shape is no whole number from 0", i);
         shape[i] = json_integer_value(length);
     }
-    *tensor = blasd_tensor_make(tensor->dtype, (int)rank, shape);
-    return blasd_tensor_check(tensor, field, err);
+    return set_shape(tensor, (int)rank, shape, field, err);
+}
+
+static int set_offsets(struct entry *entry, int64_t begin, int64_t end, const char *field,
+                       struct blasd_err *err) {
+    uint64_t bytes = blasd_tensor_bytes(&entry->to->input.tensor);
+    if (begin < 0 || end < begin)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                          "its data_offsets are not two whole numbers in order");
+    entry->begin = (uint64_t)begin;
+    entry->end = (uint64_t)end;
+    if (entry->end - entry->begin == bytes) return 0;
+    return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                      "its dtype and shape make %llu bytes, its data_offsets %llu",
+                      (unsigned long long)bytes, (unsigned long long)(entry->end - entry->begin));
 }
 
 static int read_offsets(const json_t *value, const char *field, struct entry *entry,
                         struct blasd_err *err) {
     const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
-    uint64_t bytes = blasd_tensor_bytes(&entry->to->input.tensor);
-    if (json_array_size(value) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
-        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
-        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
-                          "its data_offsets are not two whole numbers in order");
-    entry->begin = (uint64_t)json_integer_value(begin);
-    entry->end = (uint64_t)json_integer_value(end);
-    if (entry->end - entry->begin == bytes) return 0;
-    return blasd_fail(err, BLASD_E_malformed_safetensors, field,
-                      "its dtype and shape make %llu bytes, its data_offsets %llu",
-                      (unsigned long long)bytes, (unsigned long long)(entry->end - entry->begin));
+    bool two = json_array_size(value) == 2 && json_is_integer(begin) && json_is_integer(end);
+    return set_offsets(entry, two ? json_integer_value(begin) : -1,
+                       two ? json_integer_value(end) : -1, field, err);
 }
 
 static int read_entry(struct safetensors_reader *reader, const char *name, const json_t *value,
@@ -110,7 +124,8 @@ static int read_entry(struct safetensors_reader *reader, const char *name, const
     if (json_object_size(value) != 3)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "%s must be an object of dtype, shape and data_offsets", field);
-    rc = read_dtype(json_object_get(value, "dtype"), field, &entry->to->input.tensor.dtype, err);
+    rc = find_dtype(json_string_value(json_object_get(value, "dtype")), field,
+                    &entry->to->input.tensor.dtype, err);
     if (rc != 0) return rc;
     rc = read_shape(json_object_get(value, "shape"), field, &entry->to->input.tensor, err);
     if (rc != 0) return rc;
@@ -180,27 +195,61 @@ static int check_layout(struct safetensors_reader *reader, struct blasd_err *err
                       (unsigned long long)at, (unsigned long long)reader->body->limits->body_bytes);
 }
 
-static int read_members(struct safetensors_reader *reader, json_t *root, struct blasd_err *err) {
-    const char *name;
-    json_t *value;
-    int rc;
-    json_object_foreach(root, name, value) {
-        rc = strcmp(name, "__metadata__") == 0 ? read_metadata(reader, value, err)
-                                               : read_entry(reader, name, value, err);
-        if (rc != 0) return rc;
-    }
-    if ((rc = check_layout(reader, err)) != 0) return rc;
-    for (int i = 0; i < reader->count; i++) {
+/* All tensors are known: has them come down one behind the other. */
+static int begin_landings(struct safetensors_reader *reader, struct blasd_err *err) {
+    int rc = check_layout(reader, err);
+    for (int i = 0; rc == 0 && i < reader->count; i++) {
         const struct entry *entry = &reader->entries[i];
         reader->body->arrivals->sink->body_at = reader->header.len + entry->begin;
         rc = blasd_landing_begin(&reader->landings[i], reader->body->arrivals->sink, entry->to,
                                  entry->end - entry->begin, true, false, err);
+    }
+    return rc;
+}
+
+static int read_members(struct safetensors_reader *reader, json_t *root, struct blasd_err *err) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(root, name, value) {
+        int rc = strcmp(name, SAFETENSORS_METADATA) == 0 ? read_metadata(reader, value, err)
+                                                         : read_entry(reader, name, value, err);
         if (rc != 0) return rc;
     }
     return 0;
 }
 
-static int read_header(struct safetensors_reader *reader, struct blasd_err *err) {
+/* What read_entry does, from a plain header. */
+static int note_tensor(struct safetensors_reader *reader, const struct safetensors_tensor *tensor,
+                       struct blasd_err *err) {
+    struct entry *entry = &reader->entries[reader->count];
+    struct blasd_tensor *to;
+    char field[64];
+    int rc = blasd_arrivals_add(reader->body->arrivals, tensor->name, strlen(tensor->name),
+                                &entry->to, err);
+    if (rc != 0) return rc;
+    to = &entry->to->input.tensor;
+    blasd_text_join(field, sizeof field, "inputs.", entry->to->name, NULL);
+    if ((rc = find_dtype(tensor->dtype, field, &to->dtype, err)) != 0) return rc;
+    if ((rc = set_shape(to, tensor->rank, tensor->shape, field, err)) != 0) return rc;
+    if ((rc = set_offsets(entry, tensor->begin, tensor->end, field, err)) != 0) return rc;
+    reader->count++;
+    return 0;
+}
+
+/* What read_members does, from a plain header. */
+static int note_members(struct safetensors_reader *reader, const struct safetensors_plain *plain,
+                        struct blasd_err *err) {
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < plain->notes; i++)
+        if (blasd_envelope_knows(plain->note[i].name))
+            rc = blasd_envelope_text(reader->body->envelope, BLASD_IN_BODY, plain->note[i].name,
+                                     plain->note[i].text, strlen(plain->note[i].text), err);
+    for (int i = 0; rc == 0 && i < plain->tensors; i++)
+        rc = note_tensor(reader, &plain->tensor[i], err);
+    return rc;
+}
+
+static int parse_header(struct safetensors_reader *reader, struct blasd_err *err) {
     json_error_t problem;
     json_t *root = blasd_json_load(reader->header.data + 8, (size_t)reader->header_len,
                                    (int)reader->body->limits->json_depth, &problem);
@@ -215,6 +264,16 @@ static int read_header(struct safetensors_reader *reader, struct blasd_err *err)
         rc = blasd_fail(err, BLASD_E_malformed_safetensors, "", "the header is no JSON object");
     json_decref(root);
     return rc;
+}
+
+static int read_header(struct safetensors_reader *reader, struct blasd_err *err) {
+    struct safetensors_plain plain;
+    int rc;
+    if (safetensors_plain_read(reader->header.data + 8, (size_t)reader->header_len, &plain))
+        rc = note_members(reader, &plain, err);
+    else
+        rc = parse_header(reader, err);
+    return rc != 0 ? rc : begin_landings(reader, err);
 }
 
 static int read_length(struct safetensors_reader *reader, struct blasd_err *err) {
@@ -310,14 +369,16 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
 static void free_reader(struct blasd_body_reader *base) {
     struct safetensors_reader *reader = (struct safetensors_reader *)base;
     blasd_buf_release(&reader->header);
-    free(reader);
 }
 
 struct blasd_body_reader *blasd_safetensors_reader_new(const struct blasd_body *body) {
-    struct safetensors_reader *reader = calloc(1, sizeof *reader);
-    if (reader == NULL) return NULL;
+    struct safetensors_reader *reader = body->room;
+    /* what is in its lists is set when it is added */
     reader->base = (struct blasd_body_reader){feed, finish, free_reader};
     reader->body = body;
+    reader->stage = LENGTH;
+    reader->header_len = reader->at = 0;
+    reader->count = reader->current = 0;
     blasd_buf_init(&reader->header, (size_t)body->limits->envelope_bytes + 8);
     return &reader->base;
 }

@@ -126,6 +126,30 @@ def test_bodies_that_stand_still_hold_nobody_up(make_service):
     assert len(list(folder.glob("*.seg"))) <= 4
 
 
+def test_slow_bodies_pin_no_segments(make_service):
+    """Each of them begins in a segment of its own, for others fill the rest of it; none of these segments stays."""
+    service = make_service("--limit", "record_sync_s=1")
+    folder = blob_folder(service)
+    n = 64
+    bodies = [safetensors({"a": np.full((n, n), float(i)), "b": np.eye(n)}, op="matmul") for i in range(10)]
+    a = np.arange(90.0 * 90).reshape(90, 90) % 17
+    socks = []
+    for body in bodies:
+        socks.append(half_sent(service, body))
+        for _ in range(32):  # 4 MiB
+            arrays, _ = service.post("matmul", {"a": a, "b": np.eye(90)}, form="safetensors", accept="safetensors").safetensors()
+            np.testing.assert_array_equal(arrays["c"], a)
+    end = time.monotonic() + 60
+    while len(list(folder.glob("*.seg"))) > 4 and time.monotonic() < end:
+        time.sleep(0.3)
+    assert len(list(folder.glob("*.seg"))) <= 4
+    for i, (sock, body) in enumerate(zip(socks, bodies)):
+        sock.sendall(body[len(body) // 2:])
+        answer = read_all(sock)
+        assert answer.startswith(b"HTTP/1.1 200"), answer[:500]
+        assert answer.endswith(np.full((n, n), float(i)).tobytes())
+
+
 def test_refused_bodies_leave_no_room_taken(make_service):
     """60 MiB of bodies that came whole before they were refused; nothing was ever submitted, so one segment does."""
     service = make_service()

@@ -89,6 +89,16 @@ static void dates_are_rfc3339(void **state) {
     (void)state;
     blasd_clock_text(INT64_C(1709210096000042), text); /* a leap day */
     assert_string_equal(text, "2024-02-29T12:34:56.000042Z");
+    blasd_clock_text(INT64_C(1709210096999999), text); /* of the same second, and of others */
+    assert_string_equal(text, "2024-02-29T12:34:56.999999Z");
+    blasd_clock_text(INT64_C(1709210097000000), text);
+    assert_string_equal(text, "2024-02-29T12:34:57.000000Z");
+    blasd_clock_text(0, text);
+    assert_string_equal(text, "1970-01-01T00:00:00.000000Z");
+    blasd_clock_text(INT64_C(1709210096000042), text);
+    assert_string_equal(text, "2024-02-29T12:34:56.000042Z");
+    blasd_clock_text(-1, text);
+    assert_string_equal(text, "1969-12-31T23:59:59.999999Z");
 }
 
 static void limits_have_sane_defaults_and_take_units(void **state) {

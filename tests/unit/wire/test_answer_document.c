@@ -247,6 +247,29 @@ static void text_is_escaped_and_made_utf8(void **state) {
     expect_detail("\xff\xfe", FFFD FFFD);
 }
 
+/* Text is read in words: a byte must be seen wherever in one it lies, beside whatever. */
+static void every_byte_is_escaped_at_every_place(void **state) {
+    static const char around[] = "abcdefghijklmnopqrstuvw";
+    (void)state;
+    for (int c = 1; c < 256; c++) {
+        char as[8] = {(char)c};
+        if (c == '"' || c == '\\')
+            snprintf(as, sizeof as, "\\%c", c);
+        else if (c == '\n' || c == '\r' || c == '\t')
+            snprintf(as, sizeof as, "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
+        else if (c < 0x20 || c == 0x7f)
+            snprintf(as, sizeof as, "\\u%04x", c);
+        else if (c >= 0x80)
+            strcpy(as, FFFD); /* alone, it begins nothing that goes on */
+        for (int at = 0; at < (int)sizeof around; at++) {
+            char detail[64], expected[64];
+            snprintf(detail, sizeof detail, "%.*s%c%s", at, around, c, around + at);
+            snprintf(expected, sizeof expected, "%.*s%s%s", at, around, as, around + at);
+            expect_detail(detail, expected);
+        }
+    }
+}
+
 static void documents_keep_to_the_cap(void **state) {
     static double payload[1000];
     const int64_t shape[] = {1000};
@@ -400,6 +423,7 @@ int main(void) {
         cmocka_unit_test(strange_values_still_give_json),
         cmocka_unit_test(problems_are_documents),
         cmocka_unit_test(text_is_escaped_and_made_utf8),
+        cmocka_unit_test(every_byte_is_escaped_at_every_place),
         cmocka_unit_test(documents_keep_to_the_cap),
         cmocka_unit_test(operations_describe_themselves),
         cmocka_unit_test(accept_headers_choose_the_format),

@@ -24,7 +24,24 @@ static void send_built(void) {
                  body_len);
 }
 
+/* Sends the header as it is, which may be plain, and with an escape in it, which is not: both mean
+ * the same, so far as it is not about the JSON text itself. */
 static void send_st(const char *header, const void *data, size_t len) {
+    const char *dtype = strstr(header, "dtype\"");
+    char odd[4096];
+    if (dtype != NULL) {
+        struct outcome other;
+        snprintf(odd, sizeof odd, "%.*s\\u0064%s", (int)(dtype - header), header, dtype + 1);
+        build(odd, data, len);
+        send_built();
+        other = last;
+        last = (struct outcome){0};
+        build(header, data, len);
+        send_built();
+        assert_true(same_outcome(&last, &other) || strstr(last.err.detail, "valid JSON") != NULL);
+        outcome_release(&other);
+        return;
+    }
     build(header, data, len);
     send_built();
 }
@@ -92,21 +109,22 @@ static void test_first_nonfinite(void **state) {
         {"BF16", 2, 0x7f80, 0xff7f, 0x807f},
         {"BF16", 2, 0xffff, 0x7f7f, 0x0001},
     };
+    enum { N = 777 }; /* bytes for several large blocks of the search, small ones and a rest */
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        for (int at = -1; at < 201; at += at < 40 ? 1 : 37) {
-            unsigned char data[201 * 8];
+        for (int at = -1; at < N; at += at < 40 ? 1 : 37) {
+            unsigned char data[N * 8];
             char header[256];
             size_t size = rows[i].size;
-            for (int k = 0; k < 201; k++)
+            for (int k = 0; k < N; k++)
                 memcpy(data + (size_t)k * size, k % 2 ? &rows[i].most : &rows[i].least, size);
             if (at >= 0) memcpy(data + (size_t)at * size, &rows[i].odd, size);
             /* a second one later is not the first */
-            if (at >= 0 && at < 190) memcpy(data + 200 * size, &rows[i].odd, size);
+            if (at >= 0 && at < N - 10) memcpy(data + (N - 1) * size, &rows[i].odd, size);
             snprintf(header, sizeof header,
-                     "{" META ",\"a\":{\"dtype\":\"%s\",\"shape\":[201],\"data_offsets\":[0,%zu]}}",
-                     rows[i].name, 201 * size);
-            build(header, data, 201 * size);
+                     "{" META ",\"a\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[0,%zu]}}",
+                     rows[i].name, N, N * size);
+            build(header, data, N * size);
             if (at % 10 == 0)
                 send_built();
             else {

@@ -236,6 +236,23 @@ void reads_runs(void **) {
     }
 }
 
+/* Up to three digits with every byte behind them: what blasd_number_read says of the first is what
+ * the run begins with. */
+void reads_digits_whatever_follows(void **) {
+    for (int value = 0; value < 1000; value++) {
+        for (int c = 0; c < 256; c++) {
+            std::string text = std::to_string(value) + (char)c + "5]", rest;
+            std::vector<double> got = read_run(text, &rest, 1);
+            double wanted = 0;
+            const char *end = text.data() + text.size();
+            const char *next = blasd_number_read(text.data(), end, &wanted);
+            assert_int_equal(got.size(), next == nullptr ? 0 : 1);
+            if (next != nullptr) assert_true(same(got[0], wanted));
+            assert_string_equal(rest.c_str(), next == nullptr ? text.c_str() : next);
+        }
+    }
+}
+
 /* What std::to_chars writes; for floats beyond 2^24 and doubles beyond 2^53 it is to_chars. */
 template <typename real> bool written_as_to_chars(real value, char *(*write)(char *, real)) {
     char got[BLASD_NUMBER_MAX], wanted[64];
@@ -364,10 +381,15 @@ void writes_runs(void **) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_random_texts),  cmocka_unit_test(reads_the_edges),
-        cmocka_unit_test(reads_halfway_cases), cmocka_unit_test(reads_runs),
-        cmocka_unit_test(writes_doubles),      cmocka_unit_test(writes_floats),
-        cmocka_unit_test(writes_integers),     cmocka_unit_test(writes_runs),
+        cmocka_unit_test(reads_random_texts),
+        cmocka_unit_test(reads_the_edges),
+        cmocka_unit_test(reads_halfway_cases),
+        cmocka_unit_test(reads_runs),
+        cmocka_unit_test(reads_digits_whatever_follows),
+        cmocka_unit_test(writes_doubles),
+        cmocka_unit_test(writes_floats),
+        cmocka_unit_test(writes_integers),
+        cmocka_unit_test(writes_runs),
     };
     if (argc > 1 && std::strcmp(argv[1], "floats") == 0) float_step = 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
