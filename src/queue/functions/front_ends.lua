@@ -180,26 +180,31 @@ local function submit_one(t, id, frame, options)
     return 0
 end
 
--- Whether a packet has been submitted before; all its jobs were, then.
-local function packet_known(packet, pieces)
-    if call('HEXISTS', K.pending, packet) == 1 or call('HEXISTS', K.opened, packet) == 1 then
-        return true
-    end
+-- Whether any of these jobs is there: pending, but in no packet, or ended.
+local function any_known(pieces)
     local known = false
-    each_piece(pieces, function(id) known = known or recorded(id) ~= nil end)
+    each_piece(pieces, function(id)
+        known = known or call('HEXISTS', K.pending, id) == 1 or recorded(id) ~= nil
+    end)
     return known
 end
 
 local function submit_packet(t, packet, pieces, options)
-    if options == 'r=1' and packet_known(packet, pieces) then return 0 end
-    if submit_fits(t, t.packed) then
+    local alone = '' -- OPTIONS of each where they go one by one
+    if options == 'r=1' then
+        if call('HEXISTS', K.pending, packet) == 1 or call('HEXISTS', K.opened, packet) == 1 then
+            return 0
+        end
+        if any_known(pieces) then alone = options end -- there may have been room for a part only
+    end
+    if alone == '' and submit_fits(t, t.packed) then
         intake_add(t, packet, submit_stub(t, '0', '0', t.packed), pieces, t.packed)
         return 0
     end
     local digits = {}
     t.stub = nil
     each_piece(pieces, function(id, from, to)
-        digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), '')
+        digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), alone)
     end)
     return concat(digits)
 end
