@@ -142,6 +142,11 @@ end
 
 local function counted(field) return max(tonumber(call('HGET', K.count, field) or 0), 0) end
 
+-- Changes the number of references to a segment.
+local function refer(seg, by)
+    if call('HINCRBY', K.refs, seg, by) <= 0 then call('HDEL', K.refs, seg) end
+end
+
 -- Which jobs run: what the live workers said in begin
 
 -- Whether a text of names names the job: by its id, or by its packet.

@@ -48,13 +48,15 @@ local function bury(keys, args)
     return 0
 end
 
--- What the worker does not know that it holds, because a reply to it was lost, goes back.
+-- What the worker does not know that it holds, because a reply to it was lost, goes back; packets
+-- opened, for it may be one of damaged pieces that could not be read.
 local function claim_check(name, held)
     local names, known = {}, {}
     for one in gmatch(held, '%S+') do known[one] = true end
     for one in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
         if not known[one] then names[#names + 1] = one end
     end
+    open_packets(names)
     give_back(names)
     call('SET', K.held_of .. name, held)
 end
@@ -154,6 +156,10 @@ local function finish(keys, args)
     for i = 1, count do
         local one, stub, pieces, outputs = names[i], stubs[i], args[3 + 3 * i], args[4 + 3 * i]
         local digit = '0'
+        if stub and is_packet(one) and count_pieces(pieces) ~= parse(stub).jobs then
+            open_packet(one, stub) -- a job without a record would be lost
+            stub = nil
+        end
         if stub and not seen[one] then
             seen[one] = true
             digit = finish_one(e, one, stub, pieces, outputs, finder)
