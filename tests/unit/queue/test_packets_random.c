@@ -356,7 +356,7 @@ static void random_sequences(void **state) {
     static struct world world;
     struct world *w = &world;
     const char *seed = getenv("BLASD_SEED"), *text = getenv("BLASD_STEPS");
-    int steps = text ? atoi(text) : 1500;
+    int steps = text ? atoi(text) : 600;
     char name[8];
     (void)state;
     w->random = seed ? strtoull(seed, NULL, 10) : (uint64_t)blasd_clock_wall_us();
