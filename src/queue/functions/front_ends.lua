@@ -343,26 +343,28 @@ local function sample(key, want)
     return pairs_
 end
 
--- Appends the records of the newest rows; a row is {time, record} or, of a pending job, {time, id,
--- job}. Returns the bytes listed so far.
+-- Appends the records of the newest rows; a row is {time, record} or, of what is pending, {time,
+-- name, job}. Returns the bytes listed so far.
 local function newest_first(rows, limit, reply, bytes, finder)
     table.sort(rows, function(a, b) return a[1] > b[1] end)
-    for i = 1, min(limit, #rows) do
-        local row = rows[i]
-        local record = row[3] and terse(row[2], row[3], nil, nil, finder) or row[2]
-        bytes = bytes + #record
-        if bytes > LIST_BYTES then break end
-        reply[#reply + 1] = record
+    local room, i = limit, 1
+    while room > 0 and rows[i] do
+        local name, job, records = rows[i][2], rows[i][3], {rows[i][2]}
+        if job then records = is_packet(name) and packet_ids(name) or {name} end
+        for k = 1, min(room, #records) do
+            local record = job and terse(records[k], job, nil, nil, finder) or records[k]
+            bytes = bytes + #record
+            if bytes > LIST_BYTES then return bytes end
+            reply[#reply + 1] = record
+        end
+        room, i = room - #records, i + 1
     end
     return bytes
 end
 
--- Appends a row for each job that a name stands for.
-local function add_rows(rows, name, stub)
+local function add_row(rows, name, stub)
     local job = parse(stub)
-    for _, id in ipairs(is_packet(name) and packet_ids(name) or {name}) do
-        rows[#rows + 1] = {tonumber(job.us), id, job}
-    end
+    rows[#rows + 1] = {tonumber(job.us), name, job}
 end
 
 local function list_pending(which, limit, reply)
@@ -374,14 +376,14 @@ local function list_pending(which, limit, reply)
     local found, stubs = resolve(names)
     for i, name in ipairs(found) do
         running[name] = true
-        if which ~= 'queued' then add_rows(rows, name, stubs[i]) end
+        if which ~= 'queued' then add_row(rows, name, stubs[i]) end
     end
     local bytes = newest_first(rows, limit, reply, 0, finder)
     if which == 'running' then return bytes end
     rows = {}
     local some = sample(K.pending, 4 * limit)
     for i = 1, #some, 2 do
-        if not running[some[i]] then add_rows(rows, some[i], some[i + 1]) end
+        if not running[some[i]] then add_row(rows, some[i], some[i + 1]) end
     end
     return newest_first(rows, limit, reply, bytes, finder)
 end
