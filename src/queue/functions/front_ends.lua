@@ -234,13 +234,15 @@ end
 -- The stub that stands for each job, false where it is not pending.
 local function stubs_of(ids, from)
     local stubs = get_many(K.pending, ids, from)
+    local packet, whole_stub, pieces
     for i, stub in ipairs(stubs) do
-        if not stub then
-            local id = ids[from + i - 1]
-            local packet = sub(id, 1, PACKET)
-            stub = call('HGET', K.pending, packet)
-            if stub and find_piece(call('HGET', K.frames, packet) or '', id) then stubs[i] = stub end
+        local id = ids[from + i - 1]
+        if not stub and sub(id, 1, PACKET) ~= packet then -- else they are in the last one's packet
+            packet = sub(id, 1, PACKET)
+            whole_stub = call('HGET', K.pending, packet)
+            pieces = whole_stub and call('HGET', K.frames, packet) or ''
         end
+        if not stub and whole_stub and find_piece(pieces, id) then stubs[i] = whole_stub end
     end
     return stubs
 end
