@@ -131,12 +131,13 @@ lease is not theirs any more)
   bury NAME               -> 0: the same for a worker known to be dead
   claim NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
       -> {now_us, j1, f1, j2, f2, ...}; j = "NAME US COST BLOB", with " ATTEMPTS" behind it where
-      workers began the job before and did not end it; f its frame, of a packet its pieces. With no
-      jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. What comes then is handed over
-      in that list where it is little, which saves it the next claim. MAX counts jobs. TURN counts
-      claims and drives ageing. WAS_IDLE 1: the last claim had no jobs. HELD: the names, as it was
-      given them, of what it still has, a packet as long as it has a job of it. CHECK 1: a reply may
-      have been missed, so what is noted as held by it but is not in HELD goes back, packets opened
+      workers began the job before and did not end it, of a packet " 0 N"; f its frame, of a packet
+      its N pieces. With no jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. What
+      comes then is handed over in that list where it is little, which saves it the next claim. MAX
+      counts jobs. TURN counts claims and drives ageing. WAS_IDLE 1: the last claim had no jobs.
+      HELD: the names, as it was given them, of what it still has, a packet as long as it has a job
+      of it. CHECK 1: a reply may have been missed, so what is noted as held by it but is not in
+      HELD goes back, packets opened
   begin NAME EPOCH TEXT   -> 0: TEXT becomes {q}:run:NAME
   finish NAME EPOCH RESENT, then 3 for each job, or whole packet: NAME PIECES OUTPUTS
       -> text of a digit for each job: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was

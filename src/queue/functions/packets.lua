@@ -15,14 +15,6 @@ local function each_piece(pieces, each)
     end
 end
 
-local function count_pieces(pieces)
-    local count, at, most = 0, 1, #pieces
-    while at + PIECE_HEAD - 1 <= most do
-        count, at = count + 1, at + PIECE_HEAD + struct.unpack('<I4', pieces, at)
-    end
-    return count
-end
-
 -- Where the piece of the job `id` begins, and where it ends; nil where there is none.
 local function find_piece(pieces, id)
     local at, most, hit = 1, #pieces, find(pieces, id, 1, true)

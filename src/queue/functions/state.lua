@@ -129,6 +129,7 @@ local function parse(stub)
                 deadline = tonumber(deadline), seg = seg, channels = channels, op = op,
                 tenant = tenant, us = us,
                 claim = concat({'', us, cost, blob}, ' ')} -- behind the name, as in a claim
+    if jobs ~= '' then last_job.claim = last_job.claim .. ' 0 ' .. jobs end
     return last_job
 end
 

@@ -156,10 +156,6 @@ local function finish(keys, args)
     for i = 1, count do
         local one, stub, pieces, outputs = names[i], stubs[i], args[3 + 3 * i], args[4 + 3 * i]
         local digit = '0'
-        if stub and is_packet(one) and count_pieces(pieces) ~= parse(stub).jobs then
-            open_packet(one, stub) -- a job without a record would be lost
-            stub = nil
-        end
         if stub and not seen[one] then
             seen[one] = true
             digit = finish_one(e, one, stub, pieces, outputs, finder)
