@@ -165,7 +165,7 @@ int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker
 
 /* Claiming */
 
-/* The next number of "NAME US COST BLOB [ATTEMPTS]", or -1. */
+/* The next number of "NAME US COST BLOB [ATTEMPTS [N]]", or -1. */
 static int64_t next_number(const char **at) {
     char *end;
     if (**at != ' ') return -1;
@@ -175,16 +175,17 @@ static int64_t next_number(const char **at) {
     return value;
 }
 
-/* What follows the name, which is the same for all jobs of a packet. */
-static bool read_head(const char *at, struct blasd_claim *claim) {
+/* What follows the name, which is the same for all jobs of a packet; how many these are, 1 where it
+ * does not say, or 0 where it is malformed. */
+static int64_t read_head(const char *at, struct blasd_claim *claim) {
     claim->submitted_us = next_number(&at);
     int64_t cost = next_number(&at), blob = next_number(&at);
-    int64_t attempts = *at ? next_number(&at) : 0;
+    int64_t attempts = *at ? next_number(&at) : 0, jobs = *at ? next_number(&at) : 1;
     if (claim->submitted_us < 0 || cost < 0 || blob < 0 || attempts < 0 || attempts > INT32_MAX)
-        return false;
+        return 0;
     claim->stored = blob == 1;
     claim->attempts = (int)attempts;
-    return true;
+    return jobs > 0 ? jobs : 0;
 }
 
 static bool set_job(struct blasd_claim *claim, const char *id, const char *frame, size_t len) {
@@ -201,7 +202,7 @@ static int read_packet(const redisReply *head, const redisReply *pieces, int max
     struct blasd_claim common = {0};
     const char *at = pieces->str, *end = at + pieces->len;
     int count = 0;
-    if (!read_head(head->str + BLASD_ID_PACKET, &common)) return 0;
+    int64_t jobs = read_head(head->str + BLASD_ID_PACKET, &common);
     while (at < end) {
         if (count == max || end - at < (ptrdiff_t)BLASD_PIECE_HEAD) return 0;
         size_t len = blasd_piece_len(at);
@@ -212,7 +213,7 @@ static int read_packet(const redisReply *head, const redisReply *pieces, int max
             return 0;
         at += BLASD_PIECE_HEAD + len;
     }
-    return count;
+    return count == jobs ? count : 0;
 }
 
 /* A job, or all of a packet; how many, or 0. */
@@ -223,7 +224,7 @@ static int read_claim(const redisReply *head, const redisReply *frame, int max,
         return read_packet(head, frame, max, claims);
     if ((size_t)head->len <= BLASD_ID_LEN) return 0;
     *claims = (struct blasd_claim){0};
-    return read_head(head->str + BLASD_ID_LEN, claims) &&
+    return read_head(head->str + BLASD_ID_LEN, claims) == 1 &&
            set_job(claims, head->str, frame->str, (size_t)frame->len);
 }
 

@@ -12,6 +12,7 @@ import pathlib
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -324,3 +325,34 @@ class Service:
         answer = self.post(op, inputs, params, accept="safetensors", **more)
         assert answer.status == 200 and answer.headers["Content-Type"] == TYPES["safetensors"], answer.body[:2000]
         return answer.safetensors()
+
+
+class Redis:
+    """A hand in the service's own Redis: just enough of the protocol to send bytes as they are."""
+
+    def __init__(self, service):
+        path = next((service.folder / "data").glob("*.sock"))
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(str(path))
+        self.file = self.sock.makefile("rb")
+
+    def __call__(self, *words):
+        words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+        self.sock.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+        return self.reply()
+
+    def reply(self):
+        line = self.file.readline()
+        kind, value = line[:1], line[1:-2]
+        if kind in b"+-:":
+            assert kind != b"-", value
+            return value if kind == b"+" else int(value)
+        if int(value) < 0:
+            return None
+        if kind == b"$":
+            return self.file.read(int(value) + 2)[:-2]
+        return [self.reply() for _ in range(int(value))]
+
+    def close(self):
+        self.file.close()
+        self.sock.close()

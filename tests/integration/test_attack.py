@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from service import TYPES, children, multipart, npy, safetensors
+from service import Redis, TYPES, children, multipart, npy, safetensors
 
 BODY = b'{"op":"matmul","inputs":{"a":[[1]],"b":[[2]]}}'
 HOST = b"Host: localhost\r\n"
@@ -138,37 +138,6 @@ def test_no_room_in_the_blob_store_says_when_to_come_again(make_service):
 
 
 # --- a hand in the stores -------------------------------------------------------------------------------------------
-
-
-class Redis:
-    """Just enough of the protocol to send bytes as they are."""
-
-    def __init__(self, service):
-        path = next((service.folder / "data").glob("*.sock"))
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(str(path))
-        self.file = self.sock.makefile("rb")
-
-    def __call__(self, *words):
-        words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
-        self.sock.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
-        return self.reply()
-
-    def reply(self):
-        line = self.file.readline()
-        kind, value = line[:1], line[1:-2]
-        if kind in b"+-:":
-            assert kind != b"-", value
-            return value if kind == b"+" else int(value)
-        if int(value) < 0:
-            return None
-        if kind == b"$":
-            return self.file.read(int(value) + 2)[:-2]
-        return [self.reply() for _ in range(int(value))]
-
-    def close(self):
-        self.file.close()
-        self.sock.close()
 
 
 def submit(service, count=1):

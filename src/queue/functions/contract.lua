@@ -95,7 +95,8 @@ Front ends call
       blob ID.in is not there; 4 ID, SI or COST is malformed; or, where the key was used for the
       same request, an array {ID of the earlier job, its RECORD where it has ended and a CHANNEL was
       given, else ""}; where it has not ended, CHANNEL now watches it; or, of a packet for which
-      there is not room as a whole, a text with one of these digits for each job
+      there is not room as a whole, or was not when it was sent before, a text with one of these
+      digits for each job
   get ID...               -> {RECORD or 404|410, ...}
   watch CHANNEL ID...     -> the same; CHANNEL is told when those that have not ended end
   unwatch CHANNEL ID...   -> 0
@@ -130,12 +131,13 @@ lease is not theirs any more)
   bury NAME               -> 0: the same for a worker known to be dead
   claim NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
       -> {now_us, j1, f1, j2, f2, ...}; j = "NAME US COST BLOB", with " ATTEMPTS" behind it where
-      workers began the job before and did not end it; f its frame, of a packet its pieces. With no
-      jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. What comes then is handed over
-      in that list where it is little, which saves it the next claim. MAX counts jobs. TURN counts
-      claims and drives ageing. WAS_IDLE 1: the last claim had no jobs. HELD: the names, as it was
-      given them, of what it still has, a packet as long as it has a job of it. CHECK 1: a reply may
-      have been missed, so what is noted as held by it but is not in HELD goes back
+      workers began the job before and did not end it, of a packet " 0 N"; f its frame, of a packet
+      its N pieces. With no jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. What
+      comes then is handed over in that list where it is little, which saves it the next claim. MAX
+      counts jobs. TURN counts claims and drives ageing. WAS_IDLE 1: the last claim had no jobs.
+      HELD: the names, as it was given them, of what it still has, a packet as long as it has a job
+      of it. CHECK 1: a reply may have been missed, so what is noted as held by it but is not in
+      HELD goes back, packets opened
   begin NAME EPOCH TEXT   -> 0: TEXT becomes {q}:run:NAME
   finish NAME EPOCH RESENT, then 3 for each job, or whole packet: NAME PIECES OUTPUTS
       -> text of a digit for each job: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was

@@ -21,11 +21,6 @@ local function ending_tell(e, channel, pieces)
     told.bytes = told.bytes + #pieces
 end
 
--- Changes the number of references to a segment.
-local function refer(seg, by)
-    if call('HINCRBY', K.refs, seg, by) <= 0 then call('HDEL', K.refs, seg) end
-end
-
 -- Puts records where they are to be found: those of a packet that somebody waited for stay together,
 -- for they have been told; those of others will be asked for one by one.
 local function records_add(records, name, pieces)

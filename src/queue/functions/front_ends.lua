@@ -181,26 +181,31 @@ local function submit_one(t, id, frame, options)
     return 0
 end
 
--- Whether a packet has been submitted before; all its jobs were, then.
-local function packet_known(packet, pieces)
-    if call('HEXISTS', K.pending, packet) == 1 or call('HEXISTS', K.opened, packet) == 1 then
-        return true
-    end
+-- Whether any of these jobs is there: pending, but in no packet, or ended.
+local function any_known(pieces)
     local known = false
-    each_piece(pieces, function(id) known = known or recorded(id) ~= nil end)
+    each_piece(pieces, function(id)
+        known = known or call('HEXISTS', K.pending, id) == 1 or recorded(id) ~= nil
+    end)
     return known
 end
 
 local function submit_packet(t, packet, pieces, options)
-    if options == 'r=1' and packet_known(packet, pieces) then return 0 end
-    if submit_fits(t, t.packed) then
+    local alone = '' -- OPTIONS of each where they go one by one
+    if options == 'r=1' then
+        if call('HEXISTS', K.pending, packet) == 1 or call('HEXISTS', K.opened, packet) == 1 then
+            return 0
+        end
+        if any_known(pieces) then alone = options end -- there may have been room for a part only
+    end
+    if alone == '' and submit_fits(t, t.packed) then
         intake_add(t, packet, submit_stub(t, '0', '0', t.packed), pieces, t.packed)
         return 0
     end
     local digits = {}
     t.stub = nil
     each_piece(pieces, function(id, from, to)
-        digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), '')
+        digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), alone)
     end)
     return concat(digits)
 end
@@ -229,13 +234,15 @@ end
 -- The stub that stands for each job, false where it is not pending.
 local function stubs_of(ids, from)
     local stubs = get_many(K.pending, ids, from)
+    local packet, whole_stub, pieces
     for i, stub in ipairs(stubs) do
-        if not stub then
-            local id = ids[from + i - 1]
-            local packet = sub(id, 1, PACKET)
-            stub = call('HGET', K.pending, packet)
-            if stub and find_piece(call('HGET', K.frames, packet) or '', id) then stubs[i] = stub end
+        local id = ids[from + i - 1]
+        if not stub and sub(id, 1, PACKET) ~= packet then -- else they are in the last one's packet
+            packet = sub(id, 1, PACKET)
+            whole_stub = call('HGET', K.pending, packet)
+            pieces = whole_stub and call('HGET', K.frames, packet) or ''
         end
+        if not stub and whole_stub and find_piece(pieces, id) then stubs[i] = whole_stub end
     end
     return stubs
 end
@@ -338,26 +345,28 @@ local function sample(key, want)
     return pairs_
 end
 
--- Appends the records of the newest rows; a row is {time, record} or, of a pending job, {time, id,
--- job}. Returns the bytes listed so far.
+-- Appends the records of the newest rows; a row is {time, record} or, of what is pending, {time,
+-- name, job}. Returns the bytes listed so far.
 local function newest_first(rows, limit, reply, bytes, finder)
     table.sort(rows, function(a, b) return a[1] > b[1] end)
-    for i = 1, min(limit, #rows) do
-        local row = rows[i]
-        local record = row[3] and terse(row[2], row[3], nil, nil, finder) or row[2]
-        bytes = bytes + #record
-        if bytes > LIST_BYTES then break end
-        reply[#reply + 1] = record
+    local room, i = limit, 1
+    while room > 0 and rows[i] do
+        local name, job, records = rows[i][2], rows[i][3], {rows[i][2]}
+        if job then records = is_packet(name) and packet_ids(name) or {name} end
+        for k = 1, min(room, #records) do
+            local record = job and terse(records[k], job, nil, nil, finder) or records[k]
+            bytes = bytes + #record
+            if bytes > LIST_BYTES then return bytes end
+            reply[#reply + 1] = record
+        end
+        room, i = room - #records, i + 1
     end
     return bytes
 end
 
--- Appends a row for each job that a name stands for.
-local function add_rows(rows, name, stub)
+local function add_row(rows, name, stub)
     local job = parse(stub)
-    for _, id in ipairs(is_packet(name) and packet_ids(name) or {name}) do
-        rows[#rows + 1] = {tonumber(job.us), id, job}
-    end
+    rows[#rows + 1] = {tonumber(job.us), name, job}
 end
 
 local function list_pending(which, limit, reply)
@@ -369,14 +378,14 @@ local function list_pending(which, limit, reply)
     local found, stubs = resolve(names)
     for i, name in ipairs(found) do
         running[name] = true
-        if which ~= 'queued' then add_rows(rows, name, stubs[i]) end
+        if which ~= 'queued' then add_row(rows, name, stubs[i]) end
     end
     local bytes = newest_first(rows, limit, reply, 0, finder)
     if which == 'running' then return bytes end
     rows = {}
     local some = sample(K.pending, 4 * limit)
     for i = 1, #some, 2 do
-        if not running[some[i]] then add_rows(rows, some[i], some[i + 1]) end
+        if not running[some[i]] then add_row(rows, some[i], some[i + 1]) end
     end
     return newest_first(rows, limit, reply, bytes, finder)
 end

@@ -32,12 +32,14 @@ end
 -- ghosts. Packets that a claim of its size might never have room for are opened.
 local function look_up(c, names)
     local found, stubs = resolve(names)
+    local opened = false
     for i, stub in ipairs(stubs) do
         if parse(stub).jobs > max(1, c.most / 2) then
             open_packet(found[i], stub)
-            return look_up(c, names)
+            opened = true
         end
     end
+    if opened then found, stubs = resolve(names) end
     local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
     local entries = {}
     for i, stub in ipairs(stubs) do

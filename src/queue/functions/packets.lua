@@ -42,9 +42,11 @@ end
 local function open_packet(packet, stub)
     local pieces, job = call('HGET', K.frames, packet) or '', parse(stub)
     local single = gsub(stub, '^([^\t]*) x%d+\t', '%1\t', 1)
-    local stubs, frames, ids = {}, {}, {}
+    local stubs, frames, ids, seen = {}, {}, {}, {}
     each_piece(pieces, function(id, from, to)
         local n = #ids
+        if seen[id] or sub(id, 1, PACKET) ~= packet or find(id, '[^0-9a-f]', PACKET) then return end
+        seen[id] = true
         ids[n + 1] = id
         stubs[2 * n + 1], stubs[2 * n + 2] = id, single
         frames[2 * n + 1], frames[2 * n + 2] = id, sub(pieces, from, to)
@@ -57,7 +59,16 @@ local function open_packet(packet, stub)
     local missing = #ids - job.jobs -- where its pieces are damaged
     tally('jobs', missing)
     tally('bytes', missing * job.cost)
+    if missing ~= 0 and job.seg ~= '' then refer(job.seg, missing) end
     return ids
+end
+
+-- Opens those of the names that are pending packets, where `only` is given those that are its keys.
+local function open_packets(names, only)
+    for i, stub in ipairs(get_many(K.pending, names)) do
+        local name = names[i]
+        if stub and is_packet(name) and (not only or only[name]) then open_packet(name, stub) end
+    end
 end
 
 -- The stubs of jobs, false where one is not pending; packets that they are in are opened.

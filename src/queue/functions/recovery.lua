@@ -84,9 +84,7 @@ end
 -- is to run alone.
 local function recover(name)
     local names, begun = holdings(name)
-    for i, stub in ipairs(get_many(K.pending, names)) do
-        if stub and begun[names[i]] and is_packet(names[i]) then open_packet(names[i], stub) end
-    end
+    open_packets(names, begun)
     local e, finder = ending_new(), running_finder(1)
     local count = give_back(names, function(id, job)
         if not (begun[id] or begun[sub(id, 1, PACKET)]) or

@@ -129,6 +129,7 @@ local function parse(stub)
                 deadline = tonumber(deadline), seg = seg, channels = channels, op = op,
                 tenant = tenant, us = us,
                 claim = concat({'', us, cost, blob}, ' ')} -- behind the name, as in a claim
+    if jobs ~= '' then last_job.claim = last_job.claim .. ' 0 ' .. jobs end
     return last_job
 end
 
@@ -141,6 +142,11 @@ local function tally(field, by)
 end
 
 local function counted(field) return max(tonumber(call('HGET', K.count, field) or 0), 0) end
+
+-- Changes the number of references to a segment.
+local function refer(seg, by)
+    if call('HINCRBY', K.refs, seg, by) <= 0 then call('HDEL', K.refs, seg) end
+end
 
 -- Which jobs run: what the live workers said in begin
 

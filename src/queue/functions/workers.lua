@@ -48,13 +48,15 @@ local function bury(keys, args)
     return 0
 end
 
--- What the worker does not know that it holds, because a reply to it was lost, goes back.
+-- What the worker does not know that it holds, because a reply to it was lost, goes back; packets
+-- opened, for it may be one of damaged pieces that could not be read.
 local function claim_check(name, held)
     local names, known = {}, {}
     for one in gmatch(held, '%S+') do known[one] = true end
     for one in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
         if not known[one] then names[#names + 1] = one end
     end
+    open_packets(names)
     give_back(names)
     call('SET', K.held_of .. name, held)
 end

@@ -1,5 +1,5 @@
 /* What the tests of the front end's queue share: a Redis of their own, the loop, a worker, and what
- * the callbacks saw. Included once, by test_front_queue.c. */
+ * the callbacks saw. Included once by each of them. */
 #ifndef BLASD_TEST_FRONT_FIXTURE_H
 #define BLASD_TEST_FRONT_FIXTURE_H
 
@@ -273,7 +273,7 @@ struct want {
     struct blasd_blob *blob;
 };
 
-static struct seen *submit(struct env *env, struct want want) {
+__attribute__((unused)) static struct seen *submit(struct env *env, struct want want) {
     struct seen *s = &env->seen[env->seen_count++];
     struct blasd_principal who = {"anonymous"};
     struct blasd_job job = {.op = &echo, .priority = BLASD_PRIORITY_NORMAL};

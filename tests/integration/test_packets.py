@@ -1,0 +1,244 @@
+"""Small jobs that come at once share entries of the queue: cancelled, given up and cut off one by one, with workers
+and front ends that die meanwhile, each ends once and right, and nothing is left behind."""
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import threading
+import time
+
+import numpy as np
+from service import Redis, TYPES, nested
+
+KINDS = 5
+
+
+def job_of(i):
+    """(op, inputs, output, its value) of the i-th job, of one of a few kinds that cannot run together."""
+    x, n = float(i % 500), (2, 3, 4)[i % 3]
+    if i % KINDS == 3:
+        return "distance", {"x": np.array([[0.0, x], [0.0, 0.0]])}, "d", [[0.0, x], [x, 0.0]]
+    if i % KINDS == 4:
+        return "solve", {"a": np.eye(n) * 2, "b": np.full(n, 2 * x)}, "x", [x] * n
+    return "matmul", {"a": np.full((n, n), x), "b": np.eye(n)}, "c", [[x] * n] * n
+
+
+def request_of(i, wait):
+    op, inputs, _, _ = job_of(i)
+    body = json.dumps({"op": op, "inputs": {name: nested(value) for name, value in inputs.items()},
+                       "priority": "low" if i % 7 == 0 else "normal"}).encode()
+    path = f"/jobs?wait={wait}" if wait else "/jobs"
+    return (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {TYPES['json']}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n").encode() + body
+
+
+def connect(service):
+    sock = socket.create_connection(("127.0.0.1", service.port), timeout=60)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def answer_of(sock):
+    """(status, document) of the answer, or None where the connection was cut off before it."""
+    data = b""
+    with contextlib.suppress(ConnectionError), sock:
+        while more := sock.recv(1 << 16):
+            data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    try:
+        return int(head.split()[1]), json.loads(body)
+    except (IndexError, ValueError):
+        return None
+
+
+@contextlib.contextmanager
+def front_end_held(service):
+    """What is sent meanwhile comes to the front end at once."""
+    pid = service.kill("api", signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def send_at_once(service, jobs, wait):
+    """Sends all jobs in one turn of the front end; wait(i) says for how long each waits. Returns {i: connection}."""
+    socks = {i: connect(service) for i in jobs}
+    with front_end_held(service):
+        for i, sock in socks.items():
+            sock.sendall(request_of(i, wait(i)))
+    return socks
+
+
+def expect_right(i, job):
+    assert job["state"] == "succeeded", job
+    _, _, name, value = job_of(i)
+    assert np.allclose(job["outputs"][name]["data"], value, rtol=1e-12, atol=1e-12), (i, job)
+
+
+def expect_nothing_left(service, seconds=20):
+    """All counts are zero again, and no packet is remembered as opened."""
+    redis = Redis(service)
+    end, left = time.monotonic() + seconds, None
+    while time.monotonic() < end:
+        counts = redis("HVALS", "{blasd}:count")
+        left = [redis("EXISTS", "{blasd}:" + key) for key in ("pending", "frames", "opened", "attempts")]
+        if not any(left) and all(value == b"0" for value in counts):
+            break
+        time.sleep(0.2)
+    assert not any(left) and all(value == b"0" for value in counts), (left, redis("HGETALL", "{blasd}:count"))
+    refs = redis("HVALS", "{blasd}:refs")
+    assert all(int(value) > 0 for value in refs), refs
+    redis.close()
+
+
+def names_pending(service):
+    redis = Redis(service)
+    names = [name.decode() for name in redis("HKEYS", "{blasd}:pending")]
+    redis.close()
+    return names
+
+
+def ids_pending(service):
+    return [job["id"] for job in service.request("GET", "/jobs?state=queued&limit=1000").json()["jobs"]]
+
+
+def test_jobs_that_come_at_once_are_told_apart(make_service):
+    service = make_service()
+    with service.worker_held():
+        later = send_at_once(service, range(100), lambda i: 0)
+        ids = {}
+        for i, sock in later.items():
+            status, job = answer_of(sock)
+            assert status == 202 and job["state"] == "queued"
+            ids[i] = job["id"]
+        assert len(set(ids.values())) == 100
+        waiting = send_at_once(service, range(100, 200), lambda i: 30)
+        end = time.monotonic() + 10
+        while len(ids_pending(service)) < 200 and time.monotonic() < end:
+            time.sleep(0.05)
+        packets = [name for name in names_pending(service) if len(name) == 29]
+        assert packets, "no jobs shared an entry"
+        assert sorted(set(ids_pending(service)) & set(ids.values())) == sorted(ids.values())
+        for i in range(0, 100, 9):
+            answer = service.request("DELETE", f"/jobs/{ids[i]}")
+            assert answer.status == 200 and answer.json()["state"] == "cancelled"
+        for i in range(100, 200, 10):
+            waiting.pop(i).close()  # its client has gone
+        assert service.request("GET", f"/jobs/{packets[0]}").status == 404
+        assert service.request("GET", f"/jobs/{packets[0]}000000000000").status == 404
+    for i, sock in waiting.items():
+        status, job = answer_of(sock)
+        assert status == 200
+        expect_right(i, job)
+    for i, job_id in ids.items():
+        job = service.request("GET", f"/jobs/{job_id}?wait=30").json()
+        if i % 9 == 0:
+            assert job["state"] == "cancelled"
+        else:
+            expect_right(i, job)
+    expect_nothing_left(service)
+
+
+def test_a_damaged_packet_stops_no_other_job(make_service):
+    service = make_service()
+    redis = Redis(service)
+    with service.worker_held():
+        for sock in send_at_once(service, range(60), lambda i: 0).values():
+            assert answer_of(sock)[0] == 202
+        packets = [name for name in redis("HKEYS", "{blasd}:pending") if len(name) == 29]
+        assert len(packets) >= 3
+        damages = (lambda frame: frame[:-5], lambda frame: b"", lambda frame: b"\xff" * 50 + frame)
+        for name, damage in zip(packets, damages):
+            redis("HSET", "{blasd}:frames", name, damage(redis("HGET", "{blasd}:frames", name)))
+        socks = send_at_once(service, range(60, 120), lambda i: 30)
+    for i, sock in socks.items():
+        status, job = answer_of(sock)
+        assert status == 200
+        expect_right(i, job)
+    redis.close()
+    expect_nothing_left(service)
+
+
+class Rough:
+    """Bursts of jobs at a service whose parts die, each burst seen through by what was acknowledged of it."""
+
+    def __init__(self, service, seed):
+        self.service, self.random = service, random.Random(seed)
+        self.ids, self.cancelled, self.next = {}, set(), 0
+
+    def ask(self, method, path):
+        """As a careful client does: again and again while a front end is away."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                answer = self.service.request(method, path, timeout=40, check=False)
+                if answer.status != 503:
+                    return answer
+            time.sleep(0.05)
+        raise AssertionError(f"{method} {path}: no answer")
+
+    def burst(self, count):
+        jobs = range(self.next, self.next + count)
+        self.next += count
+        waits = {i: self.random.choice((0, 0, 20)) for i in jobs}
+        try:
+            socks = send_at_once(self.service, jobs, lambda i: waits[i])
+        except (OSError, AssertionError):
+            return  # the front end died: nothing was acknowledged
+        for i in jobs:
+            if waits[i] and self.random.random() < 0.1:
+                socks.pop(i).close()
+        for i, sock in socks.items():
+            got = answer_of(sock)
+            if got is None or got[0] in (429, 503):
+                continue
+            status, job = got
+            assert status in (200, 202), got
+            self.ids[i] = job["id"]
+            if status == 200:
+                expect_right(i, job)
+            elif self.random.random() < 0.1:
+                self.cancelled.add(i)
+                self.ask("DELETE", f"/jobs/{job['id']}")
+
+    def see_through(self):
+        for i, job_id in self.ids.items():
+            answer = self.ask("GET", f"/jobs/{job_id}?wait=30")
+            if i in self.cancelled and answer.status == 404:
+                continue  # it had ended before, and was forgotten
+            assert answer.status == 200, (i, job_id, answer.status, answer.body)
+            job = answer.json()
+            if i not in self.cancelled or job["state"] == "succeeded":
+                expect_right(i, job)
+            else:
+                assert job["state"] == "cancelled", job
+            again = self.ask("GET", f"/jobs/{job_id}").json()
+            assert again == job  # what has ended stays as it was
+
+
+def test_nothing_is_lost_where_parts_die(make_service):
+    service = make_service("--limit", "attempts=50")
+    rough = Rough(service, 3)
+    stop, kills = threading.Event(), []
+
+    def killer():
+        while not stop.wait(0.35) and len(kills) < 12:
+            victim = ("worker", "api", "redis")[len(kills) % 3]
+            if service.part(victim) is not None:
+                kills.append(service.kill(victim))
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        start = time.monotonic()
+        while len(kills) < 12 or len(rough.ids) < 300:
+            assert time.monotonic() - start < 120
+            rough.burst(120)
+    finally:
+        stop.set()
+        thread.join()
+    service.wait_ready()
+    rough.see_through()
+    expect_nothing_left(service)

@@ -1,0 +1,348 @@
+/* For tests of packets: packets to submit, who is told, and an audit of all that the queue keeps.
+ */
+#ifndef TESTS_PACKET_FIXTURE_H
+#define TESTS_PACKET_FIXTURE_H
+
+#include "redis_fixture.h"
+
+#include "queue/piece.h"
+
+#define PACKET_MOST 64
+
+/* A packet: its jobs' frames are "frame of ID". */
+struct packet {
+    int jobs;
+    char name[BLASD_ID_PACKET + 1];
+    char id[PACKET_MOST][BLASD_ID_LEN + 1];
+};
+
+static inline void packet_make(struct packet *packet, enum blasd_id_kind kind, int jobs) {
+    packet->jobs = jobs;
+    id_make(packet->id[0], kind, 0);
+    for (int i = 1; i < jobs; i++) {
+        memcpy(packet->id[i], packet->id[0], BLASD_ID_LEN + 1);
+        blasd_id_renew(packet->id[i]);
+    }
+    memcpy(packet->name, packet->id[0], BLASD_ID_PACKET);
+    packet->name[BLASD_ID_PACKET] = '\0';
+}
+
+/* Pieces of the ids, each with `text` before its id. Release them. */
+static inline struct blasd_buf pieces_of(const char (*ids)[BLASD_ID_LEN + 1], int count,
+                                         const char *text) {
+    struct blasd_buf out;
+    char body[128];
+    blasd_buf_init(&out, BLASD_MIB);
+    for (int i = 0; i < count; i++) {
+        int len = snprintf(body, sizeof body, "%s%s", text, ids[i]);
+        assert_int_equal(blasd_piece_add(&out, ids[i], body, (size_t)len), 0);
+    }
+    return out;
+}
+
+/* A call in the making whose words may hold any byte; they are borrowed. */
+struct words {
+    int count;
+    const char *argv[600];
+    size_t lens[600];
+};
+
+static inline void word_add(struct words *words, const char *bytes, size_t len) {
+    assert_true(words->count < 600);
+    words->argv[words->count] = bytes;
+    words->lens[words->count++] = len;
+}
+
+static inline void word(struct words *words, const char *text) {
+    word_add(words, text, strlen(text));
+}
+
+static inline void words_begin(struct words *words, struct bed *bed, const char *function) {
+    words->count = 0;
+    word(words, "FCALL");
+    word(words, function);
+    word(words, "1");
+    word(words, bed->tag);
+    word(words, bed->link.text);
+}
+
+static inline redisReply *words_call(struct bed *bed, struct words *words) {
+    redisReply *reply = redisCommandArgv(bed->raw, words->count, words->argv, words->lens);
+    assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ERROR) fail_msg("%s: %s", words->argv[1], reply->str);
+    return reply;
+}
+
+/* What submit replies for a packet of these pieces, as a text: its digits, of an integer one. */
+static inline const char *submit_pieces(struct bed *bed, const char *name, int jobs,
+                                        const struct blasd_buf *pieces, const char *si, int cost,
+                                        const char *options, const char *note) {
+    static char digits[PACKET_MOST + 1];
+    char cost_text[32];
+    struct words words;
+    snprintf(cost_text, sizeof cost_text, "%d %d", cost, jobs);
+    words_begin(&words, bed, "blasd_3_submit");
+    word(&words, name);
+    word_add(&words, pieces->len ? pieces->data : "", pieces->len);
+    word(&words, si);
+    word(&words, cost_text);
+    word(&words, options);
+    word(&words, note);
+    redisReply *reply = words_call(bed, &words);
+    assert_int_equal(reply->elements, 4);
+    const redisReply *r = reply->element[3];
+    if (r->type == REDIS_REPLY_INTEGER)
+        snprintf(digits, sizeof digits, "%lld", r->integer);
+    else
+        snprintf(digits, sizeof digits, "%s", r->str);
+    drop(reply);
+    return digits;
+}
+
+static inline const char *submit_packet_as(struct bed *bed, const struct packet *packet,
+                                           const char *si, int cost, const char *options,
+                                           const char *note) {
+    struct blasd_buf pieces = pieces_of(packet->id, packet->jobs, "frame of ");
+    const char *r =
+        submit_pieces(bed, packet->name, packet->jobs, &pieces, si, cost, options, note);
+    blasd_buf_release(&pieces);
+    return r;
+}
+
+/* Submits a new packet of class any and priority normal, of 100 bytes a job, for `channel`. */
+static inline void submit_packet(struct bed *bed, struct packet *packet, enum blasd_id_kind kind,
+                                 int jobs, const char *channel) {
+    char note[128];
+    snprintf(note, sizeof note, "\t%s\tmatmul\tanonymous", channel);
+    packet_make(packet, kind, jobs);
+    assert_string_equal(submit_packet_as(bed, packet, "2", 100, "", note), "0");
+}
+
+/* Ends jobs with "record of ID"; returns the digits. `segments`: of each one's outputs, or NULL. */
+static inline const char *finish_ids(struct blasd_worker_queue *worker, const char *const *ids,
+                                     int count, const char *const *segments) {
+    static char digits[513];
+    static struct blasd_ending endings[512];
+    static char records[512][64];
+    struct blasd_err err;
+    bool lost;
+    for (int i = 0; i < count; i++) {
+        snprintf(records[i], sizeof records[i], "record of %.41s", ids[i]);
+        endings[i] = (struct blasd_ending){
+            .id = ids[i], .record = records[i], .record_len = strlen(records[i])};
+        if (segments == NULL || segments[i] == NULL) continue;
+        endings[i].out_bytes = 1000;
+        snprintf(endings[i].slice.segment, sizeof endings[i].slice.segment, "%s", segments[i]);
+    }
+    if (blasd_worker_queue_finish(worker, endings, count, &lost, &err) < 0)
+        fail_msg("%s", err.detail);
+    assert_false(lost);
+    for (int i = 0; i < count; i++) digits[i] = endings[i].accepted ? '1' : '0';
+    digits[count] = '\0';
+    return digits;
+}
+
+/* Begins the jobs; Redis has heard of it then, as it need not have after begin. */
+static inline void begun(struct blasd_worker_queue *worker, const struct blasd_claim *claims,
+                         int count) {
+    struct blasd_err err;
+    bool lost;
+    begin(worker, claims, count);
+    assert_int_equal(blasd_worker_queue_renew(worker, INFO_CPU, &lost, &err), 0);
+    assert_false(lost);
+}
+
+static inline const char *finish_claims(struct blasd_worker_queue *worker,
+                                        const struct blasd_claim *claims, int count) {
+    const char *ids[512];
+    for (int i = 0; i < count; i++) ids[i] = claims[i].id;
+    return finish_ids(worker, ids, count, NULL);
+}
+
+/* A whole finish, by hand. */
+static inline const char *finish_raw(struct bed *bed, const char *worker, const char *resent,
+                                     const char *name, const struct blasd_buf *pieces,
+                                     const char *outputs) {
+    static char digits[PACKET_MOST + 2];
+    struct words words;
+    redisReply *epoch = redisCommand(bed->raw, "GET %s:lease:%s", bed->tag, worker);
+    assert_int_equal(epoch->type, REDIS_REPLY_STRING);
+    words_begin(&words, bed, "blasd_3_finish");
+    word(&words, worker);
+    word(&words, epoch->str);
+    word(&words, resent);
+    word(&words, name);
+    word_add(&words, pieces->data, pieces->len);
+    word(&words, outputs);
+    redisReply *reply = words_call(bed, &words);
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    snprintf(digits, sizeof digits, "%s", reply->str);
+    drop(reply);
+    drop(epoch);
+    return digits;
+}
+
+static inline void expect_record(struct bed *bed, const char *id) {
+    char record[64];
+    snprintf(record, sizeof record, "record of %s", id);
+    assert_string_equal(record_line(bed, id, 0), record);
+}
+
+static inline void expect_claimed(const struct blasd_claim *claim, const char *id) {
+    char frame[64];
+    int len = snprintf(frame, sizeof frame, "frame of %s", id);
+    assert_string_equal(claim->id, id);
+    assert_int_equal(claim->frame_len, len);
+    assert_memory_equal(claim->frame, frame, (size_t)len);
+    assert_false(claim->stored);
+    assert_true(claim->submitted_us > 0 && claim->claimed_us >= claim->submitted_us);
+}
+
+static inline long long ask(struct bed *bed, const char *command, const char *key) {
+    redisReply *reply = redisCommand(bed->raw, "%s %s:%s", command, bed->tag, key);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    long long n = reply->integer;
+    drop(reply);
+    return n;
+}
+
+/* A listener on a channel. */
+static inline redisContext *listen_to(struct bed *bed, const char *channel) {
+    redisContext *old = bed->raw;
+    bed_connect(bed);
+    redisContext *c = bed->raw;
+    bed->raw = old;
+    redisReply *reply = redisCommand(c, "SUBSCRIBE %s", channel);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    drop(reply);
+    return c;
+}
+
+/* Reads what the channel has been told until now: told(arg, id, record, len) for each piece. */
+static inline void hear(struct bed *bed, redisContext *listener, const char *channel,
+                        void (*told)(void *arg, const char *id, const char *record, size_t len),
+                        void *arg) {
+    drop(redisCommand(bed->raw, "PUBLISH %s end", channel));
+    for (;;) {
+        void *got = NULL;
+        assert_int_equal(redisGetReply(listener, &got), REDIS_OK);
+        redisReply *reply = got;
+        assert_int_equal(reply->elements, 3);
+        const char *at = reply->element[2]->str, *end = at + reply->element[2]->len;
+        bool last = end - at == 3;
+        while (!last && at < end) {
+            assert_true(end - at >= (ptrdiff_t)BLASD_PIECE_HEAD);
+            size_t len = blasd_piece_len(at);
+            assert_true(len <= (size_t)(end - at) - BLASD_PIECE_HEAD);
+            told(arg, at + 4, at + BLASD_PIECE_HEAD, len);
+            at += BLASD_PIECE_HEAD + len;
+        }
+        drop(reply);
+        if (last) return;
+    }
+}
+
+/* Whether all that the queue counts is what is there, and each pending job is named in one place:
+ * a list, or what a worker holds. */
+static inline void audit(struct bed *bed) {
+    static const char script[] =
+        "local q, jobs, bytes, at, call = KEYS[1], 0, 0, {}, redis.call\n"
+        "local pending, stubs = call('HGETALL', q .. ':pending'), {}\n"
+        "for i = 1, #pending, 2 do stubs[pending[i]] = pending[i + 1] end\n"
+        "local function many(stub) return tonumber(stub:match('^[^\\t]* x(%d+)\\t') or 1) end\n"
+        "local function ids(pieces)\n"
+        "  local list, from = {}, 1\n"
+        "  while from <= #pieces do\n"
+        "    list[#list + 1] = pieces:sub(from + 4, from + 44)\n"
+        "    from = from + 45 + struct.unpack('<I4', pieces, from)\n"
+        "  end\n"
+        "  return list\n"
+        "end\n"
+        "for name, stub in pairs(stubs) do\n"
+        "  local n, frame = many(stub), call('HGET', q .. ':frames', name)\n"
+        "  if not frame then return name .. ' has no frame' end\n"
+        "  if #name == 29 then\n"
+        "    local list = ids(frame)\n"
+        "    if #list ~= n then return name .. ' has ' .. #list .. ' jobs of ' .. n end\n"
+        "    for _, id in ipairs(list) do\n"
+        "      if stubs[id] then return id .. ' is in a packet, and alone' end\n"
+        "    end\n"
+        "  elseif n ~= 1 then return name .. ' is many' end\n"
+        "  jobs, bytes = jobs + n, bytes + n * tonumber(stub:match('^%d %d+ (%d+)'))\n"
+        "end\n"
+        "if call('HLEN', q .. ':frames') ~= #pending / 2 then return 'too many frames' end\n"
+        "local function place(name, where)\n"
+        "  local sum = 0\n"
+        "  local names = stubs[name] and {name} or {}\n"
+        "  if not stubs[name] and #name == 29 then\n"
+        "    for id in (call('HGET', q .. ':opened', name) or ''):gmatch('%S+') do\n"
+        "      if stubs[id] then names[#names + 1] = id end\n"
+        "    end\n"
+        "  end\n"
+        "  for _, one in ipairs(names) do\n"
+        "    if at[one] then return nil, one .. ': ' .. at[one] .. ', ' .. where end\n"
+        "    at[one], sum = where, sum + many(stubs[one])\n"
+        "  end\n"
+        "  return sum\n"
+        "end\n"
+        "local function count(field) return tonumber(call('HGET', q .. ':count', field) or 0) end\n"
+        "local si = 0\n"
+        "for _, class in ipairs({'any', 'cpu', 'cuda'}) do\n"
+        "  for _, priority in ipairs({'high', 'normal', 'low'}) do\n"
+        "    local list, sum = q .. ':wait:' .. class .. ':' .. priority, 0\n"
+        "    si = si + 1\n"
+        "    for _, name in ipairs(call('LRANGE', list, 0, -1)) do\n"
+        "      local n, wrong = place(name, list)\n"
+        "      if wrong then return wrong end\n"
+        "      if n > 0 and (stubs[name] or ''):sub(1, 1) ~= tostring(si) and #name == 41 then\n"
+        "        return name .. ' is in the wrong list' end\n"
+        "      sum = sum + n\n"
+        "    end\n"
+        "    if sum ~= count(si) then\n"
+        "      return list .. ' has ' .. sum .. ' jobs, not ' .. count(si) end\n"
+        "  end\n"
+        "end\n"
+        "for _, worker in ipairs(call('HKEYS', q .. ':workers')) do\n"
+        "  local seen = {}\n"
+        "  for name in (call('GET', q .. ':held:' .. worker) or ''):gmatch('%S+') do\n"
+        "    local n, wrong = 0, nil\n"
+        "    if not seen[name] then n, wrong = place(name, worker) end\n"
+        "    if wrong then return wrong end\n"
+        "    seen[name] = true\n"
+        "  end\n"
+        "end\n"
+        "for name in pairs(stubs) do if not at[name] then return name .. ' is nowhere' end end\n"
+        "if jobs ~= count('jobs') or bytes ~= count('bytes') then\n"
+        "  return jobs .. ' jobs of ' .. bytes .. ' bytes, not ' .. count('jobs') .. ' of ' ..\n"
+        "         count('bytes') end\n"
+        "for _, key in ipairs({'attempts'}) do\n"
+        "  for _, id in ipairs(call('HKEYS', q .. ':' .. key)) do\n"
+        "    if not stubs[id] then return id .. ' has ended, and is in ' .. key end\n"
+        "  end\n"
+        "end\n"
+        "local refs = call('HGETALL', q .. ':refs')\n"
+        "for i = 1, #refs, 2 do\n"
+        "  if tonumber(refs[i + 1]) < 1 then return refs[i] .. ': ' .. refs[i + 1] end\n"
+        "end\n"
+        "return 'ok'\n";
+    redisReply *reply = redisCommand(bed->raw, "EVAL %s 1 %s", script, bed->tag);
+    assert_non_null(reply);
+    if (!reply->str || strcmp(reply->str, "ok") != 0) fail_msg("audit: %s", reply->str);
+    drop(reply);
+}
+
+/* Nothing is pending and nothing is left of what was. */
+static inline void expect_empty(struct bed *bed) {
+    static const char *const gone[] = {"pending",   "frames", "attempts",
+                                       "deadlines", "opened", "wait:any:normal"};
+    redisReply *reply;
+    audit(bed);
+    for (int i = 0; i < 3; i++) drop(fcall(bed, "tick", NULL));
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        if (ask(bed, "EXISTS", gone[i]) != 0) fail_msg("%s is there", gone[i]);
+    reply = redisCommand(bed->raw, "HVALS %s:count", bed->tag);
+    for (size_t i = 0; i < reply->elements; i++) assert_string_equal(reply->element[i]->str, "0");
+    drop(reply);
+}
+
+#endif

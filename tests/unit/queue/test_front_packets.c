@@ -1,0 +1,325 @@
+/* Packets as the front end makes them: which jobs share one, what becomes of each where Redis
+ * refuses a part, and where connections are lost on the way. */
+#include "front_fixture.h"
+
+/* A kind of jobs that can run as one. */
+struct kind {
+    int company; /* 0: none */
+    struct want want;
+    enum blasd_priority priority;
+    bool async;
+    size_t frame; /* bytes of it */
+};
+
+/* Joins, and submits unless the frame cannot be written. */
+static struct seen *send_job(struct env *env, struct kind kind, bool fails) {
+    static char frame[100000];
+    struct seen *s = fails ? NULL : &env->seen[env->seen_count++];
+    struct blasd_principal who = {"anonymous"};
+    struct blasd_job job = {.op = &echo,
+                            .priority = kind.priority,
+                            .device = kind.want.device,
+                            .deadline_ms = kind.want.deadline_ms,
+                            .payload_bytes = kind.frame};
+    struct blasd_key company = {0};
+    blasd_key_add_int(&company, kind.company);
+    struct blasd_submission submission = {.job = &job,
+                                          .frame = frame,
+                                          .frame_len = kind.frame > 0 ? kind.frame : 7,
+                                          .cost_bytes = kind.want.cost == 0 ? 100 : kind.want.cost,
+                                          .company = kind.company ? &company : NULL,
+                                          .idempotency_key = kind.want.key,
+                                          .fingerprint = kind.want.fingerprint,
+                                          .watch = kind.want.watch};
+    blasd_id_new(kind.async ? BLASD_ID_ASYNC : BLASD_ID_SYNC, blasd_clock_wall_us(), job.id);
+    blasd_front_queue_join(env->queue, &who, &submission, job.id);
+    assert_true(blasd_id_valid(job.id));
+    if (fails) return NULL;
+    memcpy(s->id, job.id, sizeof job.id);
+    blasd_front_queue_submit(env->queue, &who, &submission, on_submitted, s);
+    assert_int_equal(s->answered, 0);
+    return s;
+}
+
+static const struct kind small = {
+    .company = 1, .want = {.watch = true}, .priority = BLASD_PRIORITY_NORMAL};
+
+static void send_many(struct env *env, struct kind kind, int count) {
+    for (int i = 0; i < count; i++) send_job(env, kind, false);
+}
+
+static long long entries(struct env *env) {
+    return ask_number(env, "HLEN %s", "{test}:pending");
+}
+
+/* Every job that was sent is answered, ends, and is told once. */
+static void expect_all_done(struct env *env) {
+    UNTIL(env, env->answered == env->seen_count);
+    if (env->worker == NULL) worker_register(env);
+    UNTIL(env, work_once(env) >= 0 && env->ended == env->seen_count);
+    linger(env, 30);
+    for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
+    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(entries(env), 0);
+}
+
+static void test_alike_jobs_share_an_entry(void **state) {
+    struct env *env = *state;
+    send_many(env, small, 10);
+    UNTIL(env, env->answered == 10);
+    assert_int_equal(entries(env), 1);
+    assert_int_equal(env->queue->view.jobs, 10);
+    assert_int_equal(env->queue->view.bytes, 1000);
+    for (int i = 0; i < 10; i++) {
+        assert_memory_equal(env->seen[i].id, env->seen[0].id, BLASD_ID_PACKET);
+        struct got got = get(env, env->seen[i].id);
+        assert_memory_equal(got.record, "T1\nqueued\n", 10);
+        assert_non_null(strstr(got.record, env->seen[i].id));
+    }
+    expect_all_done(env);
+}
+
+static void test_one_alone_is_a_job(void **state) {
+    struct env *env = *state;
+    send_job(env, small, false);
+    UNTIL(env, env->answered == 1);
+    assert_int_equal(ask_number(env, "HEXISTS {test}:pending %s", env->seen[0].id), 1);
+    expect_all_done(env);
+}
+
+/* Interleaved in one turn, each kind finds its own. */
+static void test_kinds_apart(void **state) {
+    struct env *env = *state;
+    struct kind kinds[] = {small, small, small, small, small};
+    kinds[1].company = 2;
+    kinds[2].want.cost = 200;
+    kinds[3].priority = BLASD_PRIORITY_HIGH;
+    kinds[4].async = true;
+    struct kind alone[] = {small, small, small};
+    alone[0].company = 0;
+    alone[1].want.deadline_ms = 60000;
+    alone[2].want.key = "a key";
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < KINDS; k++) send_job(env, kinds[k], false);
+    for (int k = 0; k < 3; k++) send_job(env, alone[k], false);
+    UNTIL(env, env->answered == env->seen_count);
+    assert_int_equal(entries(env), KINDS + 3);
+    expect_all_done(env);
+}
+
+/* Those that nobody waits for travel apart from those that somebody does. */
+static void test_watched_and_not(void **state) {
+    struct env *env = *state;
+    struct kind quiet = small;
+    quiet.want.watch = false;
+    worker_register(env);
+    for (int i = 0; i < 4; i++) {
+        send_job(env, small, false);
+        send_job(env, quiet, false);
+    }
+    UNTIL(env, env->answered == 8);
+    assert_int_equal(entries(env), 2);
+    assert_int_equal(env->queue->watch_count, 4);
+    UNTIL(env, work_once(env) >= 0 && env->ended == 4);
+    linger(env, 50);
+    assert_int_equal(env->ended, 4);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(env->seen[i].ended, i % 2 == 0);
+        assert_memory_equal(get(env, env->seen[i].id).record, "done ", 5);
+    }
+}
+
+static void test_more_kinds_than_places(void **state) {
+    struct env *env = *state;
+    struct kind kind = small;
+    for (int i = 0; i < 3; i++)
+        for (kind.company = 1; kind.company <= FRONT_PACKETS + 3; kind.company++)
+            send_job(env, kind, false);
+    UNTIL(env, env->answered == env->seen_count);
+    assert_int_equal(entries(env), FRONT_PACKETS + 3 * 3);
+    expect_all_done(env);
+}
+
+static void test_more_jobs_than_fit(void **state) {
+    struct env *env = *state;
+    struct kind large = small;
+    send_many(env, small, 200);
+    UNTIL(env, env->answered == 200);
+    assert_int_equal(entries(env), 4); /* 64, 64, 64, 8 */
+    large.frame = 60000;
+    large.want.cost = 60000; /* some megabytes in all, in calls of less than one */
+    send_many(env, large, 100);
+    UNTIL(env, env->answered == 300);
+    assert_true(entries(env) > 4 + 5 && entries(env) < 4 + 20);
+    large.frame = 10;
+    large.want.cost = FRONT_PACKET_BYTES / 3; /* by their cost only three go together */
+    send_many(env, large, 8);
+    long long before = entries(env);
+    UNTIL(env, env->answered == 308);
+    assert_int_equal(entries(env), before + 3);
+    expect_all_done(env);
+}
+
+/* A job that joins, and whose frame then cannot be written, leaves nothing. */
+static void test_joined_but_not_sent(void **state) {
+    struct env *env = *state;
+    struct kind other = small;
+    other.company = 2;
+    send_job(env, small, true); /* the first of its packet, and of the batch */
+    linger(env, 5);
+    send_job(env, small, true);
+    send_job(env, small, false);
+    send_job(env, small, true);
+    send_job(env, other, true);
+    send_job(env, small, false);
+    other.company = 0;
+    send_job(env, other, false);
+    UNTIL(env, env->answered == 3);
+    assert_int_equal(entries(env), 2);
+    assert_int_equal(env->queue->view.jobs, 3);
+    for (int i = 0; i < 2 * FRONT_PACKETS; i++) { /* as many kinds as there are places, and more */
+        other.company = 10 + i;
+        send_job(env, other, true);
+    }
+    send_many(env, small, 2);
+    UNTIL(env, env->answered == 5);
+    expect_all_done(env);
+}
+
+/* Redis has done it, but the answer is lost with the connection. */
+static void test_resend(void **state) {
+    struct env *env = *state;
+    struct kind keyed = small, deadline = small, other = small;
+    worker_register(env);
+    keyed.want.key = "r=1 k=";
+    deadline.want.deadline_ms = 60000;
+    other.company = 2;
+    send_many(env, small, 5);
+    send_job(env, keyed, false);
+    send_job(env, deadline, false);
+    send_many(env, other, 5);
+    blasd_front_queue_flush(env->queue);
+    while (entries(env) != 4) usleep(1000);
+    blasd_front_link_drop(&env->queue->commands, "a test");
+    UNTIL(env, env->answered == 12);
+    assert_int_equal(entries(env), 4);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 4);
+    assert_int_equal(env->queue->view.jobs, 12);
+    /* and where they ended before the answer came */
+    send_many(env, small, 7);
+    blasd_front_queue_flush(env->queue);
+    while (entries(env) != 5) usleep(1000);
+    assert_int_equal(work_once(env), 19);
+    blasd_front_link_drop(&env->queue->commands, "a test");
+    expect_all_done(env);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 0);
+}
+
+/* What was published while nobody listened. */
+static void test_messages_lost(void **state) {
+    struct env *env = *state;
+    worker_register(env);
+    send_many(env, small, 100);
+    UNTIL(env, env->answered == 100);
+    blasd_front_link_drop(&env->queue->replies, "a test");
+    assert_int_equal(work_once(env), 100);
+    expect_all_done(env);
+    /* told to watch again while they are pending, it is told once */
+    send_many(env, small, 70);
+    UNTIL(env, env->answered == 170);
+    blasd_front_link_drop(&env->queue->replies, "a test");
+    UNTIL(env, env->queue->subscribed && !env->queue->rewatch);
+    assert_int_equal(entries(env), 2); /* asking did not open them */
+    expect_all_done(env);
+}
+
+/* There is room for some of a packet: each job has its own answer, also where it is sent again. */
+static void room_for_some(bool again) {
+    struct env *env = env_new(NULL);
+    int done = 0;
+    env->limits.queue_jobs = 5;
+    env_open(env);
+    send_many(env, small, 8);
+    if (again) {
+        blasd_front_queue_flush(env->queue);
+        while (entries(env) != 5) usleep(1000);
+        blasd_front_link_drop(&env->queue->commands, "a test");
+    }
+    UNTIL(env, env->answered == 8);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(env->seen[i].code, i < 5 ? BLASD_OK : BLASD_E_queue_full);
+    assert_int_equal(env->queue->watch_count, 5);
+    assert_int_equal(env->queue->view.jobs, 5);
+    send_many(env, small, 3);
+    UNTIL(env, env->answered == 11);
+    for (int i = 8; i < 11; i++) assert_int_equal(env->seen[i].code, BLASD_E_queue_full);
+    assert_int_equal(env->queue->watch_count, 5);
+    worker_register(env);
+    while (done < 5) done += work_once(env);
+    UNTIL(env, env->ended == 5);
+    for (int i = 0; i < 5; i++) expect_done(&env->seen[i]);
+    assert_int_equal(env->queue->watch_count, 0);
+    env_free(env);
+}
+
+static void test_room_for_some(void **state) {
+    (void)state;
+    room_for_some(false);
+    room_for_some(true);
+}
+
+/* One is given up, one is cancelled, one is watched by another front end: each is told right. */
+static void test_dealt_with_alone(void **state) {
+    struct env *env = *state;
+    struct got got = {0};
+    worker_register(env);
+    send_many(env, small, 6);
+    blasd_front_queue_unwatch(env->queue, env->seen[0].id); /* before it is answered */
+    UNTIL(env, env->answered == 6);
+    blasd_front_queue_unwatch(env->queue, env->seen[1].id);
+    blasd_front_queue_cancel(env->queue, &(struct blasd_principal){"anonymous"}, env->seen[2].id,
+                             on_record, &got);
+    UNTIL(env, got.answered == 1 && env->ended == 1);
+    assert_memory_equal(got.record, "T1\ncancelled\n", 13);
+    assert_memory_equal(env->seen[2].record, "T1\ncancelled\n", 13);
+    assert_memory_equal(get(env, env->seen[3].id).record, "T1\nqueued\n", 10);
+    assert_int_equal(work_once(env), 5);
+    UNTIL(env, env->ended == 4);
+    linger(env, 30);
+    assert_int_equal(env->ended, 4);
+    for (int i = 0; i < 6; i++) assert_int_equal(env->seen[i].ended, i >= 2);
+    for (int i = 3; i < 6; i++) expect_done(&env->seen[i]);
+    for (int i = 0; i < 2; i++) assert_memory_equal(get(env, env->seen[i].id).record, "done ", 5);
+    assert_int_equal(env->queue->watch_count, 0);
+}
+
+/* Redis is away for good: each of them is answered, and nothing is waited for. */
+static void test_unavailable(void **state) {
+    struct env *env = *state;
+    redis_kill(env);
+    send_many(env, small, 70);
+    UNTIL(env, env->answered == 70);
+    for (int i = 0; i < 70; i++) assert_int_equal(env->seen[i].code, BLASD_E_queue_unavailable);
+    assert_int_equal(env->queue->watch_count, 0);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_alike_jobs_share_an_entry),
+        TEST(test_one_alone_is_a_job),
+        TEST(test_kinds_apart),
+        TEST(test_watched_and_not),
+        TEST(test_more_kinds_than_places),
+        TEST(test_more_jobs_than_fit),
+        TEST(test_joined_but_not_sent),
+        TEST(test_resend),
+        TEST(test_messages_lost),
+        TEST(test_dealt_with_alone),
+        TEST(test_unavailable),
+        cmocka_unit_test(test_room_for_some),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,158 @@
+/* Packets beside what an earlier schema left, and packets whose bytes are not what they should be.
+ */
+#include "packet_fixture.h"
+
+#define NOTE "\t\tmatmul\tanonymous"
+
+/* A job as schema 2 kept it. */
+static void submit_of_schema_2(struct bed *bed, const char *id, bool waits) {
+    drop(redisCommand(bed->raw, "HSET %s:pending %s %s", bed->tag, id,
+                      "2 1795321940965546 77 0 0\t\tmatmul\tanonymous"));
+    drop(redisCommand(bed->raw, "HSET %s:frames %s %s", bed->tag, id, "f"));
+    drop(redisCommand(bed->raw, "INCRBY %s:bytes 77", bed->tag));
+    if (waits) drop(redisCommand(bed->raw, "RPUSH %s:wait:any:normal %s", bed->tag, id));
+}
+
+static void jobs_of_schema_2(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[16];
+    char id[6][BLASD_ID_LEN + 1], held[128];
+    (void)state;
+    bed_open(&bed, &server, "schema2");
+    for (int i = 0; i < 6; i++) {
+        id_make(id[i], BLASD_ID_ASYNC, 0);
+        submit_of_schema_2(&bed, id[i], i > 1);
+    }
+    /* one has ended in its list, and two are held by a worker that is dead by now */
+    drop(redisCommand(bed.raw, "HDEL %s:pending %s", bed.tag, id[3]));
+    drop(redisCommand(bed.raw, "HDEL %s:frames %s", bed.tag, id[3]));
+    drop(redisCommand(bed.raw, "DECRBY %s:bytes 77", bed.tag));
+    drop(redisCommand(bed.raw, "HSET %s:ghosts 2 1", bed.tag));
+    drop(redisCommand(bed.raw, "HSET %s:workers old %s", bed.tag, "1 1 {}"));
+    snprintf(held, sizeof held, "%s %s", id[0], id[1]);
+    drop(redisCommand(bed.raw, "SET %s:held:old %s", bed.tag, held));
+    drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
+    audit(&bed);
+    assert_int_equal(counted(&bed, "jobs"), 5);
+    assert_int_equal(counted(&bed, "bytes"), 5 * 77);
+    assert_int_equal(counted(&bed, "2"), 3);
+    assert_int_equal(ask(&bed, "EXISTS", "bytes"), 0);
+    assert_int_equal(ask(&bed, "EXISTS", "ghosts"), 0);
+    submit_packet(&bed, &packet, BLASD_ID_ASYNC, 3, "");
+    drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL)); /* another connection */
+    audit(&bed);
+    drop(fcall(&bed, "tick", NULL)); /* buries the dead worker */
+    audit(&bed);
+    assert_int_equal(counted(&bed, "2"), 8);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 16, PLENTY, claims), 8);
+    assert_string_equal(finish_claims(worker, claims, 8), "11111111");
+    expect_empty(&bed);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Ids in other jobs' bytes are bytes. */
+static void ids_inside_frames(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[8];
+    struct blasd_buf pieces, bait;
+    (void)state;
+    bed_open(&bed, &server, "bait");
+    packet_make(&packet, BLASD_ID_SYNC, 3);
+    bait = pieces_of(packet.id, 3, "");
+    blasd_buf_init(&pieces, BLASD_MIB);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(
+            blasd_piece_add(&pieces, packet.id[i], i < 2 ? bait.data : "", i < 2 ? bait.len : 0),
+            0);
+    assert_string_equal(submit_pieces(&bed, packet.name, 3, &pieces, "2", 100, "", NOTE), "0");
+    audit(&bed);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 8, PLENTY, claims), 3);
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(claims[i].id, packet.id[i]);
+        assert_int_equal(claims[i].frame_len, i < 2 ? bait.len : 0);
+    }
+    /* records that hold pieces of the others */
+    assert_string_equal(finish_raw(&bed, "w", "0", packet.name, &pieces, "0"), "111");
+    for (int i = 0; i < 3; i++) {
+        redisReply *reply = fcall(&bed, "get", packet.id[i], NULL);
+        assert_int_equal(reply->element[0]->len, i < 2 ? bait.len : 0);
+        drop(reply);
+    }
+    drop(fcall(&bed, "cancel", packet.id[1], NULL));
+    assert_string_equal(record_line(&bed, packet.id[1], 0), "404");
+    redisReply *reply = fcall(&bed, "get", packet.id[0], packet.id[2], NULL);
+    assert_int_equal(reply->element[0]->len, bait.len);
+    assert_int_equal(reply->element[1]->len, 0);
+    drop(reply);
+    expect_empty(&bed);
+    blasd_buf_release(&pieces);
+    blasd_buf_release(&bait);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Pieces that no front end of ours writes stop neither the worker nor the jobs beside them. */
+static void damaged_pieces(void **state) {
+    enum { CUT, LONG, FEWER, EMPTY, FOREIGN, NOT_AN_ID, TWICE, DAMAGES };
+    for (int damage = 0; damage < DAMAGES; damage++) {
+        struct bed bed;
+        struct packet before, packet, other, behind;
+        struct blasd_claim claims[64];
+        struct blasd_err err;
+        char name[16];
+        int done = 0;
+        (void)state;
+        snprintf(name, sizeof name, "damage%d", damage);
+        bed_open(&bed, &server, name);
+        struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+        submit_packet(&bed, &before, BLASD_ID_SYNC, 2, "");
+        packet_make(&packet, BLASD_ID_SYNC, 4);
+        packet_make(&other, BLASD_ID_SYNC, 1);
+        struct blasd_buf pieces = pieces_of(packet.id, 4, "frame of ");
+        size_t each = pieces.len / 4;
+        if (damage == CUT) pieces.len -= 7;
+        if (damage == LONG) pieces.data[3 * each + 3] = 0x7f;
+        if (damage == FEWER) pieces.len -= each;
+        if (damage == EMPTY) pieces.len = 0;
+        if (damage == FOREIGN) memcpy(pieces.data + each + 4, other.id[0], BLASD_ID_LEN);
+        if (damage == NOT_AN_ID) memset(pieces.data + each + 4, 'Z', BLASD_ID_LEN);
+        if (damage == TWICE) memcpy(pieces.data + each + 4, packet.id[0], BLASD_ID_LEN);
+        submit_pieces(&bed, packet.name, 4, &pieces, "2", 100, "", NOTE);
+        submit_packet(&bed, &behind, BLASD_ID_SYNC, 3, "");
+        for (int i = 0; i < 20 && done < 5; i++) {
+            int count;
+            bool lost;
+            drop(fcall(&bed, "tick", NULL));
+            if (blasd_worker_queue_claim(worker, 64, PLENTY, claims, &count, &lost, &err) < 0)
+                continue; /* and goes on, as a worker does */
+            begin(worker, claims, count);
+            finish_claims(worker, claims, count);
+            done = 0;
+            for (int k = 0; k < 5; k++) {
+                const char *id = k < 2 ? before.id[k] : behind.id[k - 2];
+                done += strncmp(record_line(&bed, id, 0), "record of ", 10) == 0;
+            }
+        }
+        if (done != 5) fail_msg("damage %d: %d of 5 jobs beside it ended", damage, done);
+        for (int i = 0; i < 4; i++) drop(fcall(&bed, "cancel", packet.id[i], NULL));
+        claim(worker, 64, PLENTY, claims);
+        expect_empty(&bed);
+        blasd_buf_release(&pieces);
+        blasd_worker_queue_free(worker);
+        bed_close(&bed);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_of_schema_2),
+        cmocka_unit_test(ids_inside_frames),
+        cmocka_unit_test(damaged_pieces),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

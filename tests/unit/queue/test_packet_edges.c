@@ -1,0 +1,476 @@
+/* Packets at the edges: a full queue, calls sent again, segments, records that go, lists and
+ * counts, workers of a class that do not come, idle workers, an earlier schema, and damage. */
+#include "packet_fixture.h"
+
+#define NOTE "\t\tmatmul\tanonymous"
+#define SEG_IN "aaaaaaaaaaaaaaaa"
+#define SEG_A "bbbbbbbbbbbbbbbb"
+#define SEG_B "cccccccccccccccc"
+
+static struct blasd_worker_queue *fresh_worker(struct bed *bed, struct blasd_worker_queue *old) {
+    blasd_worker_queue_free(old);
+    return worker_new(bed, "w", BLASD_DEVICE_CPU); /* not idle */
+}
+
+/* Claims all that waits, and ends it; how many. */
+static int work_off(struct bed *bed) {
+    static struct blasd_claim claims[512];
+    struct blasd_worker_queue *worker = worker_new(bed, "last", BLASD_DEVICE_CPU);
+    int done = 0, count;
+    while ((count = claim(worker, 512, PLENTY, claims)) > 0) {
+        assert_int_equal(strspn(finish_claims(worker, claims, count), "1"), count);
+        done += count;
+    }
+    blasd_worker_queue_free(worker);
+    drop(fcall(bed, "bury", "last", NULL));
+    return done;
+}
+
+static void room_for_a_part_of_it(void **state) {
+    struct bed bed;
+    struct packet packet;
+    (void)state;
+    bed_open(&bed, &server, "part");
+    bed.limits.queue_jobs = 5;
+    bed_limits(&bed);
+    packet_make(&packet, BLASD_ID_SYNC, 4);
+    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", NOTE), "0");
+    packet_make(&packet, BLASD_ID_SYNC, 3);
+    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", NOTE), "011");
+    audit(&bed);
+    assert_int_equal(pending(&bed), 5);
+    assert_string_equal(record_line(&bed, packet.id[0], LINE_STATE), "queued");
+    assert_string_equal(record_line(&bed, packet.id[1], 0), "404");
+    /* the same by bytes */
+    bed.limits.queue_jobs = 100;
+    bed.limits.queue_bytes = 700;
+    bed_limits(&bed);
+    packet_make(&packet, BLASD_ID_SYNC, 4);
+    assert_string_equal(submit_packet_as(&bed, &packet, "2", 90, "", NOTE), "0011");
+    audit(&bed);
+    packet_make(&packet, BLASD_ID_SYNC, 2);
+    assert_string_equal(submit_packet_as(&bed, &packet, "2", 90, "", NOTE), "11");
+    assert_int_equal(work_off(&bed), 7);
+    expect_empty(&bed);
+    bed_close(&bed);
+}
+
+/* Of a packet that found room for a part, the reply was lost: what is there is not queued again. */
+static void a_part_sent_again(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[8];
+    (void)state;
+    bed_open(&bed, &server, "partagain");
+    bed.limits.queue_jobs = 2;
+    bed_limits(&bed);
+    packet_make(&packet, BLASD_ID_SYNC, 4);
+    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", NOTE), "0011");
+    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "r=1", NOTE), "0011");
+    audit(&bed);
+    assert_int_equal(pending(&bed), 2);
+    /* meanwhile one has ended, and there is room for all */
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+    assert_string_equal(finish_claims(worker, claims, 1), "1");
+    bed.limits.queue_jobs = 100;
+    bed_limits(&bed);
+    assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "r=1", NOTE), "0000");
+    audit(&bed);
+    assert_int_equal(pending(&bed), 3);
+    expect_record(&bed, packet.id[0]);
+    assert_int_equal(work_off(&bed), 3);
+    for (int i = 0; i < 4; i++) expect_record(&bed, packet.id[i]);
+    expect_empty(&bed);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* The reply to submit was lost: while it waits, opened, held, and ended, whole or in parts. */
+static void sent_again(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[8];
+    (void)state;
+    bed_open(&bed, &server, "again");
+    for (int round = 0; round < 4; round++) {
+        enum blasd_id_kind kind = round % 2 ? BLASD_ID_ASYNC : BLASD_ID_SYNC;
+        struct blasd_worker_queue *worker = fresh_worker(&bed, NULL);
+        packet_make(&packet, kind, 3);
+        for (int i = 0; i < 2; i++) {
+            assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, i ? "r=1" : "", NOTE),
+                                "0");
+            audit(&bed);
+            assert_int_equal(pending(&bed), 3);
+        }
+        if (round / 2) {
+            drop(fcall(&bed, "cancel", packet.id[1], NULL));
+            submit_packet_as(&bed, &packet, "2", 100, "r=1", NOTE);
+            audit(&bed);
+            assert_int_equal(pending(&bed), 2);
+        }
+        int count = claim(worker, 8, PLENTY, claims);
+        assert_int_equal(count, round / 2 ? 2 : 3);
+        submit_packet_as(&bed, &packet, "2", 100, "r=1", NOTE);
+        audit(&bed);
+        finish_claims(worker, claims, count);
+        drop(fcall(&bed, "tick", NULL)); /* forgets that it was opened */
+        assert_int_equal(strspn(submit_packet_as(&bed, &packet, "2", 100, "r=1", NOTE), "0") > 0,
+                         1);
+        assert_int_equal(pending(&bed), 0);
+        expect_record(&bed, packet.id[2]);
+        expect_empty(&bed);
+        blasd_worker_queue_free(worker);
+    }
+    bed_close(&bed);
+}
+
+static int refs_of(struct bed *bed, const char *segment) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:refs %s", bed->tag, segment);
+    int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : 0;
+    if (reply->type == REDIS_REPLY_STRING) assert_true(count > 0); /* none is no field */
+    drop(reply);
+    return count;
+}
+
+/* References of inputs and outputs: taken and given back once a job, whole, opened and refused. */
+static void segments_of_packets(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[64];
+    const char *note = " " SEG_IN "\t\tmatmul\tanonymous";
+    const char *outputs[] = {SEG_A, SEG_A, NULL, SEG_B, SEG_A};
+    (void)state;
+    bed_open(&bed, &server, "segments");
+    bed.limits.record_sync_s = 1;
+    bed_limits(&bed);
+    for (int round = 0; round < 3; round++) { /* whole; opened; refused in part */
+        struct blasd_worker_queue *worker = fresh_worker(&bed, NULL);
+        bed.limits.queue_jobs = round == 2 ? 4 : 100;
+        bed_limits(&bed);
+        packet_make(&packet, BLASD_ID_SYNC, 5);
+        assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", note),
+                            round == 2 ? "00001" : "0");
+        assert_int_equal(refs_of(&bed, SEG_IN), round == 2 ? 4 : 5);
+        submit_packet_as(&bed, &packet, "2", 100, "r=1", note);
+        assert_int_equal(refs_of(&bed, SEG_IN), round == 2 ? 4 : 5);
+        int count = claim(worker, 64, PLENTY, claims);
+        const char *ids[5];
+        for (int i = 0; i < count; i++) ids[i] = claims[i].id;
+        if (round == 1) {
+            drop(fcall(&bed, "cancel", packet.id[1], NULL));
+            assert_int_equal(refs_of(&bed, SEG_IN), 4);
+        }
+        /* outputs that lie in a segment are referred to while the job is pending */
+        char out[BLASD_ID_LEN + 5], in[BLASD_ID_LEN + 4];
+        snprintf(out, sizeof out, "%s.out", packet.id[0]);
+        snprintf(in, sizeof in, "%s.in", packet.id[0]);
+        redisReply *reply = fcall(&bed, "refs", SEG_IN ".seg", out, in, SEG_A ".seg", NULL);
+        assert_string_equal(reply->str, "1110");
+        drop(reply);
+        const char *digits = finish_ids(worker, ids, count, outputs);
+        assert_string_equal(digits, round == 0 ? "11111" : round == 1 ? "10111" : "1111");
+        assert_int_equal(refs_of(&bed, SEG_IN), 0);
+        if (refs_of(&bed, SEG_A) != (round == 2 ? 2 : 3)) /* opened: too many, till then */
+            fail_msg("round %d: %d references", round, refs_of(&bed, SEG_A));
+        assert_int_equal(refs_of(&bed, SEG_B), 1);
+        /* one record is forgotten, the bytes stay until its neighbours go */
+        drop(fcall(&bed, "cancel", packet.id[0], NULL));
+        assert_string_equal(record_line(&bed, packet.id[0], 0), "404");
+        expect_record(&bed, packet.id[2]);
+        sleep_ms(2200);
+        drop(fcall(&bed, "tick", NULL));
+        assert_string_equal(record_line(&bed, packet.id[2], 0), "410");
+        assert_int_equal(ask(&bed, "EXISTS", "refs"), 0);
+        reply = redisCommand(bed.raw, "HGET %s:recbytes total", bed.tag);
+        assert_string_equal(reply->str, "0");
+        drop(reply);
+        expect_empty(&bed);
+        blasd_worker_queue_free(worker);
+    }
+    bed_close(&bed);
+}
+
+static void records_forgotten_one_by_one(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[8];
+    (void)state;
+    bed_open(&bed, &server, "forget");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_packet(&bed, &packet, BLASD_ID_SYNC, 4, "");
+    assert_int_equal(claim(worker, 8, PLENTY, claims), 4);
+    finish_claims(worker, claims, 4);
+    static const int order[] = {1, 3, 0, 2};
+    for (int k = 0; k < 4; k++) {
+        redisReply *reply = fcall(&bed, "cancel", packet.id[order[k]], NULL);
+        assert_memory_equal(reply->element[0]->str, "record of ", 10);
+        assert_memory_equal(reply->element[0]->str + 10, packet.id[order[k]], BLASD_ID_LEN);
+        drop(reply);
+        for (int i = 0; i < 4; i++) {
+            bool gone = false;
+            for (int j = 0; j <= k; j++) gone = gone || order[j] == i;
+            if (gone)
+                assert_string_equal(record_line(&bed, packet.id[i], 0), "404");
+            else
+                expect_record(&bed, packet.id[i]);
+        }
+    }
+    redisReply *reply = redisCommand(bed.raw, "HGET %s:recbytes total", bed.tag);
+    assert_string_equal(reply->str, "0");
+    drop(reply);
+    reply = redisCommand(bed.raw, "KEYS %s:rec:*", bed.tag);
+    assert_int_equal(reply->elements, 0);
+    drop(reply);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* What list says of the ids: how often each occurs, with `state` where given. */
+static void expect_listed(struct bed *bed, const char *which, const char *limit,
+                          const struct packet *packet, const char *states) {
+    redisReply *reply = fcall(bed, "list", which, limit, NULL);
+    for (int i = 0; i < packet->jobs; i++) {
+        int times = 0;
+        for (size_t k = 0; k < reply->elements; k++) {
+            const char *record = reply->element[k]->str;
+            if (strstr(record, packet->id[i]) == NULL) continue;
+            times++;
+            const char *is = strncmp(record, "T1\nqueued\n", 10) == 0      ? "q"
+                             : strncmp(record, "T1\nrunning\n", 11) == 0   ? "r"
+                             : strncmp(record, "T1\ncancelled\n", 13) == 0 ? "c"
+                                                                           : "d";
+            assert_int_equal(*is, states[i]);
+        }
+        if (times != (states[i] != ' '))
+            fail_msg("%s lists job %d of '%s' %d times", which, i, states, times);
+    }
+    drop(reply);
+}
+
+/* Counts in stats of class any and priority normal, and running. */
+static void expect_stats(struct bed *bed, int queued, int claimed, int running) {
+    char want[64];
+    redisReply *reply = fcall(bed, "stats", NULL);
+    const char *any = strstr(reply->str, "\"any\":");
+    snprintf(want, sizeof want, "\"normal\":{\"queued\":%d,\"claimed\":%d}", queued, claimed);
+    assert_non_null(any);
+    if (strstr(any, want) == NULL) fail_msg("no %s in %s", want, reply->str);
+    snprintf(want, sizeof want, "\"running\":%d,", running);
+    if (strstr(reply->str, want) == NULL) fail_msg("no %s in %s", want, reply->str);
+    drop(reply);
+}
+
+static void lists_and_counts(void **state) {
+    struct bed bed;
+    struct packet one, two;
+    struct blasd_claim claims[8];
+    (void)state;
+    bed_open(&bed, &server, "list");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_packet(&bed, &one, BLASD_ID_SYNC, 3, "");
+    expect_stats(&bed, 3, 0, 0);
+    expect_listed(&bed, "queued", "100", &one, "qqq");
+    assert_int_equal(claim(worker, 8, PLENTY, claims), 3);
+    expect_stats(&bed, 0, 3, 0);
+    expect_listed(&bed, "queued", "100", &one, "qqq");
+    expect_listed(&bed, "running", "100", &one, "   ");
+    begun(worker, claims, 3);
+    expect_stats(&bed, 0, 3, 3);
+    submit_packet(&bed, &two, BLASD_ID_SYNC, 2, "");
+    expect_listed(&bed, "running", "100", &one, "rrr");
+    expect_listed(&bed, "queued", "100", &one, "   ");
+    expect_listed(&bed, "queued", "100", &two, "qq");
+    expect_listed(&bed, "any", "100", &one, "rrr");
+    expect_listed(&bed, "any", "100", &two, "qq");
+    drop(fcall(&bed, "cancel", one.id[1], two.id[0], NULL));
+    expect_stats(&bed, 1, 2, 2);
+    expect_listed(&bed, "any", "100", &one, "rcr");
+    expect_listed(&bed, "any", "100", &two, "cq");
+    finish_claims(worker, claims, 3);
+    expect_listed(&bed, "ended", "100", &one, "dcd");
+    assert_int_equal(claim(worker, 8, PLENTY, claims), 1);
+    finish_claims(worker, claims, 1);
+    worker = fresh_worker(&bed, worker);
+    submit_packet(&bed, &two, BLASD_ID_SYNC, 5, "");
+    redisReply *reply = fcall(&bed, "list", "queued", "2", NULL); /* no more than was asked for */
+    assert_int_equal(reply->elements, 2);
+    drop(reply);
+    assert_int_equal(work_off(&bed), 5);
+    expect_listed(&bed, "ended", "100", &two, "ddddd");
+    expect_stats(&bed, 0, 0, 0);
+    expect_empty(&bed);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+static long long hgets(struct bed *bed) {
+    redisReply *reply = redisCommand(bed->raw, "INFO commandstats");
+    const char *at = strstr(reply->str, "cmdstat_hget:calls=");
+    assert_non_null(at);
+    long long calls = atoll(at + strlen("cmdstat_hget:calls="));
+    drop(reply);
+    return calls;
+}
+
+/* What few ask for costs little however long the queue: a list reads the frames of what it shows,
+ * and for many jobs of a packet they are read once. */
+static void a_few_jobs_read_few_packets(void **state) {
+    enum { PACKETS = 60 };
+    struct bed bed;
+    struct packet packet;
+    long long before;
+    (void)state;
+    bed_open(&bed, &server, "few");
+    for (int i = 0; i < PACKETS; i++) submit_packet(&bed, &packet, BLASD_ID_SYNC, 8, "me");
+    before = hgets(&bed);
+    drop(fcall(&bed, "list", "queued", "20", NULL));
+    assert_in_range(hgets(&bed) - before, 3, 3 + 20); /* three packets, and attempts of each job */
+    before = hgets(&bed);
+    drop(fcall(&bed, "watch", "me", packet.id[0], packet.id[1], packet.id[2], packet.id[3],
+               packet.id[4], packet.id[5], packet.id[6], packet.id[7], NULL));
+    assert_in_range(hgets(&bed) - before, 2, 2 + 8);
+    assert_int_equal(work_off(&bed), 8 * PACKETS);
+    expect_empty(&bed);
+    bed_close(&bed);
+}
+
+/* Jobs with deadlines end beside packets, which have none. */
+static void deadlines_beside_packets(void **state) {
+    struct bed bed;
+    struct packet packet;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "deadline");
+    submit_packet(&bed, &packet, BLASD_ID_SYNC, 3, "");
+    id_make(id, BLASD_ID_SYNC, 0);
+    assert_int_equal(submit_as(&bed, id, "2", "9", "d=20", ""), 0);
+    sleep_ms(40);
+    drop(fcall(&bed, "tick", NULL));
+    assert_string_equal(record_line(&bed, id, LINE_STATE), "expired");
+    audit(&bed);
+    assert_int_equal(work_off(&bed), 3);
+    expect_empty(&bed);
+    bed_close(&bed);
+}
+
+/* A frame as wire/frame.h begins: byte 13 says which class the user asked for. */
+static struct blasd_buf framed(const struct packet *packet, char asked) {
+    struct blasd_buf out;
+    char frame[64] = "BLJF";
+    blasd_buf_init(&out, BLASD_MIB);
+    frame[13] = asked;
+    for (int i = 0; i < packet->jobs; i++)
+        assert_int_equal(blasd_piece_add(&out, packet->id[i], frame, 40), 0);
+    return out;
+}
+
+static void moved_from_a_class_without_workers(void **state) {
+    struct bed bed;
+    struct packet any, cuda, opened;
+    struct blasd_claim claims[16];
+    (void)state;
+    bed_open(&bed, &server, "stranded");
+    packet_make(&any, BLASD_ID_SYNC, 4);
+    packet_make(&cuda, BLASD_ID_SYNC, 3);
+    packet_make(&opened, BLASD_ID_SYNC, 2);
+    struct blasd_buf a = framed(&any, 0), c = framed(&cuda, 2), o = framed(&opened, 0);
+    assert_string_equal(submit_pieces(&bed, any.name, 4, &a, "8", 9, "", NOTE), "0");
+    assert_string_equal(submit_pieces(&bed, cuda.name, 3, &c, "8", 9, "", NOTE), "0");
+    assert_string_equal(submit_pieces(&bed, opened.name, 2, &o, "8", 9, "", NOTE), "0");
+    drop(fcall(&bed, "cancel", opened.id[0], NULL));
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 16, PLENTY, claims), 0);
+    drop(fcall(&bed, "tick", NULL));
+    /* as if five seconds had passed */
+    drop(redisCommand(bed.raw, "SET %s:alone:cuda 1000000", bed.tag));
+    drop(fcall(&bed, "tick", NULL));
+    audit(&bed);
+    assert_int_equal(counted(&bed, "2"), 5 - 5 * (int)(ask(&bed, "EXISTS", "held:w")));
+    assert_int_equal(counted(&bed, "8"), 3);
+    assert_int_equal(claim(worker, 16, PLENTY, claims), 5);
+    assert_string_equal(claims[0].id, any.id[0]);
+    assert_string_equal(claims[4].id, opened.id[1]);
+    assert_string_equal(finish_claims(worker, claims, 5), "11111");
+    struct blasd_worker_queue *gpu = worker_new(&bed, "g", BLASD_DEVICE_CUDA);
+    assert_int_equal(claim(gpu, 16, PLENTY, claims), 3);
+    assert_string_equal(finish_claims(gpu, claims, 3), "111");
+    expect_empty(&bed);
+    blasd_buf_release(&a);
+    blasd_buf_release(&c);
+    blasd_buf_release(&o);
+    blasd_worker_queue_free(worker);
+    blasd_worker_queue_free(gpu);
+    bed_close(&bed);
+}
+
+/* Packets that come into an empty queue are handed to idle workers; each job goes to one. */
+static void handed_over(void **state) {
+    enum { WORKERS = 3, PACKETS = 6 };
+    struct bed bed;
+    struct packet packet[PACKETS];
+    struct blasd_claim claims[WORKERS][64];
+    struct blasd_worker_queue *worker[WORKERS];
+    struct blasd_err err;
+    char name[8];
+    (void)state;
+    bed_open(&bed, &server, "handed");
+    for (int i = 0; i < WORKERS; i++) {
+        snprintf(name, sizeof name, "w%d", i);
+        worker[i] = worker_new(&bed, name, BLASD_DEVICE_CPU);
+        /* the second asks for fewer than are in a packet */
+        assert_int_equal(claim(worker[i], i == 1 ? 3 : 64, PLENTY, claims[i]), 0);
+    }
+    struct words words;
+    struct blasd_buf pieces[PACKETS];
+    words_begin(&words, &bed, "blasd_3_submit");
+    for (int i = 0; i < PACKETS; i++) {
+        packet_make(&packet[i], BLASD_ID_SYNC, 5);
+        pieces[i] = pieces_of(packet[i].id, 5, "frame of ");
+        word(&words, packet[i].name);
+        word_add(&words, pieces[i].data, pieces[i].len);
+        word(&words, "2");
+        word(&words, "100 5");
+        word(&words, "");
+        word(&words, NOTE);
+    }
+    redisReply *reply = words_call(&bed, &words);
+    assert_int_equal(reply->element[1]->integer, 5 * PACKETS);
+    drop(reply);
+    audit(&bed);
+    int done = 0;
+    for (int round = 0; round < 40 && done < 5 * PACKETS; round++) {
+        struct blasd_worker_queue *one = worker[round % WORKERS];
+        struct blasd_claim *mine = claims[round % WORKERS];
+        assert_int_equal(blasd_worker_queue_wait(one, 20, &err), 0);
+        int count = claim(one, round % WORKERS == 1 ? 3 : 64, PLENTY, mine);
+        if (round == 0) assert_true(count >= 5 && count < 5 * PACKETS); /* its share */
+        audit(&bed);
+        assert_int_equal(strspn(finish_claims(one, mine, count), "1"), count);
+        audit(&bed);
+        done += count;
+    }
+    assert_int_equal(done, 5 * PACKETS);
+    for (int i = 0; i < PACKETS; i++)
+        for (int k = 0; k < 5; k++) expect_record(&bed, packet[i].id[k]);
+    expect_empty(&bed);
+    for (int i = 0; i < PACKETS; i++) blasd_buf_release(&pieces[i]);
+    for (int i = 0; i < WORKERS; i++) blasd_worker_queue_free(worker[i]);
+    bed_close(&bed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(room_for_a_part_of_it),
+        cmocka_unit_test(a_part_sent_again),
+        cmocka_unit_test(sent_again),
+        cmocka_unit_test(segments_of_packets),
+        cmocka_unit_test(records_forgotten_one_by_one),
+        cmocka_unit_test(lists_and_counts),
+        cmocka_unit_test(a_few_jobs_read_few_packets),
+        cmocka_unit_test(deadlines_beside_packets),
+        cmocka_unit_test(moved_from_a_class_without_workers),
+        cmocka_unit_test(handed_over),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

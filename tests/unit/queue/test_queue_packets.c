@@ -1,0 +1,487 @@
+/* Packets: what becomes of jobs that share an entry of the queue, whole and opened, by way of the
+ * functions and of a worker. Read next: test_packet_edges.c, test_packets_random.c. */
+#include "packet_fixture.h"
+
+#include "queue/worker_link.h"
+
+static void nothing_told(void *arg, const char *id, const char *record, size_t len) {
+    (void)arg, (void)record, (void)len;
+    fail_msg("%.41s was told", id);
+}
+
+struct told {
+    const struct packet *packet;
+    int times[PACKET_MOST];
+};
+
+static void count_told(void *arg, const char *id, const char *record, size_t len) {
+    struct told *told = arg;
+    (void)record;
+    assert_true(len > 0);
+    for (int i = 0; i < told->packet->jobs; i++)
+        if (memcmp(told->packet->id[i], id, BLASD_ID_LEN) == 0) told->times[i]++;
+}
+
+static void expect_told(struct bed *bed, redisContext *listener, const char *channel,
+                        const struct packet *packet, const int *times) {
+    struct told told = {.packet = packet};
+    hear(bed, listener, channel, count_told, &told);
+    for (int i = 0; i < packet->jobs; i++)
+        if (told.times[i] != times[i])
+            fail_msg("%s was told %d times of job %d, not %d", channel, told.times[i], i, times[i]);
+}
+
+/* Another id of the same packet. */
+static const char *stranger(const struct packet *packet) {
+    static char id[BLASD_ID_LEN + 1];
+    memcpy(id, packet->id[0], sizeof id);
+    blasd_id_renew(id);
+    return id;
+}
+
+static long long record_fields(struct bed *bed, const struct packet *packet) {
+    char key[40], head[9];
+    snprintf(head, sizeof head, "%.8s", packet->name + 1);
+    long long second = strtoll(head, NULL, 16);
+    snprintf(key, sizeof key, "rec:%c:%lld", packet->name[0],
+             second / (packet->name[0] == 's' ? 1 : 8));
+    return ask(bed, "HLEN", key);
+}
+
+static void ends_as_a_whole(enum blasd_id_kind kind, const char *name, int fields) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[64];
+    bed_open(&bed, &server, name);
+    redisContext *me = listen_to(&bed, name);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_packet(&bed, &packet, kind, 12, name);
+    assert_int_equal(counted(&bed, "2"), 12);
+    assert_int_equal(counted(&bed, "bytes"), 1200);
+    assert_int_equal(pending(&bed), 12);
+    assert_string_equal(record_line(&bed, packet.id[3], LINE_STATE), "queued");
+    assert_string_equal(record_line(&bed, stranger(&packet), 0), "404");
+    audit(&bed);
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 12);
+    for (int i = 0; i < 12; i++) {
+        expect_claimed(&claims[i], packet.id[i]);
+        assert_int_equal(claims[i].attempts, 0);
+    }
+    assert_int_equal(counted(&bed, "2"), 0);
+    assert_string_equal(record_line(&bed, packet.id[3], LINE_STATE), "queued");
+    begun(worker, claims, 12);
+    assert_string_equal(record_line(&bed, packet.id[11], LINE_STATE), "running");
+    assert_string_equal(record_line(&bed, packet.id[11], LINE_ATTEMPTS), "1");
+    assert_string_equal(record_line(&bed, packet.id[11], LINE_DEVICE), "cpu:0");
+    assert_string_equal(record_line(&bed, stranger(&packet), 0), "404");
+    audit(&bed);
+    assert_string_equal(finish_claims(worker, claims, 12), "111111111111");
+    for (int i = 0; i < 12; i++) expect_record(&bed, packet.id[i]);
+    assert_string_equal(record_line(&bed, stranger(&packet), 0), "404");
+    assert_int_equal(record_fields(&bed, &packet), fields);
+    const int once[12] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    expect_told(&bed, me, name, &packet, once);
+    expect_empty(&bed);
+    redisFree(me);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+static void a_packet_waited_for_is_one_record(void **state) {
+    (void)state;
+    ends_as_a_whole(BLASD_ID_SYNC, "sync", 1);
+}
+
+static void records_to_be_fetched_later_lie_apart(void **state) {
+    (void)state;
+    ends_as_a_whole(BLASD_ID_ASYNC, "async", 12);
+}
+
+static void cancelled_while_it_waits(void **state) {
+    struct bed bed;
+    struct packet first, packet, last;
+    struct blasd_claim claims[64];
+    (void)state;
+    bed_open(&bed, &server, "waits");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_packet(&bed, &first, BLASD_ID_SYNC, 2, "");
+    submit_packet(&bed, &packet, BLASD_ID_SYNC, 5, "");
+    submit_packet(&bed, &last, BLASD_ID_SYNC, 3, "");
+    redisReply *reply =
+        fcall(&bed, "cancel", packet.id[1], stranger(&packet), packet.id[3], packet.id[1], NULL);
+    assert_memory_equal(reply->element[0]->str, "T1\ncancelled\n", 13);
+    assert_int_equal(reply->element[1]->integer, 404);
+    assert_memory_equal(reply->element[2]->str, "T1\ncancelled\n", 13);
+    assert_int_equal(reply->element[3]->integer, 404);
+    drop(reply);
+    assert_int_equal(counted(&bed, "jobs"), 8);
+    assert_int_equal(counted(&bed, "bytes"), 800);
+    assert_int_equal(counted(&bed, "2"), 8);
+    assert_string_equal(record_line(&bed, packet.id[1], LINE_STATE), "cancelled");
+    assert_string_equal(record_line(&bed, packet.id[0], LINE_STATE), "queued");
+    audit(&bed);
+    /* all of one that waits */
+    drop(fcall(&bed, "cancel", last.id[0], last.id[1], last.id[2], NULL));
+    audit(&bed);
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 5);
+    expect_claimed(&claims[0], first.id[0]);
+    expect_claimed(&claims[1], first.id[1]);
+    expect_claimed(&claims[2], packet.id[0]);
+    expect_claimed(&claims[3], packet.id[2]);
+    expect_claimed(&claims[4], packet.id[4]);
+    audit(&bed);
+    assert_string_equal(finish_claims(worker, claims, 5), "11111");
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(record_line(&bed, last.id[i], LINE_STATE), "cancelled");
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 0);
+    expect_empty(&bed);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+static void cancelled_in_the_hands_of_a_worker(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[64];
+    (void)state;
+    bed_open(&bed, &server, "hands");
+    redisContext *me = listen_to(&bed, "hands");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_packet(&bed, &packet, BLASD_ID_SYNC, 4, "hands");
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 4);
+    drop(fcall(&bed, "cancel", packet.id[0], NULL));
+    audit(&bed);
+    assert_int_equal(counted(&bed, "2"), 0);
+    begun(worker, claims, 4);
+    drop(fcall(&bed, "cancel", packet.id[2], NULL));
+    assert_string_equal(record_line(&bed, packet.id[1], LINE_STATE), "running");
+    audit(&bed);
+    assert_string_equal(finish_claims(worker, claims, 4), "0101");
+    assert_string_equal(record_line(&bed, packet.id[0], LINE_STATE), "cancelled");
+    assert_string_equal(record_line(&bed, packet.id[2], LINE_STATE), "cancelled");
+    expect_record(&bed, packet.id[1]);
+    expect_record(&bed, packet.id[3]);
+    expect_told(&bed, me, "hands", &packet, (const int[]){1, 1, 1, 1});
+    expect_empty(&bed);
+    redisFree(me);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+static void ended_in_parts(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[64];
+    (void)state;
+    bed_open(&bed, &server, "parts");
+    redisContext *me = listen_to(&bed, "parts");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_packet(&bed, &packet, BLASD_ID_SYNC, 6, "parts");
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 6);
+    begun(worker, claims, 6);
+    assert_string_equal(finish_claims(worker, claims + 2, 2), "11");
+    audit(&bed);
+    assert_int_equal(counted(&bed, "jobs"), 4);
+    expect_record(&bed, packet.id[2]);
+    assert_string_equal(record_line(&bed, packet.id[5], LINE_STATE), "running");
+    /* what it still has is told by the packet's name */
+    assert_int_equal(claim(worker, 64, PLENTY, claims + 6), 0);
+    audit(&bed);
+    assert_string_equal(finish_claims(worker, claims, 2), "11");
+    assert_string_equal(finish_claims(worker, claims + 4, 2), "11");
+    for (int i = 0; i < 6; i++) expect_record(&bed, packet.id[i]);
+    expect_told(&bed, me, "parts", &packet, (const int[]){1, 1, 1, 1, 1, 1});
+    expect_empty(&bed);
+    redisFree(me);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* The reply to finish was lost: what is recorded just so counts as accepted, whole or opened. */
+static void a_finish_sent_again(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[64];
+    (void)state;
+    bed_open(&bed, &server, "again");
+    redisContext *me = listen_to(&bed, "again");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int round = 0; round < 3; round++) { /* whole; opened; of the other kind */
+        enum blasd_id_kind kind = round == 2 ? BLASD_ID_ASYNC : BLASD_ID_SYNC;
+        submit_packet(&bed, &packet, kind, 3, "again");
+        assert_int_equal(claim(worker, 64, PLENTY, claims), 3);
+        begun(worker, claims, 3);
+        if (round == 1) drop(fcall(&bed, "cancel", packet.id[1], NULL));
+        struct blasd_buf pieces = pieces_of(packet.id, 3, "record of ");
+        struct blasd_buf others = pieces_of(packet.id, 3, "another of ");
+        const char *digits = round == 1 ? "101" : "111";
+        assert_string_equal(finish_raw(&bed, "w", "0", packet.name, &pieces, "0"), digits);
+        assert_string_equal(finish_raw(&bed, "w", "0", packet.name, &pieces, "0"), "000");
+        assert_string_equal(finish_raw(&bed, "w", "1", packet.name, &pieces, "0"), digits);
+        assert_string_equal(finish_raw(&bed, "w", "1", packet.name, &others, "0"), "000");
+        expect_record(&bed, packet.id[2]);
+        expect_told(&bed, me, "again", &packet, (const int[]){1, 1, 1});
+        /* the worker's own way, after its connection went */
+        drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));
+        finish_claims(worker, claims, 3);
+        expect_told(&bed, me, "again", &packet, (const int[]){0, 0, 0});
+        blasd_buf_release(&pieces);
+        blasd_buf_release(&others);
+    }
+    expect_empty(&bed);
+    redisFree(me);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+static void a_worker_that_dies_before_it_begins(void **state) {
+    struct bed bed;
+    struct packet packet, next;
+    struct blasd_claim claims[64];
+    (void)state;
+    bed_open(&bed, &server, "early");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_packet(&bed, &packet, BLASD_ID_SYNC, 7, "");
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 7);
+    submit_packet(&bed, &next, BLASD_ID_SYNC, 2, "");
+    drop(fcall(&bed, "bury", "w", NULL));
+    blasd_worker_queue_free(worker);
+    audit(&bed);
+    assert_int_equal(counted(&bed, "2"), 9);
+    assert_int_equal(ask(&bed, "HLEN", "pending"), 2); /* whole */
+    worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 9);
+    for (int i = 0; i < 7; i++) {
+        expect_claimed(&claims[i], packet.id[i]);
+        assert_int_equal(claims[i].attempts, 0);
+    }
+    assert_string_equal(finish_claims(worker, claims, 9), "111111111");
+    expect_empty(&bed);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Each of its jobs may be what killed the worker; five workers are the most. */
+static void workers_that_die_after_it_began(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[64];
+    (void)state;
+    bed_open(&bed, &server, "late");
+    redisContext *me = listen_to(&bed, "late");
+    submit_packet(&bed, &packet, BLASD_ID_SYNC, 3, "late");
+    for (int i = 0; i < 5; i++) {
+        struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+        assert_int_equal(claim(worker, 64, PLENTY, claims), i == 0 ? 3 : 2);
+        for (int k = 0; k < (i == 0 ? 3 : 2); k++) {
+            /* those that were begun come back in any order, for each will run alone */
+            bool turned = i > 0 && strcmp(claims[0].id, packet.id[0]) != 0;
+            expect_claimed(&claims[k], packet.id[turned ? 1 - k : k]);
+            assert_int_equal(claims[k].attempts, i);
+        }
+        begun(worker, claims, i == 0 ? 3 : 2);
+        if (i == 0) assert_string_equal(finish_claims(worker, claims + 2, 1), "1");
+        assert_string_equal(record_line(&bed, packet.id[0], LINE_STATE), "running");
+        drop(fcall(&bed, "bury", "w", NULL));
+        blasd_worker_queue_free(worker);
+        audit(&bed);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(record_line(&bed, packet.id[i], LINE_STATE), "failed");
+        assert_string_equal(record_line(&bed, packet.id[i], LINE_ERROR), "poisoned");
+        assert_string_equal(record_line(&bed, packet.id[i], LINE_ATTEMPTS), "5");
+    }
+    expect_record(&bed, packet.id[2]);
+    expect_told(&bed, me, "late", &packet, (const int[]){1, 1, 1});
+    expect_empty(&bed);
+    redisFree(me);
+    bed_close(&bed);
+}
+
+/* A worker whose reply to claim was lost gets them with the next one, once. */
+static void a_claim_that_was_missed(void **state) {
+    struct bed bed;
+    struct packet packet, held;
+    struct blasd_claim claims[64];
+    (void)state;
+    bed_open(&bed, &server, "missed");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_packet(&bed, &held, BLASD_ID_SYNC, 2, "");
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 2);
+    submit_packet(&bed, &packet, BLASD_ID_SYNC, 4, "");
+    redisReply *epoch = redisCommand(bed.raw, "GET %s:lease:w", bed.tag);
+    redisReply *reply =
+        fcall(&bed, "claim", "w", epoch->str, "1", "64", "100000", "1", "0", "0", held.name, NULL);
+    assert_int_equal(reply->elements, 3);
+    drop(reply);
+    drop(epoch);
+    audit(&bed);
+    drop(fcall(&bed, "cancel", packet.id[0], NULL));
+    worker->claim_missed = true;
+    assert_int_equal(claim(worker, 64, PLENTY, claims + 2), 3);
+    audit(&bed);
+    for (int i = 0; i < 3; i++) expect_claimed(&claims[2 + i], packet.id[1 + i]);
+    assert_string_equal(finish_claims(worker, claims, 5), "11111");
+    expect_empty(&bed);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+static void claims_of_less_than_a_packet(void **state) {
+    struct bed bed;
+    struct packet packet[3];
+    struct blasd_claim claims[64];
+    char low[BLASD_ID_LEN + 1];
+    int at = 0;
+    (void)state;
+    bed_open(&bed, &server, "less");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int i = 0; i < 3; i++) submit_packet(&bed, &packet[i], BLASD_ID_SYNC, 10, "");
+    /* by count: in order, never more than asked for, and all of it in the end */
+    while (at < 10) {
+        int count = claim(worker, 3, PLENTY, claims);
+        assert_in_range(count, 1, 3);
+        for (int i = 0; i < count; i++, at++)
+            expect_claimed(&claims[i], packet[at / 10].id[at % 10]);
+        audit(&bed);
+        finish_claims(worker, claims, count);
+    }
+    /* by bytes: one is given however large it is, a second one not */
+    for (; at < 30;) {
+        int count = claim(worker, 64, 450, claims);
+        assert_in_range(count, 1, 10);
+        for (int i = 0; i < count; i++, at++)
+            expect_claimed(&claims[i], packet[at / 10].id[at % 10]);
+        audit(&bed);
+        finish_claims(worker, claims, count);
+    }
+    expect_empty(&bed);
+    blasd_worker_queue_free(worker);
+    worker = worker_new(&bed, "w", BLASD_DEVICE_CPU); /* not idle, so nothing is handed to it */
+    /* the eighth claim gives low priority its half */
+    for (int i = 0; i < 3; i++) submit_packet(&bed, &packet[i], BLASD_ID_SYNC, 10, "");
+    submit_new(&bed, low, "3");
+    worker->turn = 7;
+    int count = claim(worker, 20, PLENTY, claims);
+    assert_string_equal(claims[0].id, low);
+    expect_claimed(&claims[1], packet[0].id[0]);
+    assert_int_equal(count, 11); /* the second packet would make 21 */
+    audit(&bed);
+    finish_claims(worker, claims, count);
+    count = claim(worker, 20, PLENTY, claims);
+    assert_int_equal(count, 20);
+    expect_claimed(&claims[19], packet[2].id[9]);
+    finish_claims(worker, claims, count);
+    /* and where packets wait there, they get their turn as well */
+    blasd_worker_queue_free(worker);
+    worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    packet_make(&packet[0], BLASD_ID_SYNC, 10);
+    packet_make(&packet[1], BLASD_ID_SYNC, 10);
+    assert_string_equal(submit_packet_as(&bed, &packet[0], "1", 9, "", "\t\tmatmul\tanonymous"),
+                        "0");
+    assert_string_equal(submit_packet_as(&bed, &packet[1], "3", 9, "", "\t\tmatmul\tanonymous"),
+                        "0");
+    worker->turn = 7;
+    count = claim(worker, 8, PLENTY, claims);
+    assert_int_equal(count, 8);
+    for (int i = 0; i < 4; i++) expect_claimed(&claims[i], packet[1].id[i]);
+    for (int i = 0; i < 4; i++) expect_claimed(&claims[4 + i], packet[0].id[i]);
+    audit(&bed);
+    finish_claims(worker, claims, count);
+    count = claim(worker, 64, PLENTY, claims);
+    assert_int_equal(count, 12);
+    expect_claimed(&claims[0], packet[0].id[4]);
+    finish_claims(worker, claims, count);
+    expect_empty(&bed);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+static void watched_by_this_one_and_that(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[64];
+    (void)state;
+    bed_open(&bed, &server, "watch");
+    redisContext *me = listen_to(&bed, "me"), *other = listen_to(&bed, "other");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_packet(&bed, &packet, BLASD_ID_SYNC, 5, "me");
+    drop(fcall(&bed, "watch", "me", packet.id[0], packet.id[4], NULL));
+    assert_int_equal(ask(&bed, "HLEN", "pending"), 1); /* nothing changed, so it stays whole */
+    redisReply *reply = fcall(&bed, "watch", "other", packet.id[1], stranger(&packet), packet.id[2],
+                              packet.id[1], NULL);
+    assert_memory_equal(reply->element[0]->str, "T1\nqueued\n", 10);
+    assert_int_equal(reply->element[1]->integer, 404);
+    assert_memory_equal(reply->element[2]->str, "T1\nqueued\n", 10);
+    assert_memory_equal(reply->element[3]->str, "T1\nqueued\n", 10);
+    drop(reply);
+    drop(fcall(&bed, "unwatch", "me", packet.id[2], packet.id[3], stranger(&packet), NULL));
+    audit(&bed);
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 5);
+    assert_string_equal(finish_claims(worker, claims, 5), "11111");
+    expect_told(&bed, me, "me", &packet, (const int[]){1, 1, 0, 0, 1});
+    expect_told(&bed, other, "other", &packet, (const int[]){0, 1, 1, 0, 0});
+    /* a packet that nobody watched: what is watched later is told, and what had ended not */
+    submit_packet(&bed, &packet, BLASD_ID_ASYNC, 3, "");
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 3);
+    begun(worker, claims, 3);
+    drop(fcall(&bed, "watch", "me", packet.id[1], NULL));
+    assert_string_equal(record_line(&bed, packet.id[1], LINE_STATE), "running");
+    assert_string_equal(finish_claims(worker, claims, 3), "111");
+    expect_told(&bed, me, "me", &packet, (const int[]){0, 1, 0});
+    reply = fcall(&bed, "watch", "other", packet.id[0], NULL);
+    assert_memory_equal(reply->element[0]->str, "record of ", 10);
+    drop(reply);
+    hear(&bed, other, "other", nothing_told, NULL);
+    expect_empty(&bed);
+    redisFree(me);
+    redisFree(other);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+static void progress_of_its_jobs(void **state) {
+    struct bed bed;
+    struct packet packet;
+    struct blasd_claim claims[64];
+    struct blasd_err err;
+    bool wanted;
+    (void)state;
+    bed_open(&bed, &server, "progress");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_packet(&bed, &packet, BLASD_ID_SYNC, 2, "");
+    assert_int_equal(claim(worker, 64, PLENTY, claims), 2);
+    begun(worker, claims, 2);
+    const char *ids[] = {packet.id[0], packet.id[1]};
+    assert_int_equal(blasd_worker_queue_progress(worker, ids, 2, 0.5, &wanted, &err), 0);
+    assert_true(wanted);
+    drop(fcall(&bed, "cancel", packet.id[0], NULL));
+    assert_int_equal(blasd_worker_queue_progress(worker, ids, 1, 0.75, &wanted, &err), 0);
+    assert_false(wanted);
+    assert_int_equal(blasd_worker_queue_progress(worker, ids, 2, 0.75, &wanted, &err), 0);
+    assert_true(wanted);
+    assert_string_equal(record_line(&bed, packet.id[1], LINE_PROGRESS), "0.75");
+    assert_string_equal(finish_claims(worker, claims, 2), "01");
+    assert_int_equal(ask(&bed, "EXISTS", "prog:w"), 0);
+    expect_empty(&bed);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_packet_waited_for_is_one_record),
+        cmocka_unit_test(records_to_be_fetched_later_lie_apart),
+        cmocka_unit_test(cancelled_while_it_waits),
+        cmocka_unit_test(cancelled_in_the_hands_of_a_worker),
+        cmocka_unit_test(ended_in_parts),
+        cmocka_unit_test(a_finish_sent_again),
+        cmocka_unit_test(a_worker_that_dies_before_it_begins),
+        cmocka_unit_test(workers_that_die_after_it_began),
+        cmocka_unit_test(a_claim_that_was_missed),
+        cmocka_unit_test(claims_of_less_than_a_packet),
+        cmocka_unit_test(watched_by_this_one_and_that),
+        cmocka_unit_test(progress_of_its_jobs),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
