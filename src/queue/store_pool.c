@@ -152,9 +152,13 @@ static bool lock_maker(int fd) {
     return result == 0;
 }
 
-bool store_pool_lock_readers(int fd, short how) {
-    struct flock lock = {.l_type = how, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+bool store_pool_lock_byte(int fd, short how, uint64_t at) {
+    struct flock lock = {.l_type = how, .l_whence = SEEK_SET, .l_start = (off_t)at, .l_len = 1};
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+bool store_pool_lock_readers(int fd, short how) {
+    return store_pool_lock_byte(fd, how, 0);
 }
 
 int store_pool_take(const struct store_pool *pool, const char *name, uint64_t want,

@@ -43,6 +43,8 @@ bool store_pool_give_locked(const struct store_pool *pool, const char *name, int
 /* The lock of who reads a blob (F_RDLCK), and of who takes it away (F_WRLCK); does not wait. It is
  * of the open file, not of the process: it counts between threads, and ends with the descriptor. */
 bool store_pool_lock_readers(int fd, short how);
+/* The same on byte `at`, for other purposes: byte 0 is the readers'. */
+bool store_pool_lock_byte(int fd, short how, uint64_t at);
 /* Locks `fd`, just opened as the blob `name`, against going into the pool while it is open. False
  * where it has gone there already. */
 bool store_pool_hold(const struct store_pool *pool, const char *name, int fd);

@@ -142,6 +142,20 @@ static void test_memory_of_a_segment_that_was_removed_is_given_back(void **state
     assert_int_equal(mapped(f), 0);
 }
 
+/* Looking is what unmaps, where nobody has looked for long: also the segment that is looked for. */
+static void test_a_segment_that_went_while_nobody_looked_is_not_found(void **state) {
+    struct fixture *f = *state;
+    char name[BLASD_BLOB_NAME];
+    struct blasd_view *hold = read_it(f);
+    blasd_views_let_go(hold);
+    snprintf(name, sizeof name, "%s.seg", f->slice.segment);
+    blasd_store_remove(f->store, name);
+    now_ns += 6 * S;
+    assert_null(blasd_views_get(f->views, &f->slice, BLASD_SLICE_MOST, &hold));
+    assert_null(hold);
+    assert_int_equal(mapped(f), 0);
+}
+
 static void test_no_other_name_is_a_blob(void **state) {
     struct fixture *f = *state;
     assert_false(blasd_store_has(f->store, ".store"));
@@ -155,6 +169,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_a_segment_that_comes_back_into_use_is_mapped_still),
         TEST(test_memory_of_a_segment_that_was_removed_is_given_back),
+        TEST(test_a_segment_that_went_while_nobody_looked_is_not_found),
         TEST(test_no_other_name_is_a_blob),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

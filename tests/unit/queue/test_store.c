@@ -414,6 +414,46 @@ static void test_adopt(void **state) {
     assert_false(there(f, file));
 }
 
+/* What a worker and a front end do while a sweep asks about names of the file. */
+struct during {
+    struct fixture *f;
+    char file[40], queued[BLASD_BLOB_NAME];
+    int opened, adopted;
+};
+
+static int keeps_all_and_meanwhile(void *arg, const char (*names)[BLASD_BLOB_NAME], int count,
+                                   bool *keep) {
+    struct during *during = arg;
+    struct fixture *f = during->f;
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    (void)names;
+    for (int i = 0; i < count; i++) keep[i] = true;
+    during->opened = blasd_blob_open(f->store, during->queued, 4096, &blob, &err);
+    blasd_blob_close(&blob);
+    during->adopted = adopt(f, during->file, &blob);
+    blasd_blob_close(&blob);
+    return 0;
+}
+
+/* A sweep that asks about a queued job's name of a client's file is in the way neither of the
+ * worker that claims this job nor of the next job that is handed the file. */
+static void test_adopted_is_free_during_a_sweep(void **state) {
+    struct fixture *f = *state;
+    struct during during = {.f = f, .opened = 1, .adopted = 1};
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    int fd = make_put(f, during.file, LOCK_SH);
+    assert_int_equal(adopt(f, during.file, &blob), 0);
+    snprintf(during.queued, sizeof during.queued, "%s", blob.name);
+    blasd_blob_close(&blob); /* Redis refers to it now */
+    assert_int_equal(blasd_store_sweep(f->store, keeps_all_and_meanwhile, &during, &err), 0);
+    assert_int_equal(during.opened, 0);
+    assert_int_equal(during.adopted, 0);
+    assert_true(there(f, during.queued));
+    close(fd);
+}
+
 static void test_adopt_refuses(void **state) {
     struct fixture *f = *state;
     struct blasd_blob blob = {0};
@@ -531,6 +571,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_no_space, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
         cmocka_unit_test_setup_teardown(test_adopt, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_adopted_is_free_during_a_sweep, setup, teardown),
         cmocka_unit_test_setup_teardown(test_adopt_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_adopted_is_not_recycled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lock_of_the_dead, setup, teardown),
