@@ -50,13 +50,6 @@ static int open_plain(int dir_fd, const char *file, const char *given, struct bl
                       errno == ELOOP ? "it is a symbolic link" : strerror(errno));
 }
 
-/* Whether `name` still is the file behind the descriptor. */
-static bool is_named(int dir_fd, const char *name, const struct stat *info) {
-    struct stat named;
-    return fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-           named.st_ino == info->st_ino && named.st_dev == info->st_dev;
-}
-
 static int refuse_locked(struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_body_file_refused, FIELD,
                       "somebody has locked it for himself alone; its writer holds a shared lock "
@@ -101,7 +94,7 @@ static int add_name(int dir_fd, const char *file, const char *given, const char 
         return blasd_fail(err, BLASD_E_body_file_refused, FIELD, "the file cannot be locked: %s",
                           strerror(errno));
     if (linkat(dir_fd, file, dir_fd, name, 0) != 0) return refuse_missing(errno, given, err);
-    if (is_named(dir_fd, name, info)) return 0;
+    if (store_pool_is_named(dir_fd, name, info)) return 0;
     /* where nobody held it, a sweep may have been faster than our locks */
     unlinkat(dir_fd, name, 0);
     return refuse_locked(err);
@@ -138,8 +131,8 @@ bool store_handed_sweep(int dir_fd, const char *name) {
     if (fstat(fd, &info) == 0) {
         time_t age = time(NULL) - info.st_ctime;
         bool is_new = info.st_size == 0 && age >= 0 && age < NEW_FILE_S;
-        removed = !is_new && flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(dir_fd, name, &info) &&
-                  unlinkat(dir_fd, name, 0) == 0;
+        removed = !is_new && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+                  store_pool_is_named(dir_fd, name, &info) && unlinkat(dir_fd, name, 0) == 0;
     }
     close(fd);
     return removed;

@@ -63,6 +63,7 @@ struct fake {
     char info[8192];        /* what the worker told when it registered */
     void (*renewing)(void); /* called while a renewal is on its way; NULL: nothing */
     void (*sweeping)(void); /* the same for a sweep */
+    void (*running)(void);  /* the same for a kernel */
 };
 static struct fake fake;
 
