@@ -324,3 +324,8 @@ class Service:
         answer = self.post(op, inputs, params, accept="safetensors", **more)
         assert answer.status == 200 and answer.headers["Content-Type"] == TYPES["safetensors"], answer.body[:2000]
         return answer.safetensors()
+
+
+def folder_of(service):
+    """Where a service that was started with --share takes files."""
+    return pathlib.Path(service.request("GET", "/share").json()["directory"])

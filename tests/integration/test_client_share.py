@@ -13,23 +13,12 @@ import time
 import blasd
 import numpy as np
 import pytest
-from service import BLASD, ROOT, Service
+from service import BLASD, ROOT, Service, folder_of
 
 RNG = np.random.default_rng(29)
 PROBE, EXAMPLE = BLASD.parent / "share_probe", BLASD.parent / "share_example"
 NOBODY = 12345
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user too")
-
-
-@pytest.fixture(scope="module")
-def sharing(tmp_path_factory):
-    shared = Service(tmp_path_factory.mktemp("sharing"), "--share").start()
-    yield shared
-    shared.stop()
-
-
-def folder_of(service):
-    return pathlib.Path(service.request("GET", "/share").json()["directory"])
 
 
 def named(folder, suffix):
