@@ -304,7 +304,6 @@ def test_a_full_store(tmp_path):
 
 def test_what_a_killed_client_leaves_is_swept(sharing, tmp_path):
     folder = folder_of(sharing)
-    before = len(named(folder, ".out"))
     with subprocess.Popen([PROBE, "hold"], stdout=subprocess.PIPE, text=True,
                           env={**os.environ, "BLASD_URL": sharing.url}) as holder:
         assert holder.stdout.readline() == "held\n"
@@ -315,8 +314,7 @@ def test_what_a_killed_client_leaves_is_swept(sharing, tmp_path):
         wait_until(lambda: handed_in(folder))
         running.kill()
         finish(running, -signal.SIGKILL)
-    wait_until(lambda: not named(folder, ".put") and not handed_in(folder))  # its job is done all the same
-    assert len(named(folder, ".out")) >= before
+    wait_until(lambda: not named(folder, ".put") and not handed_in(folder))  # its job is cancelled, or done
 
 
 def test_killed_while_it_copies(sharing, tmp_path):
