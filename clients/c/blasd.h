@@ -2,10 +2,10 @@
  *
  *     struct blasd_client *client = blasd_client_new("http://127.0.0.1:8080");
  *     double a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8};
- *     struct blasd_array in[2] = {{.name = "a", .dtype = "float64", .rank = 2, .shape = {2, 2},
- * .data = a},
- *                                 {.name = "b", .dtype = "float64", .rank = 2, .shape = {2, 2},
- * .data = b}}; struct blasd_request request = {.op = "matmul", .inputs = in, .input_count = 2};
+ *     struct blasd_array in[2] = {
+ *         {.name = "a", .dtype = "float64", .rank = 2, .shape = {2, 2}, .data = a},
+ *         {.name = "b", .dtype = "float64", .rank = 2, .shape = {2, 2}, .data = b}};
+ *     struct blasd_request request = {.op = "matmul", .inputs = in, .input_count = 2};
  *     struct blasd_problem problem;
  *     struct blasd_reply *reply;
  *     if (blasd_client_run(client, &request, 60, NULL, NULL, &reply, &problem) == 0) {

@@ -149,24 +149,19 @@ static void post_arrays(struct blasd_client *client, struct blasd_upload *upload
     curl_easy_setopt(client->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)upload->total);
 }
 
-static void add_field(curl_mime *form, const char *name, const char *value) {
-    curl_mimepart *part;
-    if (value == NULL) return;
-    part = curl_mime_addpart(form);
-    curl_mime_name(part, name);
-    curl_mime_data(part, value, CURL_ZERO_TERMINATED);
-}
-
 static curl_mime *post_files(struct blasd_client *client, const struct blasd_request *request,
                              struct blasd_problem *problem) {
-    curl_mime *form = curl_mime_init(client->curl);
-    char deadline[32];
-    snprintf(deadline, sizeof deadline, "%lld", (long long)request->deadline_ms);
-    add_field(form, "op", request->op);
-    add_field(form, "params", request->params);
-    add_field(form, "priority", request->priority);
-    add_field(form, "device", request->device);
-    if (request->deadline_ms != 0) add_field(form, "deadline_ms", deadline);
+    json_t *words = blasd_request_words(request, problem), *word;
+    curl_mime *form;
+    const char *name;
+    if (words == NULL) return NULL;
+    form = curl_mime_init(client->curl);
+    json_object_foreach(words, name, word) {
+        curl_mimepart *part = curl_mime_addpart(form);
+        curl_mime_name(part, name);
+        curl_mime_data(part, json_string_value(word), CURL_ZERO_TERMINATED); /* copies it */
+    }
+    json_decref(words);
     for (int i = 0; i < request->file_count; i++) {
         curl_mimepart *part = curl_mime_addpart(form);
         curl_mime_name(part, request->files[i].name);
@@ -223,6 +218,7 @@ static int submit_body(struct blasd_client *client, const struct blasd_request *
     int count = shared == NULL ? request->input_count : shared->array_count;
     struct blasd_upload upload = {.arrays = shared == NULL ? request->inputs : shared->arrays};
     unsigned char *header = NULL;
+    json_t *words;
     curl_mime *form = NULL;
     char path[64] = "/jobs";
     int code = -1;
@@ -234,8 +230,10 @@ static int submit_body(struct blasd_client *client, const struct blasd_request *
         form = post_files(client, request, problem);
         if (form == NULL) goto done;
     } else {
-        header = blasd_tensors_header(upload.arrays, count, 1, blasd_request_words(request),
-                                      &upload.header_len, &upload.total, problem);
+        words = blasd_request_words(request, problem);
+        if (words == NULL) goto done;
+        header = blasd_tensors_header(upload.arrays, count, 1, words, &upload.header_len,
+                                      &upload.total, problem);
         if (header == NULL) goto done;
         upload.header = header;
         upload.total += upload.header_len;
@@ -252,13 +250,16 @@ done:
 }
 
 /* The path of a job whose inputs lie in a file: that has tensors alone, the query says the rest.
- * New; NULL where memory has run out. */
-static char *path_of_job(CURL *curl, const struct blasd_request *request, double wait_seconds) {
-    json_t *words = blasd_request_words(request), *word;
+ * New; NULL and `problem` where there is none. */
+static char *path_of_job(CURL *curl, const struct blasd_request *request, double wait_seconds,
+                         struct blasd_problem *problem) {
+    json_t *words = blasd_request_words(request, problem), *word;
     char *path = NULL;
     const char *name;
     size_t len = 0;
-    FILE *out = open_memstream(&path, &len);
+    FILE *out;
+    if (words == NULL) return NULL;
+    out = open_memstream(&path, &len);
     if (out != NULL) {
         fprintf(out, "/jobs?wait=%.3f", wait_seconds > 0 ? wait_seconds : 0.0);
         json_object_foreach(words, name, word) {
@@ -269,6 +270,7 @@ static char *path_of_job(CURL *curl, const struct blasd_request *request, double
         fclose(out);
     }
     json_decref(words);
+    if (path == NULL) blasd_problem_set(problem, "out_of_memory", "no memory for the request");
     return path;
 }
 
@@ -278,10 +280,9 @@ static int submit_file(struct blasd_client *client, const struct blasd_request *
     struct curl_slist *headers = NULL;
     struct answer answer = {0};
     char name[16 + sizeof shared->name];
-    char *path = path_of_job(client->curl, request, wait_seconds);
+    char *path = path_of_job(client->curl, request, wait_seconds, problem);
     int code;
-    if (path == NULL)
-        return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
+    if (path == NULL) return -1;
     snprintf(name, sizeof name, "Body-File: %s", shared->name);
     headers = curl_slist_append(NULL, "Accept: application/json");
     headers = curl_slist_append(headers, "Content-Type: " SAFETENSORS);

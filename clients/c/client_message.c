@@ -16,6 +16,7 @@ static const struct {
               {"uint32", "U32", 4},    {"uint16", "U16", 2},  {"uint8", "U8", 1},
               {"bool", "BOOL", 1}};
 #define DTYPES (sizeof dtypes / sizeof *dtypes)
+#define MOST_BYTES ((uint64_t)INT64_MAX / 2) /* of all arrays: sums of sizes stay in range */
 
 const char *blasd_dtype_code(const char *name, size_t *size) {
     for (size_t i = 0; name != NULL && i < DTYPES; i++)
@@ -85,39 +86,52 @@ uint64_t blasd_array_place(uint64_t at, unsigned alignment) {
     return (at + alignment - 1) / alignment * alignment;
 }
 
-static int add_input(json_t *header, const struct blasd_array *array, uint64_t begin,
+/* What cannot be said in JSON must not be left out in silence. */
+static int refuse_text(struct blasd_problem *problem) {
+    return blasd_problem_set(problem, "invalid_request", "a name or parameter is not valid UTF-8");
+}
+
+/* `at` is moved behind the array. */
+static int add_input(json_t *header, const struct blasd_array *array, uint64_t *at,
                      struct blasd_problem *problem) {
     size_t size = 0;
     int64_t bytes = blasd_array_bytes(array);
+    uint64_t begin = *at;
     json_t *shape;
     if (array->name == NULL || bytes < 0)
         return blasd_problem_set(problem, "invalid_tensor",
                                  "the input '%s' has no known dtype or a bad shape",
                                  array->name == NULL ? "" : array->name);
+    if (__builtin_add_overflow(begin, (uint64_t)bytes, at) || *at > MOST_BYTES)
+        return blasd_problem_set(problem, "invalid_tensor", "the inputs are too large together");
     shape = json_array();
     for (int i = 0; i < array->rank; i++)
         json_array_append_new(shape, json_integer(array->shape[i]));
-    json_object_set_new(
-        header, array->name,
-        json_pack("{s:s,s:o,s:[I,I]}", "dtype", blasd_dtype_code(array->dtype, &size), "shape",
-                  shape, "data_offsets", (json_int_t)begin, (json_int_t)(begin + (uint64_t)bytes)));
+    if (json_object_set_new(header, array->name,
+                            json_pack("{s:s,s:o,s:[I,I]}", "dtype",
+                                      blasd_dtype_code(array->dtype, &size), "shape", shape,
+                                      "data_offsets", (json_int_t)begin, (json_int_t)*at)) != 0)
+        return refuse_text(problem);
     return 0;
 }
 
-static void add_text(json_t *metadata, const char *name, const char *value) {
-    if (value != NULL) json_object_set_new(metadata, name, json_string(value));
+static int add_text(json_t *words, const char *name, const char *value) {
+    return value == NULL ? 0 : json_object_set_new(words, name, json_string(value));
 }
 
-json_t *blasd_request_words(const struct blasd_request *request) {
+json_t *blasd_request_words(const struct blasd_request *request, struct blasd_problem *problem) {
     json_t *words = json_object();
     char deadline[32];
     snprintf(deadline, sizeof deadline, "%lld", (long long)request->deadline_ms);
-    add_text(words, "op", request->op);
-    add_text(words, "params", request->params);
-    add_text(words, "priority", request->priority);
-    add_text(words, "device", request->device);
-    if (request->deadline_ms != 0) add_text(words, "deadline_ms", deadline);
-    return words;
+    if (add_text(words, "op", request->op) == 0 &&
+        add_text(words, "params", request->params) == 0 &&
+        add_text(words, "priority", request->priority) == 0 &&
+        add_text(words, "device", request->device) == 0 &&
+        add_text(words, "deadline_ms", request->deadline_ms != 0 ? deadline : NULL) == 0)
+        return words;
+    refuse_text(problem);
+    json_decref(words);
+    return NULL;
 }
 
 unsigned char *blasd_tensors_header(const struct blasd_array *arrays, int count, unsigned alignment,
@@ -131,12 +145,11 @@ unsigned char *blasd_tensors_header(const struct blasd_array *arrays, int count,
     if (metadata != NULL) json_object_set_new(header, "__metadata__", metadata);
     for (int i = 0; i < count; i++) {
         at = blasd_array_place(at, alignment);
-        if (add_input(header, &arrays[i], at, problem) != 0) goto done;
-        at += (uint64_t)blasd_array_bytes(&arrays[i]);
+        if (add_input(header, &arrays[i], &at, problem) != 0) goto done;
     }
     text = json_dumps(header, JSON_COMPACT);
     if (text == NULL) {
-        blasd_problem_set(problem, "invalid_request", "a name or parameter is not valid UTF-8");
+        blasd_problem_set(problem, "out_of_memory", "no memory for the request");
         goto done;
     }
     text_len = strlen(text);

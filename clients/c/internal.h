@@ -49,8 +49,9 @@ uint64_t blasd_array_place(uint64_t at, unsigned alignment);
 unsigned char *blasd_tensors_header(const struct blasd_array *arrays, int count, unsigned alignment,
                                     json_t *metadata, size_t *len, uint64_t *data_bytes,
                                     struct blasd_problem *problem);
-/* What a request says beside its inputs, as texts by name: op, params, priority, … New. */
-json_t *blasd_request_words(const struct blasd_request *request);
+/* What a request says beside its inputs, as texts by name: op, params, priority, … New; NULL and
+ * `problem` where one of them is no UTF-8. */
+json_t *blasd_request_words(const struct blasd_request *request, struct blasd_problem *problem);
 /* Makes a reply of a body, which it takes over also where it fails. */
 struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safetensors,
                                       struct blasd_problem *problem);

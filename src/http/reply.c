@@ -61,16 +61,25 @@ void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response 
     if (shares(exchange)) add(response, "Preference-Applied", "share");
 }
 
-void http_reply_buf(struct http_exchange *exchange, unsigned status, const char *type,
-                    struct blasd_buf *body) {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_FREE);
+/* A response of a body that was written, or not; takes the body over. NULL: without a body, then.
+ */
+static struct MHD_Response *response_of(struct http_exchange *exchange, struct blasd_buf *body,
+                                        bool written, const char *type) {
+    struct MHD_Response *response = NULL;
+    if (written)
+        response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {
         blasd_buf_release(body);
-    } else {
-        http_count(&exchange->home->metrics->sent_bytes, body->len);
-        http_reply_headers(exchange, response, type);
+        return NULL;
     }
+    http_count(&exchange->home->metrics->sent_bytes, body->len);
+    http_reply_headers(exchange, response, type);
+    return response;
+}
+
+void http_reply_buf(struct http_exchange *exchange, unsigned status, const char *type,
+                    struct blasd_buf *body) {
+    struct MHD_Response *response = response_of(exchange, body, true, type);
     blasd_buf_init(body, body->max);
     http_exchange_answer(exchange, status, response);
 }
@@ -112,22 +121,16 @@ const char *http_retry_after(enum blasd_code code) {
 void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *problem) {
     const struct blasd_err_info *info = blasd_err_info(problem->code);
     unsigned status = (unsigned)info->http_status;
-    struct MHD_Response *response = NULL;
+    struct MHD_Response *response;
     struct blasd_buf body;
+    bool written;
     exchange->problem = *problem;
     blasd_buf_init(&body, 16 * BLASD_KIB);
-    if (blasd_problem_document(problem, &body) == 0)
-        response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
-    if (response == NULL) {
-        blasd_buf_release(&body);
-        http_exchange_answer(exchange, status, NULL);
-        return;
-    }
-    http_count(&exchange->home->metrics->sent_bytes, body.len);
-    http_reply_headers(exchange, response, PROBLEM_TYPE);
-    if (http_retry_after(problem->code) != NULL)
+    written = blasd_problem_document(problem, &body) == 0;
+    response = response_of(exchange, &body, written, PROBLEM_TYPE);
+    if (response != NULL && http_retry_after(problem->code) != NULL)
         add(response, "Retry-After", http_retry_after(problem->code));
-    if (status == 405) {
+    if (response != NULL && status == 405) {
         char methods[64];
         method_names(exchange->allow, methods, sizeof methods);
         add(response, "Allow", methods);
@@ -149,23 +152,16 @@ void http_reply_fail(struct http_exchange *exchange, enum blasd_code code, const
 
 void http_reply_document(struct http_exchange *exchange, unsigned status,
                          const struct blasd_record *record, const void *payload) {
-    struct MHD_Response *response = NULL;
+    struct MHD_Response *response;
     struct blasd_buf body;
+    bool located = exchange->request.method == HTTP_POST || status == 202, written;
     blasd_buf_init(&body, DOCUMENT_BYTES_MAX);
-    if (blasd_buf_reserve(&body, DOCUMENT_BYTES_USUAL) == 0 &&
+    written =
+        blasd_buf_reserve(&body, DOCUMENT_BYTES_USUAL) == 0 &&
         blasd_job_document(record, payload, exchange->home->server->limits->answer_inline_elements,
-                           shares(exchange), &body) == 0)
-        response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
-    if (response == NULL) {
-        blasd_buf_release(&body);
-        http_exchange_answer(exchange, status, NULL);
-        return;
-    }
-    http_count(&exchange->home->metrics->sent_bytes, body.len);
-    http_reply_headers(exchange, response, HTTP_TYPE_JSON);
-    http_reply_job_headers(exchange, response,
-                           exchange->request.method == HTTP_POST || status == 202 ? record->id
-                                                                                  : NULL);
+                           shares(exchange), &body) == 0;
+    response = response_of(exchange, &body, written, HTTP_TYPE_JSON);
+    if (response != NULL) http_reply_job_headers(exchange, response, located ? record->id : NULL);
     http_exchange_answer(exchange, status, response);
 }
 

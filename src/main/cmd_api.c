@@ -92,6 +92,13 @@ static void on_ready(void *arg) {
     fflush(stdout);
 }
 
+/* Another blob store than the deployment's is a mistake that no waiting mends. A Redis that is away
+ * may come later: then each loop asks, and takes no jobs where the store is another. */
+static int check_store(const struct blasd_queue_options *queue, struct blasd_err *err) {
+    int code = blasd_queue_check_store(queue, err);
+    return code == -(int)BLASD_E_queue_unavailable ? 0 : code;
+}
+
 static int run(struct settings *settings) {
     static const int ends[] = {SIGTERM, SIGINT, 0};
     const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
@@ -120,6 +127,7 @@ static int run(struct settings *settings) {
     if (code == 0 && settings->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
         code = blasd_fail(&err, BLASD_E_internal_error, "",
                           "--share needs a blob store that is a directory: --blobs dir:/path");
+    if (code == 0) code = check_store(&queue, &err);
     if (code == 0) blasd_store_recycle(queue.store, queue.limits->pool_bytes);
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;

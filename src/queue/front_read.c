@@ -23,6 +23,14 @@ static void no_memory(struct blasd_err *err) {
     blasd_fail(err, BLASD_E_queue_unavailable, "", "the front end is out of memory");
 }
 
+/* NULL and `err` where memory has run out. */
+static void *new_call(struct blasd_front_queue *queue, size_t size, front_reply_fn reply,
+                      struct blasd_err *err) {
+    void *call = front_call_new(queue, size, reply);
+    if (call == NULL) no_memory(err);
+    return call;
+}
+
 /* The tensors of a job that has been forgotten, or is cancelled, are nobody's. */
 static void remove_tensors(struct blasd_front_queue *queue, const char *id) {
     char name[BLASD_BLOB_NAME];
@@ -62,11 +70,10 @@ static void record_reply(struct front_call *call, const redisReply *reply,
 
 static void ask_record(struct blasd_front_queue *queue, const char *function, const char *id,
                        blasd_record_fn done, void *arg) {
-    struct record_call *c = front_call_new(queue, sizeof *c, record_reply);
-    bool valid = blasd_id_valid(id);
     struct blasd_err err;
+    struct record_call *c = new_call(queue, sizeof *c, record_reply, &err);
+    bool valid = blasd_id_valid(id);
     if (c == NULL) {
-        no_memory(&err);
         done(arg, &err, NULL, 0);
         return;
     }
@@ -164,12 +171,11 @@ done:
 void blasd_front_queue_list(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal, int state, int limit,
                             blasd_list_fn done, void *arg) {
-    struct list_call *c = front_call_new(queue, sizeof *c, list_reply);
     struct blasd_err err;
+    struct list_call *c = new_call(queue, sizeof *c, list_reply, &err);
     const char *which = "any";
     (void)principal;
     if (c == NULL) {
-        no_memory(&err);
         done(arg, &err, NULL, NULL, 0);
         return;
     }
@@ -209,10 +215,9 @@ static void text_reply(struct front_call *call, const redisReply *reply,
 }
 
 void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg) {
-    struct text_call *c = front_call_new(queue, sizeof *c, text_reply);
     struct blasd_err err;
+    struct text_call *c = new_call(queue, sizeof *c, text_reply, &err);
     if (c == NULL) {
-        no_memory(&err);
         done(arg, &err, NULL, 0);
         return;
     }

@@ -30,5 +30,8 @@ struct blasd_queue_options {
  * no other process uses the queue yet, as `blasd up` does of its private Redis: the store on tmpfs
  * of before a reboot is gone. */
 int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct blasd_err *err);
+/* Whether the store of `options` is the deployment's: internal_error where it has another one,
+ * queue_unavailable where Redis does not say so within a second or two. */
+int blasd_queue_check_store(const struct blasd_queue_options *options, struct blasd_err *err);
 
 #endif

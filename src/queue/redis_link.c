@@ -325,13 +325,23 @@ int blasd_link_open(redisContext *redis, const struct blasd_queue_options *optio
     return rc;
 }
 
-int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct blasd_err *err) {
+/* Over a connection for this alone. */
+static int open_once(const struct blasd_queue_options *options, int timeout_ms, bool adopt,
+                     struct blasd_err *err) {
     struct blasd_link_address address;
     redisContext *redis = NULL;
     int rc = blasd_link_check_name(options->name, err);
     if (rc == 0) rc = blasd_link_parse(options->url, &address, err);
-    if (rc == 0) rc = blasd_link_connect(&address, 5000, &redis, err);
-    if (rc == 0) rc = blasd_link_open(redis, options, true, err);
+    if (rc == 0) rc = blasd_link_connect(&address, timeout_ms, &redis, err);
+    if (rc == 0) rc = blasd_link_open(redis, options, adopt, err);
     if (redis) redisFree(redis);
     return rc;
+}
+
+int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct blasd_err *err) {
+    return open_once(options, 5000, true, err);
+}
+
+int blasd_queue_check_store(const struct blasd_queue_options *options, struct blasd_err *err) {
+    return open_once(options, 1000, false, err);
 }

@@ -79,19 +79,19 @@ static struct blasd_view *view_new(struct blasd_views *views, const char *name) 
 
 const void *blasd_views_get(struct blasd_views *views, const struct blasd_slice *slice,
                             uint64_t bytes, struct blasd_view **hold) {
-    struct blasd_view **bucket = bucket_of(views, slice->segment), *view = *bucket;
+    struct blasd_view **bucket = bucket_of(views, slice->segment), *view;
     int64_t now = blasd_clock_ns();
     *hold = NULL;
     if (strnlen(slice->segment, sizeof slice->segment) != BLASD_SEGMENT_NAME ||
         slice->offset % 64 != 0 || slice->offset < sizeof(struct blasd_segment_head) ||
         slice->offset > BLASD_SEGMENT_BYTES || bytes > BLASD_SEGMENT_BYTES - slice->offset)
         return NULL;
-    if (now - views->trimmed_ns > IDLE_NS) blasd_views_trim(views);
+    if (now - views->trimmed_ns > IDLE_NS) blasd_views_trim(views); /* it may be ours that goes */
+    view = *bucket;
     while (view != NULL && memcmp(view->name, slice->segment, BLASD_SEGMENT_NAME) != 0)
         view = view->next;
     if (view == NULL) {
         if ((view = view_new(views, slice->segment)) == NULL) return NULL;
-        bucket = bucket_of(views, slice->segment);
         view->next = *bucket;
         *bucket = view;
     }

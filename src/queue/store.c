@@ -331,6 +331,13 @@ int blasd_blob_read(const struct blasd_blob *blob, uint64_t offset, void *bytes,
     return 0;
 }
 
+bool blasd_blob_is_named(const struct blasd_blob *blob) {
+    struct stat info;
+    if (blob->store == NULL || blob->store->kind != BLASD_STORE_DIR) return blob->store != NULL;
+    return fstat(blob->fd, &info) == 0 &&
+           store_pool_is_named(blob->store->dir_fd, blob->name, &info);
+}
+
 void blasd_blob_close(struct blasd_blob *blob) {
     if (blob->store == NULL) return; /* zeroed, or closed before */
     blasd_blob_unmap(blob);

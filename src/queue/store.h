@@ -90,6 +90,9 @@ int blasd_blob_adopt(struct blasd_store *store, const char *given, const char *n
 /* Copies bytes out of it; body_file_refused where it has been cut. */
 int blasd_blob_read(const struct blasd_blob *blob, uint64_t offset, void *bytes, size_t len,
                     struct blasd_err *err);
+/* Whether its name still is this file's: of the kind dir it may have been removed, and made anew.
+ */
+bool blasd_blob_is_named(const struct blasd_blob *blob);
 /* Unmaps, closes, unlocks. */
 void blasd_blob_close(struct blasd_blob *blob);
 /* Removes a blob of the kind dir by name; no error where it is not there. A large file is kept for

@@ -184,17 +184,15 @@ int blasd_store_dir_create(int dir_fd, const char *name, struct blasd_err *err) 
 struct group {
     int count;
     int fds[SWEEP_GROUP];
-    ino_t inodes[SWEEP_GROUP];
     char names[SWEEP_GROUP][BLASD_BLOB_NAME];
 };
 
 /* Locks the file against those who use it. One that a client handed in may be held by that client
- * for long, and have many names: of those it is the readers' lock that counts, once for all. */
-static bool group_lock(const struct group *group, int fd, const struct stat *info) {
+ * for long, and have many names, whose users are not in each other's way: of those it is the lock
+ * of this name. */
+static bool lock_unused(int fd, const char *name, const struct stat *info) {
     if ((info->st_mode & S_ISVTX) == 0) return lock_file(fd, LOCK_EX | LOCK_NB) == 0;
-    for (int i = 0; i < group->count; i++)
-        if (group->inodes[i] == info->st_ino) return true;
-    return store_pool_lock_readers(fd, F_WRLCK);
+    return store_handed_lock_name(fd, name, F_WRLCK);
 }
 
 /* Locks the file and adds it to the group, unless somebody holds it or it has just been made. */
@@ -207,10 +205,9 @@ static void group_add(struct group *group, int dir_fd, const char *name) {
         time_t age = time(NULL) - info.st_ctime;
         if (age >= 0 && age < NEW_FILE_S) goto skip;
     }
-    if (!group_lock(group, fd, &info)) goto skip;
+    if (!lock_unused(fd, name, &info)) goto skip;
     if (fstat(fd, &info) != 0 || info.st_nlink == 0) goto skip;
     group->fds[group->count] = fd;
-    group->inodes[group->count] = info.st_ino;
     memcpy(group->names[group->count++], name, strlen(name) + 1); /* a valid name: it fits */
     return;
 skip:

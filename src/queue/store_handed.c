@@ -39,21 +39,15 @@ static int refuse_missing(int reason, const char *given, struct blasd_err *err) 
                       strerror(reason));
 }
 
-static int open_plain(int dir_fd, const char *name, struct blasd_err *err) {
-    int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+static int open_plain(int dir_fd, const char *file, const char *given, struct blasd_err *err) {
+    int fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0) return fd;
+    if (errno == ENOENT) return refuse_missing(errno, given, err);
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
         return blasd_fail(err, BLASD_E_no_space, "", "the file cannot be opened now: %s",
                           strerror(errno));
     return blasd_fail(err, BLASD_E_body_file_refused, FIELD, "the file cannot be opened: %s",
                       errno == ELOOP ? "it is a symbolic link" : strerror(errno));
-}
-
-/* Whether `name` still is the file behind the descriptor. */
-static bool is_named(int dir_fd, const char *name, const struct stat *info) {
-    struct stat named;
-    return fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-           named.st_ino == info->st_ino && named.st_dev == info->st_dev;
 }
 
 static int refuse_locked(struct blasd_err *err) {
@@ -62,37 +56,54 @@ static int refuse_locked(struct blasd_err *err) {
                       "(flock, LOCK_SH) until the answer comes");
 }
 
-static int check(int dir_fd, const char *name, int fd, bool whole, uint64_t *bytes,
-                 struct blasd_err *err) {
-    struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+/* Two names may share a byte: then one is swept later, or handed in again. */
+bool store_handed_lock_name(int fd, const char *name, short how) {
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (; *name != '\0'; name++) hash = (hash ^ (unsigned char)*name) * UINT64_C(1099511628211);
+    return store_pool_lock_byte(fd, how, 1 + (hash >> 2)); /* not byte 0, the readers' */
+}
+
+/* Whether the file is one to be taken; locks it. */
+static int check(int fd, bool whole, struct stat *info, struct blasd_err *err) {
+    uint64_t bytes;
+    if (fstat(fd, info) != 0 || !S_ISREG(info->st_mode))
         return blasd_fail(err, BLASD_E_body_file_refused, FIELD, "it is not an ordinary file");
-    if (info.st_uid != geteuid())
+    if (info->st_uid != geteuid())
         return blasd_fail(err, BLASD_E_body_file_refused, FIELD,
                           "the file belongs to user %u, and the service runs as user %u",
-                          (unsigned)info.st_uid, (unsigned)geteuid());
+                          (unsigned)info->st_uid, (unsigned)geteuid());
     if (flock(fd, LOCK_SH | LOCK_NB) != 0) return refuse_locked(err);
-    *bytes = (uint64_t)info.st_size;
+    bytes = (uint64_t)info->st_size;
     /* a page that is missing is made when it is first read, and kills who reads where none is left
      */
-    if (whole && (uint64_t)info.st_blocks * 512 < *bytes)
+    if (whole && (uint64_t)info->st_blocks * 512 < bytes)
         return blasd_fail(err, BLASD_E_body_file_refused, FIELD,
                           "the file has holes: %" PRIu64 " of %" PRIu64
                           " bytes are there; allocate it with posix_fallocate",
-                          (uint64_t)info.st_blocks * 512, *bytes);
-    if (!store_pool_lock_readers(fd, F_RDLCK))
-        return blasd_fail(err, BLASD_E_body_file_refused, FIELD, "the file cannot be locked: %s",
-                          strerror(errno));
-    if ((info.st_mode & S_ISVTX) == 0 && fchmod(fd, S_ISVTX | S_IRUSR | S_IWUSR) != 0)
+                          (uint64_t)info->st_blocks * 512, bytes);
+    if ((info->st_mode & S_ISVTX) == 0 && fchmod(fd, S_ISVTX | S_IRUSR | S_IWUSR) != 0)
         return blasd_fail(err, BLASD_E_body_file_refused, FIELD, "its mode cannot be changed: %s",
                           strerror(errno));
+    return 0;
+}
+
+/* Gives `file`, which is open as `fd`, the name `name` as well. */
+static int add_name(int dir_fd, const char *file, const char *given, const char *name, int fd,
+                    const struct stat *info, struct blasd_err *err) {
+    if (!store_handed_lock_name(fd, name, F_RDLCK))
+        return blasd_fail(err, BLASD_E_body_file_refused, FIELD, "the file cannot be locked: %s",
+                          strerror(errno));
+    if (linkat(dir_fd, file, dir_fd, name, 0) != 0) return refuse_missing(errno, given, err);
+    if (store_pool_is_named(dir_fd, name, info)) return 0;
     /* where nobody held it, a sweep may have been faster than our locks */
-    return is_named(dir_fd, name, &info) ? 0 : refuse_locked(err);
+    unlinkat(dir_fd, name, 0);
+    return refuse_locked(err);
 }
 
 int store_handed_open(int dir_fd, const char *given, const char *name, bool whole, uint64_t *bytes,
                       struct blasd_err *err) {
     char file[STORE_HANDED_NAME + sizeof SUFFIX] = "";
+    struct stat info;
     int fd, rc;
     if (strlen(given) == STORE_HANDED_NAME) snprintf(file, sizeof file, "%s" SUFFIX, given);
     if (!store_handed_name_valid(file))
@@ -100,12 +111,13 @@ int store_handed_open(int dir_fd, const char *given, const char *name, bool whol
                           "the header is the file's name without " SUFFIX
                           ": %d digits of 0-9 and a-f",
                           STORE_HANDED_NAME);
-    /* the new name is known to nobody else, so what is checked behind it stays the same file */
-    if (linkat(dir_fd, file, dir_fd, name, 0) != 0) return refuse_missing(errno, given, err);
-    fd = rc = open_plain(dir_fd, name, err);
-    if (fd >= 0) rc = check(dir_fd, name, fd, whole, bytes, err);
-    if (rc >= 0) return fd;
-    unlinkat(dir_fd, name, 0);
+    fd = rc = open_plain(dir_fd, file, given, err);
+    if (fd >= 0) rc = check(fd, whole, &info, err);
+    if (rc >= 0) rc = add_name(dir_fd, file, given, name, fd, &info, err);
+    if (rc >= 0) {
+        *bytes = (uint64_t)info.st_size;
+        return fd;
+    }
     if (fd >= 0) close(fd);
     return rc;
 }
@@ -119,8 +131,8 @@ bool store_handed_sweep(int dir_fd, const char *name) {
     if (fstat(fd, &info) == 0) {
         time_t age = time(NULL) - info.st_ctime;
         bool is_new = info.st_size == 0 && age >= 0 && age < NEW_FILE_S;
-        removed = !is_new && flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(dir_fd, name, &info) &&
-                  unlinkat(dir_fd, name, 0) == 0;
+        removed = !is_new && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+                  store_pool_is_named(dir_fd, name, &info) && unlinkat(dir_fd, name, 0) == 0;
     }
     close(fd);
     return removed;

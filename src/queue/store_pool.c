@@ -152,9 +152,13 @@ static bool lock_maker(int fd) {
     return result == 0;
 }
 
-bool store_pool_lock_readers(int fd, short how) {
-    struct flock lock = {.l_type = how, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+bool store_pool_lock_byte(int fd, short how, uint64_t at) {
+    struct flock lock = {.l_type = how, .l_whence = SEEK_SET, .l_start = (off_t)at, .l_len = 1};
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+bool store_pool_lock_readers(int fd, short how) {
+    return store_pool_lock_byte(fd, how, 0);
 }
 
 int store_pool_take(const struct store_pool *pool, const char *name, uint64_t want,
@@ -209,17 +213,21 @@ static void make_way(const struct store_pool *pool, uint64_t bytes) {
     }
 }
 
+bool store_pool_is_named(int dir_fd, const char *name, const struct stat *info) {
+    struct stat named;
+    return fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           named.st_ino == info->st_ino && named.st_dev == info->st_dev;
+}
+
 bool store_pool_give_locked(const struct store_pool *pool, const char *name, int fd) {
-    struct stat info, named;
+    struct stat info;
     char to[NAME_LEN + 1];
     uint64_t tag;
     if (pool->fd < 0 || !is_whole(fd, &info) || (uint64_t)info.st_size < STORE_POOL_LEAST ||
         (uint64_t)info.st_size > pool->limit || !store_pool_lock_readers(fd, F_WRLCK))
         return false;
     /* it may have gone, and come again as another one, since it was opened */
-    if (fstatat(pool->dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) != 0 ||
-        named.st_ino != info.st_ino || named.st_dev != info.st_dev)
-        return false;
+    if (!store_pool_is_named(pool->dir_fd, name, &info)) return false;
     if (getrandom(&tag, sizeof tag, 0) != (ssize_t)sizeof tag) return false;
     make_way(pool, (uint64_t)info.st_size);
     snprintf(to, sizeof to, "%016" PRIx64 "-%016" PRIx64 "-%016" PRIx64, (uint64_t)info.st_size,
@@ -240,10 +248,9 @@ bool store_pool_give(const struct store_pool *pool, const char *name) {
 
 /* Also without a pool of its own: another process may have one. */
 bool store_pool_hold(const struct store_pool *pool, const char *name, int fd) {
-    struct stat info, named;
+    struct stat info;
     if (!store_pool_lock_readers(fd, F_RDLCK) && (errno == EAGAIN || errno == EACCES)) return false;
-    return fstat(fd, &info) == 0 && fstatat(pool->dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-           named.st_ino == info.st_ino && named.st_dev == info.st_dev;
+    return fstat(fd, &info) == 0 && store_pool_is_named(pool->dir_fd, name, &info);
 }
 
 void store_pool_let_go(int fd) {

@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #define STORE_POOL_LEAST (UINT64_C(256) << 10) /* smaller files are not worth it */
 
@@ -40,9 +41,13 @@ int store_pool_take(const struct store_pool *pool, const char *name, uint64_t wa
 bool store_pool_give(const struct store_pool *pool, const char *name);
 /* The same, for one that the caller has opened for writing and locked. */
 bool store_pool_give_locked(const struct store_pool *pool, const char *name, int fd);
+/* Whether `name` is (still) the file of which `info` tells. */
+bool store_pool_is_named(int dir_fd, const char *name, const struct stat *info);
 /* The lock of who reads a blob (F_RDLCK), and of who takes it away (F_WRLCK); does not wait. It is
  * of the open file, not of the process: it counts between threads, and ends with the descriptor. */
 bool store_pool_lock_readers(int fd, short how);
+/* The same on byte `at`, for other purposes: byte 0 is the readers'. */
+bool store_pool_lock_byte(int fd, short how, uint64_t at);
 /* Locks `fd`, just opened as the blob `name`, against going into the pool while it is open. False
  * where it has gone there already. */
 bool store_pool_hold(const struct store_pool *pool, const char *name, int fd);

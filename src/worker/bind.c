@@ -94,14 +94,31 @@ int blasd_bind_inputs(struct blasd_worker_queue *queue, struct blasd_arena *aren
  * this many bytes a batch, for they are held twice. */
 #define STAGED_BYTES (UINT64_C(32) << 20)
 
-static int make_blob(struct blasd_store *store, struct blasd_arena *arena,
-                     const struct blasd_item *item, struct blasd_bound *bound,
-                     struct blasd_err *err) {
+/* A worker that died while it ran this job may have left a result, which goes. But where this
+ * worker stood still for longer than its lease it may be another one's, and the job has ended: the
+ * queue knows. */
+static int make_way(struct blasd_worker_queue *queue, struct blasd_store *store, const char *id,
+                    const char *name, struct blasd_err *err) {
+    bool ours = false;
+    int code;
+    if (!blasd_store_has(store, name)) return 0;
+    code = blasd_worker_queue_progress(queue, &id, 1, 0, &ours, err);
+    if (code != 0) return code;
+    if (!ours)
+        return blasd_fail(err, BLASD_E_cancelled, "",
+                          "the job has ended, or another worker has it");
+    blasd_store_remove(store, name);
+    return 0;
+}
+
+static int make_blob(struct blasd_worker_queue *queue, struct blasd_store *store,
+                     struct blasd_arena *arena, const struct blasd_item *item,
+                     struct blasd_bound *bound, struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     int code;
     snprintf(name, sizeof name, "%s.out", item->claim->id);
-    blasd_store_remove(store,
-                       name); /* a worker that died while it ran this job may have left one */
+    code = make_way(queue, store, item->claim->id, name, err);
+    if (code != 0) return code;
     code = blasd_blob_obtain(store, name, bound->payload_bytes, &bound->out, err);
     if (code != 0) return code;
     bound->has_out = true;
@@ -134,7 +151,7 @@ int blasd_bind_outputs(struct blasd_worker_queue *queue, const struct blasd_queu
     if (bound->base != NULL) {
         /* no blob and no copy */
     } else if (total > options->limits->inline_bytes) {
-        code = make_blob(options->store, arena, item, bound, err);
+        code = make_blob(queue, options->store, arena, item, bound, err);
         if (code != 0) return code;
     } else if ((bound->base = blasd_arena_take(arena, total)) == NULL) {
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of outputs",

@@ -30,7 +30,8 @@ int blasd_bind_inputs(struct blasd_worker_queue *queue, struct blasd_arena *aren
                       struct blasd_bound *bound, struct blasd_err *err);
 /* Fills task->outputs: in a slice where there is one for that many bytes, else in the arena where
  * they fit the limit inline_bytes together, else for the new blob "ID.out", in it or, until
- * blasd_bound_settle, in the arena. Errors: no_space, out_of_memory, internal_error. */
+ * blasd_bound_settle, in the arena. Errors: no_space, out_of_memory, internal_error, cancelled
+ * where the result of another worker is there already, queue_unavailable. */
 int blasd_bind_outputs(struct blasd_worker_queue *queue, const struct blasd_queue_options *options,
                        struct blasd_arena *arena, const struct blasd_item *item,
                        struct blasd_task *task, struct blasd_bound *bound, struct blasd_err *err);

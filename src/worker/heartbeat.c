@@ -240,6 +240,14 @@ char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat) {
     return NULL;
 }
 
+/* Redis says that a lease is lost: late news of an earlier one is none of the one there is now,
+ * which may itself have been given up. */
+static void note_lost(struct blasd_heartbeat *heartbeat, int64_t epoch) {
+    pthread_mutex_lock(&heartbeat->lock);
+    if (heartbeat->epoch == epoch) atomic_store(&heartbeat->lost_epoch, epoch);
+    pthread_mutex_unlock(&heartbeat->lock);
+}
+
 static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     struct blasd_err err = {0};
     bool lost = false;
@@ -249,7 +257,7 @@ static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     if (blasd_worker_queue_renew(heartbeat->queue, info, &lost, &err) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot renew the lease: %s", err.detail);
     else if (lost)
-        atomic_store(&heartbeat->lost_epoch, epoch);
+        note_lost(heartbeat, epoch);
     free(info);
 }
 

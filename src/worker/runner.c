@@ -76,10 +76,11 @@ static void remove_blob(struct blasd_batcher *batcher, const struct blasd_item *
 }
 
 /* Closes what a job held and removes the result that was begun, so that the job can be run again.
- * Once the lease is lost the name belongs to another worker's result. */
+ * Once the lease is lost the name belongs to another worker's result, also where nobody has said so
+ * yet. */
 static void discard(struct blasd_batcher *batcher, const struct blasd_item *item,
                     struct blasd_bound *bound) {
-    bool had_out = bound->has_out;
+    bool had_out = bound->has_out && blasd_blob_is_named(&bound->out);
     blasd_bound_close(bound);
     blasd_worker_queue_slice_done(batcher->queue, &bound->slice, true);
     bound->slice = (struct blasd_slice){0};

@@ -11,6 +11,14 @@ def service(tmp_path_factory):
     shared.stop()
 
 
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory):
+    """One that takes files: `blasd up --share`."""
+    shared = Service(tmp_path_factory.mktemp("sharing"), "--share").start()
+    yield shared
+    shared.stop()
+
+
 @pytest.fixture
 def make_service(tmp_path):
     made = []

@@ -356,3 +356,8 @@ class Redis:
     def close(self):
         self.file.close()
         self.sock.close()
+
+
+def folder_of(service):
+    """Where a service that was started with --share takes files."""
+    return pathlib.Path(service.request("GET", "/share").json()["directory"])

@@ -3,7 +3,6 @@ import fcntl
 import http.server
 import json
 import os
-import pathlib
 import secrets
 import struct
 import subprocess
@@ -13,21 +12,9 @@ import time
 import blasd
 import numpy as np
 import pytest
-from service import BLASD, CODES, TYPES
+from service import BLASD, CODES, TYPES, folder_of
 
 RNG = np.random.default_rng(23)
-
-
-@pytest.fixture(scope="module")
-def sharing(tmp_path_factory):
-    from service import Service
-    shared = Service(tmp_path_factory.mktemp("sharing"), "--share").start()
-    yield shared
-    shared.stop()
-
-
-def folder_of(service):
-    return pathlib.Path(service.request("GET", "/share").json()["directory"])
 
 
 def file_bytes(arrays, pad=64, gaps=True):
@@ -192,7 +179,7 @@ def test_files_that_are_not_taken(sharing, tmp_path):
     for make, text in ((lambda: path.symlink_to(tmp_path / "elsewhere"), "symbolic link"),
                        (lambda: path.symlink_to(folder / ".store"), "symbolic link"),
                        (lambda: os.mkfifo(path), "not an ordinary file"),
-                       (lambda: path.mkdir(), "taken")):
+                       (lambda: path.mkdir(), "not an ordinary file")):
         make()
         refused(name, 422, "body_file_refused", text)
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()

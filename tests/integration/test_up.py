@@ -126,6 +126,7 @@ def test_the_pieces_apart(tmp_path, kind):
         assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
         wrong = f"dir:{tmp_path / 'elsewhere'}"
         assert "store" in refused("worker", "--redis", f"unix:{apart.socket}", "--blobs", wrong)
+        assert "store" in refused("api", "--listen", "127.0.0.1:0", "--redis", f"unix:{apart.socket}", "--blobs", wrong)
     finally:
         apart.stop()
 

@@ -285,6 +285,47 @@ static void test_what_is_copied(void **state) {
     assert_null(blasd_shared_copy(folder, &request));
 }
 
+/* Four arrays of 2^62 bytes are 2^64 together, which is 0 to who adds carelessly. */
+static void test_arrays_that_are_too_large_together(void **state) {
+    struct blasd_array specs[4];
+    struct blasd_shared *shared;
+    struct blasd_problem problem;
+    size_t len = 0;
+    uint64_t data_bytes = 0;
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        specs[i] = (struct blasd_array){
+            .name = &"abcd"[i], .dtype = "uint8", .rank = 1, .shape = {INT64_C(1) << 62}};
+    assert_null(blasd_tensors_header(specs, 4, 64, NULL, &len, &data_bytes, &problem));
+    assert_string_equal(problem.code, "invalid_tensor");
+    assert_int_equal(blasd_shared_open(folder, &shared, &problem), 0);
+    assert_int_equal(blasd_shared_lay_out(shared, specs, 4, &problem), -1);
+    assert_string_equal(problem.code, "invalid_tensor");
+    blasd_shared_free(shared);
+}
+
+/* What cannot be said in JSON is refused here, and never left out of what is sent. */
+static void test_words_that_are_no_text(void **state) {
+    static double data[1] = {1};
+    struct blasd_array input = {.name = "a", .dtype = "float64", .data = data};
+    struct blasd_request good = {.op = "matmul", .inputs = &input, .input_count = 1};
+    struct blasd_request params = good, names = good;
+    struct blasd_client *client = blasd_client_new("http://127.0.0.1:1");
+    struct blasd_array strange = {.name = "\xff", .dtype = "float64", .data = data};
+    struct blasd_problem problem;
+    struct blasd_reply *reply;
+    (void)state;
+    params.params = "{\"precision\":\"\xff\"}";
+    names.inputs = &strange;
+    assert_int_equal(blasd_client_submit(client, &good, 0, &reply, &problem), -1);
+    assert_string_equal(problem.code, "connection_failed"); /* nobody listens there */
+    assert_int_equal(blasd_client_submit(client, &params, 0, &reply, &problem), -1);
+    assert_string_equal(problem.code, "invalid_request");
+    assert_int_equal(blasd_client_submit(client, &names, 0, &reply, &problem), -1);
+    assert_string_equal(problem.code, "invalid_request");
+    blasd_client_free(client);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_npy),
@@ -294,6 +335,8 @@ int main(void) {
         cmocka_unit_test(test_results_that_are_mapped),
         cmocka_unit_test(test_results_that_are_fetched),
         cmocka_unit_test(test_what_is_copied),
+        cmocka_unit_test(test_arrays_that_are_too_large_together),
+        cmocka_unit_test(test_words_that_are_no_text),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

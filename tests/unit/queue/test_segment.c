@@ -3,6 +3,7 @@
 #include "queue/segment.h"
 
 #include "base/clock.h"
+#include "store_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,39 +24,28 @@
 #define A_SEGMENT ((int)(BLASD_SEGMENT_BYTES / LARGE) - 1) /* slices of that size in one */
 
 struct fixture {
-    char base[64];
-    struct blasd_store *store;
+    struct store_place place;
     struct blasd_segments *segments;
     struct blasd_views *views;
 };
 
 static int setup(void **state) {
     struct fixture *f = calloc(1, sizeof *f);
-    char spec[96];
-    struct blasd_err err;
-    snprintf(f->base, sizeof f->base, "/dev/shm/blasd-test-XXXXXX");
-    if (mkdtemp(f->base) == NULL) { /* no tmpfs there: any file system will do */
-        snprintf(f->base, sizeof f->base, "/tmp/blasd-test-XXXXXX");
-        if (mkdtemp(f->base) == NULL) return -1;
-    }
-    snprintf(spec, sizeof spec, "dir:%s/blobs", f->base);
-    if (blasd_store_open(spec, &f->store, &err) != 0) return -1;
-    f->segments = blasd_segments_new(f->store);
-    f->views = blasd_views_new(f->store);
+    if (store_place_open(&f->place) != 0) return -1;
+    f->segments = blasd_segments_new(f->place.store);
+    f->views = blasd_views_new(f->place.store);
     *state = f;
     return f->segments == NULL || f->views == NULL ? -1 : 0;
 }
 
 static int teardown(void **state) {
     struct fixture *f = *state;
-    char command[128];
+    int code;
     blasd_segments_free(f->segments);
     blasd_views_free(f->views);
-    blasd_store_free(f->store);
-    snprintf(command, sizeof command, "rm -rf '%s'", f->base);
-    if (system(command) != 0) return -1;
+    code = store_place_close(&f->place);
     free(f);
-    return 0;
+    return code;
 }
 
 static struct blasd_slice take(struct blasd_segments *segments, uint64_t bytes, int fill) {
@@ -84,7 +74,7 @@ static int files(const struct fixture *f) {
     char command[160];
     FILE *pipe;
     int count = -1;
-    snprintf(command, sizeof command, "ls '%s/blobs' | grep -c '[.]seg$'", f->base);
+    snprintf(command, sizeof command, "ls '%s/blobs' | grep -c '[.]seg$'", f->place.base);
     pipe = popen(command, "r");
     assert_non_null(pipe);
     assert_int_equal(fscanf(pipe, "%d", &count), 1);
@@ -172,15 +162,16 @@ static void test_what_is_not_known_is_left_to_the_sweep(void **state) {
     char names[8][BLASD_BLOB_NAME];
     struct blasd_slice a = take(f->segments, 4096, 1), b = take(f->segments, 4096, 2);
     struct blasd_err err;
-    assert_int_equal(blasd_store_sweep(f->store, keep_none, NULL, &err), 0); /* it is held */
+    assert_int_equal(blasd_store_sweep(f->place.store, keep_none, NULL, &err), 0); /* it is held */
     blasd_segments_unpin(f->segments, &a, false);
     blasd_segments_unpin(f->segments, &b, true);
     assert_int_equal(blasd_segments_doubtful(f->segments, names, 8, true), 0);
     assert_string_not_equal(take(f->segments, 4096, 3).segment, a.segment);
     assert_int_equal(files(f), 2);
-    assert_int_equal(blasd_store_sweep(f->store, keep_none, f, &err), 0); /* Redis refers to it */
+    assert_int_equal(blasd_store_sweep(f->place.store, keep_none, f, &err),
+                     0); /* Redis refers to it */
     assert_int_equal(look(f, &a, 4096), 1);
-    assert_int_equal(blasd_store_sweep(f->store, keep_none, NULL, &err), 1);
+    assert_int_equal(blasd_store_sweep(f->place.store, keep_none, NULL, &err), 1);
     assert_int_equal(files(f), 1);
 }
 
@@ -192,7 +183,7 @@ static void test_an_owner_is_killed(void **state) {
     assert_int_equal(pipe(fds), 0);
     child = fork();
     if (child == 0) { /* the fork shares no lock: it opens files of its own */
-        struct blasd_segments *own = blasd_segments_new(f->store);
+        struct blasd_segments *own = blasd_segments_new(f->place.store);
         struct blasd_slice slice;
         void *at = blasd_segments_take(own, BLASD_SEGMENT_SYNC, 5000, &slice);
         if (at == NULL) _exit(1);
@@ -204,12 +195,12 @@ static void test_an_owner_is_killed(void **state) {
     struct blasd_slice slice;
     assert_int_equal(read(fds[0], &slice, sizeof slice), sizeof slice);
     assert_int_equal(look(f, &slice, 5000), 9);
-    assert_int_equal(blasd_store_sweep(f->store, keep_none, NULL, &err), 0);
+    assert_int_equal(blasd_store_sweep(f->place.store, keep_none, NULL, &err), 0);
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_int_equal(blasd_store_sweep(f->store, keep_none, f, &err), 0);
+    assert_int_equal(blasd_store_sweep(f->place.store, keep_none, f, &err), 0);
     assert_int_equal(look(f, &slice, 5000), 9);
-    assert_int_equal(blasd_store_sweep(f->store, keep_none, NULL, &err), 1);
+    assert_int_equal(blasd_store_sweep(f->place.store, keep_none, NULL, &err), 1);
     assert_int_equal(files(f), 0);
     close(fds[0]);
     close(fds[1]);

@@ -2,6 +2,7 @@
 #include "queue/segment.h"
 
 #include "base/clock.h"
+#include "store_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,8 +33,7 @@ void blasd_clock_text(int64_t us, char text[BLASD_TIME_TEXT]) {
 }
 
 struct fixture {
-    char base[64];
-    struct blasd_store *store;
+    struct store_place place;
     struct blasd_segments *segments;
     struct blasd_views *views;
     struct blasd_slice slice; /* the first of a full segment, which nobody pins */
@@ -55,18 +55,10 @@ static void fill_one(struct fixture *f) {
 
 static int setup(void **state) {
     struct fixture *f = calloc(1, sizeof *f);
-    char spec[96];
-    struct blasd_err err;
-    snprintf(f->base, sizeof f->base, "/dev/shm/blasd-test-XXXXXX");
-    if (mkdtemp(f->base) == NULL) {
-        snprintf(f->base, sizeof f->base, "/tmp/blasd-test-XXXXXX");
-        if (mkdtemp(f->base) == NULL) return -1;
-    }
-    snprintf(spec, sizeof spec, "dir:%s/blobs", f->base);
-    if (blasd_store_open(spec, &f->store, &err) != 0) return -1;
+    if (store_place_open(&f->place) != 0) return -1;
     now_ns = 100 * S;
-    f->segments = blasd_segments_new(f->store);
-    f->views = blasd_views_new(f->store);
+    f->segments = blasd_segments_new(f->place.store);
+    f->views = blasd_views_new(f->place.store);
     fill_one(f);
     *state = f;
     return 0;
@@ -74,14 +66,12 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     struct fixture *f = *state;
-    char command[128];
+    int code;
     blasd_segments_free(f->segments);
     blasd_views_free(f->views);
-    blasd_store_free(f->store);
-    snprintf(command, sizeof command, "rm -rf '%s'", f->base);
-    if (system(command) != 0) return -1;
+    code = store_place_close(&f->place);
     free(f);
-    return 0;
+    return code;
 }
 
 /* Reads the slice; returns what keeps it. */
@@ -130,11 +120,11 @@ static void test_memory_of_a_segment_that_was_removed_is_given_back(void **state
     char name[BLASD_BLOB_NAME];
     struct blasd_view *hold = read_it(f);
     snprintf(name, sizeof name, "%s.seg", f->slice.segment);
-    assert_true(blasd_store_has(f->store, name));
+    assert_true(blasd_store_has(f->place.store, name));
     blasd_segments_reuse(f->segments, name);
     now_ns += 6 * S;
     blasd_segments_trim(f->segments); /* it was free for long */
-    assert_false(blasd_store_has(f->store, name));
+    assert_false(blasd_store_has(f->place.store, name));
     trim_at(f, now_ns);
     assert_int_equal(mapped(f), 1); /* somebody holds it */
     blasd_views_let_go(hold);
@@ -142,11 +132,25 @@ static void test_memory_of_a_segment_that_was_removed_is_given_back(void **state
     assert_int_equal(mapped(f), 0);
 }
 
+/* Looking is what unmaps, where nobody has looked for long: also the segment that is looked for. */
+static void test_a_segment_that_went_while_nobody_looked_is_not_found(void **state) {
+    struct fixture *f = *state;
+    char name[BLASD_BLOB_NAME];
+    struct blasd_view *hold = read_it(f);
+    blasd_views_let_go(hold);
+    snprintf(name, sizeof name, "%s.seg", f->slice.segment);
+    blasd_store_remove(f->place.store, name);
+    now_ns += 6 * S;
+    assert_null(blasd_views_get(f->views, &f->slice, BLASD_SLICE_MOST, &hold));
+    assert_null(hold);
+    assert_int_equal(mapped(f), 0);
+}
+
 static void test_no_other_name_is_a_blob(void **state) {
     struct fixture *f = *state;
-    assert_false(blasd_store_has(f->store, ".store"));
-    assert_false(blasd_store_has(f->store, "../blobs"));
-    assert_false(blasd_store_has(f->store, "0123456789abcdef.seg"));
+    assert_false(blasd_store_has(f->place.store, ".store"));
+    assert_false(blasd_store_has(f->place.store, "../blobs"));
+    assert_false(blasd_store_has(f->place.store, "0123456789abcdef.seg"));
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
@@ -155,6 +159,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_a_segment_that_comes_back_into_use_is_mapped_still),
         TEST(test_memory_of_a_segment_that_was_removed_is_given_back),
+        TEST(test_a_segment_that_went_while_nobody_looked_is_not_found),
         TEST(test_no_other_name_is_a_blob),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* The blob store: who may use a directory, blobs from making to removal, and the sweep. */
 #include "base/clock.h"
-#include "queue/store.h"
+#include "store_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,33 +20,20 @@
 #include <unistd.h>
 
 struct fixture {
-    char base[64], dir[96], spec[112];
-    struct blasd_store *store;
+    struct store_place place;
 };
 
 static int setup(void **state) {
     struct fixture *f = calloc(1, sizeof *f);
-    struct blasd_err err;
-    snprintf(f->base, sizeof f->base, "/dev/shm/blasd-test-XXXXXX");
-    if (mkdtemp(f->base) == NULL) { /* no tmpfs there: any file system will do */
-        snprintf(f->base, sizeof f->base, "/tmp/blasd-test-XXXXXX");
-        if (mkdtemp(f->base) == NULL) return -1;
-    }
-    snprintf(f->dir, sizeof f->dir, "%s/blobs", f->base);
-    snprintf(f->spec, sizeof f->spec, "dir:%s", f->dir);
-    if (blasd_store_open(f->spec, &f->store, &err) != 0) return -1;
     *state = f;
-    return 0;
+    return store_place_open(&f->place);
 }
 
 static int teardown(void **state) {
     struct fixture *f = *state;
-    char command[128];
-    blasd_store_free(f->store);
-    snprintf(command, sizeof command, "rm -rf '%s'", f->base);
-    if (system(command) != 0) return -1;
+    int code = store_place_close(&f->place);
     free(f);
-    return 0;
+    return code;
 }
 
 static void new_name(char name[BLASD_BLOB_NAME], const char *suffix) {
@@ -57,7 +44,7 @@ static void new_name(char name[BLASD_BLOB_NAME], const char *suffix) {
 
 static bool there(const struct fixture *f, const char *name) {
     char path[192];
-    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    snprintf(path, sizeof path, "%s/%s", f->place.dir, name);
     return access(path, F_OK) == 0;
 }
 
@@ -67,16 +54,16 @@ static void test_open(void **state) {
     struct blasd_err err;
     struct stat info;
     uint64_t free_bytes, all_bytes;
-    assert_int_equal(stat(f->dir, &info), 0);
+    assert_int_equal(stat(f->place.dir, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0700);
-    assert_int_equal(blasd_store_kind(f->store), BLASD_STORE_DIR);
-    assert_int_equal(strlen(blasd_store_identity(f->store)), 4 + 32);
-    assert_memory_equal(blasd_store_identity(f->store), "dir:", 4);
+    assert_int_equal(blasd_store_kind(f->place.store), BLASD_STORE_DIR);
+    assert_int_equal(strlen(blasd_store_identity(f->place.store)), 4 + 32);
+    assert_memory_equal(blasd_store_identity(f->place.store), "dir:", 4);
     /* another process sees the same store, another directory is another store */
-    assert_int_equal(blasd_store_open(f->spec, &second, &err), 0);
-    assert_string_equal(blasd_store_identity(f->store), blasd_store_identity(second));
+    assert_int_equal(blasd_store_open(f->place.spec, &second, &err), 0);
+    assert_string_equal(blasd_store_identity(f->place.store), blasd_store_identity(second));
     blasd_store_free(second);
-    blasd_store_space(f->store, &free_bytes, &all_bytes);
+    blasd_store_space(f->place.store, &free_bytes, &all_bytes);
     assert_true(all_bytes > 0 && free_bytes <= all_bytes);
 }
 
@@ -91,35 +78,35 @@ static void test_open_refused(void **state) {
     assert_true(blasd_store_open("dir:relative", &store, &err) < 0);
     assert_true(blasd_store_open("dir:/no/such/parent/blobs", &store, &err) < 0);
     /* readable by others */
-    assert_int_equal(chmod(f->dir, 0750), 0);
-    assert_true(blasd_store_open(f->spec, &store, &err) < 0);
+    assert_int_equal(chmod(f->place.dir, 0750), 0);
+    assert_true(blasd_store_open(f->place.spec, &store, &err) < 0);
     assert_non_null(strstr(err.detail, "chmod 700"));
-    assert_int_equal(chmod(f->dir, 0700), 0);
+    assert_int_equal(chmod(f->place.dir, 0700), 0);
     /* not a directory, and a link to one */
-    snprintf(path, sizeof path, "%s/file", f->base);
+    snprintf(path, sizeof path, "%s/file", f->place.base);
     fd = open(path, O_CREAT | O_WRONLY, 0600);
     assert_true(fd >= 0);
     close(fd);
     snprintf(spec, sizeof spec, "dir:%s", path);
     assert_true(blasd_store_open(spec, &store, &err) < 0);
-    snprintf(path, sizeof path, "%s/link", f->base);
-    assert_int_equal(symlink(f->dir, path), 0);
+    snprintf(path, sizeof path, "%s/link", f->place.base);
+    assert_int_equal(symlink(f->place.dir, path), 0);
     snprintf(spec, sizeof spec, "dir:%s", path);
     assert_true(blasd_store_open(spec, &store, &err) < 0);
     /* owned by somebody else */
     if (geteuid() == 0) {
-        assert_int_equal(chown(f->dir, 12345, (gid_t)-1), 0);
-        assert_true(blasd_store_open(f->spec, &store, &err) < 0);
+        assert_int_equal(chown(f->place.dir, 12345, (gid_t)-1), 0);
+        assert_true(blasd_store_open(f->place.spec, &store, &err) < 0);
         assert_non_null(strstr(err.detail, "12345"));
-        assert_int_equal(chown(f->dir, 0, (gid_t)-1), 0);
+        assert_int_equal(chown(f->place.dir, 0, (gid_t)-1), 0);
     }
     /* a token that is no token */
-    snprintf(path, sizeof path, "%s/.store", f->dir);
+    snprintf(path, sizeof path, "%s/.store", f->place.dir);
     fd = open(path, O_TRUNC | O_WRONLY);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "short\n", 6), 6);
     close(fd);
-    assert_true(blasd_store_open(f->spec, &store, &err) < 0);
+    assert_true(blasd_store_open(f->place.spec, &store, &err) < 0);
     assert_non_null(strstr(err.detail, ".store"));
     assert_null(store);
 }
@@ -128,7 +115,7 @@ static void test_open_refused(void **state) {
 static void test_token_race(void **state) {
     struct fixture *f = *state;
     char spec[160], seen[8][40] = {{0}};
-    snprintf(spec, sizeof spec, "dir:%s/race", f->base);
+    snprintf(spec, sizeof spec, "dir:%s/race", f->place.base);
     for (int round = 0; round < 5; round++) {
         char path[160];
         int pipes[2];
@@ -155,7 +142,7 @@ static void test_token_race(void **state) {
         }
         close(pipes[0]);
         for (int i = 0; i < 8; i++) assert_true(wait(NULL) > 0);
-        snprintf(path, sizeof path, "%s/race/.store", f->base);
+        snprintf(path, sizeof path, "%s/race/.store", f->place.base);
         assert_int_equal(unlink(path), 0);
     }
 }
@@ -201,26 +188,27 @@ static void test_dir_blob(void **state) {
     new_name(name, ".in");
     blasd_blob_close(&blob); /* zeroed: must not close descriptor 0 */
     assert_true(fcntl(0, F_GETFD) >= 0 || errno == EBADF);
-    round_trip(f->store, name, &blob);
-    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    round_trip(f->place.store, name, &blob);
+    snprintf(path, sizeof path, "%s/%s", f->place.dir, name);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
     assert_true((uint64_t)info.st_blocks * 512 >= 300000); /* allocated, not sparse */
     /* a name is taken once */
-    assert_true(blasd_blob_create(f->store, name, &other, &err) < 0);
+    assert_true(blasd_blob_create(f->place.store, name, &other, &err) < 0);
     assert_null(other.store);
     /* the reader sees the same bytes, may not write, and learns when too few are there */
-    assert_int_equal(blasd_blob_open(f->store, name, 300000, &reader, &err), 0);
+    assert_int_equal(blasd_blob_open(f->place.store, name, 300000, &reader, &err), 0);
     assert_int_equal(blasd_blob_map(&reader, &err), 0);
     assert_memory_equal(reader.data, blob.data, 300000);
     assert_true(blasd_blob_write(&reader, 0, "x", 1, &err) < 0);
-    assert_int_equal(blasd_blob_open(f->store, name, 300001, &other, &err), -BLASD_E_inputs_lost);
+    assert_int_equal(blasd_blob_open(f->place.store, name, 300001, &other, &err),
+                     -BLASD_E_inputs_lost);
     assert_null(other.store);
-    blasd_store_remove(f->store, name);
-    blasd_store_remove(f->store, name);
+    blasd_store_remove(f->place.store, name);
+    blasd_store_remove(f->place.store, name);
     assert_false(there(f, name));
     assert_memory_equal(reader.data, blob.data, 300000); /* a mapping outlives the name */
-    assert_int_equal(blasd_blob_open(f->store, name, 1, &other, &err), -BLASD_E_inputs_lost);
+    assert_int_equal(blasd_blob_open(f->place.store, name, 1, &other, &err), -BLASD_E_inputs_lost);
     blasd_blob_close(&reader);
     blasd_blob_close(&blob);
     blasd_blob_close(&blob);
@@ -255,25 +243,25 @@ static void test_names(void **state) {
     char name[BLASD_BLOB_NAME], bad[192];
     static const char *const names[] = {"", ".store", "../x", "/etc/passwd", "s.in"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        assert_true(blasd_blob_create(f->store, names[i], &blob, &err) < 0);
-        assert_true(blasd_blob_open(f->store, names[i], 0, &blob, &err) < 0);
-        blasd_store_remove(f->store, names[i]);
+        assert_true(blasd_blob_create(f->place.store, names[i], &blob, &err) < 0);
+        assert_true(blasd_blob_open(f->place.store, names[i], 0, &blob, &err) < 0);
+        blasd_store_remove(f->place.store, names[i]);
         assert_null(blob.store);
     }
     new_name(name, ".in");
     snprintf(bad, sizeof bad, "%sx", name);
-    assert_true(blasd_blob_create(f->store, bad, &blob, &err) < 0);
+    assert_true(blasd_blob_create(f->place.store, bad, &blob, &err) < 0);
     snprintf(bad, sizeof bad, "%s", name);
     bad[3] = '/';
-    assert_true(blasd_blob_create(f->store, bad, &blob, &err) < 0);
+    assert_true(blasd_blob_create(f->place.store, bad, &blob, &err) < 0);
     snprintf(bad, sizeof bad, "%.41s.ou", name);
-    assert_true(blasd_blob_create(f->store, bad, &blob, &err) < 0);
+    assert_true(blasd_blob_create(f->place.store, bad, &blob, &err) < 0);
     assert_true(there(f, ".store"));
     /* a link under a good name is not followed */
-    snprintf(bad, sizeof bad, "%s/%s", f->dir, name);
+    snprintf(bad, sizeof bad, "%s/%s", f->place.dir, name);
     assert_int_equal(symlink("/etc/hostname", bad), 0);
-    assert_true(blasd_blob_open(f->store, name, 0, &blob, &err) < 0);
-    assert_true(blasd_blob_create(f->store, name, &blob, &err) < 0);
+    assert_true(blasd_blob_open(f->place.store, name, 0, &blob, &err) < 0);
+    assert_true(blasd_blob_create(f->place.store, name, &blob, &err) < 0);
 }
 
 /* A file system with room for little: growing fails as no_space, and nothing is written. */
@@ -284,8 +272,8 @@ static void test_no_space(void **state) {
     char name[BLASD_BLOB_NAME];
     uint64_t free_bytes, all_bytes;
     new_name(name, ".in");
-    assert_int_equal(blasd_blob_create(f->store, name, &blob, &err), 0);
-    blasd_store_space(f->store, &free_bytes, &all_bytes);
+    assert_int_equal(blasd_blob_create(f->place.store, name, &blob, &err), 0);
+    blasd_store_space(f->place.store, &free_bytes, &all_bytes);
     assert_int_equal(blasd_blob_grow(&blob, UINT64_MAX, &err), -BLASD_E_no_space);
     assert_int_equal(blasd_blob_grow(&blob, INT64_C(1) << 61, &err), -BLASD_E_no_space);
     assert_int_equal(err.code, BLASD_E_no_space);
@@ -322,34 +310,34 @@ static void test_sweep(void **state) {
     char name[BLASD_BLOB_NAME], path[192];
     int fd;
     new_name(name, ".in");
-    make_blob(f->store, name, &held); /* somebody writes it */
+    make_blob(f->place.store, name, &held); /* somebody writes it */
     new_name(name, ".in");
-    assert_int_equal(blasd_blob_create(f->store, name, &fresh, &err), 0);
+    assert_int_equal(blasd_blob_create(f->place.store, name, &fresh, &err), 0);
     new_name(sweep.kept, ".out");
-    make_blob(f->store, sweep.kept, &blob);
+    make_blob(f->place.store, sweep.kept, &blob);
     blasd_blob_close(&blob);
     for (int i = 0; i < 600; i++) {
         new_name(name, i % 2 == 0 ? ".in" : ".out");
-        make_blob(f->store, name, &blob);
+        make_blob(f->place.store, name, &blob);
         blasd_blob_close(&blob);
     }
-    snprintf(path, sizeof path, "%s/notes.txt", f->dir); /* not ours to judge */
+    snprintf(path, sizeof path, "%s/notes.txt", f->place.dir); /* not ours to judge */
     fd = open(path, O_CREAT | O_WRONLY, 0600);
     assert_true(fd >= 0);
     close(fd);
     sweep.fail_at = 1;
-    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err),
+    assert_int_equal(blasd_store_sweep(f->place.store, referenced, &sweep, &err),
                      -BLASD_E_queue_unavailable);
     assert_int_equal(err.code, BLASD_E_queue_unavailable);
     sweep.fail_at = sweep.asked = sweep.groups = 0;
-    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err), 600);
+    assert_int_equal(blasd_store_sweep(f->place.store, referenced, &sweep, &err), 600);
     assert_int_equal(sweep.asked, 601);
     assert_int_equal(sweep.groups, 3);
     assert_true(there(f, sweep.kept) && there(f, held.name) && there(f, fresh.name));
     assert_true(there(f, "notes.txt") && there(f, ".store"));
     assert_false(there(f, name));
     blasd_blob_close(&held); /* its writer died before Redis referred to it */
-    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err), 1);
+    assert_int_equal(blasd_store_sweep(f->place.store, referenced, &sweep, &err), 1);
     assert_true(there(f, sweep.kept) && there(f, fresh.name));
     blasd_blob_close(&fresh);
 }
@@ -359,7 +347,7 @@ static int make_put(const struct fixture *f, char name[40], int lock) {
     char path[192];
     int fd;
     snprintf(name, 40, "%032x.put", rand());
-    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    snprintf(path, sizeof path, "%s/%s", f->place.dir, name);
     fd = open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
     assert_true(fd >= 0);
     assert_int_equal(flock(fd, lock), 0);
@@ -374,7 +362,7 @@ static int adopt(const struct fixture *f, const char *file, struct blasd_blob *b
     int rc;
     snprintf(given, sizeof given, "%.*s", (int)strcspn(file, "."), file);
     new_name(name, ".in");
-    rc = blasd_blob_adopt(f->store, given, name, blob, &err);
+    rc = blasd_blob_adopt(f->place.store, given, name, blob, &err);
     assert_int_equal(there(f, name), rc == 0);
     return rc;
 }
@@ -395,23 +383,64 @@ static void test_adopt(void **state) {
     assert_memory_equal(bytes, "here", 4);
     snprintf(first, sizeof first, "%s", blob.name);
     assert_int_equal(adopt(f, file, &twice), 0); /* as often as one likes */
-    assert_int_equal(blasd_blob_open(f->store, first, 4096, &reader, &err), 0);
+    assert_int_equal(blasd_blob_open(f->place.store, first, 4096, &reader, &err), 0);
     assert_int_equal(blasd_blob_map(&reader, &err), 0);
     assert_memory_equal((char *)reader.data + 4000, "here", 4);
     blasd_blob_close(&reader);
-    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err), 0); /* all are held */
+    assert_int_equal(blasd_store_sweep(f->place.store, referenced, &sweep, &err),
+                     0); /* all are held */
     assert_int_equal(ftruncate(fd, 100), 0);
     assert_int_equal(blasd_blob_read(&blob, 4000, bytes, 4, &err), -(int)BLASD_E_body_file_refused);
-    assert_int_equal(blasd_blob_open(f->store, first, 4096, &reader, &err),
+    assert_int_equal(blasd_blob_open(f->place.store, first, 4096, &reader, &err),
                      -(int)BLASD_E_inputs_lost);
     blasd_blob_close(&blob);
     blasd_blob_close(&twice);
     /* its maker holds on to the file, and yet the names of jobs that are no more go, all at once */
-    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err), 2);
+    assert_int_equal(blasd_store_sweep(f->place.store, referenced, &sweep, &err), 2);
     assert_true(there(f, file) && !there(f, first));
     close(fd);
-    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err), 1);
+    assert_int_equal(blasd_store_sweep(f->place.store, referenced, &sweep, &err), 1);
     assert_false(there(f, file));
+}
+
+/* What a worker and a front end do while a sweep asks about names of the file. */
+struct during {
+    struct fixture *f;
+    char file[40], queued[BLASD_BLOB_NAME];
+    int opened, adopted;
+};
+
+static int keeps_all_and_meanwhile(void *arg, const char (*names)[BLASD_BLOB_NAME], int count,
+                                   bool *keep) {
+    struct during *during = arg;
+    struct fixture *f = during->f;
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    (void)names;
+    for (int i = 0; i < count; i++) keep[i] = true;
+    during->opened = blasd_blob_open(f->place.store, during->queued, 4096, &blob, &err);
+    blasd_blob_close(&blob);
+    during->adopted = adopt(f, during->file, &blob);
+    blasd_blob_close(&blob);
+    return 0;
+}
+
+/* A sweep that asks about a queued job's name of a client's file is in the way neither of the
+ * worker that claims this job nor of the next job that is handed the file. */
+static void test_adopted_is_free_during_a_sweep(void **state) {
+    struct fixture *f = *state;
+    struct during during = {.f = f, .opened = 1, .adopted = 1};
+    struct blasd_blob blob = {0};
+    struct blasd_err err;
+    int fd = make_put(f, during.file, LOCK_SH);
+    assert_int_equal(adopt(f, during.file, &blob), 0);
+    snprintf(during.queued, sizeof during.queued, "%s", blob.name);
+    blasd_blob_close(&blob); /* Redis refers to it now */
+    assert_int_equal(blasd_store_sweep(f->place.store, keeps_all_and_meanwhile, &during, &err), 0);
+    assert_int_equal(during.opened, 0);
+    assert_int_equal(during.adopted, 0);
+    assert_true(there(f, during.queued));
+    close(fd);
 }
 
 static void test_adopt_refuses(void **state) {
@@ -423,9 +452,9 @@ static void test_adopt_refuses(void **state) {
     assert_int_equal(flock(fd, LOCK_SH), 0);
     assert_int_equal(adopt(f, file, &blob), 0);
     blasd_blob_close(&blob);
-    snprintf(target, sizeof target, "%s/%s", f->dir, file);
+    snprintf(target, sizeof target, "%s/%s", f->place.dir, file);
     snprintf(other, sizeof other, "%032x.put", rand());
-    snprintf(path, sizeof path, "%s/%s", f->dir, other);
+    snprintf(path, sizeof path, "%s/%s", f->place.dir, other);
     assert_int_equal(symlink(target, path), 0);
     assert_int_equal(adopt(f, other, &blob), -(int)BLASD_E_body_file_refused);
     unlink(path);
@@ -445,19 +474,19 @@ static void test_adopted_is_not_recycled(void **state) {
     struct blasd_err err;
     char file[40], path[192], name[BLASD_BLOB_NAME];
     int fd;
-    blasd_store_recycle(f->store, 64 << 20);
+    blasd_store_recycle(f->place.store, 64 << 20);
     fd = make_put(f, file, LOCK_SH);
     assert_int_equal(posix_fallocate(fd, 0, 1 << 20), 0);
     assert_int_equal(adopt(f, file, &blob), 0);
     snprintf(name, sizeof name, "%s", blob.name);
     blasd_blob_close(&blob);
     close(fd);
-    snprintf(path, sizeof path, "%s/%s", f->dir, file);
+    snprintf(path, sizeof path, "%s/%s", f->place.dir, file);
     unlink(path);
-    blasd_store_remove(f->store, name);
+    blasd_store_remove(f->place.store, name);
     assert_false(there(f, name));
     new_name(name, ".out");
-    assert_int_equal(blasd_blob_obtain(f->store, name, 1 << 20, &blob, &err), 0);
+    assert_int_equal(blasd_blob_obtain(f->place.store, name, 1 << 20, &blob, &err), 0);
     assert_false(blob.recycled);
     blasd_blob_close(&blob);
 }
@@ -477,17 +506,17 @@ static void test_lock_of_the_dead(void **state) {
     assert_true(pid >= 0);
     if (pid == 0) {
         struct blasd_blob blob = {0};
-        if (blasd_blob_create(f->store, name, &blob, &err) != 0) _exit(1);
+        if (blasd_blob_create(f->place.store, name, &blob, &err) != 0) _exit(1);
         if (blasd_blob_grow(&blob, 64, &err) != 0) _exit(1);
         if (write(ready[1], "x", 1) != 1) _exit(1);
         for (;;) pause();
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
-    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err), 0);
+    assert_int_equal(blasd_store_sweep(f->place.store, referenced, &sweep, &err), 0);
     assert_true(there(f, name));
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(blasd_store_sweep(f->store, referenced, &sweep, &err), 1);
+    assert_int_equal(blasd_store_sweep(f->place.store, referenced, &sweep, &err), 1);
     assert_false(there(f, name));
     close(ready[0]);
     close(ready[1]);
@@ -504,14 +533,14 @@ static void test_sweep_against_makers(void **state) {
         struct sweep sweep = {.asked = 0};
         int64_t end = blasd_clock_ns() + INT64_C(700000000);
         while (blasd_clock_ns() < end)
-            if (blasd_store_sweep(f->store, referenced, &sweep, &err) < 0) _exit(1);
+            if (blasd_store_sweep(f->place.store, referenced, &sweep, &err) < 0) _exit(1);
         _exit(0);
     }
     for (int64_t end = blasd_clock_ns() + INT64_C(500000000); blasd_clock_ns() < end;) {
         struct blasd_blob blob = {0};
         char name[BLASD_BLOB_NAME];
         new_name(name, ".in");
-        assert_int_equal(blasd_blob_create(f->store, name, &blob, &err), 0);
+        assert_int_equal(blasd_blob_create(f->place.store, name, &blob, &err), 0);
         assert_int_equal(blasd_blob_grow(&blob, 4096, &err), 0);
         assert_true(there(f, name));
         blasd_blob_close(&blob);
@@ -531,6 +560,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_no_space, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
         cmocka_unit_test_setup_teardown(test_adopt, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_adopted_is_free_during_a_sweep, setup, teardown),
         cmocka_unit_test_setup_teardown(test_adopt_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_adopted_is_not_recycled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lock_of_the_dead, setup, teardown),

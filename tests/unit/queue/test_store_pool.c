@@ -1,8 +1,8 @@
 /* Recycled blobs: what goes into the pool and comes out of it, what must not, and that neither
  * kills nor a full tmpfs leave anything behind. */
 #include "base/clock.h"
-#include "queue/store.h"
 #include "queue/store_discard.h"
+#include "store_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,19 +26,14 @@
 #define LIMIT (8 * MIB)
 
 struct fixture {
-    char base[64], dir[96], spec[112];
-    struct blasd_store *store;
+    struct store_place place;
     struct blasd_err err;
 };
 
 static int setup_at(void **state, const char *base) {
     struct fixture *f = calloc(1, sizeof *f);
-    snprintf(f->base, sizeof f->base, "%s/blasd-test-XXXXXX", base);
-    if (mkdtemp(f->base) == NULL) return -1;
-    snprintf(f->dir, sizeof f->dir, "%s/blobs", f->base);
-    snprintf(f->spec, sizeof f->spec, "dir:%s", f->dir);
-    if (blasd_store_open(f->spec, &f->store, &f->err) != 0) return -1;
-    blasd_store_recycle(f->store, LIMIT);
+    if (store_place_open_at(&f->place, base) != 0) return -1;
+    blasd_store_recycle(f->place.store, LIMIT);
     *state = f;
     return 0;
 }
@@ -49,12 +44,9 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     struct fixture *f = *state;
-    char command[128];
-    blasd_store_free(f->store);
-    snprintf(command, sizeof command, "rm -rf '%s'", f->base);
-    if (system(command) != 0) return -1;
+    int code = store_place_close(&f->place);
     free(f);
-    return 0;
+    return code;
 }
 
 static void new_name(char name[BLASD_BLOB_NAME]) {
@@ -88,14 +80,14 @@ static int count_files(const char *folder, uint64_t *bytes, char one[64]) {
 
 static int in_pool(const struct fixture *f, uint64_t *bytes) {
     char path[128];
-    snprintf(path, sizeof path, "%s/.pool", f->dir);
+    snprintf(path, sizeof path, "%s/.pool", f->place.dir);
     return count_files(path, bytes, NULL);
 }
 
 static void make(struct fixture *f, struct blasd_blob *blob, uint64_t bytes, int fill) {
     char name[BLASD_BLOB_NAME];
     new_name(name);
-    assert_int_equal(blasd_blob_obtain(f->store, name, bytes, blob, &f->err), 0);
+    assert_int_equal(blasd_blob_obtain(f->place.store, name, bytes, blob, &f->err), 0);
     assert_int_equal(blasd_blob_fit(blob, bytes, &f->err), 0);
     assert_int_equal(blasd_blob_map(blob, &f->err), 0);
     memset(blob->data, fill, bytes);
@@ -107,7 +99,7 @@ static void make_and_remove(struct fixture *f, uint64_t bytes) {
     make(f, &blob, bytes, 1);
     memcpy(name, blob.name, sizeof name);
     blasd_blob_close(&blob);
-    blasd_store_remove(f->store, name);
+    blasd_store_remove(f->place.store, name);
 }
 
 static int keeps_none(void *arg, const char (*names)[BLASD_BLOB_NAME], int count, bool *keep) {
@@ -129,10 +121,11 @@ static void test_round(void **state) {
     data = first.data;
     blasd_blob_close(&first);
     assert_int_equal(in_pool(f, &bytes), 0);
-    blasd_store_remove(f->store, name);
+    blasd_store_remove(f->place.store, name);
     assert_int_equal(in_pool(f, &bytes), 1);
     assert_int_equal(bytes, MIB);
-    assert_int_equal(blasd_blob_open(f->store, name, 1, &second, &f->err), -BLASD_E_inputs_lost);
+    assert_int_equal(blasd_blob_open(f->place.store, name, 1, &second, &f->err),
+                     -BLASD_E_inputs_lost);
     /* the next one has its file and, in this process, its mapping */
     make(f, &second, MIB, 2);
     assert_true(second.recycled);
@@ -140,13 +133,13 @@ static void test_round(void **state) {
     assert_ptr_equal(second.data, data);
     assert_int_equal(in_pool(f, &bytes), 0);
     /* it is locked as a new one is: no sweep takes it for an orphan */
-    assert_int_equal(blasd_store_sweep(f->store, keeps_none, NULL, &f->err), 0);
+    assert_int_equal(blasd_store_sweep(f->place.store, keeps_none, NULL, &f->err), 0);
     memcpy(name, second.name, sizeof name);
     blasd_blob_close(&second);
     /* and an orphan's file goes back into the pool */
-    assert_int_equal(blasd_store_sweep(f->store, keeps_none, NULL, &f->err), 1);
+    assert_int_equal(blasd_store_sweep(f->place.store, keeps_none, NULL, &f->err), 1);
     assert_int_equal(in_pool(f, &bytes), 1);
-    blasd_store_remove(f->store, name);
+    blasd_store_remove(f->place.store, name);
     assert_int_equal(in_pool(f, &bytes), 1);
 }
 
@@ -159,26 +152,26 @@ static void test_never_under_a_reader(void **state) {
     make(f, &blob, MIB, 1);
     memcpy(name, blob.name, sizeof name);
     blasd_blob_close(&blob);
-    assert_int_equal(blasd_blob_open(f->store, name, MIB, &reader, &f->err), 0);
+    assert_int_equal(blasd_blob_open(f->place.store, name, MIB, &reader, &f->err), 0);
     assert_int_equal(blasd_blob_map(&reader, &f->err), 0);
-    blasd_store_remove(f->store, name);
+    blasd_store_remove(f->place.store, name);
     assert_int_equal(in_pool(f, &bytes), 0);
     make(f, &next, MIB, 2);
     assert_false(next.recycled);
     for (uint64_t i = 0; i < MIB; i += 512) assert_int_equal(((char *)reader.data)[i], 1);
     blasd_blob_close(&reader);
     /* the same while its maker holds it: a worker that was given up may still write */
-    blasd_store_remove(f->store, next.name);
+    blasd_store_remove(f->place.store, next.name);
     assert_int_equal(in_pool(f, &bytes), 0);
     blasd_blob_close(&next);
     /* a reader that has gone is no obstacle, though its mapping is kept */
     make(f, &blob, MIB, 3);
     memcpy(name, blob.name, sizeof name);
     blasd_blob_close(&blob);
-    assert_int_equal(blasd_blob_open(f->store, name, MIB, &reader, &f->err), 0);
+    assert_int_equal(blasd_blob_open(f->place.store, name, MIB, &reader, &f->err), 0);
     assert_int_equal(blasd_blob_map(&reader, &f->err), 0);
     blasd_blob_close(&reader);
-    blasd_store_remove(f->store, name);
+    blasd_store_remove(f->place.store, name);
     assert_int_equal(in_pool(f, &bytes), 1);
 }
 
@@ -198,7 +191,7 @@ static void test_sizes(void **state) {
     assert_true(blob.recycled);
     assert_int_equal(blob.bytes, 4 * MIB);
     blasd_blob_close(&blob);
-    blasd_store_remove(f->store, blob.name);
+    blasd_store_remove(f->place.store, blob.name);
     make_and_remove(f, 4 * MIB);
     assert_int_equal(in_pool(f, &bytes), 1);
     make(f, &blob, 5 * MIB, 1); /* grows */
@@ -211,11 +204,11 @@ static void test_sizes(void **state) {
         char name[BLASD_BLOB_NAME];
         memcpy(name, more[i].name, sizeof name);
         blasd_blob_close(&more[i]);
-        blasd_store_remove(f->store, name);
+        blasd_store_remove(f->place.store, name);
         assert_true(in_pool(f, &bytes) <= 5 && bytes <= LIMIT);
     }
     assert_int_equal(in_pool(f, &bytes), 5);
-    blasd_store_trim(f->store);
+    blasd_store_trim(f->place.store);
     assert_int_equal(in_pool(f, &bytes), 5); /* young */
 }
 
@@ -226,14 +219,14 @@ static void test_age(void **state) {
     char folder[128], name[64], from[256], to[256];
     uint64_t bytes;
     make_and_remove(f, MIB);
-    snprintf(folder, sizeof folder, "%s/.pool", f->dir);
+    snprintf(folder, sizeof folder, "%s/.pool", f->place.dir);
     assert_int_equal(count_files(folder, &bytes, name), 1);
     snprintf(from, sizeof from, "%s/%s", folder, name);
     snprintf(to, sizeof to, "%s/%.17s%016x%s", folder, name, 1, name + 33);
     assert_int_equal(rename(from, to), 0);
-    blasd_store_trim(f->store);
+    blasd_store_trim(f->place.store);
     assert_int_equal(in_pool(f, &bytes), 0);
-    assert_int_equal(blasd_store_open(f->spec, &second, &f->err), 0);
+    assert_int_equal(blasd_store_open(f->place.spec, &second, &f->err), 0);
     blasd_store_recycle(second, LIMIT);
     make_and_remove(f, MIB);
     assert_int_equal(in_pool(f, &bytes), 1);
@@ -258,13 +251,13 @@ static void test_large(void **state) {
     char name[BLASD_BLOB_NAME], path[256];
     uint64_t bytes;
     int fd;
-    blasd_store_recycle(f->store, 64 * MIB);
+    blasd_store_recycle(f->place.store, 64 * MIB);
     make(f, &blob, 48 * MIB, 1);
     memcpy(name, blob.name, sizeof name);
-    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    snprintf(path, sizeof path, "%s/%s", f->place.dir, name);
     assert_true((fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0);
     blasd_blob_close(&blob);
-    blasd_store_remove(f->store, name);
+    blasd_store_remove(f->place.store, name);
     assert_int_equal(in_pool(f, &bytes), 1);
     make_and_remove(f, 24 * MIB); /* the large one makes way */
     assert_int_equal(in_pool(f, &bytes), 1);
@@ -272,14 +265,14 @@ static void test_large(void **state) {
     assert_int_equal(blocks_at_rest(fd), 0);
     close(fd);
 
-    blasd_store_recycle(f->store, LIMIT);
+    blasd_store_recycle(f->place.store, LIMIT);
     make(f, &blob, 48 * MIB, 7); /* more than the pool takes */
     memcpy(name, blob.name, sizeof name);
     blasd_blob_close(&blob);
-    assert_int_equal(blasd_blob_open(f->store, name, 48 * MIB, &reader, &f->err), 0);
+    assert_int_equal(blasd_blob_open(f->place.store, name, 48 * MIB, &reader, &f->err), 0);
     assert_int_equal(blasd_blob_map(&reader, &f->err), 0);
-    blasd_store_remove(f->store, name);
-    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    blasd_store_remove(f->place.store, name);
+    snprintf(path, sizeof path, "%s/%s", f->place.dir, name);
     assert_int_equal(stat(path, &info), -1);
     store_discard_wait();
     for (uint64_t i = 0; i < 48 * MIB; i += 4096) assert_int_equal(((char *)reader.data)[i], 7);
@@ -293,7 +286,7 @@ static void churn(struct fixture *f, int mark) {
         uint64_t bytes = MIB / 4 * (1 + round % 3);
         char name[BLASD_BLOB_NAME];
         new_name(name);
-        if (blasd_blob_obtain(f->store, name, bytes, &blob, &f->err) != 0 ||
+        if (blasd_blob_obtain(f->place.store, name, bytes, &blob, &f->err) != 0 ||
             blasd_blob_fit(&blob, bytes, &f->err) != 0 || blasd_blob_map(&blob, &f->err) != 0)
             _exit(1);
         for (uint64_t i = 0; i < bytes; i += 1024) ((char *)blob.data)[i] = (char)mark;
@@ -301,8 +294,8 @@ static void churn(struct fixture *f, int mark) {
         for (uint64_t i = 0; i < bytes; i += 1024)
             if (((char *)blob.data)[i] != (char)mark) _exit(2);
         blasd_blob_close(&blob);
-        if (round % 8 != 7) blasd_store_remove(f->store, name); /* else the sweep's */
-        if (round % 64 == 63) blasd_store_trim(f->store);
+        if (round % 8 != 7) blasd_store_remove(f->place.store, name); /* else the sweep's */
+        if (round % 64 == 63) blasd_store_trim(f->place.store);
     }
 }
 
@@ -321,18 +314,18 @@ static void test_killed(void **state) {
         for (int i = 0; i < 4; i++) {
             int status;
             usleep((useconds_t)(5000 + 1700 * i + 311 * round));
-            assert_int_equal(blasd_store_sweep(f->store, keeps_none, NULL, &f->err) >= 0, 1);
+            assert_int_equal(blasd_store_sweep(f->place.store, keeps_none, NULL, &f->err) >= 0, 1);
             assert_int_equal(kill(pids[i], SIGKILL), 0);
             assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
             assert_true(WIFSIGNALED(status)); /* it had not ended by itself: nothing was wrong */
         }
     }
-    while (blasd_store_sweep(f->store, keeps_none, NULL, &f->err) > 0) continue;
+    while (blasd_store_sweep(f->place.store, keeps_none, NULL, &f->err) > 0) continue;
     make_and_remove(f, MIB); /* whatever several givers did at a time, the next one puts right */
     in_pool(f, &pooled);
     assert_true(pooled <= LIMIT);
     /* no blob is left but files that are empty because their maker was killed as it began */
-    count_files(f->dir, &bytes, NULL);
+    count_files(f->place.dir, &bytes, NULL);
     assert_int_equal(bytes, 0);
 }
 
@@ -363,10 +356,10 @@ static int fill_small(const char *path) {
     if (setup_at((void **)&f, path) != 0) return 1;
     make_and_remove(f, 3 * MIB);
     if (in_pool(f, &bytes) != 1) return 2;
-    blasd_store_space(f->store, &free_bytes, &all_bytes); /* what is kept counts as free */
+    blasd_store_space(f->place.store, &free_bytes, &all_bytes); /* what is kept counts as free */
     if (free_bytes + 64 * 1024 < 8 * MIB) return 3;
     new_name(name);
-    if (blasd_blob_obtain(f->store, name, 0, &blob, &f->err) != 0) return 4;
+    if (blasd_blob_obtain(f->place.store, name, 0, &blob, &f->err) != 0) return 4;
     /* mapped still by this process, the file in the pool makes room all the same */
     if (blasd_blob_grow(&blob, 7 * MIB, &f->err) != 0) return 5;
     if (in_pool(f, &bytes) != 0) return 6;
@@ -380,7 +373,7 @@ static void test_full(void **state) {
     int status;
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0) _exit(fill_small(f->base));
+    if (pid == 0) _exit(fill_small(f->place.base));
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) == 77) skip();

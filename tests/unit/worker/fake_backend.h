@@ -67,6 +67,7 @@ static int fake_run(struct blasd_device *device, struct blasd_task *tasks, int c
     assert_true(fake.runs < MOST_JOBS);
     fake.order[fake.runs] = (char)fake_element(&tasks[0].inputs[0], 0, 0);
     fake.counts[fake.runs++] = count;
+    if (fake.running != NULL) fake.running();
     if (fake.device_fails) return blasd_fail(err, BLASD_E_device_error, "", "it fell off the bus");
     if (fake.memory_for > 0 && count > fake.memory_for)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "%d are too many", count);

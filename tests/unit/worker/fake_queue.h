@@ -60,7 +60,10 @@ struct fake {
     bool device_fails, slow;
     int more_units; /* of the device, beside the one it has */
     bool misaligned, converted;
-    char info[8192]; /* what the worker told when it registered */
+    char info[8192];        /* what the worker told when it registered */
+    void (*renewing)(void); /* called while a renewal is on its way; NULL: nothing */
+    void (*sweeping)(void); /* the same for a sweep */
+    void (*running)(void);  /* the same for a kernel */
 };
 static struct fake fake;
 
@@ -114,6 +117,7 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
                              struct blasd_err *err) {
     (void)info;
     (void)err;
+    if (fake.renewing != NULL) fake.renewing();
     pthread_mutex_lock(&fake.lock);
     *lost = queue->epoch != fake.epoch;
     pthread_mutex_unlock(&fake.lock);
@@ -294,6 +298,7 @@ void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char
 int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err) {
     (void)queue;
     (void)err;
+    if (fake.sweeping != NULL) fake.sweeping();
     return 0;
 }
 

@@ -41,6 +41,17 @@ void blasd_worker_queue_slice_done(struct blasd_worker_queue *queue,
     (void)sure;
 }
 
+/* Asked about results that are there already only, of which there are none here. */
+int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
+                                double progress, bool *wanted, struct blasd_err *problem) {
+    (void)queue;
+    (void)ids;
+    (void)count;
+    (void)progress;
+    *wanted = false;
+    return blasd_fail(problem, BLASD_E_internal_error, "", "nobody is to ask");
+}
+
 static const struct blasd_limits limits = {.inline_bytes = 4096};
 static const struct blasd_queue_options options = {.limits = &limits};
 

@@ -105,6 +105,65 @@ static void test_a_result_that_may_be_recorded_is_kept(void **state) {
     fake_check(&fake.jobs[0], spec);
 }
 
+/* A file in place of the first job's result. */
+static void put_a_result(void) {
+    char path[160];
+    FILE *file;
+    snprintf(path, sizeof path, "%s/%s.out", fake.dir, fake.jobs[0].id);
+    unlink(path);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs("another's", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Whether it is still there; removes it. */
+static bool has_that_result(void) {
+    char path[160], text[16] = "";
+    FILE *file;
+    snprintf(path, sizeof path, "%s/%s.out", fake.dir, fake.jobs[0].id);
+    file = fopen(path, "r");
+    if (file == NULL) return false;
+    (void)!fgets(text, sizeof text, file);
+    fclose(file);
+    unlink(path);
+    return strcmp(text, "another's") == 0;
+}
+
+static void test_what_a_dead_worker_left_makes_way(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake_add(spec);
+    put_a_result();
+    assert_int_equal(fake_work(&limits, &err), 0);
+    fake_check(&fake.jobs[0], spec);
+}
+
+/* A worker that stood still until its lease was gone finds the result of the one that took over. */
+static void test_the_result_of_another_worker_stays(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake_add(spec);
+    put_a_result();
+    fake.unwanted = true; /* so Redis says of a job that has ended, or whose lease is gone */
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_true(has_that_result());
+    assert_int_equal(fake.runs, 0);
+    assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_cancelled);
+}
+
+/* The same where it stood still in the kernel, and its own try fails. */
+static void test_a_task_that_fails_removes_its_own_result_only(void **state) {
+    struct fake_spec spec = {.n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL};
+    (void)state;
+    fake.singular = 4;
+    fake.running = put_a_result;
+    fake_add(spec);
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_singular_matrix);
+    assert_true(has_that_result());
+}
+
 static void test_lost_inputs(void **state) {
     struct fake_spec spec = {
         .n = 100, .value = 4, .priority = BLASD_PRIORITY_NORMAL, .in_blob = true};
@@ -280,6 +339,9 @@ int main(void) {
         TEST(test_large_tensors_stay_in_blobs),
         TEST(test_result_of_a_cancelled_job_is_removed),
         TEST(test_a_result_that_may_be_recorded_is_kept),
+        TEST(test_what_a_dead_worker_left_makes_way),
+        TEST(test_the_result_of_another_worker_stays),
+        TEST(test_a_task_that_fails_removes_its_own_result_only),
         TEST(test_lost_inputs),
         TEST(test_a_broken_frame_fails_alone),
         TEST(test_a_suspect_runs_alone_and_last),

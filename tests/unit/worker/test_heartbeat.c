@@ -1,0 +1,67 @@
+/* The heartbeat thread by itself: which lease it takes for lost. */
+#include "fake_backend.h"
+#include "worker/heartbeat.h"
+
+#include <stdatomic.h>
+
+static struct blasd_limits limits;
+static struct blasd_err err;
+static struct blasd_heartbeat *heartbeat;
+static bool gives_up; /* the lease that replaces the first one */
+
+/* What the sweep, which follows the renewal in the same round, saw. */
+static atomic_bool seen, seen_lost;
+
+static int setup(void **state) {
+    blasd_limits_init(&limits);
+    seen = seen_lost = gives_up = false;
+    return fake_setup(state);
+}
+
+/* The first lease has lapsed, and the worker takes another, before Redis' answer is here. */
+static void take_another_lease(void) {
+    fake.renewing = NULL;
+    fake.epoch = 2;
+    blasd_heartbeat_lease(heartbeat, 2);
+    if (gives_up) blasd_heartbeat_give_up(heartbeat);
+}
+
+static void look(void) {
+    seen_lost = blasd_heartbeat_lost(heartbeat);
+    seen = true;
+}
+
+/* Whether the second lease is taken for lost once the first one's late news is there. */
+static bool is_second_lost(void) {
+    struct blasd_worker_options options = {
+        .queue = {.limits = &limits, .store = fake.store}, .backend = &FAKE_BACKEND, .name = "w"};
+    fake.epoch = 1;
+    fake.renewing = take_another_lease;
+    fake.sweeping = look;
+    assert_int_equal(blasd_heartbeat_start(&options, &heartbeat, &err), 0);
+    blasd_heartbeat_lease(heartbeat, 1);
+    while (!seen) usleep(1000);
+    blasd_heartbeat_stop(heartbeat);
+    return seen_lost;
+}
+
+static void test_late_news_of_a_lease_says_nothing_of_the_next(void **state) {
+    (void)state;
+    assert_false(is_second_lost());
+}
+
+static void test_late_news_of_a_lease_does_not_undo_giving_up(void **state) {
+    (void)state;
+    gives_up = true;
+    assert_true(is_second_lost());
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fake_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_late_news_of_a_lease_says_nothing_of_the_next),
+        TEST(test_late_news_of_a_lease_does_not_undo_giving_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
