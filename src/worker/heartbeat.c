@@ -44,6 +44,7 @@ struct blasd_heartbeat {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     int64_t started_ns, renewed_ns, sweep_ns; /* when the next sweep is due */
+    int64_t renewed_epoch;                    /* the lease that the thread's own queue speaks for */
     uint64_t host_memory;
 
     /* under the lock */
@@ -246,6 +247,7 @@ static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     char *info = blasd_heartbeat_info(heartbeat);
     if (info == NULL) return;
     blasd_worker_queue_join(heartbeat->queue, heartbeat->options->name, epoch);
+    heartbeat->renewed_epoch = epoch;
     if (blasd_worker_queue_renew(heartbeat->queue, info, &lost, &err) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot renew the lease: %s", err.detail);
     else if (lost)
@@ -285,11 +287,20 @@ static void sweep(struct blasd_heartbeat *heartbeat) {
     heartbeat->sweep_ns = blasd_clock_ns() + (removed > 0 ? SWEEP_SOON_NS : SWEEP_NS);
 }
 
+/* Whether the batch has run so long that it is time to ask after it. It is asked for in the name of
+ * the lease that was renewed last: of a batch that began under a newer one Redis would say that
+ * this worker has no business with it, which must not be taken for a cancellation. */
+static bool relay_due(const struct blasd_heartbeat *heartbeat, const struct shift *shift,
+                      int64_t now) {
+    return shift->count > 0 && now - shift->began_ns >= TICK_NS &&
+           heartbeat->epoch == heartbeat->renewed_epoch;
+}
+
 /* One round; called and left with the lock. */
 static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
     int64_t now = blasd_clock_ns(), epoch = heartbeat->epoch;
     if (epoch == 0 || blasd_heartbeat_lost(heartbeat)) return;
-    if (now - heartbeat->renewed_ns >= every_ns) {
+    if (now - heartbeat->renewed_ns >= every_ns || epoch != heartbeat->renewed_epoch) {
         heartbeat->renewed_ns = now;
         pthread_mutex_unlock(&heartbeat->lock);
         renew(heartbeat, epoch);
@@ -297,7 +308,7 @@ static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
     }
     for (int i = 0; i < BLASD_PLACES; i++) {
         struct shift *shift = &heartbeat->shifts[i];
-        if (shift->count > 0 && now - shift->began_ns >= TICK_NS) relay(heartbeat, shift);
+        if (relay_due(heartbeat, shift, now)) relay(heartbeat, shift);
     }
     if (now >= heartbeat->sweep_ns) {
         pthread_mutex_unlock(&heartbeat->lock);
