@@ -21,7 +21,7 @@
 #define TICK_NS (200 * MS)
 #define RENEW_MOST_NS (1000 * MS)
 #define SWEEP_NS (5000 * MS)
-#define SWEEP_SOON_NS (1100 * MS) /* after one that found something */
+#define SWEEP_SOON_NS (1100 * MS) /* while jobs end, and after one that found something */
 #define INFO_MOST (4096 + BLASD_COST_TEXT_MOST)
 #define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
 
@@ -43,8 +43,11 @@ struct blasd_heartbeat {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    int64_t started_ns, renewed_ns, sweep_ns; /* when the next sweep is due */
-    int64_t renewed_epoch;                    /* the lease that the thread's own queue speaks for */
+    int64_t started_ns, renewed_ns;
+    int64_t renewed_epoch; /* the lease that the thread's own queue speaks for */
+    int64_t swept_ns;      /* when the store was swept last, */
+    bool sweep_found;      /* whether that found anything, */
+    uint64_t swept_jobs;   /* and how many jobs had ended then */
     uint64_t host_memory;
 
     /* under the lock */
@@ -280,11 +283,22 @@ done:
     free(ids);
 }
 
-static void sweep(struct blasd_heartbeat *heartbeat) {
+/* Sweeps the store if that is due: soon where jobs have ended since, or there was something to find
+ * the last time. Called and left with the lock. */
+static void sweep(struct blasd_heartbeat *heartbeat, int64_t now) {
+    bool at_work = heartbeat->jobs != heartbeat->swept_jobs;
+    int64_t every = at_work || heartbeat->sweep_found ? SWEEP_SOON_NS : SWEEP_NS;
     struct blasd_err err = {0};
-    int removed = blasd_worker_queue_sweep(heartbeat->queue, &err);
+    int removed;
+    if (heartbeat->swept_ns != 0 && now - heartbeat->swept_ns < every) return;
+    heartbeat->swept_jobs = heartbeat->jobs;
+    pthread_mutex_unlock(&heartbeat->lock);
+    removed = at_work ? blasd_worker_queue_sweep_at_work(heartbeat->queue, &err)
+                      : blasd_worker_queue_sweep(heartbeat->queue, &err);
     if (removed < 0) blasd_log(BLASD_LOG_DEBUG, "cannot sweep the store: %s", err.detail);
-    heartbeat->sweep_ns = blasd_clock_ns() + (removed > 0 ? SWEEP_SOON_NS : SWEEP_NS);
+    heartbeat->sweep_found = removed > 0;
+    heartbeat->swept_ns = blasd_clock_ns();
+    pthread_mutex_lock(&heartbeat->lock);
 }
 
 /* Whether the batch has run so long that it is time to ask after it. It is asked for in the name of
@@ -310,11 +324,7 @@ static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
         struct shift *shift = &heartbeat->shifts[i];
         if (relay_due(heartbeat, shift, now)) relay(heartbeat, shift);
     }
-    if (now >= heartbeat->sweep_ns) {
-        pthread_mutex_unlock(&heartbeat->lock);
-        sweep(heartbeat);
-        pthread_mutex_lock(&heartbeat->lock);
-    }
+    sweep(heartbeat, now);
 }
 
 static void nap(struct blasd_heartbeat *heartbeat, int64_t ns) {
