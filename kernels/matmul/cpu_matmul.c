@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TILE_SIDE 2048   /* of the result, in one BLAS call: a user waits that long to cancel */
-#define LEAST_SIDE 256   /* tiles with shorter sides would lose speed to packing */
-#define TILE_DEPTH 4096  /* of the inner length, in one BLAS call */
-#define SHARED_FLOPS 1e8 /* work in a batch of small products from which threads share it */
-#define PIECE_FLOPS 1e6  /* what a thread takes at a time */
+#define TILE_SIDE 2048    /* of the result, in one BLAS call: a user waits that long to cancel */
+#define LEAST_SIDE 256    /* tiles with shorter sides would lose speed to packing */
+#define TILE_DEPTH 4096   /* of the inner length, in one BLAS call */
+#define QUARTER_SIDE 1024 /* tiles with shorter sides are not quartered */
+#define SHARED_FLOPS 1e8  /* work in a batch of small products from which threads share it */
+#define PIECE_FLOPS 1e6   /* what a thread takes at a time */
 /* Inputs of the next job that are fetched during a small product: fewer bytes were written so
  * lately that they are near, more would not stay in the second cache. */
 #define SOON_LEAST 4096
@@ -107,12 +108,20 @@ static void run_small(const struct product *p) {
         blasd_small_f64(&small);
 }
 
-/* A large product, cut into tiles of its result. */
+/* A large product, cut into tiles of its result. Pieces, which threads take one after the other,
+ * are whole tiles first and quarters of tiles at the end: a thread that others held up for a while
+ * keeps the rest waiting for a quarter and not for a tile. */
 struct tiling {
     const struct product *product;
     int64_t rows, columns; /* of a tile; fewer at the edges */
     int64_t across;        /* tiles beside each other */
-    int64_t count;
+    int64_t whole;         /* tiles that are a piece each; those after them are quartered */
+    int64_t count;         /* of pieces */
+};
+
+/* A part of the result. */
+struct patch {
+    int64_t row, column, rows, columns;
 };
 
 static int64_t ceil_div(int64_t a, int64_t b) {
@@ -142,7 +151,12 @@ static struct tiling cut(const struct product *p, int threads) {
     tiling.rows = side(p->m, down);
     tiling.columns = side(p->n, across);
     tiling.across = ceil_div(p->n, tiling.columns);
-    tiling.count = tiling.across * ceil_div(p->m, tiling.rows);
+    tiling.whole = tiling.count = tiling.across * ceil_div(p->m, tiling.rows);
+    if (threads > 1 && tiling.count >= 2 * (int64_t)threads && tiling.rows >= QUARTER_SIDE &&
+        tiling.columns >= QUARTER_SIDE) {
+        tiling.whole -= threads;
+        tiling.count += 3 * (int64_t)threads;
+    }
     return tiling;
 }
 
@@ -152,20 +166,51 @@ static bool is_shared(int64_t m, int64_t n, int64_t k, int threads) {
     return m > 0 && n > 0 && threads > 1 && cut(&p, threads).count > 1;
 }
 
-static bool run_tile(void *arg, int64_t tile, int slot) {
+/* The tile of that number. */
+static struct patch tile_at(const struct tiling *tiling, int64_t number) {
+    const struct product *p = tiling->product;
+    struct patch tile = {.row = number / tiling->across * tiling->rows,
+                         .column = number % tiling->across * tiling->columns};
+    tile.rows = p->m - tile.row < tiling->rows ? p->m - tile.row : tiling->rows;
+    tile.columns = p->n - tile.column < tiling->columns ? p->n - tile.column : tiling->columns;
+    return tile;
+}
+
+/* A quarter of a tile, 0 to 3; it is empty where the tile is small. */
+static struct patch quarter_of(struct patch tile, int64_t number) {
+    int64_t rows = side(tile.rows, 2), columns = side(tile.columns, 2);
+    struct patch quarter = {tile.row, tile.column, rows, columns};
+    if (number / 2 == 1) {
+        quarter.row += rows;
+        quarter.rows = tile.rows - rows;
+    }
+    if (number % 2 == 1) {
+        quarter.column += columns;
+        quarter.columns = tile.columns - columns;
+    }
+    return quarter;
+}
+
+static struct patch piece_at(const struct tiling *tiling, int64_t number) {
+    int64_t beyond = number - tiling->whole;
+    if (beyond < 0) return tile_at(tiling, number);
+    return quarter_of(tile_at(tiling, tiling->whole + beyond / 4), beyond % 4);
+}
+
+static bool run_piece(void *arg, int64_t number, int slot) {
     const struct tiling *tiling = arg;
     const struct product *p = tiling->product;
-    int64_t i = tile / tiling->across * tiling->rows, j = tile % tiling->across * tiling->columns;
-    int64_t rows = p->m - i < tiling->rows ? p->m - i : tiling->rows;
-    int64_t columns = p->n - j < tiling->columns ? p->n - j : tiling->columns;
-    int64_t parts = ceil_div(p->k, TILE_DEPTH), depth = side(p->k, parts);
+    struct patch patch = piece_at(tiling, number);
+    int64_t depth = side(p->k, ceil_div(p->k, TILE_DEPTH));
     (void)slot;
+    if (patch.rows == 0 || patch.columns == 0) return true;
     if (is_gemv(p)) {
-        run_gemv(p, p->m == 1 ? j : i, rows * columns);
+        run_gemv(p, p->m == 1 ? patch.column : patch.row, patch.rows * patch.columns);
         return true;
     }
     for (int64_t l = 0; l < p->k; l += depth)
-        run_gemm(p, i, j, l, rows, columns, p->k - l < depth ? p->k - l : depth);
+        run_gemm(p, patch.row, patch.column, l, patch.rows, patch.columns,
+                 p->k - l < depth ? p->k - l : depth);
     return true;
 }
 
@@ -174,7 +219,7 @@ static bool run_tile(void *arg, int64_t tile, int slot) {
 static bool run_product(const struct product *p, int threads, struct blasd_cpu_progress *progress) {
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
     struct tiling tiling;
-    struct blasd_parallel loop = {.piece = run_tile, .arg = &tiling};
+    struct blasd_parallel loop = {.piece = run_piece, .arg = &tiling};
     if (!is_gemv(p) && blasd_small_takes(p->m, p->n, p->k)) {
         run_small(p);
         return blasd_cpu_step(progress, flops);
@@ -182,7 +227,7 @@ static bool run_product(const struct product *p, int threads, struct blasd_cpu_p
     tiling = cut(p, threads);
     loop.count = tiling.count;
     if (tiling.count == 1) {
-        run_tile(&tiling, 0, 0);
+        run_piece(&tiling, 0, 0);
         return blasd_cpu_step(progress, flops);
     }
     loop.threads = threads;

@@ -42,13 +42,13 @@ struct blasd_err;
     X(record_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "results kept for fetching (0: a quarter of the blob store); the oldest go first")           \
     X(record_sync_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                         \
-      "of these, results of waited-for jobs (0: a sixteenth of the blob store), looked at once a " \
-      "second")                                                                                    \
+      "of these, results of waited-for jobs (0: a 32nd of the blob store), looked at once a "      \
+      "second; beyond it the oldest go before their time, by whole seconds, never the newest's")   \
     X(record_sync_s, 60, 1, 86400, "seconds", "how long the result of a waited-for job is kept")   \
     X(record_async_s, 3600, 1, 2592000, "seconds", "how long the result of any other job is kept") \
     X(pool_bytes, 0, 1, BLASD_TIB, "bytes",                                                        \
-      "files of removed blobs kept some seconds for the next ones (0: a sixteenth of the blob "    \
-      "store; less than 256K: none)")                                                              \
+      "files of removed blobs kept for up to a minute for the next ones (0: a sixteenth of the "   \
+      "blob store; less than 256K: none)")                                                         \
     X(wait_s, 300, 1, 86400, "seconds", "longest wait that one request may ask for")               \
     X(deadline_ms, 86400000, 1, 2592000000, "milliseconds", "longest deadline of a job")           \
     X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \

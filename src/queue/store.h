@@ -29,7 +29,7 @@ struct blasd_store;
  * `bytes` 0: a sixteenth of the store. To be called before threads share the store; without it, and
  * where the directory is not on tmpfs, nothing is kept. */
 void blasd_store_recycle(struct blasd_store *store, uint64_t bytes);
-/* Lets go of what has been kept for some seconds; to be called about once a second. */
+/* Lets go of what has been kept for long; to be called about once a second. */
 void blasd_store_trim(struct blasd_store *store);
 
 /* One blob, open. Zero it before use; blasd_blob_close takes it half-built or closed. */

@@ -7,7 +7,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define IDLE_NS INT64_C(2000000000)
+/* A result's file comes back some seconds after it was written, when its record has made way. Large
+ * files are few, and cost more memory while they wait for nothing. */
+#define IDLE_NS INT64_C(15000000000)
+#define IDLE_LARGE_NS INT64_C(2000000000)
+#define LARGE (UINT64_C(16) << 20)
 
 void store_maps_init(struct store_maps *maps, uint64_t limit) {
     memset(maps, 0, sizeof *maps);
@@ -62,13 +66,23 @@ void store_maps_keep(struct store_maps *maps, struct store_map map) {
     if (!kept) munmap(map.data, (size_t)map.bytes);
 }
 
+/* With the lock: one that has been idle for long, or -1. */
+static int find_idle(const struct store_maps *maps, int64_t now) {
+    for (int i = 0; i < maps->count; i++) {
+        const struct store_map *map = &maps->items[i];
+        if (now - map->since_ns > (map->bytes > LARGE ? IDLE_LARGE_NS : IDLE_NS)) return i;
+    }
+    return -1;
+}
+
 void store_maps_trim(struct store_maps *maps, bool everything) {
-    int64_t before = blasd_clock_ns() - IDLE_NS;
+    int64_t now = blasd_clock_ns();
     for (;;) {
         struct store_map map = {.data = NULL};
+        int i;
         pthread_mutex_lock(&maps->lock);
-        if (maps->count > 0 && (everything || maps->items[0].since_ns < before))
-            map = take(maps, 0);
+        i = everything ? maps->count - 1 : find_idle(maps, now);
+        if (i >= 0) map = take(maps, i);
         pthread_mutex_unlock(&maps->lock);
         if (map.data == NULL) return;
         munmap(map.data, (size_t)map.bytes);

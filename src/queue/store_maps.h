@@ -2,8 +2,8 @@
  * out of the pool: mapping a file anew costs as much as copying into it.
  *
  * A mapping names the file by its inode, which cannot be another one's while it is mapped. Only
- * idle mappings are in here, for a second or two and bounded in bytes: they keep the memory of a
- * file that was unlinked meanwhile. Threads may share it. Internal to store.c. */
+ * idle mappings are in here, for some seconds and bounded in bytes: they keep the memory of a file
+ * that was unlinked meanwhile. Threads may share it. Internal to store.c. */
 #ifndef BLASD_QUEUE_STORE_MAPS_H
 #define BLASD_QUEUE_STORE_MAPS_H
 
@@ -18,7 +18,7 @@ struct store_map {
     int64_t since_ns;
 };
 
-#define STORE_MAPS_MOST 32
+#define STORE_MAPS_MOST 256
 
 struct store_maps {
     pthread_mutex_t lock;

@@ -20,7 +20,7 @@
 
 #define FOLDER ".pool"
 #define FILES_MOST 128
-#define AGE_MS 10000
+#define AGE_MS 60000
 #define NAME_LEN 50 /* three numbers of 16 digits */
 #define TRIES 4
 

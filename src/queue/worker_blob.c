@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SWEEP_PERIOD_S "10"
-/* Where a sweep found something more will follow, as records go; pages that come back soon serve
- * again. A sweep of very many files takes no more than this part of the time. */
+#define SWEEP_PERIOD_MS "10000"
+/* Where a sweep found something, or jobs end, more will follow, as records go; pages that come back
+ * soon serve again. A sweep of very many files takes no more than this part of the time. */
 #define SWEEP_SOON_MS 1000
+#define SWEEP_SOON_TEXT "1000"
 #define SWEEP_SHARE 20
 #define SWEEP_NAMES 256
 
@@ -194,17 +195,19 @@ static void sweep_again(struct blasd_worker_queue *queue, const char *key, int64
     run(queue, NULL);
 }
 
-int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err) {
+/* One sweep, unless another worker had its turn lately: the key says so. */
+static int sweep_in_turn(struct blasd_worker_queue *queue, const char *name, const char *period_ms,
+                         bool soon, struct blasd_err *err) {
     char key[BLASD_LINK_KEY_MAX];
     redisReply *reply;
     int64_t began_ns;
     blasd_store_trim(queue->options.store);
-    blasd_link_key(key, queue->name, ":sweeping");
+    blasd_link_key(key, queue->name, "%s", name);
     blasd_worker_command(queue, "SET");
     blasd_worker_text(queue, key);
     blasd_worker_text(queue, queue->worker);
-    blasd_worker_text(queue, "EX");
-    blasd_worker_text(queue, SWEEP_PERIOD_S);
+    blasd_worker_text(queue, "PX");
+    blasd_worker_text(queue, period_ms);
     blasd_worker_text(queue, "NX");
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
     bool mine = rc == 0 && reply->type == REDIS_REPLY_STATUS;
@@ -212,6 +215,14 @@ int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err 
     if (rc < 0 || !mine) return rc < 0 ? rc : 0;
     began_ns = blasd_clock_ns();
     rc = sweep_store(queue, err);
-    if (rc > 0) sweep_again(queue, key, blasd_clock_ns() - began_ns);
+    if (rc > 0 || soon) sweep_again(queue, key, blasd_clock_ns() - began_ns);
     return rc;
+}
+
+int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    return sweep_in_turn(queue, ":sweeping", SWEEP_PERIOD_MS, false, err);
+}
+
+int blasd_worker_queue_sweep_at_work(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    return sweep_in_turn(queue, ":sweeping:at_work", SWEEP_SOON_TEXT, true, err);
 }

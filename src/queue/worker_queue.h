@@ -109,5 +109,9 @@ void blasd_worker_queue_tidy(struct blasd_worker_queue *queue);
 /* Sweeps the store of orphans; of all workers that call, one in ten seconds does it, or one in a
  * second after a sweep that found some. Returns the number removed or a negative code. */
 int blasd_worker_queue_sweep(struct blasd_worker_queue *queue, struct blasd_err *err);
+/* The same while jobs end, so that files of records that had to make way serve the next ones: one
+ * in a second, however long ago the last sweep found anything; of what takes long, one in twenty
+ * times as long. */
+int blasd_worker_queue_sweep_at_work(struct blasd_worker_queue *queue, struct blasd_err *err);
 
 #endif

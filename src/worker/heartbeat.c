@@ -21,7 +21,7 @@
 #define TICK_NS (200 * MS)
 #define RENEW_MOST_NS (1000 * MS)
 #define SWEEP_NS (5000 * MS)
-#define SWEEP_SOON_NS (1100 * MS) /* after one that found something */
+#define SWEEP_SOON_NS (1100 * MS) /* while jobs end, and after one that found something */
 #define INFO_MOST (4096 + BLASD_COST_TEXT_MOST)
 #define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
 
@@ -43,7 +43,11 @@ struct blasd_heartbeat {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    int64_t started_ns, renewed_ns, sweep_ns; /* when the next sweep is due */
+    int64_t started_ns, renewed_ns;
+    int64_t renewed_epoch; /* the lease that the thread's own queue speaks for */
+    int64_t swept_ns;      /* when the store was swept last, */
+    bool sweep_found;      /* whether that found anything, */
+    uint64_t swept_jobs;   /* and how many jobs had ended then */
     uint64_t host_memory;
 
     /* under the lock */
@@ -254,6 +258,7 @@ static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     char *info = blasd_heartbeat_info(heartbeat);
     if (info == NULL) return;
     blasd_worker_queue_join(heartbeat->queue, heartbeat->options->name, epoch);
+    heartbeat->renewed_epoch = epoch;
     if (blasd_worker_queue_renew(heartbeat->queue, info, &lost, &err) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot renew the lease: %s", err.detail);
     else if (lost)
@@ -286,18 +291,38 @@ done:
     free(ids);
 }
 
-static void sweep(struct blasd_heartbeat *heartbeat) {
+/* Sweeps the store if that is due: soon where jobs have ended since, or there was something to find
+ * the last time. Called and left with the lock. */
+static void sweep(struct blasd_heartbeat *heartbeat, int64_t now) {
+    bool at_work = heartbeat->jobs != heartbeat->swept_jobs;
+    int64_t every = at_work || heartbeat->sweep_found ? SWEEP_SOON_NS : SWEEP_NS;
     struct blasd_err err = {0};
-    int removed = blasd_worker_queue_sweep(heartbeat->queue, &err);
+    int removed;
+    if (heartbeat->swept_ns != 0 && now - heartbeat->swept_ns < every) return;
+    heartbeat->swept_jobs = heartbeat->jobs;
+    pthread_mutex_unlock(&heartbeat->lock);
+    removed = at_work ? blasd_worker_queue_sweep_at_work(heartbeat->queue, &err)
+                      : blasd_worker_queue_sweep(heartbeat->queue, &err);
     if (removed < 0) blasd_log(BLASD_LOG_DEBUG, "cannot sweep the store: %s", err.detail);
-    heartbeat->sweep_ns = blasd_clock_ns() + (removed > 0 ? SWEEP_SOON_NS : SWEEP_NS);
+    heartbeat->sweep_found = removed > 0;
+    heartbeat->swept_ns = blasd_clock_ns();
+    pthread_mutex_lock(&heartbeat->lock);
+}
+
+/* Whether the batch has run so long that it is time to ask after it. It is asked for in the name of
+ * the lease that was renewed last: of a batch that began under a newer one Redis would say that
+ * this worker has no business with it, which must not be taken for a cancellation. */
+static bool relay_due(const struct blasd_heartbeat *heartbeat, const struct shift *shift,
+                      int64_t now) {
+    return shift->count > 0 && now - shift->began_ns >= TICK_NS &&
+           heartbeat->epoch == heartbeat->renewed_epoch;
 }
 
 /* One round; called and left with the lock. */
 static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
     int64_t now = blasd_clock_ns(), epoch = heartbeat->epoch;
     if (epoch == 0 || blasd_heartbeat_lost(heartbeat)) return;
-    if (now - heartbeat->renewed_ns >= every_ns) {
+    if (now - heartbeat->renewed_ns >= every_ns || epoch != heartbeat->renewed_epoch) {
         heartbeat->renewed_ns = now;
         pthread_mutex_unlock(&heartbeat->lock);
         renew(heartbeat, epoch);
@@ -305,13 +330,9 @@ static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
     }
     for (int i = 0; i < BLASD_PLACES; i++) {
         struct shift *shift = &heartbeat->shifts[i];
-        if (shift->count > 0 && now - shift->began_ns >= TICK_NS) relay(heartbeat, shift);
+        if (relay_due(heartbeat, shift, now)) relay(heartbeat, shift);
     }
-    if (now >= heartbeat->sweep_ns) {
-        pthread_mutex_unlock(&heartbeat->lock);
-        sweep(heartbeat);
-        pthread_mutex_lock(&heartbeat->lock);
-    }
+    sweep(heartbeat, now);
 }
 
 static void nap(struct blasd_heartbeat *heartbeat, int64_t ns) {

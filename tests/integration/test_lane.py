@@ -1,4 +1,6 @@
 """Small jobs beside one that takes long, on the only worker: what the heavy lane promises."""
+import os
+import signal
 import time
 
 import numpy as np
@@ -98,3 +100,19 @@ def test_what_the_lane_runs_ends_when_the_service_is_told_to_stop(make_service):
     for job_id in behind:
         job = until(service, job_id, ENDED)
         assert job["state"] == "succeeded" and job["execution"]["attempts"] == 1
+
+
+def test_a_job_after_a_lapsed_lease_is_not_taken_for_cancelled(make_service):
+    """The worker sleeps for longer than its lease. What it begins under the next one runs to its end."""
+    service = make_service("--limit", "lease_ms=3000")
+    for _ in range(3):
+        worker = service.kill("worker", signal.SIGSTOP)
+        try:
+            n = 2500
+            heavy = service.post("matmul", {"a": np.ones((n, n)), "b": np.ones((n, n))}, wait=0,
+                                 form="safetensors").json()["id"]
+            time.sleep(4)
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        job = until(service, heavy, ENDED)
+        assert job["state"] == "succeeded", job["error"]

@@ -144,6 +144,21 @@ static void small_products_of_every_shape(void **state) {
     }
 }
 
+/* A result of several tiles, of which the last ones are cut in quarters; those at the edges are
+ * smaller than the others. A piece left out or made twice shows, for c is added to once. */
+static void a_large_result_in_tiles_and_quarters(void **state) {
+    int64_t m = 2049, n = 2100, k = 4;
+    struct trial *t = trial_new("matmul");
+    (void)state;
+    give(t, "a", BLASD_float32, BLASD_ROW_MAJOR, 2, (int64_t[]){m, k}, FILL_INTEGER);
+    give(t, "b", BLASD_float32, BLASD_ROW_MAJOR, 2, (int64_t[]){k, n}, FILL_INTEGER);
+    give(t, "c", BLASD_float32, BLASD_ROW_MAJOR, 2, (int64_t[]){m, n}, FILL_INTEGER);
+    trial_set_float(t, "beta", 2);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    check(t, true);
+    trial_free(t);
+}
+
 /* A random job of any shape the operation takes. */
 static struct trial *random_job(enum filling filling) {
     static const enum blasd_dtype dtypes[] = {BLASD_float64,  BLASD_float32, BLASD_float16,
@@ -361,6 +376,7 @@ int main(void) {
         cmocka_unit_test(equal_jobs_run_as_one_call_and_give_the_same_bits),
         cmocka_unit_test(jobs_after_another_read_only_their_own),
         cmocka_unit_test(long_products),
+        cmocka_unit_test(a_large_result_in_tiles_and_quarters),
         cmocka_unit_test(refused),
         cmocka_unit_test(what_is_not_finite),
     };

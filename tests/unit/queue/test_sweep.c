@@ -16,8 +16,8 @@ static void leave_orphan(struct bed *bed, struct blasd_worker_queue *worker) {
 }
 
 /* How long until the next sweep may be. */
-static long long pause_ms(struct bed *bed) {
-    redisReply *reply = redisCommand(bed->raw, "PTTL %s:sweeping", bed->tag);
+static long long pause_ms(struct bed *bed, const char *which) {
+    redisReply *reply = redisCommand(bed->raw, "PTTL %s:sweeping%s", bed->tag, which);
     long long ms = reply->integer;
     drop(reply);
     return ms;
@@ -31,15 +31,44 @@ static void test_another_follows_one_that_found_something(void **state) {
     bed_open(&bed, &server, "sweep");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(blasd_worker_queue_sweep(worker, &err), 0);
-    assert_true(pause_ms(&bed) > 0);
+    assert_true(pause_ms(&bed, "") > 0);
     /* one that takes long, as on a machine that stood still, asks for a longer pause */
     for (int i = 0; i < 10 && (i == 0 || ms > 5000); i++) {
         leave_orphan(&bed, worker);
         drop(redisCommand(bed.raw, "DEL %s:sweeping", bed.tag));
         assert_int_equal(blasd_worker_queue_sweep(worker, &err), 1);
-        ms = pause_ms(&bed);
+        ms = pause_ms(&bed, "");
     }
     assert_true(ms <= 5000);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* While jobs end a sweep waits neither for the long pause after one that found nothing, nor for
+ * itself to find anything; and of two workers one sweeps. */
+static void test_at_work_they_follow_soon(void **state) {
+    struct blasd_err err;
+    struct bed bed;
+    long long ms = 0;
+    (void)state;
+    bed_open(&bed, &server, "sweepwork");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    struct blasd_worker_queue *other = worker_new(&bed, "v", BLASD_DEVICE_CPU);
+    assert_int_equal(blasd_worker_queue_sweep(worker, &err), 0);
+    assert_true(pause_ms(&bed, "") > 5000);
+    leave_orphan(&bed, worker);
+    assert_int_equal(blasd_worker_queue_sweep(other, &err), 0); /* not yet */
+    assert_int_equal(blasd_worker_queue_sweep_at_work(other, &err), 1);
+    for (int i = 0; i < 10 && (i == 0 || ms > 5000); i++) { /* nothing to find any more */
+        drop(redisCommand(bed.raw, "DEL %s:sweeping:at_work", bed.tag));
+        assert_int_equal(blasd_worker_queue_sweep_at_work(worker, &err), 0);
+        ms = pause_ms(&bed, ":at_work");
+    }
+    assert_true(ms <= 5000);
+    drop(redisCommand(bed.raw, "SET %s:sweeping:at_work w PX 60000", bed.tag));
+    leave_orphan(&bed, worker);
+    assert_int_equal(blasd_worker_queue_sweep_at_work(other, &err), 0); /* w's turn */
+    blasd_worker_queue_free(other);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
 }
@@ -47,6 +76,7 @@ static void test_another_follows_one_that_found_something(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_another_follows_one_that_found_something),
+        cmocka_unit_test(test_at_work_they_follow_soon),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
