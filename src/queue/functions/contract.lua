@@ -57,6 +57,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:hold:BLOB        with an expiry: such a blob is being written, so it must not be swept
   {q}:probe            with an expiry: written by front ends to see that Redis takes writes
   {q}:sweeping         with an expiry: somebody has swept the store this period
+  {q}:sweeping:at_work the same, of the sweeps that follow while jobs end
 
 PACKETS. Small jobs of one call of submit that can run as one, and have the same stub but for their
 ids, are one entry of the queue. Its name, PACKET, is what their ids begin with (base/id.h: 29
