@@ -21,7 +21,7 @@
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
                                           struct MHD_Connection *connection) {
-    struct http_exchange *exchange = calloc(1, sizeof *exchange);
+    struct http_exchange *exchange = blasd_spares_take(&loop->exchange_spares, sizeof *exchange);
     if (exchange == NULL) return NULL;
     exchange->home = loop;
     exchange->connection = connection;
@@ -47,7 +47,7 @@ static void exchange_free(struct http_exchange *exchange) {
         loop->exchanges = exchange->next;
     if (exchange->response != NULL) MHD_destroy_response(exchange->response);
     http_upload_free(exchange->upload);
-    free(exchange);
+    blasd_spares_give(&loop->exchange_spares, exchange, HTTP_EXCHANGE_SPARES);
 }
 
 void http_exchange_hold(struct http_exchange *exchange) {

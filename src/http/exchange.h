@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/loop.h"
+#include "base/spares.h"
 #include "http/choice.h"
 #include "http/doorman.h"
 #include "http/guard.h"
@@ -48,6 +49,7 @@ struct http_server {
 };
 
 #define HTTP_SPARES 4
+#define HTTP_EXCHANGE_SPARES 1024 /* and as many of uploads: 1.5 MB */
 #define HTTP_LANDINGS 64          /* bodies at a time that come straight into slices */
 
 struct http_loop {
@@ -62,6 +64,7 @@ struct http_loop {
     struct http_choice choice; /* of the device class for a job */
     struct blasd_timer grace, tick;
     unsigned ticks;
+    struct blasd_spares exchange_spares, upload_spares, intake_spares;
     struct http_exchange *exchanges; /* every one that has a connection */
     int exchange_count;
     struct http_visit *visits;      /* every connection of libmicrohttpd's: patience.c */

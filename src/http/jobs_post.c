@@ -16,7 +16,7 @@ void http_upload_free(struct http_upload *upload) {
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
     free(upload->job);
-    free(upload);
+    blasd_spares_give(&upload->exchange->home->upload_spares, upload, HTTP_EXCHANGE_SPARES);
 }
 
 /* Ends the taking in: nothing of the body is wanted any more. */
@@ -113,7 +113,8 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .deadline_ms = request->deadline_ms,
                                            .device = request->device,
                                            .content_length = file ? body_bytes(upload) : 0,
-                                           .limits = upload->exchange->home->server->limits};
+                                           .limits = upload->exchange->home->server->limits,
+                                           .spares = &upload->exchange->home->intake_spares};
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
 
@@ -152,7 +153,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
 }
 
 void http_jobs_post_begin(struct http_exchange *exchange) {
-    struct http_upload *upload = calloc(1, sizeof *upload);
+    struct http_upload *upload = blasd_spares_take(&exchange->home->upload_spares, sizeof *upload);
     struct blasd_err err = {0};
     if (upload == NULL) {
         http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");

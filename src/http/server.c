@@ -281,6 +281,9 @@ static void loop_stop(struct http_loop *loop) {
     }
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
+    blasd_spares_release(&loop->exchange_spares);
+    blasd_spares_release(&loop->upload_spares);
+    blasd_spares_release(&loop->intake_spares);
     while (loop->spare_count > 0) blasd_buf_release(&loop->spares[--loop->spare_count]);
     free(loop->waiting);
 }

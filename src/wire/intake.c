@@ -11,14 +11,17 @@
 #include <string.h>
 #include <strings.h>
 
+#define SPARES 64 /* most bodies come in one piece: few are under way at a time */
+
 struct blasd_intake {
     struct blasd_body body;
     struct blasd_arrivals arrivals;
     struct blasd_envelope envelope;
     struct blasd_body_reader *reader; /* owned */
     uint64_t fed;
-    bool guess;  /* there was no Content-Type and the first byte is still to come */
-    bool failed; /* or finished: takes only blasd_intake_free */
+    struct blasd_spares *spares; /* borrowed; where its memory goes, or NULL */
+    bool guess;                  /* there was no Content-Type and the first byte is still to come */
+    bool failed;                 /* or finished: takes only blasd_intake_free */
 };
 
 /* Whether the media type in front of any ';' is `name`. */
@@ -97,11 +100,12 @@ static int check_size(const struct blasd_intake *intake, uint64_t bytes, struct 
 
 int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_sink *sink,
                      struct blasd_intake **ret, struct blasd_err *err) {
-    struct blasd_intake *intake = calloc(1, sizeof *intake);
+    struct blasd_intake *intake = blasd_spares_take(options->spares, sizeof *intake);
     int rc;
     *ret = NULL;
     if (intake == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
+    intake->spares = options->spares;
     intake->arrivals.sink = sink;
     blasd_envelope_init(&intake->envelope, options->limits);
     intake->body = (struct blasd_body){options->limits, options->content_length, &intake->arrivals,
@@ -159,5 +163,5 @@ void blasd_intake_free(struct blasd_intake *intake) {
     if (intake == NULL) return;
     if (intake->reader != NULL) intake->reader->free(intake->reader);
     blasd_envelope_release(&intake->envelope);
-    free(intake);
+    blasd_spares_give(intake->spares, intake, SPARES);
 }

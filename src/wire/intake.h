@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/spares.h"
 #include "core/job.h"
 
 /* Where tensor bytes land. Offsets count from the start of the job's payload. Where the body itself
@@ -35,7 +36,8 @@ struct blasd_intake_options {
     /* bytes of the body where that is known, else 0: a header that describes more than comes is
      * then refused before room is made for it */
     uint64_t content_length;
-    const struct blasd_limits *limits; /* borrowed for the life of the intake */
+    const struct blasd_limits *limits; /* borrowed for the life of the intake, as the next */
+    struct blasd_spares *spares; /* where intakes' memory is kept to be used again; may be NULL */
 };
 
 struct blasd_intake;
