@@ -233,30 +233,39 @@ def overload(bench, subject, request, best):
 
 
 def open_loop(bench):
-    """Half and twice what a closed loop of 256 connections reached a moment before. The queue takes 1,024 jobs and
-    requests wait 100 ms at most for room in it, so that there is something to refuse."""
+    """Half and twice what a closed loop of 256 connections, the best of the loads, reached a moment before. The queue
+    takes 1,024 jobs and requests wait 100 ms at most for room in it, so that there is something to refuse. A closed loop
+    on as many connections as at twice shows what the connections alone cost, the generator's share in it included: its
+    queue takes them all."""
     job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
     trials, values = [], {}
+    crowd = s.Blasd(bench.build)
     for subject in bench.start([s.Blasd(bench.build, "--limit", "queue_jobs=1024", "--limit", "queue_wait_ms=100")]):
         try:
+            crowd.start()
             request = [subject.request(job)]
-            bench.turn(subject, closed(bench, 256, request))
+            for each in (subject, crowd):
+                bench.turn(each, closed(bench, 256, request))
             for number in range(bench.rounds):
                 best = bench.turn(subject, closed(bench, 256, request))
                 half = bench.turn(subject, closed(bench, 256, request, rate=best["rate"] / 2))
                 twice = overload(bench, subject, request, best["rate"])
-                for record, which in ((best, "capacity"), (half, "half"), (twice, "twice")):
+                many = bench.turn(crowd, closed(bench, 4096, request, timeout=20))
+                twice["share_of_many"] = twice["rate"] / many["rate"]
+                for record, which in ((best, "capacity"), (half, "half"), (twice, "twice"), (many, "4096-closed")):
                     trials.append(dict(record, round=number, subject=which))
                 r = twice["result"]
                 say(f"  best {best['rate']:.0f}/s; half: p99 {half['result']['latency_ms']['p99']:.3g} ms; twice: "
                     f"{twice['rate']:.0f}/s and {r['statuses']} in all, p99 of right ones {r['latency_ms']['p99']:.4g} ms, "
                     f"memory {twice['memory_start'] / MIB:.0f} -> {twice['memory_peak'] / MIB:.0f} MiB, "
-                    f"{service_us(best):.0f} -> {service_us(twice):.0f} us a job")
+                    f"{service_us(best):.0f} -> {service_us(twice):.0f} us a job; closed loop of 4,096 {many['rate']:.0f}/s")
         finally:
             subject.stop()
+            crowd.stop()
         last = [t for t in trials if t["subject"] == "twice"]
         values = {"half_p50": median(trials, "half", latency("p50")), "half_p99": median(trials, "half", latency("p99")),
                   "twice_share": spread([t["share_of_best"] for t in last])["median"],
+                  "twice_share_of_4096_closed": spread([t["share_of_many"] for t in last])["median"],
                   "service_us_capacity": median(trials, "capacity", service_us), "service_us_twice": median(trials, "twice", service_us),
                   "generator_share_twice": median(trials, "twice", generator_share),
                   "refused": sum(t["refused"] for t in last),

@@ -128,7 +128,7 @@ def layers_table(reports):
              "", f"  {'':22} {'front end':>14} {'Redis':>14} {'worker':>14} {'supervisor':>12} {'service':>9} {'generator':>14}"
              f" {'Redis trips':>12} {'commands':>9}"]
     for name, report in reports.items():
-        for subject in ("blasd", "capacity", "half", "twice"):
+        for subject in ("blasd", "capacity", "half", "twice", "4096-closed"):
             mine = [t for t in report["trials"] if t["subject"] == subject and t.get("cpu_us")]
             if not mine:
                 continue

@@ -35,6 +35,8 @@
       "See the Allow header, or GET /openapi.json.")                                               \
     X(not_acceptable, 406, false, "The answer cannot be given in the format asked for",            \
       "Accept application/json, application/x-safetensors or, for one output, application/x-npy.") \
+    X(request_timeout, 408, true, "The request took too long to come",                             \
+      "Send it in one go, or raise the limits that `detail` names.")                               \
     X(not_finished, 409, true, "The job has not ended yet",                                        \
       "Wait with GET /jobs/ID?wait=SECONDS, then ask again.")                                      \
     X(record_expired, 410, false, "The record of this job has expired",                            \

@@ -17,6 +17,11 @@ void *blasd_spares_take(struct blasd_spares *spares) {
     return block != NULL ? block : malloc(spares->size);
 }
 
+void *blasd_spares_take_zeroed(struct blasd_spares *spares) {
+    void *block = pop(spares);
+    return block != NULL ? memset(block, 0, spares->size) : calloc(1, spares->size);
+}
+
 void blasd_spares_give(struct blasd_spares *spares, void *block) {
     if (block == NULL) return;
     if (spares->count >= spares->most) {

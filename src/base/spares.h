@@ -16,6 +16,8 @@ struct blasd_spares {
 /* A block whose bytes are not set, or NULL where memory has run out. Give it back with
  * blasd_spares_give, or free it. */
 void *blasd_spares_take(struct blasd_spares *spares) __attribute__((warn_unused_result));
+/* The same, all zero. */
+void *blasd_spares_take_zeroed(struct blasd_spares *spares) __attribute__((warn_unused_result));
 void blasd_spares_give(struct blasd_spares *spares, void *block); /* takes NULL */
 /* Frees what is kept; blocks that are out are not touched. */
 void blasd_spares_release(struct blasd_spares *spares);

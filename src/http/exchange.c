@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "http/gate.h"
 #include "http/jobs.h"
+#include "http/patience.h"
 #include "http/reply.h"
 #include "http/waits.h"
 
@@ -21,10 +22,12 @@
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
                                           struct MHD_Connection *connection) {
-    struct http_exchange *exchange = calloc(1, sizeof *exchange);
+    struct http_exchange *exchange = blasd_spares_take_zeroed(&loop->exchange_blocks);
     if (exchange == NULL) return NULL;
     exchange->home = loop;
     exchange->connection = connection;
+    exchange->visit = http_visit_of(connection);
+    http_visit_asks(exchange->visit, true);
     exchange->began_ns = blasd_clock_ns();
     exchange->output = HTTP_DOCUMENT;
     exchange->wait_status = 200;
@@ -45,7 +48,7 @@ static void exchange_free(struct http_exchange *exchange) {
         loop->exchanges = exchange->next;
     if (exchange->response != NULL) MHD_destroy_response(exchange->response);
     http_upload_free(exchange->upload);
-    free(exchange);
+    blasd_spares_give(&loop->exchange_blocks, exchange);
 }
 
 void http_exchange_hold(struct http_exchange *exchange) {
@@ -150,19 +153,20 @@ static bool is_stuck(struct http_exchange *exchange) {
     return exchange->stuck_checks >= STUCK_CHECKS;
 }
 
-/* Closes a connection that libmicrohttpd does not look at. With its memory full it does not even
- * notice that the connection is dead: what is left is to have its time run out. */
-static void cut_off(struct http_exchange *exchange) {
+/* A body that has come to a standstill, or nearly. True where that is the end of it. */
+static bool is_cut_off(struct http_exchange *exchange) {
     struct blasd_err problem = {0};
-    int fd = connection_fd(exchange->connection);
+    if (exchange->complete) return false;
+    if (is_stuck(exchange))
+        blasd_fail(&problem, BLASD_E_headers_too_large, "Transfer-Encoding",
+                   "a chunk's own header is longer than the memory of a connection (limit "
+                   "connection_bytes)");
+    else if (!http_body_late(exchange, &problem))
+        return false;
     unwatch_client(exchange);
-    blasd_fail(&problem, BLASD_E_headers_too_large, "Transfer-Encoding",
-               "a chunk's own header is longer than the memory of a connection (limit "
-               "connection_bytes)");
-    http_linger_problem(fd, &problem);
-    (void)shutdown(fd, SHUT_RDWR);
-    (void)MHD_set_connection_option(exchange->connection, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+    http_cut_off(exchange->home, exchange->route, exchange->connection, &problem);
     exchange->closing = true;
+    return true;
 }
 
 static bool waits_for(const struct http_exchange *exchange, int64_t ns) {
@@ -177,11 +181,8 @@ void http_exchange_check(struct http_exchange *exchange) {
     }
     if (!exchange->running && exchange->upload != NULL && waits_for(exchange, SLOW_NS))
         http_jobs_post_slow(exchange);
-    if (!exchange->complete && is_stuck(exchange))
-        cut_off(exchange);
-    else if (exchange->watched)
-        return;
-    else if (exchange->suspended && waits_for(exchange, WATCH_AFTER_NS))
+    if (is_cut_off(exchange) || exchange->watched) return;
+    if (exchange->suspended && waits_for(exchange, WATCH_AFTER_NS))
         watch_client(exchange, client_gone);
     else if (!exchange->running)
         watch_client(exchange, upload_cut);
@@ -259,6 +260,10 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
     }
 }
 
+void http_exchange_count(struct http_loop *loop, const struct http_route *route, unsigned status) {
+    http_metrics_request(loop->metrics, route == NULL ? -1 : (int)(route - http_routes), status);
+}
+
 static enum MHD_Result send_answer(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
     struct MHD_Response *response = exchange->response;
@@ -266,9 +271,7 @@ static enum MHD_Result send_answer(struct http_exchange *exchange) {
     if (response == NULL) return MHD_NO; /* memory has run out: closing is all that is left */
     exchange->response = NULL;
     loop->answers++;
-    http_metrics_request(loop->metrics,
-                         exchange->route == NULL ? -1 : (int)(exchange->route - http_routes),
-                         exchange->status);
+    http_exchange_count(loop, exchange->route, exchange->status);
     result = MHD_queue_response(exchange->connection, exchange->status, response);
     MHD_destroy_response(response);
     return result;
@@ -295,7 +298,8 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
             http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
     }
     if (!exchange->answered || !too_much_to_drain(exchange)) return MHD_YES;
-    http_linger_problem(connection_fd(exchange->connection), &exchange->problem);
+    http_linger_problem(exchange->home, exchange->route, connection_fd(exchange->connection),
+                        &exchange->problem);
     exchange->linger = true;
     return MHD_NO; /* closes */
 }
@@ -357,6 +361,8 @@ void http_exchange_completed(void *cls, struct MHD_Connection *connection, void 
     unwatch_client(exchange);
     unpark(exchange);
     exchange->suspended = false;
+    http_visit_asks(exchange->visit, false);
+    exchange->visit = NULL;
     exchange->connection = NULL;
     if (left && exchange->upload != NULL) http_jobs_post_gone(exchange);
     exchange->home->exchange_count--;

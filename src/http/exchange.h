@@ -32,6 +32,7 @@ struct http_loop;
 struct http_exchange;
 struct http_upload;
 struct http_handed;
+struct http_visit;
 
 /* What all loops share. Constant once the loops run, but for the atomics. */
 struct http_server {
@@ -49,7 +50,8 @@ struct http_server {
 
 #define HTTP_SPARES 4
 #define HTTP_ANSWER_BLOCK ((size_t)32768)
-#define HTTP_LANDINGS 512 /* bodies at a time that come straight into slices */
+#define HTTP_LANDINGS 512         /* bodies at a time that come straight into slices */
+#define HTTP_EXCHANGE_SPARES 1024 /* and as many of uploads: some 2 MB */
 
 struct http_loop {
     struct http_server *server; /* borrowed */
@@ -65,6 +67,7 @@ struct http_loop {
     unsigned ticks;
     struct http_exchange *exchanges; /* every one that has a connection */
     int exchange_count;
+    struct http_visit *visits;      /* every connection of libmicrohttpd's: patience.c */
     struct http_exchange **waiting; /* buckets of the table in waits.c; owned */
     size_t waiting_buckets, waiting_count;
     struct http_exchange *gate_first, *gate_last; /* gate.c, as the next three */
@@ -73,8 +76,8 @@ struct http_loop {
     int gate_earned;
     struct http_handed *handed_first, *handed_last; /* share.c */
     uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
-    /* memory that is used again: of what reads bodies, and of answers (results.c) */
-    struct blasd_spares intake_blocks, answer_blocks;
+    /* memory that is used again: of exchanges, of what reads bodies, and of answers (results.c) */
+    struct blasd_spares exchange_blocks, upload_blocks, intake_blocks, answer_blocks;
     struct blasd_buf scratch;             /* for what does not outlive a call */
     struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */
     int spare_count;
@@ -105,7 +108,8 @@ struct http_exchange {
     struct http_loop *home;
     struct http_exchange *next, *prev; /* in home->exchanges */
     struct MHD_Connection *connection; /* NULL once libmicrohttpd is done with it */
-    const struct http_route *route;    /* NULL: none */
+    struct http_visit *visit;       /* the connection's; borrowed, as long as that; may be NULL */
+    const struct http_route *route; /* NULL: none */
     struct http_request request;
     char captures[HTTP_CAPTURES][64]; /* what stood for {…} */
     unsigned allow;                   /* methods of the path, for OPTIONS and 405 */
@@ -164,6 +168,8 @@ void http_exchange_answer(struct http_exchange *exchange, unsigned status,
 void http_exchange_check(struct http_exchange *exchange);
 /* The service ends: a suspended connection is resumed to be closed. */
 void http_exchange_abandon(struct http_exchange *exchange);
+/* Counts an answer for GET /metrics. `route`: NULL where there is none. */
+void http_exchange_count(struct http_loop *loop, const struct http_route *route, unsigned status);
 /* A callback of the queue is to come, or has come. After http_exchange_release, which may free the
  * exchange, it is not to be touched. */
 void http_exchange_hold(struct http_exchange *exchange);
@@ -182,7 +188,9 @@ int http_route_count(void);
 /* linger.c: reads on for a moment after an early answer, so that a client that is still sending
  * sees it. `fd` is duplicated. */
 void http_linger(struct http_loop *loop, int fd);
-/* Sends a problem as raw bytes on `fd`, for libmicrohttpd takes no answer in mid-body. */
-void http_linger_problem(int fd, const struct blasd_err *problem);
+/* Sends a problem as raw bytes on `fd`, for libmicrohttpd takes no answer in mid-body; it counts as
+ * an answer of `route` (NULL: of none). */
+void http_linger_problem(struct http_loop *loop, const struct http_route *route, int fd,
+                         const struct blasd_err *problem);
 
 #endif

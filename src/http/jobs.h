@@ -11,6 +11,8 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
 void http_jobs_post_run(struct http_exchange *exchange);
 /* The body has been coming for a while. Called a few times a second. */
 void http_jobs_post_slow(struct http_exchange *exchange);
+/* Bytes of a struct http_upload, for who keeps memory for them. */
+size_t http_upload_bytes(void);
 void http_upload_free(struct http_upload *upload); /* takes NULL */
 /* For who waits at the gate: takes the job in or answers with a refusal; false where there is no
  * room yet and it is not `late`. */

@@ -10,13 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+size_t http_upload_bytes(void) {
+    return sizeof(struct http_upload);
+}
+
 void http_upload_free(struct http_upload *upload) {
     if (upload == NULL) return;
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
     free(upload->job);
-    free(upload);
+    blasd_spares_give(&upload->exchange->home->upload_blocks, upload);
 }
 
 /* Ends the taking in: nothing of the body is wanted any more. */
@@ -154,7 +158,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
 }
 
 void http_jobs_post_begin(struct http_exchange *exchange) {
-    struct http_upload *upload = calloc(1, sizeof *upload);
+    struct http_upload *upload = blasd_spares_take_zeroed(&exchange->home->upload_blocks);
     struct blasd_err err = {0};
     if (upload == NULL) {
         http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");

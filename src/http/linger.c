@@ -69,7 +69,8 @@ void http_linger(struct http_loop *loop, int fd) {
         end(linger);
 }
 
-void http_linger_problem(int fd, const struct blasd_err *problem) {
+void http_linger_problem(struct http_loop *loop, const struct http_route *route, int fd,
+                         const struct blasd_err *problem) {
     const struct blasd_err_info *info = blasd_err_info(problem->code);
     const char *seconds = http_retry_after(problem->code);
     struct blasd_buf body;
@@ -77,6 +78,7 @@ void http_linger_problem(int fd, const struct blasd_err *problem) {
     ssize_t sent;
     int len;
     if (fd < 0) return;
+    http_exchange_count(loop, route, (unsigned)info->http_status);
     blasd_buf_init(&body, 16 * BLASD_KIB);
     if (blasd_problem_document(problem, &body) == 0) {
         len = snprintf(head, sizeof head,

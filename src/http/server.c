@@ -12,6 +12,7 @@
 #include "http/body_sink.h"
 #include "http/exchange.h"
 #include "http/gate.h"
+#include "http/patience.h"
 #include "http/share.h"
 #include "http/waits.h"
 
@@ -32,7 +33,7 @@
 #define PARKED_WAIT_MS 3    /* longer than most jobs take: they need no time-out */
 #define PARKED_FROM 8.0     /* answers a turn: with fewer, turns would be made only to ask */
 #define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
-#define INTAKE_TICKS 5
+#define SLOW_TICKS 5
 #define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
 #define LAST_MOMENTS_NS                                                                            \
     INT64_C(3000000000) /* after the grace period, for what is then answered                       \
@@ -55,8 +56,10 @@ static void measure_intake(struct http_server *server) {
 static void on_tick(struct blasd_timer *timer) {
     struct http_loop *loop =
         (struct http_loop *)(void *)((char *)timer - offsetof(struct http_loop, tick));
-    if (loop == &loop->server->loops[0] && ++loop->ticks % INTAKE_TICKS == 0)
+    loop->ticks++;
+    if (loop == &loop->server->loops[0] && loop->ticks % SLOW_TICKS == 0)
         measure_intake(loop->server);
+    if (loop->ticks % SLOW_TICKS == 0) http_visits_check(loop);
     http_choice_tick(loop);
     http_doorman_tick(&loop->doorman);
     for (struct http_exchange *exchange = loop->exchanges; exchange != NULL;
@@ -160,12 +163,14 @@ static void *run_loop(void *arg) {
 static void count_connection(void *cls, struct MHD_Connection *connection, void **context,
                              enum MHD_ConnectionNotificationCode code) {
     struct http_loop *loop = cls;
-    (void)context;
     http_doorman_count(&loop->doorman, connection, code == MHD_CONNECTION_NOTIFY_STARTED);
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         http_count(&loop->metrics->connections, 1);
-    else
+        *context = http_visit_new(loop, connection);
+    } else {
         http_uncount(&loop->metrics->connections);
+        http_visit_end(*context);
+    }
 }
 
 /* A zero byte would end the path early for us and not for whoever wrote it. */
@@ -235,6 +240,10 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     loop->metrics = &server->metrics[number];
     blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);
     loop->intake_blocks = (struct blasd_spares){.size = blasd_intake_bytes(), .most = SPARE_BLOCKS};
+    loop->exchange_blocks =
+        (struct blasd_spares){.size = sizeof(struct http_exchange), .most = HTTP_EXCHANGE_SPARES};
+    loop->upload_blocks =
+        (struct blasd_spares){.size = http_upload_bytes(), .most = HTTP_EXCHANGE_SPARES};
     loop->answer_blocks = (struct blasd_spares){.size = HTTP_ANSWER_BLOCK, .most = SPARE_BLOCKS};
     loop->waiting_buckets = WAITING_BUCKETS;
     loop->waiting = calloc(loop->waiting_buckets, sizeof(struct http_exchange *));
@@ -279,6 +288,8 @@ static void loop_stop(struct http_loop *loop) {
     }
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
+    blasd_spares_release(&loop->exchange_blocks);
+    blasd_spares_release(&loop->upload_blocks);
     while (loop->spare_count > 0) blasd_buf_release(&loop->spares[--loop->spare_count]);
     blasd_spares_release(&loop->intake_blocks);
     blasd_spares_release(&loop->answer_blocks);

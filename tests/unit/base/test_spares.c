@@ -51,10 +51,25 @@ static void only_so_many_are_kept(void **state) {
     blasd_spares_release(&spares); /* may be had twice */
 }
 
+static void zeroed_once_more(void **state) {
+    struct blasd_spares spares = {.size = 64, .most = 1};
+    const char zeros[64] = {0};
+    char *block = blasd_spares_take_zeroed(&spares);
+    (void)state;
+    assert_memory_equal(block, zeros, 64);
+    memset(block, 7, 64);
+    blasd_spares_give(&spares, block);
+    assert_ptr_equal(blasd_spares_take_zeroed(&spares), block);
+    assert_memory_equal(block, zeros, 64);
+    blasd_spares_give(&spares, block);
+    blasd_spares_release(&spares);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_comes_first),
         cmocka_unit_test(only_so_many_are_kept),
+        cmocka_unit_test(zeroed_once_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
