@@ -12,6 +12,7 @@
 #include "http/body_sink.h"
 #include "http/exchange.h"
 #include "http/gate.h"
+#include "http/jobs.h"
 #include "http/patience.h"
 #include "http/share.h"
 #include "http/waits.h"
