@@ -1,13 +1,14 @@
 /* Job ids. An id is text that is safe in a URL, a file name and a Redis key:
  *
  *     s 692fa1b0 0123456789abcdef0123 456789abcdef
- *     | |        |                    48 random bits: together 128, so that nobody guesses
- *     | |        |                    another's job
+ *     | |        |                    48 random bits
  *     | |        the packet: 80 random bits; small jobs that were submitted together share them
  *     | the bucket: the second of creation in hexadecimal, which says where its record lies and
  *     |             whether that can still exist
  *     the kind: `s` for a job somebody waits for, `a` for one to be fetched later
  *
+ * So nobody guesses another's job: 128 bits are not known of it, and 48 to whoever has one of the
+ * same packet, which is more than can be tried over HTTP while records last.
  * All before the last part is the name of the job's packet (queue/functions/contract.lua).
  * Read next: limits.h. */
 #ifndef BLASD_BASE_ID_H

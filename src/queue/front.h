@@ -83,7 +83,7 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
      sizeof((struct blasd_principal *)NULL)->tenant)
 
 #define FRONT_PACKETS 8 /* in the making at a time; more kinds of jobs than that travel alone */
-#define FRONT_PACKET_JOBS 64
+#define FRONT_PACKET_JOBS 128
 #define FRONT_PACKET_BYTES (4 * BLASD_MIB) /* of their costs */
 
 /* A packet in the making: what its jobs share, and their frames. */
@@ -102,7 +102,8 @@ struct front_packet {
 struct front_packets {
     struct front_packet of[FRONT_PACKETS];
     int count;
-    size_t bytes; /* of all pieces */
+    int jobs_most; /* of a packet: half of what a worker claims, or it would have to be opened */
+    size_t bytes;  /* of all pieces */
 };
 
 struct front_watch;
@@ -156,7 +157,8 @@ void front_batch_close(struct blasd_front_queue *queue);
 void front_batch_free(struct blasd_front_queue *queue);
 
 /* front_packet.c */
-void front_packets_init(struct front_packets *packets); /* of zeroed ones */
+/* Of zeroed ones; `claim_jobs` is what a worker claims at the most. */
+void front_packets_init(struct front_packets *packets, uint64_t claim_jobs);
 /* Gives `id`, which is a new job's, to a packet of jobs like it, where there is one
  * with room or a place for one: its first characters then change to the packet's. */
 void front_packet_join(struct front_packets *packets, const struct front_packet *like,

@@ -18,8 +18,8 @@ static bool same_packet(const struct front_packet *a, const struct front_packet 
            memcmp(a->note, b->note, a->note_len) == 0 && blasd_key_equal(&a->company, &b->company);
 }
 
-static bool has_room(const struct front_packet *packet) {
-    return packet->jobs < FRONT_PACKET_JOBS &&
+static bool has_room(const struct front_packets *packets, const struct front_packet *packet) {
+    return packet->jobs < packets->jobs_most &&
            (uint64_t)(packet->jobs + 1) * packet->cost <= FRONT_PACKET_BYTES;
 }
 
@@ -29,7 +29,7 @@ void front_packet_join(struct front_packets *packets, const struct front_packet 
     struct blasd_buf kept;
     for (int i = 0; i < packets->count; i++) {
         packet = &packets->of[i];
-        if (!has_room(packet) || !same_packet(packet, like)) continue;
+        if (!has_room(packets, packet) || !same_packet(packet, like)) continue;
         memcpy(id, packet->id, BLASD_ID_PACKET);
         blasd_id_renew(id);
         return;
@@ -76,7 +76,9 @@ void front_packet_write(const struct front_packet *packet, struct front_call *ca
     front_call_arg(call, cost, len);
 }
 
-void front_packets_init(struct front_packets *packets) {
+void front_packets_init(struct front_packets *packets, uint64_t claim_jobs) {
+    uint64_t half = claim_jobs / 2;
+    packets->jobs_most = half < FRONT_PACKET_JOBS ? (int)half : FRONT_PACKET_JOBS;
     for (int i = 0; i < FRONT_PACKETS; i++) blasd_buf_init(&packets->of[i].pieces, PIECES_MOST);
 }
 
