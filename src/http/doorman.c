@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 #define ACCEPTS_A_TURN 128
-#define HEAD_BYTES 4096                /* of a request that are looked at */
+#define HEAD_BYTES 4096 /* of a request that are looked at; a small one has no more with its body  \
+                         */
 #define BODY_WORTH_ROOM BLASD_MIB      /* below, more memory gains nothing that can be measured */
 #define ROOMY_MOST 64                  /* their memory stays bounded whatever clients announce */
 #define SILENCE_NS INT64_C(1000000000) /* nobody is looked at for longer */
@@ -65,36 +66,43 @@ static uint64_t stated_length(const char *head, size_t len) {
 
 /* Gives the connection to a daemon, which owns it from here on. */
 static void hand_over(struct http_doorman *doorman, int fd, const struct sockaddr_storage *address,
-                      socklen_t len, bool large) {
-    bool roomy =
-        large && doorman->roomy != NULL && doorman->roomy_open + doorman->handed_roomy < ROOMY_MOST;
-    doorman->handed++;
-    if (roomy) doorman->handed_roomy++;
+                      socklen_t len, enum http_room room) {
+    if (doorman->daemons[room] == NULL ||
+        (room == HTTP_ROOMY && doorman->open[room] + doorman->handed[room] >= ROOMY_MOST))
+        room = HTTP_USUAL;
+    doorman->handed[room]++;
     /* where it cannot take it, the socket is closed */
-    (void)MHD_add_connection(roomy ? doorman->roomy : doorman->usual, fd,
+    (void)MHD_add_connection(doorman->daemons[room], fd,
                              (const struct sockaddr *)(const void *)address, len);
 }
 
-/* Whether the request that begins on `fd` announces a large body: 1 or 0; -1: nothing has come yet;
- * -2: nothing will. */
-static int announces_large(int fd) {
+/* What suits who begins so: those who post little go on posting little as a rule. */
+static enum http_room room_for(const char *head, size_t len) {
+    uint64_t body = stated_length(head, len);
+    if (body >= BODY_WORTH_ROOM) return HTTP_ROOMY;
+    bool post = len > 5 && memcmp(head, "POST ", 5) == 0;
+    return post && body > 0 && len + body <= HEAD_BYTES ? HTTP_TIGHT : HTTP_USUAL;
+}
+
+/* Where the request that begins on `fd` suits; -1: nothing has come yet; -2: nothing will. */
+static int look(int fd) {
     char head[HEAD_BYTES];
     ssize_t got = recv(fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
-    if (got > 0) return stated_length(head, (size_t)got) >= BODY_WORTH_ROOM;
+    if (got > 0) return (int)room_for(head, (size_t)got);
     return got < 0 && (errno == EAGAIN || errno == EINTR) ? -1 : -2;
 }
 
 static void on_first_bytes(struct blasd_watcher *watcher, uint32_t events) {
     struct http_newcomer *newcomer =
         (struct http_newcomer *)(void *)((char *)watcher - offsetof(struct http_newcomer, watcher));
-    int large = announces_large(watcher->fd);
+    int room = look(watcher->fd);
     (void)events;
-    if (large == -1) return;
-    if (large == -2)
+    if (room == -1) return;
+    if (room == -2)
         close(watcher->fd);
     else
         hand_over(newcomer->home, watcher->fd, &newcomer->address, newcomer->address_len,
-                  large == 1);
+                  (enum http_room)room);
     forget(newcomer);
 }
 
@@ -124,9 +132,10 @@ static bool remember(struct http_doorman *doorman, int fd, const struct sockaddr
 
 static void take_in(struct http_doorman *doorman, int fd, const struct sockaddr_storage *address,
                     socklen_t len) {
-    int large = doorman->roomy == NULL ? 0 : announces_large(fd);
-    if (large == -1 && remember(doorman, fd, address, len)) return;
-    hand_over(doorman, fd, address, len, large == 1);
+    bool choice = doorman->daemons[HTTP_TIGHT] != NULL || doorman->daemons[HTTP_ROOMY] != NULL;
+    int room = choice ? look(fd) : HTTP_USUAL;
+    if (room == -1 && remember(doorman, fd, address, len)) return;
+    hand_over(doorman, fd, address, len, room < 0 ? HTTP_USUAL : (enum http_room)room);
 }
 
 static void stop_listening(struct http_doorman *doorman) {
@@ -135,7 +144,9 @@ static void stop_listening(struct http_doorman *doorman) {
 }
 
 static bool is_full(const struct http_doorman *doorman) {
-    return doorman->open + doorman->handed + doorman->waiting >= doorman->limit;
+    uint64_t connections = doorman->waiting;
+    for (int i = 0; i < HTTP_ROOMS; i++) connections += doorman->open[i] + doorman->handed[i];
+    return connections >= doorman->limit;
 }
 
 /* Accepts up to `most`; whether there may be more. */
@@ -177,7 +188,7 @@ int http_doorman_open(struct http_doorman *doorman, struct blasd_loop *loop, int
 }
 
 void http_doorman_turn(struct http_doorman *doorman) {
-    doorman->handed = doorman->handed_roomy = 0; /* the daemons have counted them by now */
+    memset(doorman->handed, 0, sizeof doorman->handed); /* the daemons have counted them by now */
     if (!doorman->paused || doorman->starved || is_full(doorman) || doorman->listener.fd < 0)
         return;
     doorman->paused = blasd_loop_watch(doorman->loop, &doorman->listener, EPOLLIN) != 0;
@@ -186,7 +197,8 @@ void http_doorman_turn(struct http_doorman *doorman) {
 static void give_up_looking(struct http_doorman *doorman, int64_t since_ns) {
     while (doorman->oldest != NULL && doorman->oldest->since_ns <= since_ns) {
         struct http_newcomer *newcomer = doorman->oldest;
-        hand_over(doorman, newcomer->watcher.fd, &newcomer->address, newcomer->address_len, false);
+        hand_over(doorman, newcomer->watcher.fd, &newcomer->address, newcomer->address_len,
+                  HTTP_USUAL);
         forget(newcomer);
     }
 }
@@ -200,9 +212,10 @@ void http_doorman_count(struct http_doorman *doorman, struct MHD_Connection *con
                         bool began) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON);
-    uint64_t more = began ? 1 : UINT64_MAX;
-    doorman->open += more;
-    if (info != NULL && info->daemon == doorman->roomy) doorman->roomy_open += more;
+    int room = HTTP_USUAL;
+    for (int i = 0; i < HTTP_ROOMS; i++)
+        if (info != NULL && info->daemon == doorman->daemons[i]) room = i;
+    doorman->open[room] += began ? 1 : UINT64_MAX;
 }
 
 void http_doorman_close(struct http_doorman *doorman) {

@@ -1,10 +1,10 @@
-/* Takes new connections in, and gives each to that one of a loop's two libmicrohttpd daemons whose
+/* Takes new connections in, and gives each to that one of a loop's libmicrohttpd daemons whose
  * memory suits its first request.
  *
  * A large body is received in pieces of half of its connection's memory, so it wants much of it; a
  * small request wants little, for all of that memory is cleared each time. The memory is fixed when
  * libmicrohttpd gets the connection. So the first bytes are looked at, and left in the socket,
- * before it does. A guess is all that is made from them: either daemon serves any request.
+ * before it does. A guess is all that is made from them: each daemon serves any request.
  * Knows nothing of requests. Read next: server.c. */
 #ifndef BLASD_HTTP_DOORMAN_H
 #define BLASD_HTTP_DOORMAN_H
@@ -17,25 +17,28 @@
 
 struct http_newcomer;
 
+/* The daemons, by the memory of a connection. */
+enum http_room { HTTP_TIGHT, HTTP_USUAL, HTTP_ROOMY, HTTP_ROOMS };
+
 struct http_doorman {
-    struct blasd_loop *loop;               /* borrowed */
-    struct MHD_Daemon *usual;              /* borrowed, as the next */
-    struct MHD_Daemon *roomy;              /* NULL: there is only the usual one */
-    struct blasd_watcher listener;         /* its fd is owned; -1: closed */
-    struct http_newcomer *oldest, *newest; /* connections whose first bytes are still to come */
-    uint64_t limit;                        /* connections, of both daemons and newcomers */
-    uint64_t waiting;                      /* newcomers */
-    uint64_t open, roomy_open;             /* connections that the daemons have; of both, of one */
-    uint64_t handed, handed_roomy;         /* given to them since the last turn */
-    bool paused;                           /* the listener is not watched */
-    bool starved;                          /* for the system had no descriptor left */
+    struct blasd_loop *loop;                /* borrowed */
+    struct MHD_Daemon *daemons[HTTP_ROOMS]; /* borrowed; NULL: the usual one, which is there,
+                                               serves in its place */
+    struct blasd_watcher listener;          /* its fd is owned; -1: closed */
+    struct http_newcomer *oldest, *newest;  /* connections whose first bytes are still to come */
+    uint64_t limit;                         /* connections, of all daemons and newcomers */
+    uint64_t waiting;                       /* newcomers */
+    uint64_t open[HTTP_ROOMS];              /* connections that the daemons have */
+    uint64_t handed[HTTP_ROOMS];            /* given to them since the last turn */
+    bool paused;                            /* the listener is not watched */
+    bool starved;                           /* for the system had no descriptor left */
 };
 
 /* Starts taking connections of `listen_fd`. Until http_doorman_free the daemons must stand. 0, or
  * -1 with errno; the socket is taken either way. */
 int http_doorman_open(struct http_doorman *doorman, struct blasd_loop *loop, int listen_fd,
                       uint64_t limit);
-/* Once in each turn, after both daemons have run. */
+/* Once in each turn, after the daemons have run. */
 void http_doorman_turn(struct http_doorman *doorman);
 /* A few times a second: who has said nothing for a while goes to the usual daemon, where the
  * time-out of idle connections holds. */
@@ -43,9 +46,9 @@ void http_doorman_tick(struct http_doorman *doorman);
 /* A daemon began or ended with a connection. */
 void http_doorman_count(struct http_doorman *doorman, struct MHD_Connection *connection,
                         bool began);
-/* Whether the roomy daemon has anything to do. */
-static inline bool http_doorman_roomy(const struct http_doorman *doorman) {
-    return doorman->roomy_open + doorman->handed_roomy > 0;
+/* Whether that daemon has anything to do. */
+static inline bool http_doorman_busy(const struct http_doorman *doorman, enum http_room room) {
+    return doorman->open[room] + doorman->handed[room] > 0;
 }
 /* Takes no new connections any more, but for those that the kernel has accepted. */
 void http_doorman_close(struct http_doorman *doorman);

@@ -57,11 +57,10 @@ struct http_loop {
     struct http_server *server; /* borrowed */
     struct blasd_loop *loop;    /* owned, as the next two */
     struct blasd_front_queue *queue;
-    struct MHD_Daemon *daemon;
-    struct MHD_Daemon *roomy;     /* owned; with more memory a connection; NULL: there is none */
-    struct http_doorman doorman;  /* gives each connection to one of the two */
-    struct http_metrics *metrics; /* this loop's own counters; borrowed from the server */
-    struct blasd_watcher mhd_watcher, roomy_watcher, stop_watcher, quit_watcher;
+    struct MHD_Daemon *daemons[HTTP_ROOMS]; /* owned; NULL where the usual one serves */
+    struct http_doorman doorman;            /* gives each connection to one of them */
+    struct http_metrics *metrics;           /* this loop's own counters; borrowed from the server */
+    struct blasd_watcher mhd_watchers[HTTP_ROOMS], stop_watcher, quit_watcher;
     struct http_choice choice; /* of the device class for a job */
     struct blasd_timer grace, tick;
     unsigned ticks;

@@ -5,8 +5,8 @@
  * only ever asked to do what is ready now: its own waits with suspended connections can hang (it
  * takes events in rounds of 128 and, after a full round, waits with the same time-out although
  * connections lie ready). What it leaves undone keeps its descriptor readable, so the next turn
- * goes on with it. Each loop has two of its daemons, which differ in the memory of a connection
- * alone. Read next: exchange.h, doorman.h. */
+ * goes on with it. Each loop has up to three of its daemons, which differ in the memory of a
+ * connection alone. Read next: exchange.h, doorman.h. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/body_sink.h"
@@ -91,8 +91,8 @@ static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
 }
 
 static void run_daemons(struct http_loop *loop) {
-    MHD_run(loop->daemon);
-    if (http_doorman_roomy(&loop->doorman)) MHD_run(loop->roomy);
+    for (int i = 0; i < HTTP_ROOMS; i++)
+        if (http_doorman_busy(&loop->doorman, (enum http_room)i)) MHD_run(loop->daemons[i]);
     http_doorman_turn(&loop->doorman);
 }
 
@@ -122,11 +122,13 @@ static int daemon_wait_ms(struct MHD_Daemon *daemon) {
 /* For whoever is parked libmicrohttpd says that it cannot wait. What else it cannot wait for comes
  * with an event or is known to `more`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
-    int wait, roomy = -1;
+    int wait = -1;
     if (loop->resumed || loop->more || loop->handed_first != NULL) return 0;
-    wait = daemon_wait_ms(loop->daemon);
-    if (http_doorman_roomy(&loop->doorman)) roomy = daemon_wait_ms(loop->roomy);
-    if (wait < 0 || (roomy >= 0 && roomy < wait)) wait = roomy;
+    for (int i = 0; i < HTTP_ROOMS; i++) {
+        if (!http_doorman_busy(&loop->doorman, (enum http_room)i)) continue;
+        int one = daemon_wait_ms(loop->daemons[i]);
+        if (wait < 0 || (one >= 0 && one < wait)) wait = one;
+    }
     return wait == 0 && loop->parked > 0 ? PARKED_WAIT_MS : wait;
 }
 
@@ -196,10 +198,11 @@ __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char
 }
 
 /* A daemon without a listening socket, for the doorman has that, watched from here on. */
-static int start_daemon(struct http_loop *loop, uint64_t memory, struct MHD_Daemon **daemon,
-                        struct blasd_watcher *watcher) {
+static int start_daemon(struct http_loop *loop, enum http_room room, uint64_t memory) {
     const struct blasd_limits *limits = loop->server->limits;
     const union MHD_DaemonInfo *info;
+    struct MHD_Daemon **daemon = &loop->daemons[room];
+    struct blasd_watcher *watcher = &loop->mhd_watchers[room];
     *daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET, 0,
         NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
@@ -212,19 +215,19 @@ static int start_daemon(struct http_loop *loop, uint64_t memory, struct MHD_Daem
     info = MHD_get_daemon_info(*daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL) return -1;
     *watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
+    loop->doorman.daemons[room] = *daemon;
     return blasd_loop_watch(loop->loop, watcher, EPOLLIN);
 }
 
 /* The daemons, and the doorman before them. */
 static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err *err) {
     const struct blasd_limits *limits = loop->server->limits;
-    bool two = limits->connection_body_bytes > limits->connection_bytes;
-    if (start_daemon(loop, limits->connection_bytes, &loop->daemon, &loop->mhd_watcher) != 0 ||
-        (two && start_daemon(loop, limits->connection_body_bytes, &loop->roomy,
-                             &loop->roomy_watcher) != 0))
+    const uint64_t usual = limits->connection_bytes, small = limits->connection_small_bytes,
+                   large = limits->connection_body_bytes;
+    if (start_daemon(loop, HTTP_USUAL, usual) != 0 ||
+        (small < usual && start_daemon(loop, HTTP_TIGHT, small) != 0) ||
+        (large > usual && start_daemon(loop, HTTP_ROOMY, large) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
-    loop->doorman.usual = loop->daemon;
-    loop->doorman.roomy = loop->roomy;
     if (http_doorman_open(&loop->doorman, loop->loop, listen_fd, limits->connections) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "the listening socket: %s",
                           strerror(errno));
@@ -270,16 +273,14 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
 static void loop_stop(struct http_loop *loop) {
     struct http_exchange *next;
     loop->out_of_time = true;
-    if (loop->daemon != NULL) {
-        for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
-            next = exchange->next;
-            http_exchange_abandon(exchange); /* libmicrohttpd stops only without suspended ones */
-        }
-        MHD_run(loop->daemon);
-        if (loop->roomy != NULL) MHD_run(loop->roomy);
-        MHD_stop_daemon(loop->daemon);
-        if (loop->roomy != NULL) MHD_stop_daemon(loop->roomy);
+    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
+        next = exchange->next;
+        http_exchange_abandon(exchange); /* libmicrohttpd stops only without suspended ones */
     }
+    for (int i = 0; i < HTTP_ROOMS; i++)
+        if (loop->daemons[i] != NULL) MHD_run(loop->daemons[i]);
+    for (int i = 0; i < HTTP_ROOMS; i++)
+        if (loop->daemons[i] != NULL) MHD_stop_daemon(loop->daemons[i]);
     http_doorman_free(&loop->doorman);
     blasd_front_queue_free(loop->queue);
     for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {

@@ -1,7 +1,7 @@
 """How connections come in: whatever their first bytes look like and however slowly they come, every request is served.
 
-A connection whose first request announces a body of a megabyte or more is received with more memory than others; none
-of this may show in an answer.
+A connection whose first request announces a body of a megabyte or more is received with more memory than others, one that
+begins with a small POST with less; none of this may show in an answer.
 """
 import concurrent.futures
 import contextlib
@@ -69,6 +69,22 @@ def test_one_connection_may_change_its_habits(service):
             served(sock, request)
     with connect(service) as sock:
         for request in (small(), large(3), small(), large(4)):
+            served(sock, request)
+
+
+def test_who_begins_small_may_send_a_long_head_later(service):
+    bytes_, check = small()
+    start, body = bytes_.split(b"\r\n\r\n", 1)
+    with connect(service) as sock:
+        served(sock, (bytes_, check))
+        served(sock, (start + b"\r\nX-Long: " + b"x" * 11000 + b"\r\n\r\n" + body, check))
+        served(sock, (bytes_, check))
+
+
+def test_all_connections_may_have_the_same_memory(make_service):
+    service = make_service("--limit", "connection_small_bytes=1M")
+    with connect(service) as sock:
+        for request in (small(), large(20), small()):
             served(sock, request)
 
 
