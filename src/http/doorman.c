@@ -15,8 +15,7 @@
 #include <unistd.h>
 
 #define ACCEPTS_A_TURN 128
-#define HEAD_BYTES 4096 /* of a request that are looked at; a small one has no more with its body  \
-                         */
+#define HEAD_BYTES 4096                /* that are looked at; a small request has no more */
 #define BODY_WORTH_ROOM BLASD_MIB      /* below, more memory gains nothing that can be measured */
 #define ROOMY_MOST 64                  /* their memory stays bounded whatever clients announce */
 #define SILENCE_NS INT64_C(1000000000) /* nobody is looked at for longer */
