@@ -17,8 +17,8 @@
 #define WAKE_MOST "16400" /* elements: more than any claim has */
 #define CLAIM_MOST 8192   /* jobs in one claim: Redis does nothing else meanwhile */
 /* After a wait shorter than SHORT_NS the next one begins with so long a time awake. */
-#define SHORT_NS (400 * INT64_C(1000))
-#define AWAKE_NS (250 * INT64_C(1000))
+#define SHORT_NS (600 * INT64_C(1000))
+#define AWAKE_NS (400 * INT64_C(1000))
 
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
                             struct blasd_worker_queue **ret, struct blasd_err *err) {
