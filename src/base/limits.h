@@ -54,8 +54,7 @@ struct blasd_err;
     X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \
     X(connection_idle_s, 60, 1, 86400, "seconds", "how long an idle connection stays open")        \
     X(request_s, 60, 1, 86400, "seconds",                                                          \
-      "how long the head of a request may take to come, and its body, which has a second more "    \
-      "for "                                                                                       \
+      "how long a request's head may take to come, and its body, which has a second more for "     \
       "each request_rate bytes that came")                                                         \
     X(request_rate, 16 * BLASD_KIB, 1, BLASD_GIB, "bytes a second",                                \
       "how fast a body that takes longer than request_s has to come, on average")                  \

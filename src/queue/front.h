@@ -85,12 +85,15 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 #define FRONT_PACKETS 8 /* in the making at a time; more kinds of jobs than that travel alone */
 #define FRONT_PACKET_JOBS 128
 #define FRONT_PACKET_BYTES (4 * BLASD_MIB) /* of their costs */
+/* The same where tensors travel in the frames: to look at one job Redis reads all of its packet. */
+#define FRONT_PACKET_INLINE (256 * BLASD_KIB)
 
 /* A packet in the making: what its jobs share, and their frames. */
 struct front_packet {
     char id[BLASD_ID_LEN + 1]; /* of its first job; it begins with the packet's name */
     int jobs;
     uint64_t cost;                 /* of each */
+    uint64_t bytes_most;           /* of all costs */
     uint64_t stream;               /* SI, see functions/contract.lua */
     enum blasd_device_class asked; /* by the user */
     char note[FRONT_NOTE_MAX];

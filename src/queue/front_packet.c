@@ -20,7 +20,7 @@ static bool same_packet(const struct front_packet *a, const struct front_packet 
 
 static bool has_room(const struct front_packets *packets, const struct front_packet *packet) {
     return packet->jobs < packets->jobs_most &&
-           (uint64_t)(packet->jobs + 1) * packet->cost <= FRONT_PACKET_BYTES;
+           (uint64_t)(packet->jobs + 1) * packet->cost <= packet->bytes_most;
 }
 
 void front_packet_join(struct front_packets *packets, const struct front_packet *like,

@@ -312,6 +312,7 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);
     like.id[0] = id[0];
     like.cost = s->cost_bytes;
+    like.bytes_most = blasd_slice_given(&s->job->slice) ? FRONT_PACKET_BYTES : FRONT_PACKET_INLINE;
     like.stream = stream_of(s);
     like.asked = s->job->device;
     like.note_len = write_note(queue, principal, s, like.note);

@@ -213,7 +213,7 @@ end
 local function submit_any(t, name, frame, options)
     if not (t.cost and K.wait[t.si] and bucket_of(name)) then return 4 end
     if is_packet(name) and t.packed then return submit_packet(t, name, frame, options) end
-    if #name ~= 41 or t.packed then return 4 end
+    if #name ~= ID or t.packed then return 4 end
     return submit_one(t, name, frame, options)
 end
 
@@ -474,7 +474,7 @@ local function refs(keys, args)
     local digits = {}
     for i = 2, #args do
         local id, kind = match(args[i], '^([sa]?%x+)%.(%a+)$')
-        local bucket = id and #id == 41 and bucket_of(id)
+        local bucket = id and #id == ID and bucket_of(id)
         local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
                     bucket and (call('HEXISTS', K.pending, id) == 1 or
                                 call('HEXISTS', K.pending, sub(id, 1, PACKET)) == 1 or

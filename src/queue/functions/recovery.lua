@@ -13,11 +13,7 @@ local function hand_over(name, asked, share, fresh)
             reply[1] = now_text
         end
     end
-    -- Not logged: what the jobs are is in the log, and a worker whose connection ends asks for what
-    -- it may have missed.
-    redis.set_repl(redis.REPL_NONE)
     call_many('RPUSH', K.wake_of .. name, reply)
-    redis.set_repl(redis.REPL_ALL)
 end
 
 -- Wakes idle workers for that many new entries of each class. `new`: how many there are, where they
