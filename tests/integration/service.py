@@ -263,13 +263,17 @@ class Service:
         return pid
 
     @contextlib.contextmanager
-    def worker_held(self):
-        """Meanwhile the only worker does nothing, so that jobs stay queued; to be shorter than a lease."""
-        pid = self.kill("worker", signal.SIGSTOP)
+    def held(self, name):
+        """Meanwhile that part does nothing; of a worker, to be shorter than a lease."""
+        pid = self.kill(name, signal.SIGSTOP)
         try:
             yield
         finally:
             os.kill(pid, signal.SIGCONT)
+
+    def worker_held(self):
+        """Meanwhile jobs stay queued."""
+        return self.held("worker")
 
     def wait_ready(self, timeout=30):
         end = time.monotonic() + timeout

@@ -2,9 +2,7 @@
 and front ends that die meanwhile, each ends once and right, and nothing is left behind."""
 import contextlib
 import json
-import os
 import random
-import signal
 import socket
 import threading
 import time
@@ -53,20 +51,10 @@ def answer_of(sock):
         return None
 
 
-@contextlib.contextmanager
-def front_end_held(service):
-    """What is sent meanwhile comes to the front end at once."""
-    pid = service.kill("api", signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
 def send_at_once(service, jobs, wait):
     """Sends all jobs in one turn of the front end; wait(i) says for how long each waits. Returns {i: connection}."""
     socks = {i: connect(service) for i in jobs}
-    with front_end_held(service):
+    with service.held("api"):
         for i, sock in socks.items():
             sock.sendall(request_of(i, wait(i)))
     return socks

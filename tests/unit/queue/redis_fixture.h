@@ -224,6 +224,15 @@ static inline long long counted(struct bed *bed, const char *field) {
     return n;
 }
 
+/* How many references Redis counts to a segment. */
+static inline int refs_of(struct bed *bed, const char *segment) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:refs %s", bed->tag, segment);
+    int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : 0;
+    if (reply->type == REDIS_REPLY_STRING) assert_true(count > 0); /* none is no field */
+    drop(reply);
+    return count;
+}
+
 /* The pending jobs, as they are counted, which must fit what is there. */
 static inline long long pending(struct bed *bed) {
     redisReply *reply = redisCommand(

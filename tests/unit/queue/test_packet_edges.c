@@ -125,14 +125,6 @@ static void sent_again(void **state) {
     bed_close(&bed);
 }
 
-static int refs_of(struct bed *bed, const char *segment) {
-    redisReply *reply = redisCommand(bed->raw, "HGET %s:refs %s", bed->tag, segment);
-    int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : 0;
-    if (reply->type == REDIS_REPLY_STRING) assert_true(count > 0); /* none is no field */
-    drop(reply);
-    return count;
-}
-
 /* References of inputs and outputs: taken and given back once a job, whole, opened and refused. */
 static void segments_of_packets(void **state) {
     struct bed bed;

@@ -6,14 +6,6 @@
 #define SEG_B "bbbbbbbbbbbbbbbb"
 #define SEG_OUT "cccccccccccccccc"
 
-static int refs_of(struct bed *bed, const char *segment) {
-    redisReply *reply = redisCommand(bed->raw, "HGET %s:refs %s", bed->tag, segment);
-    int count = reply->type == REDIS_REPLY_STRING ? atoi(reply->str) : 0;
-    if (reply->type == REDIS_REPLY_STRING) assert_true(count > 0); /* none is no field */
-    drop(reply);
-    return count;
-}
-
 /* Submits a job whose inputs lie in `segment`; returns the code. */
 static int submit_in(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *segment,
                      const char *options) {
