@@ -66,6 +66,9 @@ struct blasd_err;
     X(connection_body_bytes, BLASD_MIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
       "the same, of up to 64 connections of a loop whose first request announces a body of 1M or " \
       "more; no more than connection_bytes: all have that")                                        \
+    X(awake_ms, 50, 0, 60000, "milliseconds",                                                      \
+      "how long after a job came idle cores poll where halting is expensive, as in guests of a "   \
+      "hypervisor (0: never; docs/deploying.md)")                                                  \
     X(list_jobs, 1000, 1, 100000, "jobs", "most jobs that GET /jobs lists at once")                \
     X(lease_ms, 10000, 500, 600000, "milliseconds",                                                \
       "how long a silent worker keeps its jobs before others take them")                           \

@@ -1,8 +1,10 @@
 """`blasd up` and the pieces apart: start, guard against doubles, restart, external Redis, both blob stores."""
 import os
+import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -137,6 +139,38 @@ def test_devices_prints_what_the_machine_offers():
     import json
     done = subprocess.run([BLASD, "devices", "--json"], capture_output=True, timeout=60, text=True, check=True)
     assert json.loads(done.stdout)
+
+
+CORES_DEVICE = "/dev/cpu_dma_latency"
+
+
+def holds_cores_awake(pid):
+    return any(os.path.realpath(f"/proc/{pid}/fd/{fd}") == CORES_DEVICE for fd in os.listdir(f"/proc/{pid}/fd"))
+
+
+def latency_asked_for():
+    """What all holders together allow idle cores, in microseconds."""
+    with open(CORES_DEVICE, "rb", buffering=0) as device:
+        return struct.unpack("=i", device.read(4))[0]
+
+
+@pytest.mark.skipif(not os.access(CORES_DEVICE, os.R_OK | os.W_OK), reason="cores cannot be kept awake here")
+def test_cores_stay_awake_while_jobs_come(make_service):
+    """No job is lost or late with it, and with awake_ms=0 nothing is asked of the machine."""
+    driver = pathlib.Path("/sys/devices/system/cpu/cpuidle/current_driver")
+    guest = driver.exists() and driver.read_text().startswith("haltpoll")
+    keeps, leaves = make_service("--limit", "awake_ms=3000"), make_service("--limit", "awake_ms=0")
+    assert holds_cores_awake(keeps.part("api")) == guest
+    assert not holds_cores_awake(leaves.part("api"))
+    assert leaves.run("matmul", SMALL)[1]["state"] == "succeeded"
+    assert keeps.run("matmul", SMALL)[1]["state"] == "succeeded"
+    if not guest:
+        return
+    assert latency_asked_for() == 0
+    end = time.time() + 30
+    while latency_asked_for() == 0 and time.time() < end:
+        time.sleep(0.05)
+    assert latency_asked_for() != 0, "still held long after the last job"
 
 
 def test_help_names_every_command():
