@@ -22,9 +22,11 @@ struct blasd_parallel {
     bool (*piece)(void *arg, int64_t i, int slot);
     void *arg; /* borrowed */
     int64_t count;
-    int threads;               /* 1 runs everything on the calling thread */
-    struct blasd_watch *watch; /* asked between pieces, from the calling thread only; may be NULL */
-    double from, to;           /* the part of the batch's progress that this loop is */
+    int threads; /* 1 runs everything on the calling thread */
+    /* asked between pieces, from the calling thread only, and told where a thread finds no more
+     * pieces of the last loop (`to` is 1); may be NULL */
+    struct blasd_watch *watch;
+    double from, to; /* the part of the batch's progress that this loop is */
 };
 
 /* The threads of the loops that the calling thread runs from now on take only what time the rest of

@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 4
+#define BLASD_BACKEND_ABI 5
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -39,6 +39,10 @@ struct blasd_watch {
     /* Reports progress (0 to 1) of the batch and tells whether to go on: false once every job in
      * the batch has been cancelled or has expired. Cheap: call it each few milliseconds. */
     bool (*go_on)(struct blasd_watch *watch, double progress);
+    /* Optional. All of the batch is done or in hand, and a thread of it has nothing left to do:
+     * what comes next may begin. Called once a batch at the most, by any of its threads. */
+    void (*spare)(struct blasd_watch *watch);
+    void *owner; /* whoever set `spare` */
 };
 
 struct blasd_device; /* a backend's own */

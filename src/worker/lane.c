@@ -25,7 +25,8 @@
 /* Jobs whose predicted time is below this run two at a time: while one of them is bound, stored or
  * ended the other computes, and neither waits for a thread that the front end has put aside. Longer
  * ones have the machine to themselves, but for the small jobs, and wait for each other by priority;
- * what binding and storing them costs is little beside them. */
+ * the next one begins when the threads of the one before run out of work, before its last pieces
+ * are done and it is stored and ended. */
 #define BRIEF_NS 100e6
 #define HANDS 2
 
@@ -56,6 +57,8 @@ struct blasd_hand {
     pthread_t thread;
     bool started;
     pthread_cond_t wake;   /* work, the errand is done, the end */
+    struct load *load;     /* under the lock, as the next two: what it runs; owned */
+    bool fading;           /* that is a long one, and has threads to spare */
     struct errand *errand; /* under the lock; in the thread's frame. NULL: none, or it is done */
 };
 
@@ -69,7 +72,8 @@ struct blasd_lane {
     struct load *first;        /* owned: what waits, in the order in which it will run */
     int waiting;               /* jobs in that */
     uint64_t bytes;            /* of what waits and what runs */
-    int running, long_running; /* jobs; those of them that are not brief */
+    int running, long_running; /* jobs; those of them that are not brief, */
+    int fading;                /* and of these the ones that have threads to spare */
     bool stop, main_waits;
     int code; /* negative: the device has failed, err says why */
     struct blasd_err err;
@@ -113,7 +117,7 @@ int blasd_lane_finish(struct blasd_hand *hand, struct blasd_ending *endings, int
 int blasd_lane_running(struct blasd_hand *hand) {
     int running;
     pthread_mutex_lock(&hand->lane->lock);
-    running = hand->lane->running;
+    running = hand->load->brief ? hand->lane->running : 1;
     pthread_mutex_unlock(&hand->lane->lock);
     return running;
 }
@@ -139,7 +143,7 @@ static void wake_hands(struct blasd_lane *lane) {
 static bool may_begin(const struct blasd_lane *lane) {
     const struct load *load = lane->first;
     if (load == NULL || load->group.suspect || lane->code != 0) return false;
-    return lane->running == 0 || (load->brief && lane->long_running == 0);
+    return lane->running == lane->fading || (load->brief && lane->long_running == 0);
 }
 
 static struct load *pop(struct blasd_lane *lane) {
@@ -149,6 +153,19 @@ static struct load *pop(struct blasd_lane *lane) {
     lane->running++;
     if (!load->brief) lane->long_running++;
     return load;
+}
+
+/* The job of a hand needs fewer threads than it had. */
+static void on_spare(struct blasd_watch *watch) {
+    struct blasd_hand *hand = watch->owner;
+    struct blasd_lane *lane = hand->lane;
+    pthread_mutex_lock(&lane->lock);
+    if (!hand->load->brief && !hand->fading) {
+        hand->fading = true;
+        lane->fading++;
+        if (may_begin(lane)) wake_hands(lane);
+    }
+    pthread_mutex_unlock(&lane->lock);
 }
 
 static void ended(struct blasd_lane *lane, struct load *load, int code,
@@ -180,10 +197,13 @@ static void *run(void *arg) {
             pthread_cond_wait(&hand->wake, &lane->lock);
             continue;
         }
-        load = pop(lane);
+        load = hand->load = pop(lane);
         pthread_mutex_unlock(&lane->lock);
         code = carry(&hand->batcher, load, &err);
         pthread_mutex_lock(&lane->lock);
+        if (hand->fading) lane->fading--;
+        hand->fading = false;
+        hand->load = NULL;
         ended(lane, load, code, &err);
         pthread_cond_signal(&lane->news);
     }
@@ -430,6 +450,8 @@ static void lane_free(struct blasd_lane *lane) {
         struct blasd_hand *hand = &lane->hands[i];
         struct blasd_batcher *batcher = &hand->batcher;
         if (hand->started) pthread_join(hand->thread, NULL);
+        if (batcher->heartbeat != NULL)
+            blasd_heartbeat_watch(batcher->heartbeat, batcher->place)->spare = NULL;
         blasd_worker_queue_free(batcher->queue);
         if (batcher->device != NULL) batcher->options->backend->device_close(batcher->device);
         blasd_batcher_release(batcher);
@@ -445,12 +467,15 @@ static int hand_open(struct blasd_hand *hand, const struct blasd_batcher *main,
                      struct blasd_err *err) {
     const struct blasd_worker_options *options = main->options;
     struct blasd_batcher *batcher = &hand->batcher;
+    struct blasd_watch *watch = blasd_heartbeat_watch(main->heartbeat, batcher->place);
     int code;
     batcher->options = options;
     batcher->heartbeat = main->heartbeat;
     batcher->info = main->info;
     batcher->weigher = main->weigher;
     batcher->hand = hand;
+    watch->spare = on_spare;
+    watch->owner = hand;
     code = options->backend->device_open(options->ordinal, &batcher->device, err);
     return code != 0 ? code : blasd_worker_queue_open(&options->queue, &batcher->queue, err);
 }

@@ -21,8 +21,9 @@ static struct {
     bool heavy_adds;     /* a small job, once it runs */
     bool heavy_fails;    /* with a device error */
     bool heavy_meets;    /* another one, before it goes on */
+    bool heavy_fades;    /* once it runs: its threads run out of work */
     atomic_int running, most_running, heavy_began, heavy_stopped, overtaken;
-    atomic_int heavy_running, beside_a_suspect, beside_a_long;
+    atomic_int heavy_running, beside_a_suspect, beside_a_long, three;
 } kernel;
 
 static int ended_jobs(void) {
@@ -46,6 +47,7 @@ static bool run_heavy(struct blasd_watch *watch) {
         fake_add(small);
         pthread_mutex_unlock(&fake.lock);
     }
+    if (kernel.heavy_fades && watch->spare != NULL) watch->spare(watch);
     for (int ms = 0; ms < PATIENCE_MS; ms++) {
         if (!watch->go_on(watch, 0.5)) {
             kernel.heavy_stopped++;
@@ -78,6 +80,7 @@ static int lane_run(struct blasd_device *device, struct blasd_task *tasks, int c
         }
         going = run_heavy(watch);
         if (is_long && kernel.heavy_running > 1) kernel.beside_a_long++;
+        if (is_long && kernel.heavy_running > 2) kernel.three++;
         kernel.heavy_running--;
     }
     for (int i = 0; going && i < count && !is_long; i++) { /* it would take seconds */
@@ -172,6 +175,26 @@ static void test_a_long_one_runs_beside_small_ones_only(void **state) {
     for (int i = 3; i < 8; i++) fake_check(&fake.jobs[i], small);
     snprintf(name, sizeof name, "%s.out", fake.jobs[1].id);
     blasd_store_remove(fake.store, name);
+}
+
+/* A long one is joined by the next when it has threads to spare, and not before; which of them it
+ * is goes by priority. */
+static void test_a_long_one_that_fades_is_joined_by_the_next(void **state) {
+    char name[BLASD_BLOB_NAME];
+    (void)state;
+    for (int i = 0; i < 4; i++) fake_add(longer);
+    kernel.heavy_fades = kernel.heavy_meets = true;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(kernel.heavy_began, 4);
+    assert_int_equal(kernel.most_running, 2);
+    assert_true(kernel.beside_a_long > 0);
+    assert_int_equal(kernel.three, 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(fake.jobs[i].result.state, BLASD_SUCCEEDED);
+        assert_int_equal(fake.jobs[i].begun, 1);
+        snprintf(name, sizeof name, "%s.out", fake.jobs[i].id);
+        blasd_store_remove(fake.store, name);
+    }
 }
 
 static void test_a_heavy_job_is_stopped(void **state) {
@@ -282,6 +305,7 @@ int main(void) {
         TEST(test_what_runs_ends_and_what_waits_goes_back),
         TEST_TWO(test_brief_ones_run_two_at_a_time),
         TEST_TWO(test_a_long_one_runs_beside_small_ones_only),
+        TEST_TWO(test_a_long_one_that_fades_is_joined_by_the_next),
         TEST_TWO(test_small_jobs_overtake_a_heavy_one),
         TEST_TWO(test_a_heavy_job_is_stopped),
         TEST_TWO(test_a_lost_lease_stops_both_lanes),
