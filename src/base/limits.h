@@ -42,7 +42,7 @@ struct blasd_err;
     X(record_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "results kept for fetching (0: a quarter of the blob store); the oldest go first")           \
     X(record_sync_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                         \
-      "of these, results of waited-for jobs (0: a 32nd of the blob store), looked at once a "      \
+      "of these, results of waited-for jobs (0: a 64th of the blob store), looked at once a "      \
       "second; beyond it the oldest go before their time, by whole seconds, never the newest's")   \
     X(record_sync_s, 60, 1, 86400, "seconds", "how long the result of a waited-for job is kept")   \
     X(record_async_s, 3600, 1, 2592000, "seconds", "how long the result of any other job is kept") \

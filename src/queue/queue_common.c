@@ -25,7 +25,7 @@ void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_l
     ret->queue_jobs = limits->queue_jobs;
     ret->queue_bytes = share_or(limits->queue_bytes, all_bytes, 2);
     ret->record_bytes = share_or(limits->record_bytes, all_bytes, 4);
-    ret->record_sync_bytes = share_or(limits->record_sync_bytes, all_bytes, 32);
+    ret->record_sync_bytes = share_or(limits->record_sync_bytes, all_bytes, 64);
     snprintf(ret->text, sizeof ret->text,
              "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
              " %" PRIu64,

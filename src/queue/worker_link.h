@@ -37,7 +37,7 @@ struct blasd_worker_queue {
     unsigned turn;      /* claims so far, for ageing */
     bool idle;          /* the last claim found nothing, so this worker is registered as idle */
     bool may_wait;      /* and nothing has woken it since */
-    bool rested;        /* it was finish that made it idle, and it has not waited since */
+    bool rested;        /* it is idle, by finish or in spite of a nudge, and has not waited since */
     int64_t claimed_ns; /* when the last claim was answered, and what it asked for: */
     bool busy;          /* the last wait was short */
     int asked_jobs;     /* MAX; 0 before the first */

@@ -335,22 +335,42 @@ bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
     return queue->rested;
 }
 
-/* Whether [key, [...]] holds jobs; calls to wake up ("1") are taken out of it. */
-static bool was_handed(const redisReply *reply) {
+static bool is_text(const redisReply *reply, const char *text) {
+    return reply->type == REDIS_REPLY_STRING && strcmp(reply->str, text) == 0;
+}
+
+/* Whether [key, [...]] holds jobs; calls to claim ("1", then *called) and nudges ("0") are taken
+ * out of it. */
+static bool was_handed(const redisReply *reply, bool *called) {
     redisReply *list;
     size_t kept = 0;
+    *called = false;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) return false;
     list = reply->element[1];
     if (list->type != REDIS_REPLY_ARRAY) return false;
     for (size_t i = 0; i < list->elements; i++) {
         redisReply *one = list->element[i];
-        if (one->type == REDIS_REPLY_STRING && strcmp(one->str, "1") == 0)
+        if (is_text(one, "1")) *called = true;
+        if (is_text(one, "1") || is_text(one, "0"))
             freeReplyObject(one);
         else
             list->element[kept++] = one;
     }
     list->elements = kept;
     return kept > 0;
+}
+
+/* Reads what ended the wait; true where it keeps the reply, for jobs are in it. */
+static bool take_woken(struct blasd_worker_queue *queue, redisReply *reply) {
+    bool called, handed = was_handed(reply, &called);
+    bool woken = reply->type == REDIS_REPLY_ARRAY;
+    queue->may_wait = !queue->missed && !handed && !called;
+    queue->rested = woken && queue->may_wait; /* by a nudge: it is idle as before */
+    if (!handed) return false;
+    freeReplyObject(queue->claimed);
+    queue->claimed = reply;
+    queue->handed = true;
+    return true;
 }
 
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
@@ -376,13 +396,7 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
     queue->busy = blasd_clock_ns() - began_ns < SHORT_NS;
     if (queue->missed) queue->claim_missed = true; /* jobs may have been in what was missed */
-    if (rc == 0 && (queue->missed || reply->type == REDIS_REPLY_ARRAY)) queue->may_wait = false;
-    if (rc == 0 && was_handed(reply)) {
-        freeReplyObject(queue->claimed);
-        queue->claimed = reply;
-        queue->handed = true;
-        return 0;
-    }
+    if (rc == 0 && take_woken(queue, reply)) return 0;
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;
 }
@@ -393,7 +407,7 @@ int blasd_worker_queue_nudge(struct blasd_worker_queue *queue, struct blasd_err 
     blasd_link_key(key, queue->name, ":wake:%s", queue->worker);
     blasd_worker_command(queue, "RPUSH");
     blasd_worker_text(queue, key);
-    blasd_worker_text(queue, "1");
+    blasd_worker_text(queue, "0");
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;

@@ -66,13 +66,14 @@ int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker
 int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
                              struct blasd_claim *claims, int *count, bool *lost,
                              struct blasd_err *err);
-/* Whether finish has found that there are no more jobs: to be waited for, without a claim before.
- */
+/* Whether there are no more jobs, as finish has found, or the last claim, since which only a nudge
+ * has ended a wait: to be waited for, without a claim before. */
 bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue);
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err);
-/* Ends the wait that the worker is in; called through another connection that joined it. */
+/* Ends the wait that the worker is in, which stays idle; called through another connection that
+ * joined it. */
 int blasd_worker_queue_nudge(struct blasd_worker_queue *queue, struct blasd_err *err);
 /* Notes that the jobs begin now; sent, not waited for. */
 int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,

@@ -1,5 +1,5 @@
 #!lua name=blasd_3
--- revision 1
+-- revision 2
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -48,8 +48,9 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
   {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES TURN [ID ...]", what it asked for in claim
                        and the names it still held: workers that found nothing and wait on
-  {q}:wake:NAME        list that wakes the worker NAME from BLMPOP: "1", it must claim; or what
-                       claim would have given it, now_us as a text: these jobs are its already
+  {q}:wake:NAME        list that wakes the worker NAME from BLMPOP: "1", it must claim; "0", it has
+                       nudged itself; or what claim would have given it, now_us as a text: these
+                       jobs are its already
   {q}:idem:TENANT:KEY  "ID FINGERPRINT", with an expiry: the Idempotency-Keys in use
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`

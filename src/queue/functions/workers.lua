@@ -64,9 +64,10 @@ end
 -- What was handed to a worker that had stopped waiting, as claim gives it; it is the worker's.
 local function claim_handed(name)
     local handed, reply, at = call('LRANGE', K.wake_of .. name, 0, -1), {now}, 1
-    while handed[at] == '1' do at = at + 1 end
+    local function calls(i) return handed[i] == '1' or handed[i] == '0' end
+    while calls(at) do at = at + 1 end
     for i = at + 1, #handed - 1, 2 do
-        if handed[i] == '1' then break end
+        if calls(i) then break end
         reply[#reply + 1], reply[#reply + 2] = handed[i], handed[i + 1]
     end
     call('DEL', K.wake_of .. name)

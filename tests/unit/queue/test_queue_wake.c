@@ -171,6 +171,26 @@ static void test_dead_idle_worker(void **state) {
     start = blasd_clock_ns();
     assert_int_equal(blasd_worker_queue_wait(live, WAIT_MS, &err), 0);
     assert_true(blasd_clock_ns() - start < 1000000000);
+    /* it is idle as before, and need not claim to be so */
+    assert_true(blasd_worker_queue_rests(live));
+    /* a nudge and jobs that come together: the jobs are not lost, in either order */
+    for (int nudge_first = 0; nudge_first < 2; nudge_first++) {
+        if (nudge_first) assert_int_equal(blasd_worker_queue_nudge(beat, &err), 0);
+        submit_new(&bed, id, "2");
+        if (!nudge_first) assert_int_equal(blasd_worker_queue_nudge(beat, &err), 0);
+        assert_int_equal(blasd_worker_queue_wait(live, WAIT_MS, &err), 0);
+        assert_false(blasd_worker_queue_rests(live));
+        assert_int_equal(claim(live, 4, PLENTY, claims), 1);
+        assert_string_equal(claims[0].id, id);
+        assert_int_equal(finish(live, id, "r", 0), 1);
+        assert_int_equal(claim(live, 4, PLENTY, claims), 0);
+    }
+    /* nor for one that claims instead of waiting */
+    assert_int_equal(blasd_worker_queue_nudge(beat, &err), 0);
+    submit_new(&bed, id, "2");
+    assert_int_equal(blasd_worker_queue_nudge(beat, &err), 0);
+    assert_int_equal(claim(live, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
     blasd_worker_queue_free(beat);
     blasd_worker_queue_free(live);
     bed_close(&bed);
