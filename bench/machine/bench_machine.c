@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/times.h>
 #include <time.h>
 
 #define ROUNDS_MOST 100
@@ -135,9 +136,10 @@ void machine_release(struct machine *m) {
     if (m->to != NULL) munmap(m->to, MACHINE_COPY);
 }
 
-/* Ticks of all cores since the start: all, idle and stolen (the host ran something else). */
+/* Ticks of all cores since the start: all, idle and stolen (the host ran something else); and of
+ * them this program's own, which its ended processes add to. */
 struct ticks {
-    double all, idle, stolen;
+    double all, idle, stolen, own;
 };
 
 static struct ticks ticks_now(void) {
@@ -152,6 +154,9 @@ static struct ticks ticks_now(void) {
         ticks.stolen = part[7];
     }
     fclose(file);
+    struct tms own;
+    times(&own);
+    ticks.own = (double)(own.tms_utime + own.tms_stime + own.tms_cutime + own.tms_cstime);
     return ticks;
 }
 
@@ -170,7 +175,7 @@ static double median(const double *values, int n, double *sorted) {
 struct report {
     struct result results[sizeof probes / sizeof *probes];
     int rounds;
-    double seconds, stolen, idle; /* shares of all cores' time */
+    double seconds, idle, stolen, others; /* shares of all cores' time */
 };
 
 static void print_figure_json(const struct figure *figure, const double *values, int rounds) {
@@ -187,8 +192,8 @@ static void print_json(const struct machine *m, const struct report *report) {
     printf("{\"seconds\":%.3f,\"rounds\":%d,\"cores\":%d,\"pair\":[%d", report->seconds,
            report->rounds, m->cores, m->first);
     if (m->second >= 0) printf(",%d", m->second);
-    printf("],\"steal_share\":%.4f,\"idle_share\":%.4f,\n\"figures\":{", report->stolen,
-           report->idle);
+    printf("],\"idle_share\":%.4f,\"others_share\":%.4f,\"steal_share\":%.4f,\n\"figures\":{",
+           report->idle, report->others, report->stolen);
     for (int p = 0; p < PROBES; p++)
         for (int v = 0; v < MACHINE_VALUES && probes[p].figures[v].name; v++) {
             printf("%s\n  \"%s\":", comma, probes[p].figures[v].name);
@@ -223,8 +228,10 @@ static void print_text(const struct report *report) {
             printf("%8.4g [%.4g .. %.4g] %s\n", middle, sorted[0], sorted[report->rounds - 1],
                    figure->unit);
         }
-    printf("%d rounds in %.1f s; of all cores' time meanwhile %.1f %% idle, %.1f %% stolen\n",
-           report->rounds, report->seconds, 100 * report->idle, 100 * report->stolen);
+    printf("%d rounds in %.1f s; of all cores' time meanwhile %.1f %% idle, %.1f %% other work, "
+           "%.1f %% stolen by the host\n",
+           report->rounds, report->seconds, 100 * report->idle, 100 * report->others,
+           100 * report->stolen);
 }
 
 static void measure(struct machine *m, struct report *report) {
@@ -239,10 +246,14 @@ static void measure(struct machine *m, struct report *report) {
                 result->rounds[v][round] = probes[p].figures[v].name ? values[v] : 0;
         }
     report->seconds = machine_now() - begin;
+    machine_redis_stop(m); /* so that its time is known as ours */
     struct ticks after = ticks_now();
     double all = after.all - before.all;
-    report->stolen = all > 0 ? (after.stolen - before.stolen) / all : 0;
-    report->idle = all > 0 ? (after.idle - before.idle) / all : 0;
+    if (all <= 0) return;
+    report->stolen = (after.stolen - before.stolen) / all;
+    report->idle = (after.idle - before.idle) / all;
+    report->others = 1 - report->stolen - report->idle - (after.own - before.own) / all;
+    if (report->others < 0) report->others = 0; /* ticks are coarse */
 }
 
 struct options {

@@ -43,8 +43,8 @@ def text(looks, number, spread_text):
         known = next((figure for figure in figures if figure), None)
         if known:
             lines.append(f"  {known['what'] + ', ' + known['unit']:52} " + " ".join(f"{spread_text(f):>28}" for f in figures))
-    for what, key in (("idle", "idle_share"), ("stolen by the host", "steal_share")):
-        label = f"of all cores' time meanwhile {what}, %"
+    for what, key in (("idle", "idle_share"), ("other work", "others_share"), ("stolen by the host", "steal_share")):
+        label = f"of all cores' time meanwhile: {what}, %"
         lines.append(f"  {label:52} " + " ".join(f"{number(100 * found[key]):>28}" for found in good.values()))
     without = {name: why for found in good.values() for name, why in found["left_out"].items()}
     return lines + [f"  not measured: {name}: {why}" for name, why in without.items()] + [""]

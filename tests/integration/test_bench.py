@@ -26,7 +26,7 @@ def figures_of(done, rounds):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["rounds"] == rounds and report["seconds"] > 0
-    assert 0 <= report["steal_share"] <= 1 and 0 <= report["idle_share"] <= 1
+    assert all(0 <= report[share] <= 1 for share in ("idle_share", "others_share", "steal_share")), report
     for name, figure in report["figures"].items():
         if figure is None:
             assert name.replace("_p99", "") in report["left_out"], f"{name} is missing without a reason"
