@@ -41,10 +41,17 @@ void machine_redis_stop(struct machine *m);
 bool machine_receive(int fd, void *data, size_t size);
 bool machine_send(int fd, const void *data, size_t size);
 
-/* `ask_len` bytes there and `answer_len` (64 at the most) back, again and again, from the core
- * this process is bound to. values: median and 99th percentile. */
-const char *machine_trips(struct machine *m, int in, int out, const char *ask, size_t ask_len,
-                          size_t answer_len, double *values);
+/* What goes there and back: `ask_len` bytes and `answer_len`, 64 at the most. */
+struct trip {
+    const char *ask;
+    size_t ask_len, answer_len;
+    bool poll; /* the answer is awaited in poll, not in read */
+};
+
+/* Trips again and again, from the core this process is bound to. values: median and 99th
+ * percentile. */
+const char *machine_trips(struct machine *m, int in, int out, const struct trip *trip,
+                          double *values);
 
 /* Both ends are processes that block in read. values: median, 99th percentile. */
 const char *machine_pipe_one_core(struct machine *m, double *values);
@@ -53,6 +60,7 @@ const char *machine_pipe_awake(struct machine *m, double *values); /* idle cores
 const char *machine_tcp_one_core(struct machine *m, double *values);
 const char *machine_tcp_two_cores(struct machine *m, double *values);
 const char *machine_redis_ping(struct machine *m, double *values);
+const char *machine_redis_ping_poll(struct machine *m, double *values); /* the client is in poll */
 
 const char *machine_tcp_stream(struct machine *m, double *values);   /* GB/s */
 const char *machine_copy(struct machine *m, double *values);         /* GB/s */
