@@ -214,7 +214,8 @@ test-sanitized:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
 	@tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
 	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || exit 1; done
-test-integration: $(BUILD)/blasd $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so
+BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd)
+test-integration: $(BUILD)/blasd $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/integration
 
 fuzz:
@@ -251,9 +252,10 @@ $(BUILD)/bench/load: $(call obj,$(wildcard bench/load/*.c))
 $(BENCH_PEERS): $(BUILD)/bench/%: $(BUILD)/obj/bench/peers/%.c.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $^ $(shell pkg-config --libs libmicrohttpd jansson) -lopenblas
+$(BUILD)/bench/machine/bench_machine: $(call obj,$(wildcard bench/machine/machine_*.c))
 $(BENCH): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.c.o $(ARCHIVES)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -pthread -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
+	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 
 # On a machine with a GPU: conformance, leaks, benchmarks; results in bench/results.
 .PHONY: test-gpu
@@ -282,7 +284,7 @@ soak: all
 GPU_PROGRAM_C = $(wildcard tests/gpu/gpu_*.c)
 $(BUILD)/obj/tests/gpu/%.c.o: FLAGS += -Itests/gpu/bare -Itests/unit/kernels
 # blasd is linked too, for it holds every CPU kernel: names that clash between files show only then
-lint-objects: $(BUILD)/blasd $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(UNIT_C) $(FUZZ_C) $(BENCH_C) $(GPU_PROGRAM_C) $(CLIENT_C) docs/generate.c)
+lint-objects: $(BUILD)/blasd $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(UNIT_C) $(FUZZ_C) $(BENCH_C) $(wildcard bench/machine/machine_*.c) $(GPU_PROGRAM_C) $(CLIENT_C) docs/generate.c)
 
 .PHONY: clean
 clean:

@@ -3,7 +3,8 @@
     python3 bench/run [--only LOAD]… [--quick] [--rounds N] [--seconds S] [--minutes M]
                      [--build DIR] [--out DIR] [--list]
 
-Read next: loads.py (what is sent), subjects.py (to whom), measure.py (how a turn is measured), report.py.
+Read next: loads.py (what is sent), subjects.py (to whom), measure.py (how a turn is measured), machine.py
+(what the machine does by itself), report.py.
 """
 import argparse
 import datetime
@@ -13,6 +14,7 @@ import sys
 import time
 
 import loads
+import machine
 import processes
 import report
 from measure import Bench, load_average, say, settle
@@ -37,6 +39,11 @@ def options():
     return chosen
 
 
+def look(build, quick):
+    say("the machine")
+    return machine.look(build, quick)
+
+
 def main():
     chosen = options()
     if chosen.list:
@@ -52,6 +59,7 @@ def main():
     results = {"when": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"), "host": report.host(build),
                "rounds": bench.rounds, "seconds": bench.seconds, "quick": chosen.quick, "loads": {}, "left_out": {}}
     failed, begun = False, time.monotonic()
+    results["machine"] = {"before": look(build, chosen.quick)}
     try:
         for name, measure in loads.LOADS.items():
             if chosen.only and name not in chosen.only:
@@ -71,6 +79,7 @@ def main():
                 failed = True
             for path in scratch.glob("*"):
                 path.unlink()
+        results["machine"]["after"] = look(build, chosen.quick)
     finally:
         processes.forget(scratch)
     results["left_out"].update(bench.unavailable, **bench.gave_up)

@@ -91,9 +91,7 @@ def large(bench, n, connections, count, others):
                 trials.append(dict(record, round=number))
                 say(f"  {subject.name}: {record['rate']:.4g}/s")
             if number >= 0:
-                answer = bench.direct(direct, bench.seconds)
-                say(f"  direct: {answer['rate']:.4g}/s ({answer['gflops']} GFLOP/s)")
-                trials.append({"subject": "direct", "round": number, "rate": answer["rate"], "result": None})
+                trials.append(bench.direct(direct, number))
     finally:
         for subject in running:
             subject.stop()
@@ -125,9 +123,7 @@ def binary_4096_shared(bench):
                 trials.append(dict(record, round=number))
                 say(f"  blasd: {record['rate']:.4g}/s, p50 {record['result']['latency_ms']['p50']:.4g} ms; "
                     f"{shared.parts_text(record['result'])}; processor time us {record['cpu_us']}")
-                answer = bench.direct(direct, bench.seconds)
-                say(f"  direct: {answer['rate']:.4g}/s ({answer['gflops']} GFLOP/s)")
-                trials.append({"subject": "direct", "round": number, "rate": answer["rate"], "result": None})
+                trials.append(bench.direct(direct, number))
         finally:
             subject.stop()
     return {"title": f"{n} x {n} float32 in shared memory, 2 at a time", "trials": trials,

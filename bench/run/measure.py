@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import machine
 import processes
 
 
@@ -46,11 +47,13 @@ class Bench:
 
     def turn(self, subject, spec, drive=None):
         """Drives a subject once, by the generator or by `drive`, which gives the like. -> what is recorded of it."""
-        cpu, redis = subject.cpu(), subject.redis()
+        cpu, redis, ticks = subject.cpu(), subject.redis(), machine.ticks()
         result = drive() if drive else self.load(dict(spec, port=subject.port))
+        shares = machine.shares(ticks, machine.ticks())
         after, redis_after = subject.cpu(), subject.redis()
         jobs = result["jobs"]["ended"] if "jobs" in result else result["right"]
-        record = {"subject": subject.name, "rate": result["rate"], "result": result, "load_average": load_average()}
+        record = {"subject": subject.name, "rate": result["rate"], "result": result, "load_average": load_average(),
+                  "machine": shares}
         if jobs:
             per = 1e6 / jobs
             record["cpu_us"] = {layer: [round((after[layer][i] - cpu.get(layer, (0, 0))[i]) * per, 3) for i in (0, 1)]
@@ -124,10 +127,14 @@ class Bench:
                 subject.stop()
         return trials
 
-    def direct(self, subject, seconds):
-        answer = subprocess.run([*subject.command, str(seconds), str(subject.threads), subject.dtype], check=True,
-                                capture_output=True, text=True)
-        return json.loads(answer.stdout)
+    def direct(self, subject, number):
+        """One turn of the library's function alone. -> its record."""
+        ticks = machine.ticks()
+        done = subprocess.run([*subject.command, str(self.seconds), str(subject.threads), subject.dtype], check=True,
+                              capture_output=True, text=True)
+        answer, shares = json.loads(done.stdout), machine.shares(ticks, machine.ticks())
+        say(f"  direct: {answer['rate']:.4g}/s ({answer['gflops']} GFLOP/s)")
+        return {"subject": subject.name, "round": number, "rate": answer["rate"], "result": None, "machine": shares}
 
 
 QUIET = 0.7  # a load average above this means that others work on the machine

@@ -5,6 +5,7 @@ import pathlib
 import platform
 import subprocess
 
+import machine
 from measure import QUIET, load_average, of, ratios, spread
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -207,7 +208,9 @@ def text(results):
              ""]
     if results["left_out"]:
         lines += ["Left out:", *(f"  {name}: {why}" for name, why in results["left_out"].items()), ""]
+    lines += machine.text(results["machine"], number, spread_text)
     lines += goals_table(results["loads"]) + rates_table(results["loads"]) + layers_table(results["loads"])
+    lines += machine.turns_text(results["loads"], spread, spread_text)
     for report in results["loads"].values():
         for program in report.get("texts", {}).values():
             lines += [line for line in program.rstrip().split("\n")] + [""]
