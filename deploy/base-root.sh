@@ -5,20 +5,24 @@
 set -euo pipefail
 root=$1 release=$2
 [ -e "$root/.complete" ] && exit 0
-own=$(. /etc/os-release && echo "$VERSION_CODENAME")
+. /etc/os-release
 # "deb URI SUITE COMPONENT", a line each: this machine's bookworm, bookworm-updates and bookworm-security, as RELEASE's
-sources=$(apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
-    sed -nE "s/^(deb [^ ]+ )$own(-updates|-security)? /\1$release\2 /p" | sort -u)
+list_sources() {
+    apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' |
+        sed -nE "s/^(deb [^ ]+ )$VERSION_CODENAME(-updates|-security)? ([^ ]+) $ID\$/\1$release\2 \3/Ip" | sort -u
+}
+sources=$(list_sources)
+[ -n "$sources" ] || { apt-get update >/dev/null && sources=$(list_sources); }
 mirror=$(echo "$sources" | awk -v suite="$release" '$3 == suite { print $2; exit }')
 if [ -z "$mirror" ]; then
-    echo "base-root: apt on this machine has no source with the suite $own: cannot tell where packages of $release come from" >&2
+    echo "base-root: apt has no source of this machine's own release, $ID $VERSION_CODENAME, to take $release from" >&2
     exit 1
 fi
 rm -rf "$root"
 mkdir -p "$root"
 debootstrap --variant=minbase "$release" "$root" "$mirror" >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
 # the settings, keys and certificates that work here work there
-for part in apt.conf.d auth.conf.d keyrings trusted.gpg.d; do
+for part in apt.conf apt.conf.d auth.conf auth.conf.d keyrings trusted.gpg.d; do
     [ ! -e "/etc/apt/$part" ] || cp -a "/etc/apt/$part" "$root/etc/apt/"
 done
 echo "$sources" >"$root/etc/apt/sources.list"
