@@ -34,7 +34,9 @@ static void errors_json(void) {
 static void errors_md(void) {
     puts("# Errors\n\nEvery error is a problem document (RFC 9457). `code` is stable; `retry` says "
          "whether the same\nrequest can succeed later. Generated from the table in "
-         "`src/base/err.h`; as JSON in\n`api/errors.json`.\n\n"
+         "`src/base/err.h`; as JSON in\n`api/errors.json`. Only what is no proper HTTP is "
+         "refused before any of this by libmicrohttpd,\nwith a short page of its own and the end "
+         "of the connection.\n\n"
          "| code | status | retry | meaning | what to do |\n|---|---|---|---|---|");
     for (int code = 1; code < BLASD_E_COUNT; code++) {
         const struct blasd_err_info *info = blasd_err_info((enum blasd_code)code);

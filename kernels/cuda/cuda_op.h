@@ -83,8 +83,11 @@ int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err);
  */
 #define BLASD_CUDA_KERNEL_MIXED(name, company) BLASD_CUDA_KERNEL_ADAPTED(name, company, NULL)
 /* For one that takes inputs in other dtypes than the plan says: `adapt` (see core/kernel.h). */
-#define BLASD_CUDA_KERNEL_ADAPTED(name, company, adapt)                                            \
-    { name, blasd_cuda_run, blasd_cuda_begin, blasd_cuda_end, company, adapt }
+/* by hand: versions of clang-format differ in how they lay out braces in a macro */
+/* clang-format off */
+#define BLASD_CUDA_KERNEL_ADAPTED(name, company, adapt) \
+    {name, blasd_cuda_run, blasd_cuda_begin, blasd_cuda_end, company, adapt}
+/* clang-format on */
 
 /* In prepare: says that compute puts the same work on the stream whenever keys, count and addresses
  * are the same (no fetch, send or pause, no host memory that is read later), that it leaves nothing

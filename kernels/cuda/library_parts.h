@@ -65,7 +65,9 @@ BLASD_GPU_PARTS(X)
 #undef X
 
 #define BLASD_GPU_ENTRY(name) .name = blasd_gpu_##name,
-#define BLASD_GPU_TABLE(title)                                                                     \
-    { .name = title, BLASD_GPU_PARTS(BLASD_GPU_ENTRY) }
+/* by hand: versions of clang-format differ in how they lay out braces in a macro */
+/* clang-format off */
+#define BLASD_GPU_TABLE(title) {.name = title, BLASD_GPU_PARTS(BLASD_GPU_ENTRY)}
+/* clang-format on */
 
 #endif

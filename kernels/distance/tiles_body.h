@@ -117,7 +117,7 @@ static inline __attribute__((always_inline)) void finish_squares(const struct di
     }
 
 /* |e|: the sign bit goes */
-#define ABS(e) ((vec)((bits)(e)&MOST_BITS))
+#define ABS(e) ((vec)(MOST_BITS & (bits)(e)))
 #define MOST_BITS                                                                                  \
     ((BITS)(((BITS)1 << (sizeof(BITS) * 8 - 2)) - 1 + ((BITS)1 << (sizeof(BITS) * 8 - 2))))
 #define TERM_SQUARE(e) ((e) * (e))
@@ -204,7 +204,12 @@ PLAIN_LOOP(
     S = S / U;)
 
 PLAIN_LOOP(
-    hamming, { S += x != y ? wd : 0; }, S = S / total;)
+    hamming,
+    {
+        const T differs = x != y ? wd : 0;
+        S += differs;
+    },
+    S = S / total;)
 
 PLAIN_LOOP(
     jaccard,

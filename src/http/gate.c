@@ -92,8 +92,7 @@ void http_gate_turn(struct http_loop *loop) {
     int64_t now, at;
     if (loop->gate_first == NULL) return;
     now = blasd_clock_ns();
-    while (loop->gate_first != NULL && serve_first(loop, now))
-        ;
+    while (loop->gate_first != NULL && serve_first(loop, now)) continue;
     if (loop->gate_first == NULL || loop->gate_timer.slot != 0) return;
     at = late_at(loop);
     loop->gate_timer.fire = ignore;

@@ -167,7 +167,7 @@ void http_reply_document(struct http_exchange *exchange, unsigned status,
 
 void http_reply_options(struct http_exchange *exchange) {
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
+        MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (response != NULL) {
         char methods[64];
         method_names(exchange->allow, methods, sizeof methods);

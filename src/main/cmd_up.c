@@ -134,13 +134,14 @@ static void plan_worker(struct worker_plan *plan, const char *device, const char
                           plan->name, option_measured, plan->measured, NULL};
     const char *instance = dir->instance;
     snprintf(plan->measured, sizeof plan->measured, "%s/measured", dir->path);
-    snprintf(plan->device, sizeof plan->device, "%s", device);
-    snprintf(plan->label, sizeof plan->label, "blasd worker %s", device);
+    snprintf(plan->device, sizeof plan->device, "%.*s", DEVICE_NAME - 1, device);
+    snprintf(plan->label, sizeof plan->label, "blasd worker %s", plan->device);
     /* the same at every start: a worker that takes a dead one's name takes its jobs back at once */
     if (number < 0)
-        snprintf(plan->name, sizeof plan->name, "%s-%.8s-%s", host, instance, device);
+        snprintf(plan->name, sizeof plan->name, "%s-%.8s-%s", host, instance, plan->device);
     else
-        snprintf(plan->name, sizeof plan->name, "%s-%.8s-%s-%d", host, instance, device, number);
+        snprintf(plan->name, sizeof plan->name, "%s-%.8s-%s-%d", host, instance, plan->device,
+                 number);
     for (char *at = plan->name; *at != '\0'; at++)
         if (*at == ':') *at = '.';
     memcpy(plan->argv, argv, sizeof argv);

@@ -20,14 +20,16 @@ struct common_options {
 
 /* Rows for a table of getopt_long, and what they print in a usage text. */
 enum { OPTION_REDIS = 256, OPTION_QUEUE, OPTION_BLOBS, OPTION_LIMIT, OPTION_LOG, OPTION_OTHER };
+/* by hand: versions of clang-format differ in how they lay out braces in a macro */
+/* clang-format off */
 #define COMMON_OPTIONS                                                                             \
     {"redis", required_argument, NULL, OPTION_REDIS},                                              \
-        {"queue", required_argument, NULL, OPTION_QUEUE},                                          \
-        {"blobs", required_argument, NULL, OPTION_BLOBS},                                          \
-        {"limit", required_argument, NULL, OPTION_LIMIT},                                          \
-        {"log-level", required_argument, NULL, OPTION_LOG}, {                                      \
-        "help", no_argument, NULL, 'h'                                                             \
-    }
+    {"queue", required_argument, NULL, OPTION_QUEUE},                                              \
+    {"blobs", required_argument, NULL, OPTION_BLOBS},                                              \
+    {"limit", required_argument, NULL, OPTION_LIMIT},                                              \
+    {"log-level", required_argument, NULL, OPTION_LOG},                                            \
+    {"help", no_argument, NULL, 'h'}
+/* clang-format on */
 extern const char common_usage[];
 
 /* Defaults and the environment. 0, or -1 after a message on standard error. */

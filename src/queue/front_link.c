@@ -21,7 +21,7 @@
 #define READS_A_TURN 64     /* hiredis reads 16 KiB at a time */
 #define READ_KEPT (1 << 22) /* bytes of read buffer that are not given back when it is empty */
 
-#define OWNER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define OWNER_OF(ptr, type, member) ((type *)(void *)(((char *)(ptr)) - offsetof(type, member)))
 
 static void note(struct blasd_front_link *link, const char *why) {
     snprintf(link->why, sizeof link->why, "%s", why);

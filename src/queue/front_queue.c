@@ -19,7 +19,7 @@
 #define SILENCE_MAX (5000 * MS) /* a connection that answers nothing for so long is dropped */
 #define UNHEARD_MAX 4           /* our own messages that may be missing on the channel */
 
-#define OWNER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define OWNER_OF(ptr, type, member) ((type *)(void *)(((char *)(ptr)) - offsetof(type, member)))
 
 /* The handshake of `commands`: list the library, load it if that is needed, open. */
 

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #if defined(__x86_64__) && !defined(BLASD_NUMBER_PLAIN)
 #include <emmintrin.h> /* SSE2, which every such processor has */
 #define WITH_SSE2 1
@@ -304,8 +305,7 @@ inline char *write_whole(char *p, uint64_t value) {
 /* From here on not every integer is a `real`, and to_chars' plain notation shows all digits of the
  * number rather than the shortest ones. */
 template <typename real>
-constexpr real whole_limit = sizeof(real) == sizeof(double) ? (real)9007199254740992.0
-                                                            : (real)16777216.0;
+constexpr real whole_limit = (real)(UINT64_C(1) << std::numeric_limits<real>::digits);
 
 /* Writes all but what is not finite and what is large; false for that. */
 template <typename real>

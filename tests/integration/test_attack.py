@@ -43,19 +43,32 @@ def cpu_ticks(pid):
 # --- where a body ends ----------------------------------------------------------------------------------------------
 
 
+def refused(service, headers):
+    """The answer to a job with these headers: one, a 400, after which the connection is closed."""
+    answer, closed = raw(service, b"POST /jobs?wait=5 HTTP/1.1\r\n" + HOST + headers + b"\r\n" + BODY)
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1 and closed, answer[:300]
+    works(service)
+    return answer
+
+
 @pytest.mark.parametrize("headers", [
     b"Content-Length: 10\r\nContent-Length: %d\r\n" % len(BODY),
     b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n" % len(BODY),
     b"Transfer-Encoding: chunked\r\nContent-Length: %d\r\n" % len(BODY),
+])
+def test_a_body_of_doubtful_length_is_refused_and_closed(service, headers):
+    assert b'"malformed_query"' in refused(service, headers)
+
+
+@pytest.mark.parametrize("headers", [
     b"Transfer-Encoding: gzip, chunked\r\n",
     b"Transfer-Encoding: identity\r\n",
     b"Content-Length : %d\r\n" % len(BODY),
 ])
-def test_a_body_of_doubtful_length_is_refused_and_closed(service, headers):
-    answer, closed = raw(service, b"POST /jobs?wait=5 HTTP/1.1\r\n" + HOST + headers + b"\r\n" + BODY)
-    assert answer.startswith(b"HTTP/1.1 400 ") and b'"malformed_query"' in answer, answer[:300]
-    assert answer.count(b"HTTP/1.1 ") == 1 and closed
-    works(service)
+def test_a_body_of_unknown_length_is_refused_and_closed(service, headers):
+    """libmicrohttpd 1.0 refuses these with a page of its own; 0.9 leaves that to the service."""
+    answer = refused(service, headers)
+    assert b'"malformed_query"' in answer or b"<html>" in answer, answer[:300]
 
 
 def test_a_compressed_body_is_refused_by_name(service):
@@ -79,7 +92,9 @@ def test_a_chunk_header_without_end_costs_no_processor(make_service, leaves):
             time.sleep(0.1)
     else:
         answer, closed = raw(service, data)
-        assert answer.startswith(b"HTTP/1.1 431 ") and b'"headers_too_large"' in answer and closed
+        assert closed
+        # libmicrohttpd 1.0 ends the connection itself, and without a word; 0.9 would spin, so the service ends it
+        assert answer == b"" or (answer.startswith(b"HTTP/1.1 431 ") and b'"headers_too_large"' in answer), answer[:300]
     time.sleep(3)
     before = cpu_ticks(service.part("api"))
     time.sleep(1)

@@ -319,7 +319,9 @@ def test_boolean_metrics_are_scipys(client, metric):
     if metric != "sokalsneath":  # not defined where both are all false
         x[0], y[0] = False, False
     for inputs in ({}, {"w": w}):
-        expected = spatial.cdist(x, y, metric, **inputs)
+        # pair by pair: the compiled yule of SciPy 1.11 to 1.15 takes no weights (scipy/scipy#23110)
+        with np.errstate(invalid="ignore"):
+            expected = spatial.cdist(x, y, getattr(spatial, metric), **inputs)
         for form in (bool, "float32", "int8"):
             got = client.distance(x.astype(form), y.astype(form), metric=metric, **inputs)
             assert np.allclose(got, expected, rtol=1e-5, atol=1e-6, equal_nan=True), (form, list(inputs))

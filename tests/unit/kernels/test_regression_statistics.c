@@ -139,7 +139,8 @@ static double value(const struct trial *t, const char *output, int64_t i) {
     return trial_value(trial_output(t, output), i);
 }
 
-#define ASSERT_NEAR(got, expected, relative) ASSERT_CLOSE(got, expected, (relative)*fabs(expected))
+#define ASSERT_NEAR(got, expected, relative)                                                       \
+    ASSERT_CLOSE(got, expected, fabs(expected) * (relative))
 
 static void statistics_are_those_of_statsmodels(void **state) {
     (void)state;
