@@ -8,15 +8,16 @@
 #include "kernels/numeric/parallel.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#ifndef SCHED_IDLE /* Linux has it; without it threads weigh what the calling one does */
-#define SCHED_IDLE SCHED_OTHER
-#endif
+/* Of helpers in the background: a third of the weight of the lane's own threads (worker/lane.c),
+ * and enough that what they have taken gets done beside programs that want every core: others wait
+ * for it. Of the idle class, they took minutes for it. */
+#define BACKGROUND_NICE 15
 
 /* Looks at what is awaited before sleeping: some 10 us, as a sleep and a wake-up cost. Loops follow
  * closely upon each other in a factorization. */
@@ -118,7 +119,7 @@ static void *helper_main(void *arg) {
     am_helper = true;
     while (come_in(crew, &slot, &gives_way)) {
         if (gives_way && !gave_way)
-            pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+            (void)setpriority(PRIO_PROCESS, (id_t)gettid(), BACKGROUND_NICE);
         gave_way = gives_way;
         work(crew->round, slot);
         pthread_mutex_lock(&crew->lock);

@@ -29,9 +29,9 @@ struct blasd_parallel {
     double from, to; /* the part of the batch's progress that this loop is */
 };
 
-/* The threads of the loops that the calling thread runs from now on take only what time the rest of
- * the machine leaves, each core of theirs counting as free for others; the calling thread weighs
- * what it did. For good: threads may not raise their weight again. */
+/* The helpers of the loops that the calling thread runs from now on weigh little beside the rest of
+ * the machine (nice 15); the calling thread weighs what it did. For good: threads may not raise
+ * their weight again. */
 void blasd_parallel_background(void);
 /* Runs all pieces; true where each was done, false where a piece or the watch said stop. The other
  * threads are the calling thread's own: made when a loop first wants them, asleep between loops,

@@ -19,7 +19,7 @@
 #define MOST_WAITING 64
 /* The lane's threads have this nice value, so that it gives way soon to those of the front end, of
  * Redis and of the main thread, and still gets a tenth of a core that they all want. Those that
- * help it give way at once. */
+ * help it weigh a third of that. */
 #define NICE 10
 
 /* Jobs whose predicted time is below this run two at a time: while one of them is bound, stored or

@@ -185,7 +185,8 @@ static void helpers_weigh_what_the_one_they_help_does(void **state) {
         assert_int_equal(theirs[m].policy[0], SCHED_OTHER);
         assert_int_equal(theirs[m].nice[0], 10);
         for (int i = 1; i < theirs[m].threads; i++) {
-            assert_int_equal(theirs[m].policy[i], SCHED_IDLE);
+            assert_int_equal(theirs[m].policy[i], SCHED_OTHER);
+            assert_int_equal(theirs[m].nice[i], 15);
             assert_false(was_at(&mine, theirs[m].who[i]));
         }
     }
