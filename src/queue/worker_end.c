@@ -19,13 +19,17 @@
 
 int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,
                              struct blasd_err *err) {
+    char key[BLASD_LINK_KEY_MAX];
     redisReply *reply;
     int64_t now = blasd_clock_ns() / 1000 + queue->offset_us;
     for (int i = 0; i < count; i++) blasd_held_begin(&queue->held, ids[i], now);
     blasd_buf_reset(&queue->text);
-    if (blasd_held_write_begun(&queue->held, now, &queue->text) < 0)
+    if (blasd_buf_puts(&queue->text, queue->epoch) < 0 || blasd_buf_add(&queue->text, "\n", 1) < 0 ||
+        blasd_held_write_begun(&queue->held, now, &queue->text) < 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs are held");
-    blasd_worker_leased(queue, BLASD_LINK_FN("begin"));
+    blasd_link_key(key, queue->name, ":run:%s", queue->worker);
+    blasd_worker_command(queue, "SET");
+    blasd_worker_text(queue, key);
     blasd_worker_arg(queue, queue->text.data, queue->text.len);
     if (blasd_worker_post(queue) == 0) return 0;
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
@@ -96,17 +100,23 @@ static void add_endings(struct blasd_worker_queue *queue, const struct blasd_end
     }
 }
 
-/* RESENT, with what the worker would claim now where these endings leave it without jobs. */
-static void write_resent(const struct blasd_worker_queue *queue, int count, char *text,
-                         size_t size) {
-    bool ask = !queue->idle && !queue->finish_missed && !queue->claim_missed &&
-               queue->asked_jobs > 0 && queue->held.jobs <= (size_t)count &&
-               blasd_clock_ns() - queue->claimed_ns < ASK_AGAIN_NS;
-    if (ask)
-        snprintf(text, size, "0 %c %d %" PRIu64 " 0", queue->device_class, queue->asked_jobs,
-                 queue->asked_bytes);
-    else
+/* Whether these endings leave it without jobs, and it would claim what it claimed last. */
+static bool asks_for_more(const struct blasd_worker_queue *queue, int count) {
+    return !queue->idle && !queue->finish_missed && !queue->claim_missed && queue->asked_jobs > 0 &&
+           queue->held.jobs <= (size_t)count &&
+           blasd_clock_ns() - queue->claimed_ns < ASK_AGAIN_NS;
+}
+
+/* RESENT. Where jobs come fast the wait for them follows at once, which saves both sides a trip. */
+static void add_resent(struct blasd_worker_queue *queue, int count, char *text, size_t size) {
+    if (asks_for_more(queue, count)) {
+        queue->leads = queue->busy && queue->wait_ms > 0;
+        snprintf(text, size, "%c %c %d %" PRIu64 " %u", queue->leads ? '2' : '0',
+                 queue->device_class, queue->asked_jobs, queue->asked_bytes, queue->turn);
+    } else {
         snprintf(text, size, "%c", queue->finish_missed ? '1' : '0');
+    }
+    blasd_worker_text(queue, text);
 }
 
 /* Where finish is to be sent again, what it may have done besides is found out by the next claim:
@@ -149,8 +159,7 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
         return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     do {
         blasd_worker_leased(queue, BLASD_LINK_FN("finish"));
-        write_resent(queue, count, resent, sizeof resent);
-        blasd_worker_text(queue, resent);
+        add_resent(queue, count, resent, sizeof resent);
         blasd_buf_reset(&queue->outputs);
         add_endings(queue, endings, count);
         queue->once = !queue->finish_missed; /* sent again it must say so */

@@ -40,6 +40,7 @@ void blasd_worker_text(struct blasd_worker_queue *queue, const char *text) {
 void blasd_worker_command(struct blasd_worker_queue *queue, const char *word) {
     queue->argc = 0;
     queue->arg_failed = queue->once = false;
+    queue->leads = false;
     queue->spin_ns = 0;
     blasd_worker_text(queue, word);
 }
@@ -64,6 +65,8 @@ int blasd_worker_odd_reply(const char *what, struct blasd_err *err) {
 void blasd_worker_hang_up(struct blasd_worker_queue *queue) {
     if (queue->redis) redisFree(queue->redis);
     queue->redis = NULL;
+    if (queue->ahead) queue->claim_missed = true;
+    queue->ahead = false;
 }
 
 static int broken(struct blasd_worker_queue *queue, struct blasd_err *err) {
@@ -88,32 +91,51 @@ static void await_awake(const struct blasd_worker_queue *queue) {
     while (poll(&reply, 1, 0) == 0 && blasd_clock_ns() < until) sched_yield();
 }
 
+/* The next reply of the connection, which may be here already. */
+static int next_reply(struct blasd_worker_queue *queue, redisReply **ret, struct blasd_err *err) {
+    void *got = NULL;
+    if (redisGetReplyFromReader(queue->redis, &got) != REDIS_OK) return broken(queue, err);
+    if (got == NULL) {
+        if (queue->spin_ns > 0) await_awake(queue);
+        if (redisGetReply(queue->redis, &got) != REDIS_OK) return broken(queue, err);
+    }
+    *ret = got;
+    return 0;
+}
+
+/* Puts the command, and the wait behind it where it leads, on the connection. */
+static int send_command(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    redisContext *redis = queue->redis;
+    if (redisAppendCommandArgv(redis, (int)queue->argc, queue->argv, queue->lens) != REDIS_OK)
+        return broken(queue, err);
+    queue->ahead = queue->leads;
+    if (queue->leads &&
+        redisAppendFormattedCommand(redis, queue->wait_text, (size_t)queue->wait_len) != REDIS_OK)
+        return broken(queue, err);
+    return write_out(queue, err);
+}
+
 /* Sends and waits once. *again: it may be worth trying once more. */
 static int exchange(struct blasd_worker_queue *queue, redisReply **ret, bool *again,
                     struct blasd_err *err) {
-    void *got = NULL;
+    redisReply *reply = NULL;
     int rc = 0;
     bool missed_before = queue->missed;
     *again = true;
-    if (redisAppendCommandArgv(queue->redis, (int)queue->argc, queue->argv, queue->lens) !=
-        REDIS_OK) {
-        queue->missed = true;
-        return broken(queue, err);
-    }
     queue->missed = true; /* until its reply is here */
-    if (write_out(queue, err) < 0) return -(int)BLASD_E_queue_unavailable;
-    if (queue->spin_ns > 0) await_awake(queue);
-    if (redisGetReply(queue->redis, &got) != REDIS_OK) return broken(queue, err);
+    if (send_command(queue, err) < 0 || next_reply(queue, &reply, err) < 0)
+        return -(int)BLASD_E_queue_unavailable;
     queue->missed = missed_before;
-    redisReply *reply = got;
     if (reply->type != REDIS_REPLY_ERROR) {
         *ret = reply;
         return 0;
     }
+    if (queue->ahead) blasd_worker_hang_up(queue); /* nobody knows that there is somebody waiting */
+    queue->leads = false;
     switch (blasd_link_fault(reply->str)) {
     case BLASD_LINK_LOST: rc = BLASD_WORKER_LOST; break;
     case BLASD_LINK_NO_LIBRARY:
-        rc = blasd_link_load(queue->redis, err);
+        if (queue->redis) rc = blasd_link_load(queue->redis, err);
         if (rc == 0) rc = blasd_link_error(reply->str, err);
         break;
     case BLASD_LINK_UNAVAILABLE:
@@ -140,6 +162,7 @@ int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisRe
     int64_t until = blasd_clock_ns() + patience_ms * INT64_C(1000000), pause = 5000000;
     *ret = NULL;
     queue->missed = false;
+    if (queue->ahead) blasd_worker_hang_up(queue); /* it would stand behind the wait */
     if (queue->arg_failed) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     for (;;) {
         bool again = true;
@@ -161,8 +184,25 @@ int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisRe
     }
 }
 
+int blasd_worker_collect(struct blasd_worker_queue *queue, redisReply **ret,
+                         struct blasd_err *err) {
+    redisReply *reply;
+    *ret = NULL;
+    queue->missed = true;
+    if (next_reply(queue, &reply, err) < 0) return -(int)BLASD_E_queue_unavailable;
+    queue->missed = queue->ahead = false;
+    if (reply->type != REDIS_REPLY_ERROR) {
+        *ret = reply;
+        return 0;
+    }
+    int rc = blasd_link_error(reply->str, err);
+    freeReplyObject(reply);
+    return rc;
+}
+
 int blasd_worker_post(struct blasd_worker_queue *queue) {
     struct blasd_err ignored;
+    if (queue->ahead) blasd_worker_hang_up(queue);
     if (!queue->redis || !queue->silent || queue->arg_failed) return -1;
     /* a reply would wake this thread in the middle of its work */
     if (redisAppendCommand(queue->redis, "CLIENT REPLY SKIP") != REDIS_OK ||

@@ -25,6 +25,10 @@ struct blasd_worker_queue {
     bool missed;         /* a reply to the present call was lost with its connection */
     bool once;           /* the present call must not be sent again where its reply was lost */
     int64_t spin_ns;     /* for so long the reply to the present call is awaited without sleep */
+    bool leads;          /* the wait for jobs is to be sent behind the present call */
+    bool ahead;          /* it has been: its reply is the next one of this connection */
+    char *wait_text;     /* owned: the last wait, as it was sent; NULL before the first */
+    int wait_len, wait_ms;
 
     const char **argv; /* owned: the command in the making; its words are borrowed */
     size_t *lens;      /* owned */
@@ -69,6 +73,9 @@ void blasd_worker_text(struct blasd_worker_queue *queue, const char *text);
  * or a negative code. */
 int blasd_worker_call(struct blasd_worker_queue *queue, int patience_ms, redisReply **ret,
                       struct blasd_err *err);
+/* The reply to the wait that was sent behind a call, in which jobs may be. Returns as
+ * blasd_worker_call does; nothing is sent again. */
+int blasd_worker_collect(struct blasd_worker_queue *queue, redisReply **ret, struct blasd_err *err);
 /* Sends the command and tells Redis not to reply. Returns 0, or -1 where the connection is gone
  * or Redis does not allow that. */
 int blasd_worker_post(struct blasd_worker_queue *queue);
@@ -80,7 +87,7 @@ int blasd_worker_odd_reply(const char *what, struct blasd_err *err);
 void blasd_worker_slices_trim(struct blasd_worker_queue *queue);
 /* A new lease, or none: nothing is held, nothing is on its way. */
 void blasd_worker_forget(struct blasd_worker_queue *queue);
-/* Closes the connection. */
+/* Closes the connection. What a wait that is ahead may have brought goes back with the next claim. */
 void blasd_worker_hang_up(struct blasd_worker_queue *queue);
 
 #endif

@@ -20,6 +20,12 @@
 #define SHORT_NS (600 * INT64_C(1000))
 #define AWAKE_NS (400 * INT64_C(1000))
 
+static void forget_wait(struct blasd_worker_queue *queue) {
+    if (queue->wait_text) redisFreeCommand(queue->wait_text);
+    queue->wait_text = NULL;
+    queue->wait_ms = 0;
+}
+
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
                             struct blasd_worker_queue **ret, struct blasd_err *err) {
     struct blasd_worker_queue *queue = NULL;
@@ -66,6 +72,7 @@ void blasd_worker_queue_free(struct blasd_worker_queue *queue) {
     blasd_held_release(&queue->held);
     blasd_buf_release(&queue->text);
     blasd_buf_release(&queue->outputs);
+    forget_wait(queue);
     free(queue->argv);
     free(queue->lens);
     free(queue);
@@ -80,6 +87,7 @@ static int set_worker(struct blasd_worker_queue *queue, const char *worker, stru
                           "A worker's name must be 1 to %zu characters without spaces and braces",
                           sizeof queue->worker - 1);
     memcpy(queue->worker, worker, len + 1);
+    forget_wait(queue);
     return 0;
 }
 
@@ -262,79 +270,6 @@ static void unclaim(struct blasd_worker_queue *queue, const struct blasd_claim *
     queue->claim_missed = true;
 }
 
-/* What the queue handed over while the worker waited: claimed, as if it had been asked for. */
-static int take_handed(struct blasd_worker_queue *queue, int max, struct blasd_claim *claims,
-                       int *count, struct blasd_err *err) {
-    const redisReply *list = queue->claimed->element[1];
-    int rc = take_claims(queue, list, max, claims, count, err);
-    queue->handed = queue->idle = false;
-    queue->claimed_ns = blasd_clock_ns();
-    queue->turn++;
-    if (rc == 0) return 0;
-    unclaim(queue, claims, count);
-    return rc;
-}
-
-int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
-                             struct blasd_claim *claims, int *count, bool *lost,
-                             struct blasd_err *err) {
-    char max_text[16], bytes_text[24], turn[16];
-    redisReply *reply;
-    *count = 0;
-    *lost = false;
-    if (max > CLAIM_MOST) max = CLAIM_MOST;
-    if (queue->handed) {
-        int most = max > queue->asked_jobs ? max : queue->asked_jobs;
-        return take_handed(queue, most, claims, count, err);
-    }
-    freeReplyObject(queue->claimed);
-    queue->claimed = NULL;
-    queue->rested = false;
-    snprintf(max_text, sizeof max_text, "%d", max);
-    snprintf(bytes_text, sizeof bytes_text, "%" PRIu64, max_bytes);
-    snprintf(turn, sizeof turn, "%u", queue->turn++);
-    queue->asked_jobs = max;
-    queue->asked_bytes = max_bytes;
-    blasd_buf_reset(&queue->text);
-    if (blasd_held_write(&queue->held, &queue->text) < 0)
-        return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs are held");
-    int rc;
-    do {
-        blasd_worker_leased(queue, BLASD_LINK_FN("claim"));
-        blasd_worker_arg(queue, &queue->device_class, 1);
-        blasd_worker_text(queue, max_text);
-        blasd_worker_text(queue, bytes_text);
-        blasd_worker_text(queue, turn);
-        blasd_worker_text(queue, queue->idle ? "1" : "0");
-        blasd_worker_text(queue, queue->claim_missed ? "1" : "0");
-        blasd_worker_arg(queue, queue->text.data ? queue->text.data : "", queue->text.len);
-        queue->once = !queue->claim_missed; /* sent again it must say so, that jobs are not lost */
-        rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-        if (queue->missed) queue->claim_missed = true;
-    } while (rc == -(int)BLASD_E_queue_unavailable && queue->missed && queue->once);
-    if (rc < 0) return rc;
-    queue->claim_missed = false;
-    if (rc == BLASD_WORKER_LOST) {
-        *lost = true;
-        blasd_worker_forget(queue);
-        return 0;
-    }
-    queue->claimed = reply;
-    queue->claimed_ns = blasd_clock_ns();
-    rc = take_claims(queue, reply, max, claims, count, err);
-    if (rc < 0) {
-        unclaim(queue, claims, count);
-        return rc;
-    }
-    queue->idle = queue->may_wait = *count == 0;
-    if (*count == 0) queue->turn = 0; /* an empty queue starves nobody */
-    return 0;
-}
-
-bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
-    return queue->rested;
-}
-
 static bool is_text(const redisReply *reply, const char *text) {
     return reply->type == REDIS_REPLY_STRING && strcmp(reply->str, text) == 0;
 }
@@ -373,15 +308,107 @@ static bool take_woken(struct blasd_worker_queue *queue, redisReply *reply) {
     return true;
 }
 
-int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
-                            struct blasd_err *err) {
-    char key[BLASD_LINK_KEY_MAX], seconds[24];
+/* What the queue handed over while the worker waited: claimed, as if it had been asked for. */
+static int take_handed(struct blasd_worker_queue *queue, int max, struct blasd_claim *claims,
+                       int *count, struct blasd_err *err) {
+    const redisReply *list = queue->claimed->element[1];
+    int rc = take_claims(queue, list, max, claims, count, err);
+    queue->handed = queue->idle = false;
+    queue->claimed_ns = blasd_clock_ns();
+    queue->turn++;
+    if (rc == 0) return 0;
+    unclaim(queue, claims, count);
+    return rc;
+}
+
+/* What finish has put into the list is here with its reply; a wait of an idle worker, which is to
+ * claim all the same, is given up. */
+static int look_ahead(struct blasd_worker_queue *queue, struct blasd_err *err) {
     redisReply *reply;
+    if (!queue->ahead) return 0;
+    if (queue->idle) {
+        blasd_worker_hang_up(queue);
+        return 0;
+    }
+    int rc = blasd_worker_collect(queue, &reply, err);
+    if (rc == 0 && take_woken(queue, reply)) return 0;
+    freeReplyObject(reply);
+    return rc < 0 ? rc : 0;
+}
+
+int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
+                             struct blasd_claim *claims, int *count, bool *lost,
+                             struct blasd_err *err) {
+    char max_text[16], bytes_text[24], turn[16];
+    redisReply *reply;
+    *count = 0;
+    *lost = false;
+    if (max > CLAIM_MOST) max = CLAIM_MOST;
+    int rc = look_ahead(queue, err);
+    if (rc < 0) return rc;
+    if (queue->handed) {
+        int most = max > queue->asked_jobs ? max : queue->asked_jobs;
+        return take_handed(queue, most, claims, count, err);
+    }
+    freeReplyObject(queue->claimed);
+    queue->claimed = NULL;
     queue->rested = false;
-    if (!queue->may_wait || timeout_ms <= 0) return 0;
-    blasd_worker_slices_trim(queue);
-    /* the connection gives up on Redis after five seconds; waits are shorter than that */
-    if (timeout_ms > 3000) timeout_ms = 3000;
+    snprintf(max_text, sizeof max_text, "%d", max);
+    snprintf(bytes_text, sizeof bytes_text, "%" PRIu64, max_bytes);
+    snprintf(turn, sizeof turn, "%u", queue->turn++);
+    queue->asked_jobs = max;
+    queue->asked_bytes = max_bytes;
+    blasd_buf_reset(&queue->text);
+    if (blasd_held_write(&queue->held, &queue->text) < 0)
+        return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs are held");
+    do {
+        blasd_worker_leased(queue, BLASD_LINK_FN("claim"));
+        blasd_worker_arg(queue, &queue->device_class, 1);
+        blasd_worker_text(queue, max_text);
+        blasd_worker_text(queue, bytes_text);
+        blasd_worker_text(queue, turn);
+        blasd_worker_text(queue, queue->idle ? "1" : "0");
+        blasd_worker_text(queue, queue->claim_missed ? "1" : "0");
+        blasd_worker_arg(queue, queue->text.data ? queue->text.data : "", queue->text.len);
+        queue->once = !queue->claim_missed; /* sent again it must say so, that jobs are not lost */
+        rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+        if (queue->missed) queue->claim_missed = true;
+    } while (rc == -(int)BLASD_E_queue_unavailable && queue->missed && queue->once);
+    if (rc < 0) return rc;
+    queue->claim_missed = false;
+    if (rc == BLASD_WORKER_LOST) {
+        *lost = true;
+        blasd_worker_forget(queue);
+        return 0;
+    }
+    queue->claimed = reply;
+    queue->claimed_ns = blasd_clock_ns();
+    rc = take_claims(queue, reply, max, claims, count, err);
+    if (rc < 0) {
+        unclaim(queue, claims, count);
+        return rc;
+    }
+    queue->idle = queue->may_wait = *count == 0;
+    if (*count == 0) queue->turn = 0; /* an empty queue starves nobody */
+    return 0;
+}
+
+bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
+    return queue->rested;
+}
+
+/* Keeps the command, a wait, for finish to send behind itself. */
+static void keep_wait(struct blasd_worker_queue *queue, int timeout_ms) {
+    if (queue->wait_ms == timeout_ms) return;
+    forget_wait(queue);
+    queue->wait_len =
+        redisFormatCommandArgv(&queue->wait_text, (int)queue->argc, queue->argv, queue->lens);
+    if (queue->wait_len > 0) queue->wait_ms = timeout_ms;
+}
+
+static int call_wait(struct blasd_worker_queue *queue, int timeout_ms, redisReply **ret,
+                     struct blasd_err *err) {
+    char key[BLASD_LINK_KEY_MAX], seconds[24];
     blasd_link_key(key, queue->name, ":wake:%s", queue->worker);
     snprintf(seconds, sizeof seconds, "%d.%03d", timeout_ms / 1000, timeout_ms % 1000);
     blasd_worker_command(queue, "BLMPOP");
@@ -391,14 +418,34 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     blasd_worker_text(queue, "LEFT");
     blasd_worker_text(queue, "COUNT");
     blasd_worker_text(queue, WAKE_MOST);
-    int64_t began_ns = blasd_clock_ns();
+    keep_wait(queue, timeout_ms);
     queue->spin_ns = queue->busy ? AWAKE_NS : 0;
-    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-    queue->busy = blasd_clock_ns() - began_ns < SHORT_NS;
+    return blasd_worker_call(queue, blasd_worker_patience(queue), ret, err);
+}
+
+/* Waits, or goes on with the wait that is ahead. */
+static int await_jobs(struct blasd_worker_queue *queue, int timeout_ms, struct blasd_err *err) {
+    redisReply *reply;
+    queue->spin_ns = queue->busy ? AWAKE_NS : 0;
+    int rc = queue->ahead ? blasd_worker_collect(queue, &reply, err)
+                          : call_wait(queue, timeout_ms, &reply, err);
     if (queue->missed) queue->claim_missed = true; /* jobs may have been in what was missed */
     if (rc == 0 && take_woken(queue, reply)) return 0;
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;
+}
+
+int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
+                            struct blasd_err *err) {
+    queue->rested = false;
+    if (!queue->may_wait || timeout_ms <= 0) return 0;
+    blasd_worker_slices_trim(queue);
+    /* the connection gives up on Redis after five seconds; waits are shorter than that */
+    if (timeout_ms > 3000) timeout_ms = 3000;
+    int64_t began_ns = blasd_clock_ns();
+    int rc = await_jobs(queue, timeout_ms, err);
+    queue->busy = blasd_clock_ns() - began_ns < SHORT_NS;
+    return rc;
 }
 
 int blasd_worker_queue_nudge(struct blasd_worker_queue *queue, struct blasd_err *err) {

@@ -1,19 +1,16 @@
 -- Waking workers, their leases, and giving back what dead ones held; housekeeping. Read next:
 -- upgrade.lua.
 
--- Gives an idle worker up to `share` entries, or just wakes it.
+-- Gives a worker that has ASKED up to `share` entries; false where there are none for it.
 local function hand_over(name, asked, share, fresh)
     local class, most, room, turn, held = match(asked, '^(%d) (%d+) (%d+) (%d+) ?(.*)$')
-    local reply = {'1'}
-    if class then
-        local c = claim_take(name, tonumber(class), tonumber(most), tonumber(room), tonumber(turn),
-                             held, share, fresh)
-        if c.count > 0 then
-            reply = c.reply
-            reply[1] = now_text
-        end
-    end
-    call_many('RPUSH', K.wake_of .. name, reply)
+    if not class then return false end
+    local c = claim_take(name, tonumber(class), tonumber(most), tonumber(room), tonumber(turn), held,
+                         share, fresh)
+    if c.count == 0 then return false end
+    c.reply[1] = now_text
+    call_many('RPUSH', K.wake_of .. name, c.reply)
+    return true
 end
 
 -- Wakes idle workers for that many new entries of each class. `new`: how many there are, where they
@@ -35,9 +32,8 @@ local function wake(any, cpu, cuda, new, fresh)
         end
         if fits then
             call('HDEL', K.idle, name)
-            if new and new <= HANDED then
-                hand_over(name, idle[i + 1], floor((2 * new - 1) / #idle) + 1, fresh) -- its share
-            else
+            local share = floor((2 * (new or 0) - 1) / #idle) + 1
+            if not (new and new <= HANDED and hand_over(name, idle[i + 1], share, fresh)) then
                 call('RPUSH', K.wake_of .. name, '1')
             end
         end
@@ -70,7 +66,7 @@ local function holdings(name)
     local function add(one)
         if not seen[one] then seen[one], names[#names + 1] = true, one end
     end
-    for line in gmatch(call('GET', K.run_of .. name) or '', '[^\n]+') do
+    for line in gmatch(begun_text(name), '[^\n]+') do
         for one in gmatch(match(line, '^%d+(.*)$') or '', '%S+') do
             begun[one] = true
             add(one)

@@ -148,7 +148,16 @@ local function refer(seg, by)
     if call('HINCRBY', K.refs, seg, by) <= 0 then call('HDEL', K.refs, seg) end
 end
 
--- Which jobs run: what the live workers said in begin
+-- Which jobs run: what the live workers have noted as begun
+
+-- The lines "US NAME ..." that a worker has noted. One that has lost the name to another may have
+-- written last: such a text is not looked at.
+local function begun_text(name)
+    local text = call('GET', K.run_of .. name) or ''
+    local epoch, lines = match(text, '^(%d+)\n(.*)$')
+    if not epoch then return text end -- as begin, the function, leaves it
+    return match(call('HGET', K.workers, name) or '', '^%S+ (%S+)') == epoch and lines or ''
+end
 
 -- Whether a text of names names the job: by its id, or by its packet.
 local function names_job(text, id)
@@ -171,8 +180,8 @@ local function running_finder(count)
         if not texts then
             texts = {}
             for _, name in ipairs(call('HKEYS', K.workers)) do
-                local text = call('GET', K.run_of .. name)
-                if text then texts[#texts + 1] = {name, text} end
+                local text = begun_text(name)
+                if text ~= '' then texts[#texts + 1] = {name, text} end
             end
             if count > 16 then
                 index = {}
