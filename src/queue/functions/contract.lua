@@ -96,9 +96,9 @@ Front ends call
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
       NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
-      blob ID.in is not there; 4 ID, SI or COST is malformed; or, where the key was used for the
-      same request, an array {ID of the earlier job, its RECORD where it has ended and a CHANNEL was
-      given, else ""}; where it has not ended, CHANNEL now watches it; or, of a packet for which
+      blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; or, where the key was used for
+      the same request, an array {ID of the earlier job, its RECORD where it has ended and a CHANNEL
+      was given, else ""}; where it has not ended, CHANNEL now watches it; or, of a packet for which
       there is not room as a whole, or was not when it was sent before, a text with one of these
       digits for each job
   get ID...               -> {RECORD or 404|410, ...}

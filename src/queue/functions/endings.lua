@@ -1,7 +1,8 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
 local function ending_new()
-    return {count = 0, names = {}, jobs = 0, terse = {}, cost = 0, segs = {}, into = {}, told = {}}
+    return {count = 0, names = {}, jobs = 0, terse = {}, cost = 0, segs = {}, into = {}, told = {},
+            one_channel = false}
 end
 
 local TOLD = 1048576 -- bytes of one message
@@ -166,7 +167,7 @@ local function ending_commit(e, worker)
     call_many('HDEL', K.pending, e.names)
     call_many('HDEL', K.frames, e.names)
     if #e.terse > 0 then count_ghosts(e.terse) end
-    local left = call('HINCRBY', K.count, 'jobs', -e.jobs)
+    local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
     tally('bytes', -e.cost)
     local prog = worker and K.prog_of .. worker or K.attempts
     if call('EXISTS', K.deadlines, K.attempts, prog) > 0 then
@@ -179,7 +180,7 @@ local function ending_commit(e, worker)
     for bucket, into in pairs(e.into) do
         for seg, by in pairs(into.segs) do
             refer(seg, by)
-            call('HINCRBY', K.seg_of .. bucket, seg, by)
+            call('HINCRBY', K.seg_of .. bucket, seg, whole(by))
         end
         call_many('HSET', K.rec_of .. bucket, into.records)
         call_many('HSET', K.out_of .. bucket, into.outs)

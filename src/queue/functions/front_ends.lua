@@ -65,14 +65,17 @@ end
 local function intake_new()
     local jobs, bytes = unpack(call('HMGET', K.count, 'jobs', 'bytes'))
     return {entries = {}, written = 0, jobs = max(tonumber(jobs or 0), 0),
-            sum = max(tonumber(bytes or 0), 0), taken = 0, segs = {}, count = {0, 0, 0}}
+            sum = max(tonumber(bytes or 0), 0), taken = 0, segs = {}, count = {0, 0, 0},
+            like = false, stub = false, looked = false}
 end
 
 local function intake_add(t, name, stub, frame, jobs)
-    local class = CLASS_OF[t.si]
-    t.entries[#t.entries + 1] = {name = name, stub = stub, frame = frame, si = t.si, jobs = jobs}
+    local like = t.like
+    local class, seg = CLASS_OF[like.si], like.seg
+    t.entries[#t.entries + 1] = {name = name, stub = stub, frame = frame, si = like.si, jobs = jobs,
+                                 given = false}
     t.count[class] = t.count[class] + 1
-    if t.seg then t.segs[t.seg] = (t.segs[t.seg] or 0) + jobs end
+    if seg ~= '' then t.segs[seg] = (t.segs[seg] or 0) + jobs end
 end
 
 local function intake_write(t)
@@ -84,7 +87,7 @@ local function intake_write(t)
     end
     call_many('HSET', K.pending, stubs)
     call_many('HSET', K.frames, frames)
-    call('HSET', K.count, 'jobs', t.jobs, 'bytes', whole(t.sum))
+    call('HSET', K.count, 'jobs', whole(t.jobs), 'bytes', whole(t.sum))
     t.written = #entries
 end
 
@@ -117,7 +120,7 @@ end
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
 -- its deadline as a text, whether its inputs are a blob, and its Idempotency-Key with the value.
-local function submit_options(id, options, note)
+local function submit_options(id, options, like)
     local head, print, key = match(options, '^(.-)k=([^:]*):(.*)$')
     head = ' ' .. (head or options)
     local ms, deadline = tonumber(match(head, ' d=(%d+)') or 0), '0'
@@ -126,53 +129,44 @@ local function submit_options(id, options, note)
     if find(head, ' r=1') and (stubs_alone({id})[1] or recorded(id)) then return nil, 0 end
     local blob = find(head, ' [bB]=1') and '1' or '0'
     if not key then return deadline, blob end
-    local channel, tenant = match(note, '^[^\t]*\t([^\t]*)\t[^\t]*\t(.*)$')
-    key = K.idem_of .. tenant .. ':' .. key
-    local r = repeated(key, print, channel)
+    key = K.idem_of .. like.tenant .. ':' .. key
+    local r = repeated(key, print, like.channels)
     if r then return nil, r end
     return deadline, blob, key, id .. ' ' .. print
 end
 
 -- Counts jobs in, if the queue has room for all; true where it has.
 local function submit_fits(t, n)
-    local jobs, bytes = t.jobs + n, t.sum + n * t.cost
+    local cost = n * t.like.cost
+    local jobs, bytes = t.jobs + n, t.sum + cost
     if (jobs > L.queue_jobs or bytes > L.queue_bytes) and not t.looked then
         t.looked = true -- once a call
         intake_write(t)
         expire_due()
         t.jobs, t.sum = counted('jobs'), counted('bytes')
-        jobs, bytes = t.jobs + n, t.sum + n * t.cost
+        jobs, bytes = t.jobs + n, t.sum + cost
     end
     if jobs > L.queue_jobs or bytes > L.queue_bytes then return false end
     t.jobs, t.sum, t.taken = jobs, bytes, t.taken + n
     return true
 end
 
--- What the jobs of a call share as a rule, the stub of those without options among it.
 local function submit_like(t, si, cost, note)
-    if si == t.si and cost == t.cost_text and note == t.note then return end
-    t.si, t.cost_text, t.note, t.stub = si, cost, note, nil
-    local bytes, jobs = match(cost, '^(%d+) ?(%d*)$')
-    t.cost, t.packed, t.seg = tonumber(bytes), tonumber(jobs), match(note, '^ (%x+)')
-end
-
-local function submit_stub(t, blob, deadline, packed)
-    local seg, rest = match(t.note, '^([^\t]*)(.*)$')
-    local jobs = packed and ' x' .. packed or ''
-    return concat({t.si, now_text, whole(t.cost), blob, deadline .. seg .. jobs .. rest}, ' ')
+    local like = alike(si, cost, note)
+    if t.like ~= like then t.like, t.stub = like, false end
 end
 
 local function submit_one(t, id, frame, options)
     local stub, deadline, blob, key, value = t.stub, '0', '0', nil, nil
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
-        deadline, blob, key, value = submit_options(id, options, t.note)
+        deadline, blob, key, value = submit_options(id, options, t.like)
         if not deadline then return blob end
-        stub = nil
+        stub = false
     end
     if not submit_fits(t, 1) then return 1 end
     if not stub then
-        stub = submit_stub(t, blob, deadline, nil)
+        stub = stub_of(t.like, blob, deadline, nil)
         if options == '' then t.stub = stub end
     end
     intake_add(t, id, stub, frame, 1)
@@ -198,12 +192,13 @@ local function submit_packet(t, packet, pieces, options)
         end
         if any_known(pieces) then alone = options end -- there may have been room for a part only
     end
-    if alone == '' and submit_fits(t, t.packed) then
-        intake_add(t, packet, submit_stub(t, '0', '0', t.packed), pieces, t.packed)
+    local jobs = t.like.packed
+    if alone == '' and submit_fits(t, jobs) then
+        intake_add(t, packet, stub_of(t.like, '0', '0', jobs), pieces, jobs)
         return 0
     end
     local digits = {}
-    t.stub = nil
+    t.stub = false
     each_piece(pieces, function(id, from, to)
         digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), alone)
     end)
@@ -211,9 +206,10 @@ local function submit_packet(t, packet, pieces, options)
 end
 
 local function submit_any(t, name, frame, options)
-    if not (t.cost and K.wait[t.si] and bucket_of(name)) then return 4 end
-    if is_packet(name) and t.packed then return submit_packet(t, name, frame, options) end
-    if #name ~= ID or t.packed then return 4 end
+    local like = t.like
+    if not (like.cost and K.wait[like.si] and bucket_of(name)) then return 4 end
+    if is_packet(name) and like.packed then return submit_packet(t, name, frame, options) end
+    if #name ~= ID or like.packed then return 4 end
     return submit_one(t, name, frame, options)
 end
 
@@ -456,7 +452,7 @@ local function stats(keys, args)
     for c, class in ipairs(CLASSES) do
         local rows = {}
         for p, priority in ipairs(PRIORITIES) do
-            local si = tostring((c - 1) * 3 + p)
+            local si = SI[(c - 1) * 3 + p]
             local held = claimed[si] or 0
             rows[p] = format('"%s":{"queued":%d,"claimed":%d}', priority,
                              counted(si), held)

@@ -96,7 +96,7 @@ end
 local function claim_take(name, class, most, room, turn, held, share, fresh)
     local c = {most = most, room = room, share = share, count = 0, entries = 0, frames = 0,
                full = false, held = {held}, reply = {now}, fresh = fresh}
-    local take, own, any = claim_fresh, class * 3, 0
+    local take, own, any = claim_fresh, class * 3, 0 -- SI before that class' first
     if not fresh then
         if call('EXISTS', K.pending) == 0 then return c end
         local counts, all = {}, call('HGETALL', K.count)
@@ -109,12 +109,12 @@ local function claim_take(name, class, most, room, turn, held, share, fresh)
     local aged = turn % 8 == 3 and 2 or turn % 8 == 7 and 3 or nil
     if aged then
         local half = floor((c.most + 1) / 2)
-        take(c, tostring(own + aged), half)
-        take(c, tostring(any + aged), half - min(half, c.count))
+        take(c, SI[own + aged], half)
+        take(c, SI[any + aged], half - min(half, c.count))
     end
     for p = 1, 3 do
-        take(c, tostring(own + p), c.most)
-        take(c, tostring(any + p), c.most)
+        take(c, SI[own + p], c.most)
+        take(c, SI[any + p], c.most)
     end
     if c.count > 0 then call('SET', K.held_of .. name, concat(c.held, ' ')) end
     return c

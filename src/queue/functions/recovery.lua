@@ -1,12 +1,22 @@
 -- Waking workers, their leases, and giving back what dead ones held; housekeeping. Read next:
 -- upgrade.lua.
 
+-- What a worker asked for, not to be changed: the same text as a rule.
+local last_asked, last_wish
+local function wish(asked)
+    if asked == last_asked then return last_wish end
+    local class, most, room, turn, held = match(asked, '^(%d) (%d+) (%d+) (%d+) ?(.*)$')
+    last_asked = asked
+    last_wish = class and {class = tonumber(class), most = tonumber(most), room = tonumber(room),
+                           turn = tonumber(turn), held = held}
+    return last_wish
+end
+
 -- Gives a worker that has ASKED up to `share` entries; false where there are none for it.
 local function hand_over(name, asked, share, fresh)
-    local class, most, room, turn, held = match(asked, '^(%d) (%d+) (%d+) (%d+) ?(.*)$')
-    if not class then return false end
-    local c = claim_take(name, tonumber(class), tonumber(most), tonumber(room), tonumber(turn), held,
-                         share, fresh)
+    local w = wish(asked)
+    if not w then return false end
+    local c = claim_take(name, w.class, w.most, w.room, w.turn, w.held, share, fresh)
     if c.count == 0 then return false end
     c.reply[1] = now_text
     call_many('RPUSH', K.wake_of .. name, c.reply)
@@ -118,7 +128,7 @@ end
 -- Whether jobs wait for a class.
 local function class_waits(class)
     for p = 1, 3 do
-        if counted(tostring((class - 1) * 3 + p)) > 0 then return true end
+        if counted(SI[(class - 1) * 3 + p]) > 0 then return true end
     end
     return false
 end
@@ -162,7 +172,7 @@ local function reroute(class)
     if since == 0 then call('SET', key, now_text) end
     call('EXPIRE', key, 60)
     if since == 0 or now - since < ALONE_US then return end
-    for p = 1, 3 do reroute_list(tostring((class - 1) * 3 + p), tostring(p)) end
+    for p = 1, 3 do reroute_list(SI[(class - 1) * 3 + p], SI[p]) end
 end
 
 local function reroute_stranded(live)

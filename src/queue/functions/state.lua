@@ -5,6 +5,7 @@ local CLASSES = {'any', 'cpu', 'cuda'}
 local PRIORITIES = {'high', 'normal', 'low'}
 local CLASS_OF = {['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 2, ['5'] = 2, ['6'] = 2, ['7'] = 3,
                   ['8'] = 3, ['9'] = 3} -- position in CLASSES, by SI
+local SI = {'1', '2', '3', '4', '5', '6', '7', '8', '9'}
 local WIDTH = {s = 1, a = 8} -- seconds of a record bucket, by the id's kind
 local MANY = 2000            -- arguments of one command; Lua's stack holds some 8,000
 local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
@@ -37,7 +38,7 @@ local function key_table(q)
     end
     for c, class in ipairs(CLASSES) do
         for p, priority in ipairs(PRIORITIES) do
-            k.wait[tostring((c - 1) * 3 + p)] = q .. ':wait:' .. class .. ':' .. priority
+            k.wait[SI[(c - 1) * 3 + p]] = q .. ':wait:' .. class .. ':' .. priority
         end
     end
     if key_table_count >= 64 then key_tables, key_table_count = {}, 0 end
@@ -71,8 +72,17 @@ local function start(keys, args)
     now = tonumber(now_text)
 end
 
--- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take.
-local function whole(number) return format('%.0f', number + 0) end
+-- An integer as Redis takes it: adding 0 makes 0 of -0, which it does not take. Most are said again
+-- and again, and printing one costs as much as a command.
+local texts, text_count = {}, 0
+local function whole(number)
+    local text = texts[number]
+    if text then return text end
+    if text_count >= 1000 then texts, text_count = {}, 0 end
+    text = format('%.0f', number + 0)
+    texts[number], text_count = text, text_count + 1
+    return text
+end
 
 -- call(command, key, list...), in pieces that Lua's stack can hold.
 local function call_many(command, key, list)
@@ -133,6 +143,32 @@ local function parse(stub)
     return last_job
 end
 
+-- What jobs have in common that are alike but for their ids and times: those of one submission as a
+-- rule, and those of the next. Not to be changed; `cost` is nil where `cost_text` is malformed.
+local last_like = {}
+local function alike(si, cost_text, note)
+    local like = last_like
+    if si == like.si and cost_text == like.cost_text and note == like.note then return like end
+    local cost, packed = match(cost_text, '^(%d+) ?(%d*)$')
+    local seg, channels, op, tenant = match(note, '^ ?(%x*)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
+    last_like = {si = si, cost_text = cost_text, note = note, cost = seg and tonumber(cost),
+                 packed = tonumber(packed), seg = seg, channels = channels, op = op, tenant = tenant}
+    return last_like
+end
+
+-- The stub of such jobs, submitted now, which is read as a rule before any other.
+local function stub_of(like, blob, deadline, packed)
+    local cost = whole(like.cost)
+    local head = ' ' .. now_text .. ' ' .. cost .. ' ' .. blob
+    last_stub = like.si .. head .. ' ' .. deadline .. (like.seg ~= '' and ' ' or '') .. like.seg ..
+                (packed and ' x' .. whole(packed) or '') .. '\t' .. like.channels .. '\t' .. like.op ..
+                '\t' .. like.tenant
+    last_job = {si = like.si, cost = like.cost, jobs = packed or 1, deadline = tonumber(deadline),
+                seg = like.seg, channels = like.channels, op = like.op, tenant = like.tenant,
+                us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
+    return last_stub
+end
+
 local function priority_of(si) return PRIORITIES[(tonumber(si) - 1) % 3 + 1] end
 
 -- How many jobs are pending or wait, and their bytes
@@ -145,7 +181,7 @@ local function counted(field) return max(tonumber(call('HGET', K.count, field) o
 
 -- Changes the number of references to a segment.
 local function refer(seg, by)
-    if call('HINCRBY', K.refs, seg, by) <= 0 then call('HDEL', K.refs, seg) end
+    if call('HINCRBY', K.refs, seg, whole(by)) <= 0 then call('HDEL', K.refs, seg) end
 end
 
 -- Which jobs run: what the live workers have noted as begun
