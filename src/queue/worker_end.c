@@ -24,7 +24,8 @@ int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const
     int64_t now = blasd_clock_ns() / 1000 + queue->offset_us;
     for (int i = 0; i < count; i++) blasd_held_begin(&queue->held, ids[i], now);
     blasd_buf_reset(&queue->text);
-    if (blasd_buf_puts(&queue->text, queue->epoch) < 0 || blasd_buf_add(&queue->text, "\n", 1) < 0 ||
+    if (blasd_buf_puts(&queue->text, queue->epoch) < 0 ||
+        blasd_buf_add(&queue->text, "\n", 1) < 0 ||
         blasd_held_write_begun(&queue->held, now, &queue->text) < 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs are held");
     blasd_link_key(key, queue->name, ":run:%s", queue->worker);
@@ -103,16 +104,15 @@ static void add_endings(struct blasd_worker_queue *queue, const struct blasd_end
 /* Whether these endings leave it without jobs, and it would claim what it claimed last. */
 static bool asks_for_more(const struct blasd_worker_queue *queue, int count) {
     return !queue->idle && !queue->finish_missed && !queue->claim_missed && queue->asked_jobs > 0 &&
-           queue->held.jobs <= (size_t)count &&
-           blasd_clock_ns() - queue->claimed_ns < ASK_AGAIN_NS;
+           queue->held.jobs <= (size_t)count && blasd_clock_ns() - queue->claimed_ns < ASK_AGAIN_NS;
 }
 
 /* RESENT. Where jobs come fast the wait for them follows at once, which saves both sides a trip. */
 static void add_resent(struct blasd_worker_queue *queue, int count, char *text, size_t size) {
     if (asks_for_more(queue, count)) {
         queue->leads = queue->busy && queue->wait_ms > 0;
-        snprintf(text, size, "%c %c %d %" PRIu64 " %u", queue->leads ? '2' : '0',
-                 queue->device_class, queue->asked_jobs, queue->asked_bytes, queue->turn);
+        snprintf(text, size, "%c %c %d %" PRIu64 " 0", queue->leads ? '2' : '0',
+                 queue->device_class, queue->asked_jobs, queue->asked_bytes);
     } else {
         snprintf(text, size, "%c", queue->finish_missed ? '1' : '0');
     }

@@ -87,7 +87,8 @@ int blasd_worker_odd_reply(const char *what, struct blasd_err *err);
 void blasd_worker_slices_trim(struct blasd_worker_queue *queue);
 /* A new lease, or none: nothing is held, nothing is on its way. */
 void blasd_worker_forget(struct blasd_worker_queue *queue);
-/* Closes the connection. What a wait that is ahead may have brought goes back with the next claim. */
+/* Closes the connection. What a wait that is ahead may have brought goes back with the next claim.
+ */
 void blasd_worker_hang_up(struct blasd_worker_queue *queue);
 
 #endif

@@ -321,8 +321,8 @@ static int take_handed(struct blasd_worker_queue *queue, int max, struct blasd_c
     return rc;
 }
 
-/* What finish has put into the list is here with its reply; a wait of an idle worker, which is to
- * claim all the same, is given up. */
+/* The wait that finish has ended is read; one of an idle worker that is to claim all the same,
+ * given up. */
 static int look_ahead(struct blasd_worker_queue *queue, struct blasd_err *err) {
     redisReply *reply;
     if (!queue->ahead) return 0;

@@ -151,8 +151,8 @@ lease is not theirs any more)
       RESENT may be followed by
       " CLASS MAX MAX_BYTES TURN", as in claim, from a worker that holds nothing else: where nothing
       is pending any more it is then idle, as after a claim without jobs, and "i" ends the text.
-      RESENT 2: as 0, and BLMPOP comes behind this call, so where it is not idle then, there is
-      something in the list: jobs, where few entries are pending, or "1"
+      RESENT 2: as 0, and its BLMPOP comes behind this call, so where it is not idle then, "1" is in
+      the list
   progress NAME EPOCH PROGRESS ID...
       -> text of a digit for each: 1 still wanted, 0 not
 

@@ -12,15 +12,17 @@ local function wish(asked)
     return last_wish
 end
 
--- Gives a worker that has ASKED up to `share` entries; false where there are none for it.
+-- Gives an idle worker up to `share` entries, or just wakes it.
 local function hand_over(name, asked, share, fresh)
-    local w = wish(asked)
-    if not w then return false end
-    local c = claim_take(name, w.class, w.most, w.room, w.turn, w.held, share, fresh)
-    if c.count == 0 then return false end
-    c.reply[1] = now_text
-    call_many('RPUSH', K.wake_of .. name, c.reply)
-    return true
+    local w, reply = wish(asked), {'1'}
+    if w then
+        local c = claim_take(name, w.class, w.most, w.room, w.turn, w.held, share, fresh)
+        if c.count > 0 then
+            reply = c.reply
+            reply[1] = now_text
+        end
+    end
+    call_many('RPUSH', K.wake_of .. name, reply)
 end
 
 -- Wakes idle workers for that many new entries of each class. `new`: how many there are, where they
@@ -42,8 +44,9 @@ local function wake(any, cpu, cuda, new, fresh)
         end
         if fits then
             call('HDEL', K.idle, name)
-            local share = floor((2 * (new or 0) - 1) / #idle) + 1
-            if not (new and new <= HANDED and hand_over(name, idle[i + 1], share, fresh)) then
+            if new and new <= HANDED then
+                hand_over(name, idle[i + 1], floor((2 * new - 1) / #idle) + 1, fresh) -- its share
+            else
                 call('RPUSH', K.wake_of .. name, '1')
             end
         end

@@ -141,21 +141,6 @@ local function finish_each(e, pieces, outputs, resent, finder)
     return concat(digits)
 end
 
--- What becomes of a worker that has ended all it had: true where it is idle now. Where it `waits`,
--- it is handed what there is, or told to claim.
-local function finish_more(name, asked, left, waits)
-    if left > 0 and not waits then return false end
-    if left > 0 then
-        if call('HLEN', K.pending) > HANDED then
-            call('RPUSH', K.wake_of .. name, '1')
-            return false
-        end
-        if hand_over(name, asked, HANDED) then return false end
-    end
-    call('HSET', K.idle, name, asked)
-    return true
-end
-
 local function finish(keys, args)
     start(keys, args)
     local name, resent, asked, n = args[2], sub(args[4], 1, 1) == '1', sub(args[4], 3), #args
@@ -184,8 +169,11 @@ local function finish(keys, args)
         digits[i] = digit
     end
     local left = ending_commit(e, name)
-    if asked ~= '' and finish_more(name, asked, left, sub(args[4], 1, 1) == '2') then
+    if asked ~= '' and left <= 0 then
+        call('HSET', K.idle, name, asked)
         digits[count + 1] = 'i'
+    elseif sub(args[4], 1, 1) == '2' then
+        call('RPUSH', K.wake_of .. name, '1')
     end
     return concat(digits)
 end

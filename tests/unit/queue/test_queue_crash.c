@@ -2,6 +2,8 @@
  * middle of batches. No job that was acknowledged may be lost, none may end twice. */
 #include "redis_fixture.h"
 
+#include "queue/worker_link.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -237,8 +239,52 @@ static void test_workers_killed(void **state) {
     bed_close(&bed);
 }
 
+/* What a worker notes as begun after another has taken its name says nothing of that one's jobs. */
+static void test_begun_too_late(void **state) {
+    struct bed bed;
+    struct blasd_claim old_claims[1], claims[1];
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "late");
+    struct blasd_worker_queue *old = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_new(&bed, id, "2");
+    assert_int_equal(claim(old, 1, PLENTY, old_claims), 1);
+    assert_string_equal(record_line(&bed, id, LINE_STATE), "queued");
+    begin(old, old_claims, 1);
+    sleep_ms(20); /* it is not waited for */
+    assert_string_equal(record_line(&bed, id, LINE_STATE), "running");
+    struct blasd_worker_queue *heir = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(heir, 1, PLENTY, claims), 1);
+    assert_int_equal(claims[0].attempts, 1);
+    begin(old, old_claims, 1);
+    sleep_ms(20);
+    assert_string_equal(record_line(&bed, id, LINE_STATE), "queued");
+    assert_string_equal(record_line(&bed, id, LINE_ATTEMPTS), "1");
+    struct blasd_worker_queue *third = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(third, 1, PLENTY, claims), 1);
+    assert_int_equal(claims[0].attempts, 1); /* the heir had not begun it */
+    begin(third, claims, 1);
+    sleep_ms(20);
+    assert_int_equal(blasd_worker_queue_bury(third, "w", &err), 0);
+    assert_string_equal(record_line(&bed, id, LINE_ATTEMPTS), "2");
+    /* and workers of earlier versions call the function, which knows no epochs */
+    struct blasd_worker_queue *fourth = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(fourth, 1, PLENTY, claims), 1);
+    char text[96];
+    snprintf(text, sizeof text, "1795321940965573 %s", id);
+    drop(fcall(&bed, "begin", "w", fourth->epoch, text, NULL));
+    assert_string_equal(record_line(&bed, id, LINE_STATE), "running");
+    blasd_worker_queue_free(old);
+    blasd_worker_queue_free(heir);
+    blasd_worker_queue_free(third);
+    blasd_worker_queue_free(fourth);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_begun_too_late),
         cmocka_unit_test(test_redis_killed),
         cmocka_unit_test(test_workers_killed),
     };

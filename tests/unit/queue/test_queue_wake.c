@@ -335,11 +335,137 @@ static void test_missed_rest(void **state) {
     bed_close(&bed);
 }
 
+/* A worker to which jobs come fast, with one of them claimed. */
+static struct blasd_worker_queue *hurried(struct bed *bed, const char *queue, char *id) {
+    struct blasd_claim claims[4];
+    struct blasd_err err;
+    bed_open(bed, &server, queue);
+    struct blasd_worker_queue *worker = worker_new(bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
+    submit_new(bed, id, "2");
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    worker->busy = true; /* whatever this machine took for it */
+    return worker;
+}
+
+static void expect_next(struct blasd_worker_queue *worker, const char *id) {
+    struct blasd_claim claims[4];
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
+    assert_int_equal(claims[0].attempts, 0);
+    worker->busy = true;
+}
+
+/* Where jobs come fast the wait is sent behind finish. */
+static void test_wait_ahead(void **state) {
+    struct bed bed;
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1];
+    (void)state;
+    struct blasd_worker_queue *worker = hurried(&bed, "ahead", id);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_true(worker->ahead && blasd_worker_queue_rests(worker) && is_idle(&bed, "w"));
+    submit_new(&bed, id, "2"); /* goes to the wait at once, not into the list */
+    assert_int_equal(length(&bed, "w"), 0);
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    assert_false(worker->ahead);
+    expect_next(worker, id);
+    /* with another job pending the worker is told to claim, which ends the wait */
+    submit_new(&bed, other, "2");
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_false(blasd_worker_queue_rests(worker) || is_idle(&bed, "w"));
+    expect_next(worker, other);
+    assert_int_equal(length(&bed, "w"), 0);
+    /* a nudge ends it, too, and leaves the worker idle */
+    assert_int_equal(finish(worker, other, "r", 0), 1);
+    drop(redisCommand(bed.raw, "RPUSH %s:wake:w 0", bed.tag));
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    assert_true(blasd_worker_queue_rests(worker) && is_idle(&bed, "w"));
+    submit_new(&bed, id, "2");
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    expect_next(worker, id);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* What such a wait had brought is not lost with it. */
+static void test_wait_ahead_given_up(void **state) {
+    struct bed bed;
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1];
+    (void)state;
+    struct blasd_worker_queue *worker = hurried(&bed, "ahead2", id);
+    /* a claim in place of the wait */
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    submit_new(&bed, id, "2");
+    expect_next(worker, id);
+    /* another call, which must not stand behind the wait until that is over */
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    submit_new(&bed, id, "2");
+    assert_true(worker->ahead);
+    int64_t start = blasd_clock_ns();
+    begin(worker, NULL, 0);
+    assert_false(worker->ahead);
+    expect_next(worker, id);
+    assert_true(blasd_clock_ns() - start < 1000000000);
+    /* its connection is gone */
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    submit_new(&bed, id, "2");
+    drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));
+    drop(redisCommand(bed.raw, "DEL %s:wake:w", bed.tag)); /* and what it had brought */
+    int rc = blasd_worker_queue_wait(worker, WAIT_MS, &err);
+    assert_true(rc == 0 || rc == -(int)BLASD_E_queue_unavailable);
+    expect_next(worker, id);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* A finish that is refused leaves nobody waiting: one without functions, one without a lease. */
+static void test_wait_ahead_of_a_refusal(void **state) {
+    struct bed bed;
+    struct blasd_err err;
+    char id[BLASD_ID_LEN + 1];
+    int64_t epoch;
+    (void)state;
+    struct blasd_worker_queue *worker = hurried(&bed, "ahead3", id);
+    drop(redisCommand(bed.raw, "FUNCTION FLUSH"));
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_false(worker->ahead);
+    submit_new(&bed, id, "2");
+    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
+    expect_next(worker, id);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+    worker = hurried(&bed, "ahead4", id);
+    drop(redisCommand(bed.raw, "DEL %s:lease:w", bed.tag));
+    assert_int_equal(finish(worker, id, "r", 0), -1);
+    assert_false(worker->ahead || worker->redis);
+    assert_int_equal(
+        blasd_worker_queue_register(worker, "w", BLASD_DEVICE_CPU, INFO_CPU, &epoch, &err), 0);
+    expect_next(worker, id);
+    assert_int_equal(finish(worker, id, "r", 0), 1);
+    assert_int_equal(pending(&bed), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_lost_wake),     cmocka_unit_test(test_no_lost_wake_by_class),
-        cmocka_unit_test(test_dead_idle_worker), cmocka_unit_test(test_handed_over),
-        cmocka_unit_test(test_finish_rests),     cmocka_unit_test(test_missed_rest),
+        cmocka_unit_test(test_no_lost_wake),
+        cmocka_unit_test(test_no_lost_wake_by_class),
+        cmocka_unit_test(test_dead_idle_worker),
+        cmocka_unit_test(test_handed_over),
+        cmocka_unit_test(test_finish_rests),
+        cmocka_unit_test(test_missed_rest),
+        cmocka_unit_test(test_wait_ahead),
+        cmocka_unit_test(test_wait_ahead_given_up),
+        cmocka_unit_test(test_wait_ahead_of_a_refusal),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
