@@ -21,9 +21,11 @@ struct blasd_awake {
     bool held;
 };
 
-/* The device that takes such requests, static; NULL where cores do not halt the expensive way: only
- * Linux guests whose idle driver is haltpoll are known to gain. */
-const char *blasd_awake_device(void);
+/* The device that takes such requests, static; NULL where cores do not halt the expensive way (only
+ * Linux guests whose idle driver is haltpoll are known to gain), or where there are more than
+ * `most_cores`: a request is for all of them, so a large machine would pay for many that no job
+ * needs. */
+const char *blasd_awake_device(uint64_t most_cores);
 
 /* Nothing is held yet. Where `device` is NULL or cannot be opened, or `linger_ms` is 0, nothing
  * will be; returns whether something can. */

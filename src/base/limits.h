@@ -69,6 +69,8 @@ struct blasd_err;
     X(awake_ms, 50, 0, 60000, "milliseconds",                                                      \
       "how long after a job came idle cores poll where halting is expensive, as in guests of a "   \
       "hypervisor (0: never; docs/deploying.md)")                                                  \
+    X(awake_cores, 8, 0, 65536, "cores",                                                           \
+      "most cores of a machine on which that is done: all of them poll")                           \
     X(list_jobs, 1000, 1, 100000, "jobs", "most jobs that GET /jobs lists at once")                \
     X(lease_ms, 10000, 500, 600000, "milliseconds",                                                \
       "how long a silent worker keeps its jobs before others take them")                           \

@@ -265,7 +265,8 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     if (blasd_loop_watch(loop->loop, &loop->quit_watcher, EPOLLIN) != 0 ||
         (number == 0 && blasd_loop_watch(loop->loop, &loop->stop_watcher, EPOLLIN) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "epoll: %s", strerror(errno));
-    if (blasd_awake_open(&loop->awake, loop->loop, blasd_awake_device(), server->limits->awake_ms))
+    const char *awake = blasd_awake_device(server->limits->awake_cores);
+    if (blasd_awake_open(&loop->awake, loop->loop, awake, server->limits->awake_ms))
         blasd_log(BLASD_LOG_DEBUG, "idle cores poll for %llu ms after a job came (awake_ms)",
                   (unsigned long long)server->limits->awake_ms);
     loop->tick.fire = on_tick;

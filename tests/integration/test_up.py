@@ -159,9 +159,12 @@ def test_cores_stay_awake_while_jobs_come(make_service):
     """No job is lost or late with it, and with awake_ms=0 nothing is asked of the machine."""
     driver = pathlib.Path("/sys/devices/system/cpu/cpuidle/current_driver")
     guest = driver.exists() and driver.read_text().startswith("haltpoll")
-    keeps, leaves = make_service("--limit", "awake_ms=3000"), make_service("--limit", "awake_ms=0")
+    cores = os.sysconf("SC_NPROCESSORS_ONLN")
+    keeps = make_service("--limit", "awake_ms=3000", "--limit", f"awake_cores={cores}")
+    leaves, large = make_service("--limit", "awake_ms=0"), make_service("--limit", f"awake_cores={cores - 1}")
     assert holds_cores_awake(keeps.part("api")) == guest
     assert not holds_cores_awake(leaves.part("api"))
+    assert not holds_cores_awake(large.part("api")), "a machine of more cores is left alone"
     assert leaves.run("matmul", SMALL)[1]["state"] == "succeeded"
     assert keeps.run("matmul", SMALL)[1]["state"] == "succeeded"
     if not guest:
