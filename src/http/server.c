@@ -144,6 +144,10 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     blasd_loop_step(loop->loop, wait);
     loop->resumed = loop->more = false;
     run_daemons(loop);
+    if (loop->more) { /* a body in two pieces is whole then, and all it needs is still near */
+        loop->more = false;
+        run_daemons(loop);
+    }
     http_gate_turn(loop);
     http_handed_turn(loop);
     set_pace(loop);
@@ -198,20 +202,26 @@ __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char
     blasd_log(BLASD_LOG_DEBUG, "libmicrohttpd: %s", line);
 }
 
-/* A daemon without a listening socket, for the doorman has that, watched from here on. */
+/* A daemon without a listening socket, for the doorman has that, watched from here on.
+ *
+ * libmicrohttpd receives into half of a connection's memory, and makes that larger by an eighth of
+ * what is left where it has less room than the increment: with one above the half it does so before
+ * each receive, and a body of 33 KB with its head comes in two. Where requests are small that would
+ * only be more to clear. */
 static int start_daemon(struct http_loop *loop, enum http_room room, uint64_t memory) {
     const struct blasd_limits *limits = loop->server->limits;
     const union MHD_DaemonInfo *info;
     struct MHD_Daemon **daemon = &loop->daemons[room];
     struct blasd_watcher *watcher = &loop->mhd_watchers[room];
+    const size_t increment = (size_t)(room == HTTP_TIGHT ? memory / 16 : memory / 2 + memory / 32);
     *daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET, 0,
         NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)memory, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)limits->connection_idle_s, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed,
-        loop, MHD_OPTION_NOTIFY_CONNECTION, count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK,
-        unescape, NULL, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
+        increment, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->connection_idle_s,
+        MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
+        count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
     if (*daemon == NULL) return -1;
     info = MHD_get_daemon_info(*daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL) return -1;
