@@ -81,6 +81,37 @@ def test_who_begins_small_may_send_a_long_head_later(service):
         served(sock, (bytes_, check))
 
 
+def filled(length, seed):
+    """A request of that many bytes, head and body, and its check."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(-4, 5, (length // 5, 1)).astype(np.float32), rng.integers(1, 5, (1, 1)).astype(np.float32)
+    body = safetensors({"a": a, "b": b})
+    start = head(TYPES["safetensors"], len(body), "npy")
+    pad = length - len(start) - len(body) - len("X-Pad: \r\n")
+    return (start[:-2] + b"X-Pad: " + b"x" * pad + b"\r\n\r\n" + body, lambda answer: answer == npy(a * b[0, 0]))
+
+
+# half of a connection's memory, and an eighth of what is left more: what may be received at once
+RECEIVED = [8 << 10, 9 << 10, 16 << 10, 18 << 10, 32 << 10, 34 << 10, 36 << 10, 54 << 10]
+
+
+@pytest.mark.parametrize("length", RECEIVED)
+def test_requests_about_as_long_as_what_is_received_at_once(service, length):
+    """By themselves, and one behind the other, where the next one's first bytes come with the last of the one before."""
+    for more in (-2, -1, 0, 1, 2):
+        requests = [filled(length + more, length + more), small(), filled(length - more, length), small()]
+        assert len(requests[0][0]) == length + more
+        with connect(service) as sock:
+            for request in requests:
+                served(sock, request)
+            sock.sendall(b"".join(bytes_ for bytes_, _ in requests))
+            with sock.makefile("rb") as stream:
+                for _, check in requests:
+                    start = b"".join(iter(stream.readline, b"\r\n"))
+                    body = stream.read(int(re.search(rb"(?i)\r\ncontent-length: (\d+)", start).group(1)))
+                    assert start.split()[1] == b"200" and check(body), start + body[:300]
+
+
 def test_all_connections_may_have_the_same_memory(make_service):
     service = make_service("--limit", "connection_small_bytes=1M")
     with connect(service) as sock:
