@@ -18,6 +18,7 @@
 #define STUCK_CHECKS 4                    /* a second or so */
 #define PARKED_NS INT64_C(100000000)      /* who waits for longer is suspended at the next check */
 #define SLOW_NS INT64_C(200000000)        /* most bodies have come by then */
+#define REST_BYTES (64 * BLASD_KIB)       /* some pieces; with more the turn would grow long */
 #define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
@@ -285,11 +286,20 @@ static bool too_much_to_drain(const struct http_exchange *exchange) {
            exchange->request.content_length - exchange->body > HTTP_DRAIN_BYTES;
 }
 
+/* libmicrohttpd reads once when it is run, and more of the body may lie there already. */
+static void expect_rest(struct http_exchange *exchange) {
+    const struct http_request *request = &exchange->request;
+    if (exchange->body == request->content_length) return;
+    if (!request->chunked && request->content_length - exchange->body <= REST_BYTES)
+        exchange->home->rest = true;
+    else
+        exchange->home->more = true;
+}
+
 static enum MHD_Result take_body(struct http_exchange *exchange, const char *bytes, size_t len) {
     http_count(&exchange->home->metrics->received_bytes, len);
     exchange->body += len;
-    /* libmicrohttpd reads once in a turn, and more may lie there already */
-    if (exchange->body != exchange->request.content_length) exchange->home->more = true;
+    expect_rest(exchange);
     if (!exchange->answered) {
         exchange->body_refused_at = exchange->body;
         if (exchange->route->body != NULL)

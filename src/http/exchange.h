@@ -90,6 +90,7 @@ struct http_loop {
     double pace;     /* answers a turn, of late */
     bool resumed;    /* MHD_run must be called in this turn */
     bool more;       /* and again in the next: there may be more to receive or to send */
+    bool rest;       /* and again in this turn: what is left of a short body may lie there */
     bool draining, out_of_time;
 };
 

@@ -35,6 +35,7 @@
 #define PARKED_FROM 8.0     /* answers a turn: with fewer, turns would be made only to ask */
 #define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
 #define SLOW_TICKS 5
+#define RESTS_A_TURN 4
 #define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
 #define LAST_MOMENTS_NS                                                                            \
     INT64_C(3000000000) /* after the grace period, for what is then answered                       \
@@ -96,6 +97,19 @@ static void run_daemons(struct http_loop *loop) {
     http_doorman_turn(&loop->doorman);
 }
 
+/* Short bodies come in some pieces. They are taken to their ends in one turn, so that the jobs of
+ * all go to the queue together, in larger calls than if each turn ended a few of them. Connections
+ * with much memory wait for the next turn: a piece of theirs may be large. */
+static void take_rests(struct http_loop *loop) {
+    if (loop->rest && http_doorman_busy(&loop->doorman, HTTP_ROOMY)) loop->more = true;
+    for (int i = 0; i < RESTS_A_TURN && loop->rest; i++) {
+        loop->rest = false;
+        for (int room = 0; room < HTTP_ROOMY; room++)
+            if (http_doorman_busy(&loop->doorman, (enum http_room)room))
+                MHD_run(loop->daemons[room]);
+    }
+}
+
 static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
     struct http_loop *loop =
         (struct http_loop *)(void *)((char *)watcher - offsetof(struct http_loop, quit_watcher));
@@ -123,7 +137,7 @@ static int daemon_wait_ms(struct MHD_Daemon *daemon) {
  * with an event or is known to `more`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
     int wait = -1;
-    if (loop->resumed || loop->more || loop->handed_first != NULL) return 0;
+    if (loop->resumed || loop->more || loop->rest || loop->handed_first != NULL) return 0;
     for (int i = 0; i < HTTP_ROOMS; i++) {
         if (!http_doorman_busy(&loop->doorman, (enum http_room)i)) continue;
         int one = daemon_wait_ms(loop->daemons[i]);
@@ -142,12 +156,9 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     int wait = wait_ms(loop);
     if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
     blasd_loop_step(loop->loop, wait);
-    loop->resumed = loop->more = false;
+    loop->resumed = loop->more = loop->rest = false;
     run_daemons(loop);
-    if (loop->more) { /* a body in two pieces is whole then, and all it needs is still near */
-        loop->more = false;
-        run_daemons(loop);
-    }
+    take_rests(loop);
     http_gate_turn(loop);
     http_handed_turn(loop);
     set_pace(loop);
