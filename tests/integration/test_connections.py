@@ -112,6 +112,27 @@ def test_requests_about_as_long_as_what_is_received_at_once(service, length):
                     assert start.split()[1] == b"200" and check(body), start + body[:300]
 
 
+def test_short_bodies_on_every_kind_of_connection_at_once(service):
+    """With half of a body sent and the rest to come later, and with nothing else that would wake the loop."""
+
+    def talk(number):
+        first = [small(), filled(33000, number), large(number)][number % 3]
+        with connect(service) as sock:
+            served(sock, first)
+            for i in range(12):
+                bytes_, check = filled(20000 + 4000 * i, i)
+                if i % 4 == 0:
+                    cut = len(bytes_) - 1 - i * 1000
+                    sock.sendall(bytes_[:cut])
+                    time.sleep(0.02)
+                    bytes_ = bytes_[cut:]
+                served(sock, (bytes_, check))
+
+    talk(2)
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        list(pool.map(talk, range(12)))
+
+
 def test_all_connections_may_have_the_same_memory(make_service):
     service = make_service("--limit", "connection_small_bytes=1M")
     with connect(service) as sock:
