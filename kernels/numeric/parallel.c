@@ -220,12 +220,23 @@ static void await_helpers(struct crew *crew) {
     pthread_mutex_unlock(&crew->lock);
 }
 
+/* How many threads the loop is worth, the calling one included. More than the part that is left to
+ * it of the machine would only take turns on the cores with those of others. */
+static int worth(const struct blasd_parallel *loop) {
+    struct blasd_watch *watch = loop->watch;
+    int threads = loop->threads;
+    if (threads > 1 && watch != NULL && watch->sharers != NULL) {
+        int sharers = watch->sharers(watch);
+        if (sharers > 1) threads = (threads + sharers - 1) / sharers;
+    }
+    if (threads > loop->count) threads = (int)loop->count;
+    return threads < BLASD_PARALLEL_MAX ? threads : BLASD_PARALLEL_MAX;
+}
+
 bool blasd_parallel_run(const struct blasd_parallel *loop) {
     struct round round = {.loop = loop};
     struct crew *crew = NULL;
-    int wanted = loop->threads;
-    if (wanted > loop->count) wanted = (int)loop->count;
-    if (wanted > BLASD_PARALLEL_MAX) wanted = BLASD_PARALLEL_MAX;
+    int wanted = worth(loop);
     /* a loop inside a piece of another has no helpers: they are at work there */
     if (wanted > 1 && !am_helper) crew = crew_get();
     if (crew != NULL && crew->at_work) crew = NULL;

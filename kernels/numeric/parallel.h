@@ -23,8 +23,9 @@ struct blasd_parallel {
     void *arg; /* borrowed */
     int64_t count;
     int threads; /* 1 runs everything on the calling thread */
-    /* asked between pieces, from the calling thread only, and told where a thread finds no more
-     * pieces of the last loop (`to` is 1); may be NULL */
+    /* asked between pieces, from the calling thread only, told where a thread finds no more pieces
+     * of the last loop (`to` is 1), and asked at the beginning who else is at work, which makes
+     * `threads` fewer; may be NULL */
     struct blasd_watch *watch;
     double from, to; /* the part of the batch's progress that this loop is */
 };

@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 5
+#define BLASD_BACKEND_ABI 6
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -42,7 +42,10 @@ struct blasd_watch {
     /* Optional. All of the batch is done or in hand, and a thread of it has nothing left to do:
      * what comes next may begin. Called once a batch at the most, by any of its threads. */
     void (*spare)(struct blasd_watch *watch);
-    void *owner; /* whoever set `spare` */
+    /* Optional. How many batches share the device's units now, this one included: a loop is to take
+     * its part of them. Asked when a loop begins, by the thread that called the kernel. */
+    int (*sharers)(struct blasd_watch *watch);
+    void *owner; /* whoever set `spare` and `sharers` */
 };
 
 struct blasd_device; /* a backend's own */

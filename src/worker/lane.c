@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "kernels/numeric/parallel.h"
+#include "worker/seat.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -26,7 +27,11 @@
  * ended the other computes, and neither waits for a thread that the front end has put aside. Longer
  * ones have the machine to themselves, but for the small jobs, and wait for each other by priority;
  * the next one begins when the threads of the one before run out of work, before its last pieces
- * are done and it is stored and ended. */
+ * are done and it is stored and ended.
+ *
+ * Of two that run at a time each takes its part of the device's units, for threads that take turns
+ * on a core find its caches full of each other's matrices; and where that is one unit its hand has
+ * a seat there. */
 #define BRIEF_NS 100e6
 #define HANDS 2
 
@@ -56,15 +61,16 @@ struct blasd_hand {
     struct blasd_batcher batcher; /* the thread's own */
     pthread_t thread;
     bool started;
-    pthread_cond_t wake;   /* work, the errand is done, the end */
-    struct load *load;     /* under the lock, as the next two: what it runs; owned */
+    pthread_cond_t wake; /* work, the errand is done, the end */
+    struct load *load;   /* under the lock, as the next three: what it runs; owned */
+    struct blasd_seat seat;
     bool fading;           /* that is a long one, and has threads to spare */
     struct errand *errand; /* under the lock; in the thread's frame. NULL: none, or it is done */
 };
 
 struct blasd_lane {
     struct blasd_hand hands[HANDS];
-    int hand_count;
+    int hand_count, units; /* of the device */
     pthread_mutex_t lock;
     pthread_cond_t news; /* the main thread: an errand, a job has ended */
 
@@ -122,6 +128,10 @@ int blasd_lane_running(struct blasd_hand *hand) {
     return running;
 }
 
+static int on_sharers(struct blasd_watch *watch) {
+    return blasd_lane_running(watch->owner);
+}
+
 /* Runs a load; called without the lock. */
 static int carry(struct blasd_batcher *batcher, struct load *load, struct blasd_err *err) {
     int code;
@@ -168,6 +178,16 @@ static void on_spare(struct blasd_watch *watch) {
     pthread_mutex_unlock(&lane->lock);
 }
 
+/* The hand begins what it has taken. A seat is kept to the end of the job, which is brief, though
+ * the other hand may be done before that. */
+static void sit_down(struct blasd_hand *hand) {
+    const struct blasd_lane *lane = hand->lane;
+    if (lane->running > 1 && lane->running == lane->units && lane->long_running == 0)
+        blasd_seat_take(&hand->seat, (int)(hand - lane->hands));
+    else
+        blasd_seat_leave(&hand->seat);
+}
+
 static void ended(struct blasd_lane *lane, struct load *load, int code,
                   const struct blasd_err *err) {
     lane->running--;
@@ -189,6 +209,7 @@ static void *run(void *arg) {
         blasd_log(BLASD_LOG_DEBUG, "cannot lower the weight of the heavy lane");
     blasd_parallel_background();
     pthread_mutex_lock(&lane->lock);
+    blasd_seat_open(&hand->seat);
     while (!lane->stop) {
         struct blasd_err err = {0};
         struct load *load;
@@ -198,6 +219,7 @@ static void *run(void *arg) {
             continue;
         }
         load = hand->load = pop(lane);
+        sit_down(hand);
         pthread_mutex_unlock(&lane->lock);
         code = carry(&hand->batcher, load, &err);
         pthread_mutex_lock(&lane->lock);
@@ -450,8 +472,11 @@ static void lane_free(struct blasd_lane *lane) {
         struct blasd_hand *hand = &lane->hands[i];
         struct blasd_batcher *batcher = &hand->batcher;
         if (hand->started) pthread_join(hand->thread, NULL);
-        if (batcher->heartbeat != NULL)
-            blasd_heartbeat_watch(batcher->heartbeat, batcher->place)->spare = NULL;
+        if (batcher->heartbeat != NULL) {
+            struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->place);
+            watch->spare = NULL;
+            watch->sharers = NULL;
+        }
         blasd_worker_queue_free(batcher->queue);
         if (batcher->device != NULL) batcher->options->backend->device_close(batcher->device);
         blasd_batcher_release(batcher);
@@ -475,6 +500,7 @@ static int hand_open(struct blasd_hand *hand, const struct blasd_batcher *main,
     batcher->weigher = main->weigher;
     batcher->hand = hand;
     watch->spare = on_spare;
+    watch->sharers = on_sharers;
     watch->owner = hand;
     code = options->backend->device_open(options->ordinal, &batcher->device, err);
     return code != 0 ? code : blasd_worker_queue_open(&options->queue, &batcher->queue, err);
@@ -487,7 +513,8 @@ static void lane_init(struct blasd_lane *lane, const struct blasd_batcher *main)
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&lane->news, &steady);
     pthread_condattr_destroy(&steady);
-    lane->hand_count = main->info.units > 1 ? HANDS : 1;
+    lane->units = main->info.units;
+    lane->hand_count = lane->units > 1 ? HANDS : 1;
     for (int i = 0; i < lane->hand_count; i++) {
         struct blasd_hand *hand = &lane->hands[i];
         hand->lane = lane;

@@ -280,6 +280,43 @@ static void the_watch_hears_once_of_spare_threads(void **state) {
     }
 }
 
+/* How many share the machine, as the watch says, and how often it was asked. */
+struct shared {
+    struct blasd_watch watch;
+    int sharers, asked;
+};
+
+static int say_sharers(struct blasd_watch *watch) {
+    struct shared *shared = (struct shared *)watch;
+    shared->asked++;
+    return shared->sharers;
+}
+
+static int helpers_for(int threads, int sharers) {
+    static struct tally tally;
+    struct shared shared = {.watch = {.go_on = let_go_on, .sharers = say_sharers},
+                            .sharers = sharers};
+    struct blasd_parallel loop = loop_of(&tally, 50, threads);
+    int before;
+    loop.watch = &shared.watch;
+    blasd_parallel_dismiss();
+    before = threads_of_process();
+    assert_true(blasd_parallel_run(&loop));
+    assert_true(each_once(&tally, 50));
+    assert_int_equal(shared.asked, threads > 1);
+    return threads_of_process() - before;
+}
+
+static void a_loop_takes_its_part_of_the_threads(void **state) {
+    (void)state;
+    assert_int_equal(helpers_for(4, 1), 3);
+    assert_int_equal(helpers_for(4, 2), 1);
+    assert_int_equal(helpers_for(5, 2), 2);
+    assert_int_equal(helpers_for(2, 2), 0);
+    assert_int_equal(helpers_for(2, 9), 0);
+    assert_int_equal(helpers_for(1, 1), 0);
+}
+
 static struct tally inner[8];
 
 static bool run_inner(void *arg, int64_t i, int slot) {
@@ -374,6 +411,7 @@ int main(void) {
         cmocka_unit_test(helpers_weigh_what_the_one_they_help_does),
         cmocka_unit_test(a_stop_ends_one_loop_and_not_the_next),
         cmocka_unit_test(the_watch_hears_once_of_spare_threads),
+        cmocka_unit_test(a_loop_takes_its_part_of_the_threads),
         cmocka_unit_test(a_loop_in_a_piece_runs_on_its_thread),
         cmocka_unit_test(a_forked_process_has_helpers_of_its_own),
     };
