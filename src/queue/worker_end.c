@@ -17,20 +17,33 @@
 /* A worker that was slower than this asks anew, for it may want less than it wanted before. */
 #define ASK_AGAIN_NS (50 * INT64_C(1000000))
 
+/* What this connection has begun and not ended; of one beside the one that claims, these jobs. */
+static int write_begun(struct blasd_worker_queue *queue, const char *const *ids, int count) {
+    int64_t now = blasd_clock_ns() / 1000 + queue->offset_us;
+    if (blasd_buf_puts(&queue->text, queue->epoch) < 0 || blasd_buf_add(&queue->text, "\n", 1) < 0)
+        return -1;
+    if (queue->part[0] == '0') {
+        for (int i = 0; i < count; i++) blasd_held_begin(&queue->held, ids[i], now);
+        return blasd_held_write_begun(&queue->held, now, &queue->text);
+    }
+    if (blasd_buf_printf(&queue->text, "%" PRId64, now) < 0) return -1;
+    for (int i = 0; i < count; i++)
+        if (blasd_buf_add(&queue->text, " ", 1) < 0 || blasd_buf_puts(&queue->text, ids[i]) < 0)
+            return -1;
+    return 0;
+}
+
 int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,
                              struct blasd_err *err) {
     char key[BLASD_LINK_KEY_MAX];
     redisReply *reply;
-    int64_t now = blasd_clock_ns() / 1000 + queue->offset_us;
-    for (int i = 0; i < count; i++) blasd_held_begin(&queue->held, ids[i], now);
     blasd_buf_reset(&queue->text);
-    if (blasd_buf_puts(&queue->text, queue->epoch) < 0 ||
-        blasd_buf_add(&queue->text, "\n", 1) < 0 ||
-        blasd_held_write_begun(&queue->held, now, &queue->text) < 0)
+    if (write_begun(queue, ids, count) < 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs are held");
-    blasd_link_key(key, queue->name, ":run:%s", queue->worker);
-    blasd_worker_command(queue, "SET");
+    blasd_link_key(key, queue->name, ":begun:%s", queue->worker);
+    blasd_worker_command(queue, "HSET");
     blasd_worker_text(queue, key);
+    blasd_worker_text(queue, queue->part);
     blasd_worker_arg(queue, queue->text.data, queue->text.len);
     if (blasd_worker_post(queue) == 0) return 0;
     int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
@@ -177,6 +190,10 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
     rc = read_finished(queue, reply, endings, count, err);
     freeReplyObject(reply);
     return rc;
+}
+
+void blasd_worker_queue_ended(struct blasd_worker_queue *queue, const char *id) {
+    blasd_held_remove(&queue->held, id);
 }
 
 int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,

@@ -37,6 +37,7 @@ struct blasd_worker_queue {
 
     char worker[BLASD_WORKER_NAME_MAX];
     char epoch[24];     /* "" without a lease */
+    char part[2];       /* "0"; "1", "2", ... where this one ends what another one claims */
     char device_class;  /* '1' cpu, '2' cuda; '0': this connection does not claim */
     unsigned turn;      /* claims so far, for ageing */
     bool idle;          /* the last claim found nothing, so this worker is registered as idle */

@@ -42,7 +42,7 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
     snprintf(queue->name, sizeof queue->name, "%s", options->name);
     queue->options.name = queue->name;
     snprintf(queue->tag, sizeof queue->tag, "{%s}", queue->name);
-    queue->device_class = '0';
+    queue->device_class = queue->part[0] = '0';
     blasd_link_limits(options, &queue->limits);
     rc = queue->segments && queue->views
              ? blasd_link_parse(options->url, &queue->address, err)
@@ -98,6 +98,12 @@ void blasd_worker_forget(struct blasd_worker_queue *queue) {
     queue->asked_jobs = 0;
 }
 
+/* now_us, which is a text where the jobs were handed over in a list. */
+static int64_t read_now(const redisReply *r) {
+    if (r->type == REDIS_REPLY_INTEGER) return r->integer;
+    return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
+}
+
 int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *worker,
                                 enum blasd_device_class device, const char *info, int64_t *epoch,
                                 struct blasd_err *err) {
@@ -120,6 +126,7 @@ int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *wo
         rc = blasd_worker_odd_reply("register", err);
     } else {
         *epoch = reply->element[1]->integer;
+        queue->offset_us = read_now(reply->element[0]) - blasd_clock_ns() / 1000;
         snprintf(queue->epoch, sizeof queue->epoch, "%" PRId64, *epoch);
         blasd_worker_forget(queue);
     }
@@ -130,6 +137,15 @@ int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *wo
 void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worker, int64_t epoch) {
     if (set_worker(queue, worker, NULL) < 0) return;
     snprintf(queue->epoch, sizeof queue->epoch, "%" PRId64, epoch);
+}
+
+void blasd_worker_queue_join_part(struct blasd_worker_queue *queue,
+                                  const struct blasd_worker_queue *claims, int part) {
+    if (set_worker(queue, claims->worker, NULL) < 0) return;
+    memcpy(queue->epoch, claims->epoch, sizeof queue->epoch);
+    blasd_worker_forget(queue);
+    queue->offset_us = claims->offset_us;
+    queue->part[0] = (char)('0' + part);
 }
 
 void blasd_worker_leased(struct blasd_worker_queue *queue, const char *function) {
@@ -234,12 +250,6 @@ static int read_claim(const redisReply *head, const redisReply *frame, int max,
     *claims = (struct blasd_claim){0};
     return read_head(head->str + BLASD_ID_LEN, claims) == 1 &&
            set_job(claims, head->str, frame->str, (size_t)frame->len);
-}
-
-/* now_us, which is a text where the jobs were handed over in a list. */
-static int64_t read_now(const redisReply *r) {
-    if (r->type == REDIS_REPLY_INTEGER) return r->integer;
-    return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
 }
 
 static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply, int max,

@@ -47,6 +47,13 @@ int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *wo
                                 struct blasd_err *err);
 /* Makes `queue`, another connection of the same worker, speak under that name and epoch. */
 void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worker, int64_t epoch);
+/* The same for one through which a thread of its own begins and ends jobs, one batch at a time,
+ * that `claims`, which is registered, has claimed: `part`, from 1 to 9, tells such connections
+ * apart. */
+void blasd_worker_queue_join_part(struct blasd_worker_queue *queue,
+                                  const struct blasd_worker_queue *claims, int part);
+/* The job was ended through one of those: the connection that claimed it no longer holds it. */
+void blasd_worker_queue_ended(struct blasd_worker_queue *queue, const char *id);
 /* Renews the lease, publishes `info`, and does the housekeeping that anyone may do (lapsed leases,
  * passed deadlines, expired records). *lost: the lease had lapsed, so every claimed job belongs to
  * others now and the worker must register anew. */

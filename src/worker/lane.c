@@ -1,5 +1,5 @@
-/* One mutex holds the list of what waits, the errands, and who sleeps. The lane's threads hold it
- * only between jobs; the main thread never while it talks to Redis. */
+/* One mutex holds the lists of what waits and what is gone, and who sleeps. The lane's threads hold
+ * it only between jobs; the main thread never while it talks to Redis. */
 #include "worker/lane.h"
 
 #include "base/clock.h"
@@ -46,36 +46,27 @@ struct load {
     unsigned char frame[]; /* the claim's */
 };
 
-/* What a hand waits for the main thread to do. */
-struct errand {
-    const char *const *ids;       /* to be marked as begun; NULL: */
-    struct blasd_ending *endings; /* to be finished */
-    int count, code;
-    bool lost, done;
-    struct blasd_err *err;
-};
-
 /* One of the lane's threads. */
 struct blasd_hand {
     struct blasd_lane *lane;      /* borrowed */
     struct blasd_batcher batcher; /* the thread's own */
     pthread_t thread;
     bool started;
-    pthread_cond_t wake; /* work, the errand is done, the end */
-    struct load *load;   /* under the lock, as the next three: what it runs; owned */
+    pthread_cond_t wake; /* work, the end */
+    struct load *load;   /* under the lock: what it runs; owned */
     struct blasd_seat seat;
-    bool fading;           /* that is a long one, and has threads to spare */
-    struct errand *errand; /* under the lock; in the thread's frame. NULL: none, or it is done */
+    bool fading; /* under the lock: that is a long one, and has threads to spare */
 };
 
 struct blasd_lane {
     struct blasd_hand hands[HANDS];
     int hand_count, units; /* of the device */
     pthread_mutex_t lock;
-    pthread_cond_t news; /* the main thread: an errand, a job has ended */
+    pthread_cond_t news; /* the main thread: a job has ended */
 
     /* under the lock */
     struct load *first;        /* owned: what waits, in the order in which it will run */
+    struct load *gone;         /* owned: what was run since the main thread looked last */
     int waiting;               /* jobs in that */
     uint64_t bytes;            /* of what waits and what runs */
     int running, long_running; /* jobs; those of them that are not brief, */
@@ -86,39 +77,6 @@ struct blasd_lane {
 };
 
 /* ---- what the lane's threads do ---- */
-
-/* Hands `errand` to the main thread and waits until it is done. */
-static void ask(struct blasd_hand *hand, struct errand *errand) {
-    struct blasd_lane *lane = hand->lane;
-    struct blasd_err ignored;
-    bool nudge;
-    pthread_mutex_lock(&lane->lock);
-    hand->errand = errand;
-    nudge = lane->main_waits;
-    lane->main_waits = false; /* one nudge ends the wait */
-    pthread_cond_signal(&lane->news);
-    pthread_mutex_unlock(&lane->lock);
-    /* where this does not arrive, the wait ends by itself soon */
-    if (nudge) blasd_worker_queue_nudge(hand->batcher.queue, &ignored);
-    pthread_mutex_lock(&lane->lock);
-    while (!errand->done) pthread_cond_wait(&hand->wake, &lane->lock);
-    pthread_mutex_unlock(&lane->lock);
-}
-
-int blasd_lane_begin(struct blasd_hand *hand, const char *const *ids, int count,
-                     struct blasd_err *err) {
-    struct errand errand = {.ids = ids, .count = count, .err = err};
-    ask(hand, &errand);
-    return errand.code;
-}
-
-int blasd_lane_finish(struct blasd_hand *hand, struct blasd_ending *endings, int count, bool *lost,
-                      struct blasd_err *err) {
-    struct errand errand = {.endings = endings, .count = count, .err = err};
-    ask(hand, &errand);
-    *lost = errand.lost;
-    return errand.code;
-}
 
 int blasd_lane_running(struct blasd_hand *hand) {
     int running;
@@ -154,6 +112,10 @@ static bool may_begin(const struct blasd_lane *lane) {
     const struct load *load = lane->first;
     if (load == NULL || load->group.suspect || lane->code != 0) return false;
     return lane->running == lane->fading || (load->brief && lane->long_running == 0);
+}
+
+static bool alone_is_due(const struct blasd_lane *lane) {
+    return lane->running == 0 && lane->first != NULL && lane->first->group.suspect;
 }
 
 static struct load *pop(struct blasd_lane *lane) {
@@ -197,8 +159,23 @@ static void ended(struct blasd_lane *lane, struct load *load, int code,
         lane->code = code;
         lane->err = *err;
     }
-    free(load);
     if (may_begin(lane)) wake_hands(lane);
+}
+
+/* A job of the hand has ended; the lock is left meanwhile. The main thread need not know at once,
+ * but where it is its turn now. */
+static void tell_main(struct blasd_hand *hand) {
+    struct blasd_lane *lane = hand->lane;
+    struct blasd_err ignored;
+    bool its_turn = lane->code != 0 || hand->batcher.lost || alone_is_due(lane);
+    bool nudge = its_turn && lane->main_waits;
+    pthread_cond_signal(&lane->news);
+    if (!nudge) return;
+    lane->main_waits = false; /* one nudge ends the wait */
+    pthread_mutex_unlock(&lane->lock);
+    /* where this does not arrive, the wait ends by itself soon */
+    blasd_worker_queue_nudge(hand->batcher.queue, &ignored);
+    pthread_mutex_lock(&lane->lock);
 }
 
 static void *run(void *arg) {
@@ -227,13 +204,23 @@ static void *run(void *arg) {
         hand->fading = false;
         hand->load = NULL;
         ended(lane, load, code, &err);
-        pthread_cond_signal(&lane->news);
+        load->next = lane->gone;
+        lane->gone = load;
+        tell_main(hand);
     }
     pthread_mutex_unlock(&lane->lock);
     return NULL;
 }
 
 /* ---- what the main thread does ---- */
+
+static void free_loads(struct load *load) {
+    while (load != NULL) {
+        struct load *next = load->next;
+        free(load);
+        load = next;
+    }
+}
 
 bool blasd_lane_idle(struct blasd_lane *lane) {
     bool idle;
@@ -280,14 +267,6 @@ static struct load *load_new(const struct blasd_lane *lane, const struct blasd_i
     return load;
 }
 
-static void free_loads(struct load *load) {
-    while (load != NULL) {
-        struct load *next = load->next;
-        free(load);
-        load = next;
-    }
-}
-
 /* With the lock. */
 static void enqueue(struct blasd_lane *lane, struct load *load) {
     struct load **at = &lane->first;
@@ -319,49 +298,19 @@ bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_item *items,
     return true;
 }
 
-/* Does one errand; called without the lock. */
-static void serve(struct errand *errand, struct blasd_batcher *main) {
-    if (main->lost)
-        errand->lost = true;
-    else if (errand->ids != NULL)
-        errand->code =
-            blasd_worker_queue_begin(main->queue, errand->ids, errand->count, errand->err);
-    else
-        errand->code = blasd_worker_queue_finish(main->queue, errand->endings, errand->count,
-                                                 &errand->lost, errand->err);
-    if (errand->lost) main->lost = true;
-}
-
 int blasd_lane_serve(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err) {
+    struct load *gone;
     int code;
     pthread_mutex_lock(&lane->lock);
-    for (int i = 0; i < lane->hand_count; i++) {
-        struct blasd_hand *hand = &lane->hands[i];
-        struct errand *errand = hand->errand; /* its thread waits */
-        if (errand == NULL) continue;
-        pthread_mutex_unlock(&lane->lock);
-        serve(errand, main);
-        pthread_mutex_lock(&lane->lock);
-        hand->errand = NULL;
-        errand->done = true;
-        pthread_cond_signal(&hand->wake);
-    }
+    gone = lane->gone;
+    lane->gone = NULL;
     code = lane->code;
     if (code != 0) *err = lane->err;
     pthread_mutex_unlock(&lane->lock);
+    for (const struct load *load = gone; load != NULL; load = load->next)
+        blasd_worker_queue_ended(main->queue, load->claim.id);
+    free_loads(gone);
     return code;
-}
-
-/* The functions that follow are called with the lock. */
-
-static bool is_asked(const struct blasd_lane *lane) {
-    bool asked = false;
-    for (int i = 0; i < lane->hand_count; i++) asked |= lane->hands[i].errand != NULL;
-    return asked;
-}
-
-static bool alone_is_due(const struct blasd_lane *lane) {
-    return lane->running == 0 && lane->first != NULL && lane->first->group.suspect;
 }
 
 int blasd_lane_run_alone(struct blasd_lane *lane, struct blasd_batcher *main,
@@ -376,6 +325,7 @@ int blasd_lane_run_alone(struct blasd_lane *lane, struct blasd_batcher *main,
     pthread_mutex_lock(&lane->lock);
     ended(lane, load, 0, err);
     pthread_mutex_unlock(&lane->lock);
+    free(load);
     return code;
 }
 
@@ -406,7 +356,7 @@ static void await_news(struct blasd_lane *lane, int ms) {
 
 void blasd_lane_rest(struct blasd_lane *lane, int ms) {
     pthread_mutex_lock(&lane->lock);
-    if (!is_asked(lane) && lane->code == 0 && lane->waiting >= MOST_WAITING && !alone_is_due(lane))
+    if (lane->code == 0 && lane->waiting >= MOST_WAITING && !alone_is_due(lane))
         await_news(lane, ms);
     pthread_mutex_unlock(&lane->lock);
 }
@@ -416,7 +366,7 @@ int blasd_lane_wait(struct blasd_lane *lane, struct blasd_worker_queue *queue, i
     bool now;
     int code;
     pthread_mutex_lock(&lane->lock);
-    now = is_asked(lane) || lane->code != 0 || alone_is_due(lane);
+    now = lane->code != 0 || alone_is_due(lane);
     lane->main_waits = !now;
     pthread_mutex_unlock(&lane->lock);
     if (now) return 0;
@@ -440,23 +390,23 @@ int blasd_lane_empty(struct blasd_lane *lane, struct blasd_batcher *main, struct
     pthread_mutex_unlock(&lane->lock);
     while (busy) {
         struct blasd_err problem = {0};
-        int served = blasd_lane_serve(lane, main, &problem);
+        int served;
+        pthread_mutex_lock(&lane->lock);
+        busy = lane->running > 0;
+        if (busy) await_news(lane, 1000);
+        pthread_mutex_unlock(&lane->lock);
+        served = blasd_lane_serve(lane, main, &problem);
         if (served != 0) {
             code = served;
             *err = problem;
         }
-        pthread_mutex_lock(&lane->lock);
-        busy = lane->running > 0;
-        if (busy && !is_asked(lane)) await_news(lane, 1000);
-        pthread_mutex_unlock(&lane->lock);
     }
     return code;
 }
 
-void blasd_lane_lease(struct blasd_lane *lane, int64_t epoch) {
+void blasd_lane_lease(struct blasd_lane *lane, const struct blasd_worker_queue *claims) {
     for (int i = 0; i < lane->hand_count; i++) {
-        struct blasd_batcher *batcher = &lane->hands[i].batcher;
-        blasd_worker_queue_join(batcher->queue, batcher->options->name, epoch);
+        blasd_worker_queue_join_part(lane->hands[i].batcher.queue, claims, i + 1);
     }
 }
 
@@ -482,6 +432,7 @@ static void lane_free(struct blasd_lane *lane) {
         blasd_batcher_release(batcher);
         pthread_cond_destroy(&hand->wake);
     }
+    free_loads(lane->gone);
     pthread_cond_destroy(&lane->news);
     pthread_mutex_destroy(&lane->lock);
     free(lane);

@@ -3,9 +3,10 @@
  * itself: a call costs nothing beside it, and it ends, or is stopped, without the others. Two run
  * at once where both are brief (lane.c), else one.
  *
- * The worker's lease, and its connection that claims and ends jobs, belong to the main thread
- * alone: where a hand marks jobs as begun or ends them it asks the main thread to do it (an
- * errand). For blobs it has a connection of its own. Read next: runner.h. */
+ * The main thread claims. Each hand marks its jobs as begun and ends them over a connection of its
+ * own, under the worker's one lease: Redis refuses whatever comes under another. Once a job has
+ * ended the main thread is told, which strikes it off what its connection holds. Read next:
+ * runner.h. */
 #ifndef BLASD_WORKER_LANE_H
 #define BLASD_WORKER_LANE_H
 
@@ -23,7 +24,7 @@ void blasd_lane_close(struct blasd_lane *lane); /* takes NULL */
 /* The functions below are the main thread's. */
 
 /* The worker has a new lease; the lane is empty. */
-void blasd_lane_lease(struct blasd_lane *lane, int64_t epoch);
+void blasd_lane_lease(struct blasd_lane *lane, const struct blasd_worker_queue *claims);
 /* Whether a group made from `items` belongs here: a job of it takes long, or the lane is at work
  * and the group must run when nothing else does (`group->suspect`). */
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
@@ -32,7 +33,7 @@ bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
  * and none was taken. */
 bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_item *items,
                      const struct blasd_group *group, int64_t claimed_ns);
-/* Does what the lane has asked for. Negative: the lane's device cannot go on. */
+/* Takes note of what has ended. Negative: the lane's device cannot go on. */
 int blasd_lane_serve(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err);
 /* Runs on `main` what waits in the lane to run alone, if its turn has come. */
 int blasd_lane_run_alone(struct blasd_lane *lane, struct blasd_batcher *main,
@@ -43,21 +44,18 @@ bool blasd_lane_idle(struct blasd_lane *lane);
 bool blasd_lane_full(struct blasd_lane *lane);
 /* Bytes that the jobs here take, or will. */
 uint64_t blasd_lane_bytes(struct blasd_lane *lane);
-/* Waits for the lane to ask for something or to have room, for up to `ms`. */
+/* Waits for the lane to have room, for up to `ms`. */
 void blasd_lane_rest(struct blasd_lane *lane, int ms);
-/* blasd_worker_queue_wait, ended early by the lane. */
+/* blasd_worker_queue_wait, ended early by the lane where it is the main thread's turn: a job is to
+ * run alone, the device has failed, the lease is lost. */
 int blasd_lane_wait(struct blasd_lane *lane, struct blasd_worker_queue *queue, int ms,
                     struct blasd_err *err);
-/* Forgets what waits and lets what runs end, serving it meanwhile; where main->lost none of it is
- * recorded, and it is asked to stop. */
+/* Forgets what waits and lets what runs end; where main->lost it is asked to stop, and none of it
+ * is recorded but what has been on its way to Redis. */
 int blasd_lane_empty(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err);
 
-/* What one of the lane's threads asks of the main one; runner.c calls these. */
-int blasd_lane_begin(struct blasd_hand *hand, const char *const *ids, int count,
-                     struct blasd_err *err);
-int blasd_lane_finish(struct blasd_hand *hand, struct blasd_ending *endings, int count, bool *lost,
-                      struct blasd_err *err);
-/* How many jobs run in the lane now, this thread's included: they share the device. */
+/* How many jobs run in the lane now, this thread's included: they share the device. Its own
+ * threads call this. */
 int blasd_lane_running(struct blasd_hand *hand);
 
 #endif

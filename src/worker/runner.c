@@ -104,21 +104,6 @@ static void settle(struct blasd_batcher *batcher, bool certain) {
     }
 }
 
-/* Jobs are marked as begun, and ended, by the thread that claimed them. */
-static int finish_jobs(struct blasd_batcher *batcher, bool *lost, struct blasd_err *err) {
-    struct blasd_ending *rows = blasd_endings_rows(&batcher->endings);
-    int count = batcher->endings.count;
-    return batcher->hand != NULL
-               ? blasd_lane_finish(batcher->hand, rows, count, lost, err)
-               : blasd_worker_queue_finish(batcher->queue, rows, count, lost, err);
-}
-
-static int begin_jobs(struct blasd_batcher *batcher, int count, struct blasd_err *err) {
-    const char *const *ids = batcher->room->ids;
-    return batcher->hand != NULL ? blasd_lane_begin(batcher->hand, ids, count, err)
-                                 : blasd_worker_queue_begin(batcher->queue, ids, count, err);
-}
-
 /* Sends the endings collected so far. Whatever cannot be ended is given up with the lease, so that
  * the queue hands it out again. */
 static void send(struct blasd_batcher *batcher) {
@@ -127,7 +112,8 @@ static void send(struct blasd_batcher *batcher) {
     while (endings->count > 0 && !batcher->lost) {
         struct blasd_err err = {0};
         bool lost = false;
-        code = finish_jobs(batcher, &lost, &err);
+        code = blasd_worker_queue_finish(batcher->queue, blasd_endings_rows(endings),
+                                         endings->count, &lost, &err);
         if (lost) batcher->lost = true;
         if (code == 0) break;
         if (tries == 0)
@@ -477,7 +463,7 @@ int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
         blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->room->ids, count) != 0)
         return short_of_memory(batcher, count);
     /* a mark that does not arrive costs no job: only a crash would not be counted */
-    if (begin_jobs(batcher, count, &problem) != 0)
+    if (blasd_worker_queue_begin(batcher->queue, batcher->room->ids, count, &problem) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot mark a batch as begun: %s", problem.detail);
     if (overlaps && begin_members(batcher, kernel, count, claimed_ns, &code, err)) return code;
     if (!first && overlaps) { /* it could not begin beside the other: by itself, then */

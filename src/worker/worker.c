@@ -96,7 +96,7 @@ static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) 
         free(info);
         if (*code == 0) {
             blasd_heartbeat_lease(batcher->heartbeat, epoch);
-            if (worker->lane != NULL) blasd_lane_lease(worker->lane, epoch);
+            if (worker->lane != NULL) blasd_lane_lease(worker->lane, batcher->queue);
             batcher->lost = false;
             blasd_log(BLASD_LOG_INFO, "worker %s serves %s (%s)", name, batcher->info.id,
                       batcher->info.name);
@@ -118,7 +118,7 @@ static void find_company(const struct blasd_backend *backend, struct blasd_item 
         kernel->company(&item->job, &item->plan, &item->company);
 }
 
-/* Does what the heavy lane has asked for. */
+/* Takes note of what the heavy lane has ended. */
 static int serve_lane(struct worker *worker, struct blasd_err *err) {
     if (worker->lane == NULL) return 0;
     return blasd_lane_serve(worker->lane, &worker->batcher, err);

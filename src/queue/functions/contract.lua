@@ -1,5 +1,5 @@
 #!lua name=blasd_3
--- revision 3
+-- revision 4
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -41,9 +41,10 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
   {q}:lease:NAME       EPOCH, with an expiry: the worker lives exactly while this exists
   {q}:held:NAME        text of names, "ID PACKET ...": what the worker has claimed; some may have ended
-  {q}:run:NAME         text, EPOCH and a line for each batch that has begun and not ended: "US ID
-                       PACKET ...". The worker writes it itself, with SET; it counts as long as its
-                       epoch is that of {q}:workers
+  {q}:begun:NAME       hash PART -> EPOCH, a newline, and a line for each batch that has begun, "US ID
+                       PACKET ..."; what has ended may stand in it. PART 0 is of the connection that
+                       claims, others of those beside it. The worker writes it itself, with HSET; it
+                       counts as long as its epoch is that of {q}:workers
   {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
   {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
                        an expiry
@@ -142,8 +143,8 @@ lease is not theirs any more)
       HELD: the names, as it was given them, of what it still has, a packet as long as it has a job
       of it. CHECK 1: a reply may have been missed, so what is noted as held by it but is not in
       HELD goes back, packets opened
-  begin NAME EPOCH TEXT   -> 0: TEXT, lines without an epoch, becomes {q}:run:NAME (workers of
-      earlier versions call it)
+  begin NAME EPOCH TEXT   -> 0: TEXT, lines without an epoch, becomes part 0 of {q}:begun:NAME (workers
+      of earlier versions call it)
   finish NAME EPOCH RESENT, then 3 for each job, or whole packet: NAME PIECES OUTPUTS
       -> text of a digit for each job: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was
       missed; what is recorded just so counts as accepted. OUTPUTS: "0", they are in the records;

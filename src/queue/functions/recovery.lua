@@ -79,7 +79,7 @@ local function holdings(name)
     local function add(one)
         if not seen[one] then seen[one], names[#names + 1] = true, one end
     end
-    for line in gmatch(begun_text(name), '[^\n]+') do
+    for line in gmatch(begun_lines(name), '[^\n]+') do
         for one in gmatch(match(line, '^%d+(.*)$') or '', '%S+') do
             begun[one] = true
             add(one)
@@ -103,7 +103,7 @@ local function recover(name)
         ending_add_terse(e, id, job, 'failed', 'poisoned', finder)
     end)
     ending_commit(e)
-    call('DEL', K.lease_of .. name, K.held_of .. name, K.run_of .. name, K.prog_of .. name,
+    call('DEL', K.lease_of .. name, K.held_of .. name, K.begun_of .. name, K.prog_of .. name,
          K.wake_of .. name)
     call('HDEL', K.workers, name)
     call('HDEL', K.idle, name)

@@ -32,8 +32,8 @@ local function key_table(q)
                            'refs'}) do
         k[noun] = q .. ':' .. noun
     end
-    for _, noun in ipairs({'lease', 'held', 'run', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
-                           'blob', 'hold', 'alone'}) do
+    for _, noun in ipairs({'lease', 'held', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
+                           'blob', 'hold', 'alone', 'begun'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -188,11 +188,14 @@ end
 
 -- The lines "US NAME ..." that a worker has noted. One that has lost the name to another may have
 -- written last: such a text is not looked at.
-local function begun_text(name)
-    local text = call('GET', K.run_of .. name) or ''
-    local epoch, lines = match(text, '^(%d+)\n(.*)$')
-    if not epoch then return text end -- as begin, the function, leaves it
-    return match(call('HGET', K.workers, name) or '', '^%S+ (%S+)') == epoch and lines or ''
+local function begun_lines(name)
+    local all, epoch = {}, nil
+    for _, text in ipairs(call('HVALS', K.begun_of .. name)) do
+        local its, lines = match(text, '^(%d+)\n(.*)$')
+        epoch = epoch or match(call('HGET', K.workers, name) or '', '^%S+ (%S+)')
+        if its and its == epoch then all[#all + 1] = lines end
+    end
+    return concat(all, '\n')
 end
 
 -- Whether a text of names names the job: by its id, or by its packet.
@@ -216,7 +219,7 @@ local function running_finder(count)
         if not texts then
             texts = {}
             for _, name in ipairs(call('HKEYS', K.workers)) do
-                local text = begun_text(name)
+                local text = begun_lines(name)
                 if text ~= '' then texts[#texts + 1] = {name, text} end
             end
             if count > 16 then

@@ -31,8 +31,19 @@ local function upgrade_streams()
     for _, class in ipairs(CLASSES) do call('DEL', (gsub(K.pending, 'pending$', 'redo:' .. class))) end
 end
 
+-- What had begun stood in a text of its own, before revision 4 of schema 3.
+local function upgrade_begun()
+    for _, name in ipairs(call('HKEYS', K.workers)) do
+        local run = gsub(K.begun_of, 'begun:$', 'run:') .. name
+        local text, epoch = call('GET', run), match(call('HGET', K.workers, name), '^%S+ (%S+)')
+        if text and epoch then call('HSET', K.begun_of .. name, '0', epoch .. '\n' .. text) end
+        call('DEL', run)
+    end
+end
+
 local function upgrade()
     upgrade_streams()
+    upgrade_begun()
     local bytes, ghosts = (gsub(K.count, 'count$', 'bytes')), (gsub(K.count, 'count$', 'ghosts'))
     if call('EXISTS', bytes) == 0 then return end
     for si in pairs(K.wait) do compact(si) end

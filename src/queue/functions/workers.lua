@@ -100,7 +100,7 @@ local function begin(keys, args)
     prepare(keys, args)
     local lost = lapsed(args[2], args[3])
     if lost then return lost end
-    call('SET', K.run_of .. args[2], args[4])
+    call('HSET', K.begun_of .. args[2], '0', args[3] .. '\n' .. args[4])
     return 0
 end
 

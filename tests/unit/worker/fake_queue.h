@@ -32,6 +32,7 @@ struct fake_job {
     int attempts;
     bool stored, claimed, ended, drop; /* drop: finish says it had ended otherwise */
     int begun;
+    bool held; /* by the connection that claimed it */
     struct blasd_buf record;
     struct blasd_record result; /* decoded */
     const unsigned char *payload;
@@ -69,6 +70,7 @@ static struct fake fake;
 
 struct blasd_worker_queue {
     int64_t epoch;
+    int part; /* 0: it claims */
 };
 
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
@@ -113,6 +115,12 @@ void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worke
     queue->epoch = epoch;
 }
 
+void blasd_worker_queue_join_part(struct blasd_worker_queue *queue,
+                                  const struct blasd_worker_queue *claims, int part) {
+    queue->epoch = claims->epoch;
+    queue->part = part;
+}
+
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err) {
     (void)info;
@@ -145,7 +153,7 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     for (int i = 0; !*lost && i < fake.count && *count < max; i++) {
         struct fake_job *job = &fake.jobs[i];
         if (job->claimed || job->ended) continue;
-        job->claimed = true;
+        job->claimed = job->held = true;
         claims[*count] = (struct blasd_claim){.frame = job->frame.data,
                                               .frame_len = job->frame.len,
                                               .attempts = job->attempts,
@@ -255,11 +263,21 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
     for (int i = 0; code == 0 && !*lost && i < count; i++) {
         struct fake_job *job = fake_find(endings[i].id);
         assert_false(job->ended && !job->drop);
+        assert_true(job->held);
+        if (queue->part == 0) job->held = false;
         endings[i].accepted = !job->drop;
         fake_end(job, &endings[i]);
     }
     pthread_mutex_unlock(&fake.lock);
     return code;
+}
+
+void blasd_worker_queue_ended(struct blasd_worker_queue *queue, const char *id) {
+    assert_int_equal(queue->part, 0);
+    pthread_mutex_lock(&fake.lock);
+    assert_true(fake_find(id)->held);
+    fake_find(id)->held = false;
+    pthread_mutex_unlock(&fake.lock);
 }
 
 int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,

@@ -153,6 +153,7 @@ static void test_brief_ones_run_two_at_a_time(void **state) {
         fake_check(&fake.jobs[i], heavy);
         assert_int_equal(fake.jobs[i].result.execution.batch_size, 1);
         assert_int_equal(fake.jobs[i].begun, 1);
+        assert_false(fake.jobs[i].held); /* the main thread has been told */
     }
 }
 
