@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "queue/aof_tail.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -139,11 +140,29 @@ static long long each_file(const char *path, bool do_it) {
     return bytes;
 }
 
+static void files_of(const struct private_redis *redis, char path[PATH_MAX + 16]) {
+    snprintf(path, PATH_MAX + 16, "%s/appendonlydir", redis->dir->path);
+}
+
+void private_redis_mend(const struct private_redis *redis) {
+    char path[PATH_MAX + 16];
+    struct blasd_err err = {0};
+    uint64_t cut;
+    files_of(redis, path);
+    if (blasd_aof_mend(path, &cut, &err) != 0)
+        blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+    else if (cut > 0)
+        blasd_log(BLASD_LOG_INFO,
+                  "redis-server was ended while it wrote: the last %llu bytes of its file, which "
+                  "nobody was answered for, are taken off",
+                  (unsigned long long)cut);
+}
+
 void private_redis_sync(struct private_redis *redis) {
     char path[PATH_MAX + 16];
     long long bytes;
     if (redis->durable) return;
-    snprintf(path, sizeof path, "%s/appendonlydir", redis->dir->path);
+    files_of(redis, path);
     bytes = each_file(path, false);
     if (bytes < 0 || bytes == redis->synced_bytes) return;
     each_file(path, true);

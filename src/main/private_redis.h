@@ -24,6 +24,9 @@ struct private_redis {
 /* Chooses paths and writes redis.conf; starts nothing. */
 int private_redis_init(struct private_redis *redis, const struct data_dir *dir, bool durable,
                        struct blasd_err *err);
+/* To be called before each start: sets right the end of its file, should it have been killed while
+ * it wrote. */
+void private_redis_mend(const struct private_redis *redis);
 /* fdatasync of what was appended since the last call: with `appendfsync no` this bounds what a
  * power cut can take to about the time between two calls, while a killed process loses nothing. */
 void private_redis_sync(struct private_redis *redis);

@@ -171,6 +171,7 @@ static void on_redis_exit(struct child *child, int status, bool *again) {
     bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127;
     /* a rewrite that was under way may have left files of another size behind */
     up->redis->synced_bytes = -1;
+    private_redis_mend(up->redis);
     if (up->draining || (up->api_child.starts > 0 && !missing)) return;
     if (child->starts < REDIS_STARTS && !missing) return;
     if (missing)
@@ -273,6 +274,7 @@ int supervisor_run(struct supervisor *up) {
     prepare_api(up);
     prepare_workers(up);
     if (up->redis != NULL) {
+        private_redis_mend(up->redis);
         child_start(&up->redis_child);
         probe_start(&up->redis_probe);
         blasd_loop_timer_set(up->loop, &up->sync, blasd_clock_ns() + SYNC_NS);

@@ -1,12 +1,16 @@
 """SIGKILL at every part while jobs are in flight: none is lost, each ends once, all answers are right."""
 import concurrent.futures
 import http.client
+import os
 import threading
 import time
 
 import numpy as np
 import pytest
 from service import children, command_line
+
+
+SMALL = {"a": np.eye(2), "b": np.eye(2)}
 
 
 def value_of(i):
@@ -98,6 +102,33 @@ def test_a_killed_service_finds_its_jobs_again(make_service):
         assert job["state"] == "succeeded", job
     got = service.request("GET", f"/jobs/{ids[0]}/outputs/c", headers={"Accept": "application/x-npy"}).npy()
     assert np.array_equal(got, stored["a"])
+
+
+def test_half_a_call_at_the_end_of_redis_file_is_never_done(make_service):
+    """What a Redis leaves that is killed while it writes, effects of a call that nobody was answered, has no effect
+    in the next start, nor in the one after it."""
+    def command(*words):
+        return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+    service = make_service()
+    kept = service.post("matmul", SMALL, wait=0).json()["id"]
+    service.stop()
+    ghost = kept[:9].encode() + b"0" * 32
+    stub = b"2 1795321940965573 100 0 0\t\tmatmul\tanonymous"
+    torn = command(b"MULTI") + command(b"HSET", b"{blasd}:pending", ghost, stub) + b"*4\r\n$4\r\nHSE"
+    path = max((service.folder / "data" / "appendonlydir").glob("*.incr.aof"), key=os.path.getmtime)
+    with open(path, "ab") as file:
+        file.write(torn)
+    service.start()
+    assert f"the last {len(torn)} bytes of its file" in service.log_text()
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    killed = service.kill("redis")
+    end = time.monotonic() + 30
+    while service.part("redis") in (killed, None) and time.monotonic() < end:
+        time.sleep(0.05)
+    while service.post("matmul", SMALL).status != 200 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert service.request("GET", f"/jobs/{ghost.decode()}").status == 404
+    assert service.request("GET", f"/jobs/{kept}").json()["state"] == "succeeded"
 
 
 def test_a_drained_service_ends_what_it_began(make_service):

@@ -4,6 +4,7 @@
 #define TESTS_REDIS_FIXTURE_H
 
 #include "base/clock.h"
+#include "queue/aof_tail.h"
 #include "queue/redis_link.h"
 #include "queue/worker_queue.h"
 
@@ -33,8 +34,13 @@ static inline void sleep_ms(long ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-/* Starts the server on its directory and waits until it answers. */
+/* Starts the server on its directory, as the supervisor does, and waits until it answers. */
 static inline void redis_up(struct redis *redis) {
+    char files[96];
+    uint64_t cut;
+    struct blasd_err err;
+    snprintf(files, sizeof files, "%s/appendonlydir", redis->dir);
+    if (blasd_aof_mend(files, &cut, &err) != 0) fail_msg("%s", err.detail);
     redis->pid = fork();
     assert_true(redis->pid >= 0);
     if (redis->pid == 0) {

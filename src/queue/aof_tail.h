@@ -1,0 +1,21 @@
+/* The end of the append-only file of a Redis that is down.
+ *
+ * A Redis that is killed while it writes may leave the beginning of a transaction at the end of its
+ * file: effects of a call that nobody was answered. When it loads such a file it takes the command
+ * off that is cut in the middle, but may leave those before it (7.0.15 does), a transaction without
+ * an end; what it writes from then on stands behind that, and the next start does both as one. Half
+ * a call of submit is a job without its inputs. So the end is set right before Redis sees it. */
+#ifndef BLASD_QUEUE_AOF_TAIL_H
+#define BLASD_QUEUE_AOF_TAIL_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+/* Cuts what follows the last whole command, or whole transaction, off the newest file that the
+ * manifest in `dir` (Redis' appendonlydir) names; *cut: bytes. Where there is none, and where what
+ * it comes upon is no command at all, it changes nothing: that is for Redis to judge. Returns 0 or
+ * a negative code. No Redis may have the file open. */
+int blasd_aof_mend(const char *dir, uint64_t *cut, struct blasd_err *err);
+
+#endif

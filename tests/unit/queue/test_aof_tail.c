@@ -1,0 +1,154 @@
+/* What a Redis that was killed while it wrote leaves at the end of its append-only file. */
+#include "redis_fixture.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define PLAIN "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n\r\n$1\r\n"
+#define NOTE "#TS:1795321940\r\n"
+#define BEGIN "*1\r\n$5\r\nMULTI\r\n"
+#define HALF "*2\r\n$4\r\nINCR\r\n$4\r\nhalf\r\n"
+#define END "*1\r\n$4\r\nEXEC\r\n"
+#define MANY "*3\r\n$3\r\nSET\r\n$1\r\nm\r\n$12\r\n*1\r\n$4\r\nEXEC\r\n" /* 12: up to "EXEC" */
+#define MANIFEST                                                                                   \
+    "file appendonly.aof.2.base.rdb seq 2 type b\n"                                                \
+    "file appendonly.aof.2.incr.aof seq 2 type i\n"                                                \
+    "file appendonly.aof.3.incr.aof seq 3 type i\n"
+
+struct folder {
+    char dir[32], manifest[80], older[80], newest[80];
+};
+
+static void put(const char *path, const char *text, size_t len) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, len), len);
+    close(fd);
+}
+
+static long long size_of(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 ? (long long)info.st_size : -1;
+}
+
+static struct folder folder_new(void) {
+    struct folder f = {.dir = "/tmp/test_aof_tail.XXXXXX"};
+    assert_non_null(mkdtemp(f.dir));
+    snprintf(f.manifest, sizeof f.manifest, "%s/appendonly.aof.manifest", f.dir);
+    snprintf(f.older, sizeof f.older, "%s/appendonly.aof.2.incr.aof", f.dir);
+    snprintf(f.newest, sizeof f.newest, "%s/appendonly.aof.3.incr.aof", f.dir);
+    put(f.manifest, MANIFEST, strlen(MANIFEST));
+    return f;
+}
+
+static void folder_free(const struct folder *f) {
+    unlink(f->manifest);
+    unlink(f->older);
+    unlink(f->newest);
+    rmdir(f->dir);
+}
+
+static uint64_t mend(const char *dir) {
+    struct blasd_err err;
+    uint64_t cut = 99;
+    if (blasd_aof_mend(dir, &cut, &err) != 0) fail_msg("%s", err.detail);
+    return cut;
+}
+
+/* Torn at every byte: what is left ends with a whole command outside a transaction, or with a whole
+ * transaction, and is the longest such part. */
+static void test_torn_anywhere(void **state) {
+    static const char *const pieces[] = {PLAIN, BEGIN HALF MANY END, NOTE,
+                                         PLAIN, BEGIN HALF END,      PLAIN};
+    char text[1024] = "";
+    size_t bounds[8] = {0}, count = 1;
+    struct folder f = folder_new();
+    (void)state;
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        strcat(text, pieces[i]);
+        bounds[count++] = strlen(text);
+    }
+    for (size_t len = 0; len <= strlen(text); len++) {
+        size_t whole = 0;
+        for (size_t i = 0; i < count; i++)
+            if (bounds[i] <= len) whole = bounds[i];
+        put(f.newest, text, len);
+        assert_int_equal(mend(f.dir), len - whole);
+        assert_int_equal(size_of(f.newest), whole);
+        assert_int_equal(mend(f.dir), 0);
+    }
+    folder_free(&f);
+}
+
+/* Nothing is taken off a file that holds something else, nor off any but the newest. */
+static void test_what_is_left_alone(void **state) {
+    static const char *const foreign[] = {
+        PLAIN "hello" PLAIN,
+        PLAIN "*1\r\n$4\r\nEXECxx" PLAIN,
+        PLAIN "*x\r\n",
+        PLAIN "*1\n$1\r\na\r\n",
+        PLAIN "*\r\n",
+        "REDIS0010\xfa",
+        PLAIN "*123456789012345678901234567890",
+    };
+    struct folder f = folder_new();
+    (void)state;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        put(f.newest, foreign[i], strlen(foreign[i]));
+        assert_int_equal(mend(f.dir), 0);
+        assert_int_equal(size_of(f.newest), strlen(foreign[i]));
+    }
+    put(f.older, BEGIN HALF, strlen(BEGIN HALF));
+    put(f.newest, PLAIN, strlen(PLAIN));
+    assert_int_equal(mend(f.dir), 0);
+    assert_int_equal(size_of(f.older), strlen(BEGIN HALF));
+    unlink(f.newest);
+    assert_int_equal(mend(f.dir), 0);
+    unlink(f.manifest);
+    assert_int_equal(mend(f.dir), 0);
+    assert_int_equal(mend("/nowhere/at/all"), 0);
+    folder_free(&f);
+}
+
+/* With Redis itself: half a transaction at the end of its file has no effect, however often it is
+ * started after that. */
+static void test_redis_never_does_half_a_transaction(void **state) {
+    static const char torn[] = BEGIN HALF HALF "*2\r\n$4\r\nINCR\r\n$4\r\nha";
+    char path[160];
+    struct bed bed;
+    (void)state;
+    bed_open(&bed, &server, "torn");
+    drop(redisCommand(bed.raw, "SET before 1"));
+    redisFree(bed.raw);
+    redis_end(&server, SIGKILL);
+    snprintf(path, sizeof path, "%s/appendonlydir/appendonly.aof.1.incr.aof", server.dir);
+    int fd = open(path, O_WRONLY | O_APPEND);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, torn, sizeof torn - 1), sizeof torn - 1);
+    close(fd);
+    redis_up(&server); /* which mends the file */
+    bed_connect(&bed);
+    drop(redisCommand(bed.raw, "MULTI"));
+    drop(redisCommand(bed.raw, "SET after 1"));
+    drop(redisCommand(bed.raw, "EXEC"));
+    redisFree(bed.raw);
+    redis_end(&server, SIGKILL);
+    redis_up(&server);
+    bed_connect(&bed);
+    redisReply *reply = redisCommand(bed.raw, "EXISTS before after");
+    assert_int_equal(reply->integer, 2);
+    drop(reply);
+    reply = redisCommand(bed.raw, "EXISTS half");
+    assert_int_equal(reply->integer, 0);
+    drop(reply);
+    bed_close(&bed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_torn_anywhere),
+        cmocka_unit_test(test_what_is_left_alone),
+        cmocka_unit_test(test_redis_never_does_half_a_transaction),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
