@@ -404,7 +404,7 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
 }
 
 bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
-    return queue->rested;
+    return queue->rested && !queue->claim_missed; /* else there may be jobs that it must ask for */
 }
 
 /* Keeps the command, a wait, for finish to send behind itself. */
@@ -441,6 +441,9 @@ static int await_jobs(struct blasd_worker_queue *queue, int timeout_ms, struct b
                           : call_wait(queue, timeout_ms, &reply, err);
     if (queue->missed) queue->claim_missed = true; /* jobs may have been in what was missed */
     if (rc == 0 && take_woken(queue, reply)) return 0;
+    /* where nothing came it may have gone to an earlier connection of ours, which Redis took for
+     * alive: the next claim asks for that, too */
+    if (rc == 0 && reply->type == REDIS_REPLY_NIL) queue->claim_missed = true;
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;
 }

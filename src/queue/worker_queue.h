@@ -74,7 +74,8 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
                              struct blasd_claim *claims, int *count, bool *lost,
                              struct blasd_err *err);
 /* Whether there are no more jobs, as finish has found, or the last claim, since which only a nudge
- * has ended a wait: to be waited for, without a claim before. */
+ * has ended a wait, and no reply that may hold any was missed: to be waited for, without a claim
+ * before. */
 bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue);
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
