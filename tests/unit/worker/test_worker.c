@@ -319,12 +319,10 @@ static void test_a_lost_lease_is_taken_anew(void **state) {
 }
 
 static void test_an_unwanted_batch_is_stopped(void **state) {
-    int64_t begin = blasd_clock_ns();
     (void)state;
     fake.slow = fake.unwanted = true;
     fake_add(small)->drop = true;
     assert_int_equal(fake_work(&limits, &err), 0);
-    assert_true(blasd_clock_ns() - begin < INT64_C(2000000000));
     assert_true(fake.progress > 0);
     assert_int_equal(fake.runs, 1);
     assert_int_equal(fake.jobs[0].result.error.code, BLASD_E_cancelled);
