@@ -13,6 +13,7 @@
 #include "base/awake.h"
 #include "base/buf.h"
 #include "base/loop.h"
+#include "base/near.h"
 #include "base/spares.h"
 #include "http/choice.h"
 #include "http/doorman.h"
@@ -65,6 +66,7 @@ struct http_loop {
     struct http_choice choice; /* of the device class for a job */
     struct blasd_timer grace, tick;
     struct blasd_awake awake; /* while jobs come in */
+    struct blasd_near near;   /* of the loop's thread, while large bodies and results move */
     unsigned ticks;
     struct http_exchange *exchanges; /* every one that has a connection */
     int exchange_count;
@@ -133,6 +135,7 @@ struct http_exchange {
     int64_t began_ns;
     struct blasd_watcher client; /* of the connection's descriptor, while `watched` */
     bool watched;
+    bool near;           /* a large body, from a process of this machine */
     bool closing;        /* given up in mid-body */
     uint64_t checked_at; /* body bytes seen at the last check */
     int stuck_checks;    /* checks since then at which bytes lay there unread */

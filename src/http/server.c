@@ -156,6 +156,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     int wait = wait_ms(loop);
     if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
     blasd_loop_step(loop->loop, wait);
+    blasd_near_turn(&loop->near);
     loop->resumed = loop->more = loop->rest = false;
     run_daemons(loop);
     take_rests(loop);
@@ -290,6 +291,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     if (blasd_awake_open(&loop->awake, loop->loop, awake, server->limits->awake_ms))
         blasd_log(BLASD_LOG_DEBUG, "idle cores poll for %llu ms after a job came (awake_ms)",
                   (unsigned long long)server->limits->awake_ms);
+    blasd_near_open(&loop->near, "/proc/uptime");
     loop->tick.fire = on_tick;
     on_tick(&loop->tick);
     return 0;
