@@ -1,5 +1,5 @@
 /* A table of names, open addressing with linear probing; a name's last digits are random, so they
- * are the hash. Read next: worker_queue.c. */
+ * are the hash. Read next: worker_claim.c, worker_end.c. */
 #include "queue/held.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * its jobs can be found should it die. A small hash table by name, which is a job's id or that of a
  * packet (queue/functions/contract.lua); a packet is held as long as one of its jobs is.
  *
- * Internal to worker_queue.c; knows nothing of Redis. */
+ * Internal to worker_*.c; knows nothing of Redis. */
 #ifndef BLASD_QUEUE_HELD_H
 #define BLASD_QUEUE_HELD_H
 

@@ -1,6 +1,6 @@
 /* One worker's connection to Redis: builds a command, sends it, waits, and reconnects when it must.
  *
- * Internal to worker_queue.c, worker_end.c and worker_blob.c. The caller's process ignores SIGPIPE.
+ * Internal to worker_*.c. The caller's process ignores SIGPIPE.
  */
 #ifndef BLASD_QUEUE_WORKER_LINK_H
 #define BLASD_QUEUE_WORKER_LINK_H
@@ -88,6 +88,8 @@ int blasd_worker_odd_reply(const char *what, struct blasd_err *err);
 void blasd_worker_slices_trim(struct blasd_worker_queue *queue);
 /* A new lease, or none: nothing is held, nothing is on its way. */
 void blasd_worker_forget(struct blasd_worker_queue *queue);
+/* Forgets the wait that was kept for finish: it names the worker. */
+void blasd_worker_wait_forget(struct blasd_worker_queue *queue);
 /* Closes the connection. What a wait that is ahead may have brought goes back with the next claim.
  */
 void blasd_worker_hang_up(struct blasd_worker_queue *queue);
