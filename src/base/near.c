@@ -10,8 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LOOK_NS INT64_C(100000000) /* apart; the kernel counts idle time in hundredths of seconds  \
-                                    */
+#define LOOK_NS INT64_C(100000000)   /* apart; idle time is counted in hundredths of seconds */
 #define STALE_NS INT64_C(1000000000) /* what lies further back says nothing of now */
 #define AWAY_NS INT64_C(20000000)    /* without bytes, and the thread is let go */
 /* Of all cores' time: with less to spare the thread is kept near, with more it is let go. */
