@@ -1,7 +1,12 @@
 """Fixtures: one service shared by the tests that break nothing, and a maker of services for those that do."""
+import signal
+
 import pytest
 
 from service import Service
+
+# A shell that runs the tests in the background has them, and so the services, ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
