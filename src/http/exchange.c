@@ -20,6 +20,7 @@
 #define SLOW_NS INT64_C(200000000)        /* most bodies have come by then */
 #define REST_BYTES (64 * BLASD_KIB)       /* some pieces; with more the turn would grow long */
 #define NEAR_BYTES BLASD_MIB              /* of a body whose sender the loop's thread comes near */
+#define NEAR_PIECE (16 * BLASD_KIB)       /* who sends in drops moves nobody */
 #define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
@@ -304,7 +305,7 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
     http_count(&exchange->home->metrics->received_bytes, len);
     exchange->body += len;
     expect_rest(exchange);
-    if (exchange->near)
+    if (exchange->near && len >= NEAR_PIECE)
         blasd_near_moves(&exchange->home->near, connection_fd(exchange->connection));
     if (!exchange->answered) {
         exchange->body_refused_at = exchange->body;
