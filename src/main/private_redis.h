@@ -28,7 +28,8 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir, 
  * it wrote. */
 void private_redis_mend(const struct private_redis *redis);
 /* fdatasync of what was appended since the last call: with `appendfsync no` this bounds what a
- * power cut can take to about the time between two calls, while a killed process loses nothing. */
+ * power cut can take to about the time between two calls, while a killed process loses nothing. Of
+ * what is on the disk nothing stays in the kernel's cache. */
 void private_redis_sync(struct private_redis *redis);
 /* Copies the last lines of Redis' log to standard error. */
 void private_redis_show_log(const struct private_redis *redis);
