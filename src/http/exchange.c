@@ -258,7 +258,7 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
                             url);
     } else if (exchange->route->begin != NULL) {
         exchange->near = request->content_length >= NEAR_BYTES &&
-                         blasd_near_peer(connection_fd(exchange->connection));
+                         http_loop_core_is_local(connection_fd(exchange->connection));
         exchange->route->begin(exchange);
     } else if (request->content_length > HTTP_DRAIN_BYTES) {
         http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
@@ -276,7 +276,7 @@ static enum MHD_Result send_answer(struct http_exchange *exchange) {
     if (response == NULL) return MHD_NO; /* memory has run out: closing is all that is left */
     exchange->response = NULL;
     loop->answers++;
-    if (exchange->near) blasd_near_moves(&loop->near, connection_fd(exchange->connection));
+    if (exchange->near) http_loop_core_moves(&loop->core, connection_fd(exchange->connection));
     http_exchange_count(loop, exchange->route, exchange->status);
     result = MHD_queue_response(exchange->connection, exchange->status, response);
     MHD_destroy_response(response);
@@ -306,7 +306,7 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
     exchange->body += len;
     expect_rest(exchange);
     if (exchange->near && len >= NEAR_PIECE)
-        blasd_near_moves(&exchange->home->near, connection_fd(exchange->connection));
+        http_loop_core_moves(&exchange->home->core, connection_fd(exchange->connection));
     if (!exchange->answered) {
         exchange->body_refused_at = exchange->body;
         if (exchange->route->body != NULL)

@@ -13,12 +13,12 @@
 #include "base/awake.h"
 #include "base/buf.h"
 #include "base/loop.h"
-#include "base/near.h"
 #include "base/spares.h"
 #include "http/choice.h"
 #include "http/doorman.h"
 #include "http/guard.h"
 #include "http/http.h"
+#include "http/loop_core.h"
 #include "http/metrics.h"
 #include "http/request.h"
 #include "queue/front_queue.h"
@@ -65,8 +65,8 @@ struct http_loop {
     struct blasd_watcher mhd_watchers[HTTP_ROOMS], stop_watcher, quit_watcher;
     struct http_choice choice; /* of the device class for a job */
     struct blasd_timer grace, tick;
-    struct blasd_awake awake; /* while jobs come in */
-    struct blasd_near near;   /* of the loop's thread, while large bodies and results move */
+    struct blasd_awake awake;   /* while jobs come in */
+    struct http_loop_core core; /* on which its thread runs */
     unsigned ticks;
     struct http_exchange *exchanges; /* every one that has a connection */
     int exchange_count;

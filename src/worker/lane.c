@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/seat.h"
 #include "kernels/numeric/parallel.h"
-#include "worker/seat.h"
 
 #include <pthread.h>
 #include <stdlib.h>

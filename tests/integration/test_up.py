@@ -1,4 +1,6 @@
 """`blasd up` and the pieces apart: start, guard against doubles, restart, external Redis, both blob stores."""
+import ctypes
+import mmap
 import os
 import pathlib
 import re
@@ -174,6 +176,42 @@ def test_cores_stay_awake_while_jobs_come(make_service):
     while latency_asked_for() == 0 and time.time() < end:
         time.sleep(0.05)
     assert latency_asked_for() != 0, "still held long after the last job"
+
+
+def cached_bytes(path):
+    """How much of a file the kernel holds in memory."""
+    libc, size = ctypes.CDLL(None, use_errno=True), path.stat().st_size
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    with open(path, "rb") as file:
+        at = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+    assert at != ctypes.c_void_p(-1).value and libc.mincore(ctypes.c_void_p(at), ctypes.c_size_t(size), pages) == 0
+    libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(size))
+    return sum(page & 1 for page in pages) * mmap.PAGESIZE
+
+
+def file_system_of(path):
+    mounts = [line.split()[1:3] for line in open("/proc/mounts")]
+    return max((m for m in mounts if path.is_relative_to(m[0])), key=lambda m: len(m[0]))[1]
+
+
+@pytest.mark.parametrize("options", [(), ("--durable",)])
+def test_what_redis_wrote_does_not_fill_the_memory(make_service, options):
+    """Nobody reads its file again before the next start."""
+    service = make_service(*options)
+    file, = (service.folder / "data" / "appendonlydir").glob("*.incr.aof")
+    if file_system_of(file) == "tmpfs":
+        pytest.skip("the directory of this test lies in memory")
+    for _ in range(200):
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    kept = 3 * 65536  # of the end, which goes when more comes behind it
+    assert file.stat().st_size > 2 * kept // 3
+    end = time.time() + 30
+    while cached_bytes(file) > kept and time.time() < end:
+        service.run("matmul", SMALL)
+        time.sleep(0.1)
+    assert file.stat().st_size > 2 * kept and cached_bytes(file) <= kept
 
 
 def test_help_names_every_command():

@@ -1,6 +1,9 @@
-/* A thread goes to the core of who sends to it while no core is idle, and back. What the cores do
- * is told by a file here; the sockets and the cores are real. */
-#include "base/near.h"
+/* A loop's thread stays on its core while it is busy, goes to the core of who sends to it while no
+ * core is idle, and is let go. What the cores do is told by a file here; the sockets and the cores
+ * are real. */
+#include "http/loop_core.h"
+
+#include "base/clock.h"
 
 #include <netinet/in.h>
 #include <setjmp.h>
@@ -72,7 +75,7 @@ static void send_from(const struct wire *wire, int core) {
 
 struct bed {
     char path[32];
-    struct blasd_near near;
+    struct http_loop_core core;
     double up_s, idle_s;
     cpu_set_t usual;
     int cores[2]; /* two that this process may use */
@@ -88,18 +91,18 @@ static void tell(const struct bed *bed) {
 /* Some time passes, of which each core was idle for that share. */
 static void live(struct bed *bed, double idle) {
     bed->up_s += 10;
-    bed->idle_s += 10 * bed->near.cores * idle;
+    bed->idle_s += 10 * bed->core.cores * idle;
     tell(bed);
-    bed->near.looked_ns -= 150 * MS;
+    bed->core.looked_ns -= 150 * MS;
 }
 
 /* False where this machine has one core: then nothing is ever done. */
 static bool bed_open(struct bed *bed) {
     int found = 0;
-    *bed = (struct bed){.path = "/tmp/blasd-near-XXXXXX", .up_s = 100, .usual = mine()};
+    *bed = (struct bed){.path = "/tmp/blasd-core-XXXXXX", .up_s = 100, .usual = mine()};
     close(mkstemp(bed->path));
     tell(bed);
-    blasd_near_open(&bed->near, bed->path);
+    http_loop_core_open(&bed->core, bed->path);
     for (int i = 0; i < CPU_SETSIZE && found < 2; i++)
         if (CPU_ISSET((size_t)i, &bed->usual)) bed->cores[found++] = i;
     return found == 2;
@@ -117,22 +120,22 @@ static void test_follows_the_sender(void **state) {
     (void)state;
     if (!bed_open(&bed)) skip();
     wire_open(&wire, INADDR_LOOPBACK);
-    assert_true(blasd_near_peer(wire.taker));
+    assert_true(http_loop_core_is_local(wire.taker));
     send_from(&wire, bed.cores[0]);
-    blasd_near_moves(&bed.near, wire.taker); /* the first look says nothing yet */
-    assert_int_equal(bed.near.core, -1);
+    http_loop_core_moves(&bed.core, wire.taker); /* the first look says nothing yet */
+    assert_int_equal(bed.core.why, HTTP_CORE_ANY);
     live(&bed, 0.01);
-    blasd_near_moves(&bed.near, wire.taker);
+    http_loop_core_moves(&bed.core, wire.taker);
     assert_true(is_kept(bed.cores[0]));
     send_from(&wire, bed.cores[1]);
-    blasd_near_moves(&bed.near, wire.taker);
+    http_loop_core_moves(&bed.core, wire.taker);
     assert_true(is_kept(bed.cores[1]));
-    bed.near.moved_ns += 1000 * MS; /* this instant */
-    blasd_near_turn(&bed.near);
+    bed.core.moved_ns += 1000 * MS; /* this instant */
+    http_loop_core_turn(&bed.core, false);
     assert_true(is_kept(bed.cores[1]));
-    bed.near.moved_ns -= 1030 * MS;
-    blasd_near_turn(&bed.near);
-    assert_int_equal(bed.near.core, -1);
+    bed.core.moved_ns -= 1030 * MS;
+    http_loop_core_turn(&bed.core, false);
+    assert_int_equal(bed.core.why, HTTP_CORE_ANY);
     wire_close(&wire);
     bed_close(&bed);
 }
@@ -144,19 +147,19 @@ static void test_not_while_a_core_is_idle(void **state) {
     if (!bed_open(&bed)) skip();
     wire_open(&wire, INADDR_LOOPBACK);
     send_from(&wire, bed.cores[1]);
-    blasd_near_moves(&bed.near, wire.taker);
+    http_loop_core_moves(&bed.core, wire.taker);
     live(&bed, 0.09);
-    blasd_near_moves(&bed.near, wire.taker);
-    assert_int_equal(bed.near.core, -1);
+    http_loop_core_moves(&bed.core, wire.taker);
+    assert_int_equal(bed.core.why, HTTP_CORE_ANY);
     live(&bed, 0.02);
-    blasd_near_moves(&bed.near, wire.taker);
+    http_loop_core_moves(&bed.core, wire.taker);
     assert_true(is_kept(bed.cores[1]));
     live(&bed, 0.09); /* as little as that does not part them again */
-    blasd_near_moves(&bed.near, wire.taker);
+    http_loop_core_moves(&bed.core, wire.taker);
     assert_true(is_kept(bed.cores[1]));
     live(&bed, 0.2);
-    blasd_near_moves(&bed.near, wire.taker);
-    assert_int_equal(bed.near.core, -1);
+    http_loop_core_moves(&bed.core, wire.taker);
+    assert_int_equal(bed.core.why, HTTP_CORE_ANY);
     wire_close(&wire);
     bed_close(&bed);
 }
@@ -169,15 +172,15 @@ static void test_knows_nothing(void **state) {
     if (!bed_open(&bed)) skip();
     wire_open(&wire, INADDR_LOOPBACK);
     send_from(&wire, bed.cores[1]);
-    blasd_near_moves(&bed.near, wire.taker);
+    http_loop_core_moves(&bed.core, wire.taker);
     live(&bed, 0);
-    bed.near.looked_ns -= 1000 * MS;
-    blasd_near_moves(&bed.near, wire.taker);
-    assert_int_equal(bed.near.core, -1);
+    bed.core.looked_ns -= 1000 * MS;
+    http_loop_core_moves(&bed.core, wire.taker);
+    assert_int_equal(bed.core.why, HTTP_CORE_ANY);
     unlink(bed.path);
-    bed.near.looked_ns -= 150 * MS;
-    blasd_near_moves(&bed.near, wire.taker);
-    assert_int_equal(bed.near.core, -1);
+    bed.core.looked_ns -= 150 * MS;
+    http_loop_core_moves(&bed.core, wire.taker);
+    assert_int_equal(bed.core.why, HTTP_CORE_ANY);
     wire_close(&wire);
     bed_close(&bed);
 }
@@ -193,13 +196,63 @@ static void test_stays_where_it_may_run(void **state) {
     send_from(&wire, bed.cores[1]);
     run_on(&first);
     bed.usual = first;
-    blasd_near_moves(&bed.near, wire.taker);
+    http_loop_core_moves(&bed.core, wire.taker);
     live(&bed, 0);
-    blasd_near_moves(&bed.near, wire.taker);
-    assert_int_equal(bed.near.core, -1);
+    http_loop_core_moves(&bed.core, wire.taker);
+    assert_int_equal(bed.core.why, HTTP_CORE_ANY);
     wire_close(&wire);
     bed_close(&bed);
     run_on(&all);
+}
+
+static enum http_loop_core_why busy_turn(struct bed *bed, int64_t since_ms) {
+    bed->core.since_ns = blasd_clock_ns() - since_ms * MS;
+    http_loop_core_turn(&bed->core, true);
+    return bed->core.why;
+}
+
+/* It stays, is let go for a moment, stays anew, and so on. */
+static void test_stays_while_busy(void **state) {
+    struct bed bed;
+    (void)state;
+    if (!bed_open(&bed)) skip();
+    http_loop_core_turn(&bed.core, false);
+    assert_int_equal(bed.core.why, HTTP_CORE_ANY);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(busy_turn(&bed, 1000), HTTP_CORE_STAYS); /* free for long */
+        assert_true(is_kept(sched_getcpu()));
+        assert_int_equal(busy_turn(&bed, -1000), HTTP_CORE_STAYS); /* not yet for long */
+        assert_int_equal(busy_turn(&bed, 1000), HTTP_CORE_ANY);
+        assert_int_equal(busy_turn(&bed, -1000), HTTP_CORE_ANY); /* not yet for a moment */
+    }
+    assert_int_equal(busy_turn(&bed, 1000), HTTP_CORE_STAYS);
+    http_loop_core_turn(&bed.core, false);
+    bed_close(&bed);
+}
+
+/* Who sends much to a busy loop draws it to its core all the same; a core with time to spare leaves
+ * it where it stays. */
+static void test_bytes_move_a_busy_one(void **state) {
+    struct bed bed;
+    struct wire wire;
+    (void)state;
+    if (!bed_open(&bed)) skip();
+    wire_open(&wire, INADDR_LOOPBACK);
+    http_loop_core_moves(&bed.core, wire.taker);
+    assert_int_equal(busy_turn(&bed, 1000), HTTP_CORE_STAYS);
+    int other = bed.core.seat.core == bed.cores[0] ? bed.cores[1] : bed.cores[0];
+    blasd_seat_leave(&bed.core.seat);
+    send_from(&wire, other);
+    live(&bed, 0.5);
+    http_loop_core_moves(&bed.core, wire.taker);
+    assert_int_equal(bed.core.why, HTTP_CORE_STAYS);
+    live(&bed, 0.01);
+    http_loop_core_moves(&bed.core, wire.taker);
+    assert_int_equal(bed.core.why, HTTP_CORE_NEAR);
+    assert_true(is_kept(other));
+    http_loop_core_leave(&bed.core);
+    wire_close(&wire);
+    bed_close(&bed);
 }
 
 static void test_peers(void **state) {
@@ -207,13 +260,13 @@ static void test_peers(void **state) {
     int pair[2];
     (void)state;
     wire_open(&wire, INADDR_LOOPBACK + 5); /* 127.0.0.6 */
-    assert_true(blasd_near_peer(wire.taker) && blasd_near_peer(wire.sender));
+    assert_true(http_loop_core_is_local(wire.taker) && http_loop_core_is_local(wire.sender));
     wire_close(&wire);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    assert_false(blasd_near_peer(pair[0]));
+    assert_false(http_loop_core_is_local(pair[0]));
     close(pair[0]);
     close(pair[1]);
-    assert_false(blasd_near_peer(-1));
+    assert_false(http_loop_core_is_local(-1));
 }
 
 int main(void) {
@@ -222,6 +275,8 @@ int main(void) {
         cmocka_unit_test(test_not_while_a_core_is_idle),
         cmocka_unit_test(test_knows_nothing),
         cmocka_unit_test(test_stays_where_it_may_run),
+        cmocka_unit_test(test_stays_while_busy),
+        cmocka_unit_test(test_bytes_move_a_busy_one),
         cmocka_unit_test(test_peers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
