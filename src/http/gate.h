@@ -19,7 +19,8 @@ bool http_gate_suits(const struct http_exchange *exchange);
 void http_gate_enter(struct http_exchange *exchange, bool again);
 /* Does nothing where the exchange does not wait here. */
 void http_gate_leave(struct http_exchange *exchange);
-/* Lets in those for whom there is room and refuses those who have waited too long. Once a turn. */
+/* Lets in those for whom there is room and refuses those who have waited too long. In each turn
+ * before answers are sent, for their jobs have made room, and after new requests have come. */
 void http_gate_turn(struct http_loop *loop);
 
 #endif

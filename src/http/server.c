@@ -155,7 +155,7 @@ static void set_pace(struct http_loop *loop) {
 
 /* Who has waited for room at the gate goes on before the answers are sent that made it, or a queue
  * that was full would run empty meanwhile. */
-static void let_in(struct http_loop *loop) {
+static void open_gate(struct http_loop *loop) {
     if (loop->gate_first == NULL) return;
     http_gate_turn(loop);
     blasd_front_queue_flush(loop->queue);
@@ -166,7 +166,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
     blasd_loop_step(loop->loop, wait);
     http_loop_core_turn(&loop->core, loop->pace >= BUSY_FROM);
-    let_in(loop);
+    open_gate(loop);
     loop->resumed = loop->more = loop->rest = false;
     run_daemons(loop);
     take_rests(loop);

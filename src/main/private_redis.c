@@ -87,9 +87,9 @@ static int write_config(const struct private_redis *redis, struct blasd_err *err
             "appendfsync %s\nmaxmemory-policy noeviction\nmaxmemory %llu\n",
             redis->durable ? "always" : "no", (unsigned long long)memory_share());
     /* At the default of 64 MB a busy queue would rewrite its file every other second, and compress
-     * it; each time it does a fifth less for a second or two. A front end that falls behind on its
-     * channel is not cut off: it is on this machine. A histogram of each command's latency, inside
-     * functions too, is asked for by nobody. */
+     * it; while it does the service has a fifth to a third less done. A front end that falls behind
+     * on its channel is not cut off: it is on this machine. A histogram of each command's latency,
+     * inside functions too, is asked for by nobody. */
     fputs("auto-aof-rewrite-min-size 2gb\nrdbcompression no\nlatency-tracking no\n"
           "client-output-buffer-limit pubsub 0 0 0\n",
           file);

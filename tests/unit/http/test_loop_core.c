@@ -240,12 +240,13 @@ static void test_bytes_move_a_busy_one(void **state) {
     wire_open(&wire, INADDR_LOOPBACK);
     http_loop_core_moves(&bed.core, wire.taker);
     assert_int_equal(busy_turn(&bed, 1000), HTTP_CORE_STAYS);
-    int other = bed.core.seat.core == bed.cores[0] ? bed.cores[1] : bed.cores[0];
-    blasd_seat_leave(&bed.core.seat);
+    int stays = bed.core.seat.core;
+    int other = stays == bed.cores[0] ? bed.cores[1] : bed.cores[0];
     send_from(&wire, other);
     live(&bed, 0.5);
     http_loop_core_moves(&bed.core, wire.taker);
     assert_int_equal(bed.core.why, HTTP_CORE_STAYS);
+    assert_true(is_kept(stays));
     live(&bed, 0.01);
     http_loop_core_moves(&bed.core, wire.taker);
     assert_int_equal(bed.core.why, HTTP_CORE_NEAR);
