@@ -22,6 +22,7 @@ mount -t proc proc "$root/proc"
 mount -t tmpfs tmpfs "$root/dev"
 mknod -m 666 "$root/dev/null" c 1 3
 mknod -m 666 "$root/dev/zero" c 1 5
+mknod -m 666 "$root/dev/full" c 1 7
 mknod -m 666 "$root/dev/random" c 1 8
 mknod -m 666 "$root/dev/urandom" c 1 9
 ln -s /proc/self/fd "$root/dev/fd"
