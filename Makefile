@@ -202,7 +202,7 @@ demo:
 
 test:
 	@deploy/install-packages.sh build demo test
-	@$(MAKE) --no-print-directory -j2 -s all $(UNIT)
+	@$(MAKE) --no-print-directory -j2 -s all $(UNIT) $(INTEGRATION)
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory -s test-sanitized
 	@$(MAKE) --no-print-directory test-integration
@@ -215,7 +215,8 @@ test-sanitized:
 	@tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
 	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || exit 1; done
 BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd)
-test-integration: $(BUILD)/blasd $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
+INTEGRATION = $(BUILD)/blasd $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
+test-integration: $(INTEGRATION)
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/integration
 
 fuzz:
