@@ -253,7 +253,7 @@ static void keep_wait(struct blasd_worker_queue *queue, int timeout_ms) {
     if (queue->wait_ms == timeout_ms) return;
     blasd_worker_wait_forget(queue);
     queue->wait_len =
-        redisFormatCommandArgv(&queue->wait_text, (int)queue->argc, queue->argv, queue->lens);
+        (int)redisFormatCommandArgv(&queue->wait_text, (int)queue->argc, queue->argv, queue->lens);
     if (queue->wait_len > 0) queue->wait_ms = timeout_ms;
 }
 
