@@ -19,8 +19,6 @@
 #define PARKED_NS INT64_C(100000000)      /* who waits for longer is suspended at the next check */
 #define SLOW_NS INT64_C(200000000)        /* most bodies have come by then */
 #define REST_BYTES (64 * BLASD_KIB)       /* some pieces; with more the turn would grow long */
-#define NEAR_BYTES BLASD_MIB              /* of a body whose sender the loop's thread comes near */
-#define NEAR_PIECE (16 * BLASD_KIB)       /* who sends in drops moves nobody */
 #define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
 
 static struct http_exchange *exchange_new(struct http_loop *loop,
@@ -257,8 +255,6 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
             http_reply_fail(exchange, BLASD_E_route_not_found, "", "no route is called '%.100s'",
                             url);
     } else if (exchange->route->begin != NULL) {
-        exchange->near = request->content_length >= NEAR_BYTES &&
-                         http_loop_core_is_local(connection_fd(exchange->connection));
         exchange->route->begin(exchange);
     } else if (request->content_length > HTTP_DRAIN_BYTES) {
         http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
@@ -276,7 +272,6 @@ static enum MHD_Result send_answer(struct http_exchange *exchange) {
     if (response == NULL) return MHD_NO; /* memory has run out: closing is all that is left */
     exchange->response = NULL;
     loop->answers++;
-    if (exchange->near) http_loop_core_moves(&loop->core, connection_fd(exchange->connection));
     http_exchange_count(loop, exchange->route, exchange->status);
     result = MHD_queue_response(exchange->connection, exchange->status, response);
     MHD_destroy_response(response);
@@ -305,8 +300,6 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
     http_count(&exchange->home->metrics->received_bytes, len);
     exchange->body += len;
     expect_rest(exchange);
-    if (exchange->near && len >= NEAR_PIECE)
-        http_loop_core_moves(&exchange->home->core, connection_fd(exchange->connection));
     if (!exchange->answered) {
         exchange->body_refused_at = exchange->body;
         if (exchange->route->body != NULL)

@@ -18,7 +18,6 @@
 #include "http/doorman.h"
 #include "http/guard.h"
 #include "http/http.h"
-#include "http/loop_core.h"
 #include "http/metrics.h"
 #include "http/request.h"
 #include "queue/front_queue.h"
@@ -65,8 +64,7 @@ struct http_loop {
     struct blasd_watcher mhd_watchers[HTTP_ROOMS], stop_watcher, quit_watcher;
     struct http_choice choice; /* of the device class for a job */
     struct blasd_timer grace, tick;
-    struct blasd_awake awake;   /* while jobs come in */
-    struct http_loop_core core; /* on which its thread runs */
+    struct blasd_awake awake; /* while jobs come in */
     unsigned ticks;
     struct http_exchange *exchanges; /* every one that has a connection */
     int exchange_count;
@@ -135,7 +133,6 @@ struct http_exchange {
     int64_t began_ns;
     struct blasd_watcher client; /* of the connection's descriptor, while `watched` */
     bool watched;
-    bool near;           /* a large body, from a process of this machine */
     bool closing;        /* given up in mid-body */
     uint64_t checked_at; /* body bytes seen at the last check */
     int stuck_checks;    /* checks since then at which bytes lay there unread */

@@ -34,7 +34,6 @@
 #define PARKED_WAIT_MS 3    /* longer than most jobs take: they need no time-out */
 #define PARKED_FROM 8.0     /* answers a turn: with fewer, turns would be made only to ask */
 #define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
-#define BUSY_FROM 16.0      /* answers a turn: the loop's thread stays on its core */
 #define SLOW_TICKS 5
 #define RESTS_A_TURN 4
 #define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
@@ -165,7 +164,6 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     int wait = wait_ms(loop);
     if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
     blasd_loop_step(loop->loop, wait);
-    http_loop_core_turn(&loop->core, loop->pace >= BUSY_FROM);
     open_gate(loop);
     loop->resumed = loop->more = loop->rest = false;
     run_daemons(loop);
@@ -180,7 +178,6 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
 static void *run_loop(void *arg) {
     struct http_loop *loop = arg;
     int64_t end = 0;
-    http_loop_core_open(&loop->core, "/proc/uptime");
     while (!loop->draining) turn(loop, -1);
     while (loop->exchange_count > 0 || loop->lingering > 0) {
         turn(loop, 50);

@@ -1,8 +1,6 @@
 /* To free half a gibibyte of tmpfs takes the kernel 50 to 300 ms, which no loop has to spare. */
 #include "queue/store_discard.h"
 
-#include "base/seat.h"
-
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -35,7 +33,6 @@ static void discard(const struct task *task) {
 
 static void *run(void *arg) {
     prctl(PR_SET_NAME, "discard");
-    blasd_seat_decline();
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     discard(arg);
     free(arg);

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/seat.h"
 #include "kernels/numeric/parallel.h"
 
 #include <pthread.h>
@@ -30,8 +29,7 @@
  * are done and it is stored and ended.
  *
  * Of two that run at a time each takes its part of the device's units, for threads that take turns
- * on a core find its caches full of each other's matrices; and where that is one unit its hand has
- * a seat there. */
+ * on a core find its caches full of each other's matrices. */
 #define BRIEF_NS 100e6
 #define HANDS 2
 
@@ -54,8 +52,7 @@ struct blasd_hand {
     bool started;
     pthread_cond_t wake; /* work, the end */
     struct load *load;   /* under the lock: what it runs; owned */
-    struct blasd_seat seat;
-    bool fading; /* under the lock: that is a long one, and has threads to spare */
+    bool fading;         /* under the lock: that is a long one, and has threads to spare */
 };
 
 struct blasd_lane {
@@ -140,16 +137,6 @@ static void on_spare(struct blasd_watch *watch) {
     pthread_mutex_unlock(&lane->lock);
 }
 
-/* The hand begins what it has taken. A seat is kept to the end of the job, which is brief, though
- * the other hand may be done before that. */
-static void sit_down(struct blasd_hand *hand) {
-    const struct blasd_lane *lane = hand->lane;
-    if (lane->running > 1 && lane->running == lane->units && lane->long_running == 0)
-        blasd_seat_take(&hand->seat, (int)(hand - lane->hands));
-    else
-        blasd_seat_leave(&hand->seat);
-}
-
 static void ended(struct blasd_lane *lane, struct load *load, int code,
                   const struct blasd_err *err) {
     lane->running--;
@@ -186,7 +173,6 @@ static void *run(void *arg) {
         blasd_log(BLASD_LOG_DEBUG, "cannot lower the weight of the heavy lane");
     blasd_parallel_background();
     pthread_mutex_lock(&lane->lock);
-    blasd_seat_open(&hand->seat);
     while (!lane->stop) {
         struct blasd_err err = {0};
         struct load *load;
@@ -196,7 +182,6 @@ static void *run(void *arg) {
             continue;
         }
         load = hand->load = pop(lane);
-        sit_down(hand);
         pthread_mutex_unlock(&lane->lock);
         code = carry(&hand->batcher, load, &err);
         pthread_mutex_lock(&lane->lock);
