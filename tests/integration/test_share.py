@@ -381,7 +381,7 @@ def test_off_unless_asked_for(service, tmp_path):
         blasd.Client(service.url, share=True)
     assert caught.value.code == "sharing_off"
     for command in (["up", "--data", tmp_path / "data"], ["api", "--redis", "redis://127.0.0.1:1"]):
-        done = subprocess.run([BLASD, *command, "--share", "--blobs", "redis"], capture_output=True, timeout=60)
+        done = subprocess.run([BLASD, *command, "--listen", "127.0.0.1:0", "--share", "--blobs", "redis"], capture_output=True, timeout=60)
         assert done.returncode != 0 and b"directory" in done.stderr
 
 

@@ -42,25 +42,26 @@ static void it_is_held_from_the_first_touch_until_some_time_after_the_last(void 
     struct blasd_loop *loop = blasd_loop_new();
     struct blasd_awake awake;
     struct device device = device_new();
-    int32_t said[8];
+    int32_t said[32];
     (void)state;
     assert_true(blasd_awake_open(&awake, loop, device.path, 50));
-    assert_int_equal(requests(&device, said, 8), 0);
+    assert_int_equal(requests(&device, said, 32), 0);
     int64_t touched = 0;
     for (int i = 0; i < 4; i++) { /* together longer than it is held after one */
         touched = blasd_clock_ns();
         blasd_awake_touch(&awake);
+        blasd_awake_touch(&awake); /* asks for nothing more */
+        assert_int_equal(requests(&device, said, 32) % 2, 1);
         blasd_loop_step(loop, 20);
     }
-    assert_int_equal(requests(&device, said, 8), 1);
-    assert_int_equal(said[0], HELD);
     while (awake.held) blasd_loop_step(loop, -1);
     assert_true(blasd_clock_ns() - touched >= INT64_C(50000000));
-    assert_int_equal(requests(&device, said, 8), 2);
-    assert_int_equal(said[1], FREE);
+    int count = requests(&device, said, 32);
+    assert_true(count >= 2 && count % 2 == 0); /* more where the machine stood still */
+    for (int i = 0; i < count; i++) assert_int_equal(said[i], i % 2 == 0 ? HELD : FREE);
     blasd_awake_touch(&awake); /* and again */
-    assert_int_equal(requests(&device, said, 8), 3);
-    assert_int_equal(said[2], HELD);
+    assert_int_equal(requests(&device, said, 32), count + 1);
+    assert_int_equal(said[count], HELD);
     blasd_awake_close(&awake);
     blasd_awake_close(&awake);
     device_free(&device);

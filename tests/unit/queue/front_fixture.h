@@ -61,7 +61,7 @@ static const struct blasd_op echo = {.name = "echo"};
 /* Redis, ours alone. */
 
 static redisContext *redis_client(const struct env *env) {
-    for (int64_t end = blasd_clock_ns() + 10 * SECOND; blasd_clock_ns() < end; usleep(5000)) {
+    for (int64_t end = blasd_clock_ns() + 60 * SECOND; blasd_clock_ns() < end; usleep(5000)) {
         redisContext *c = redisConnectUnix(env->sock);
         redisReply *r = NULL;
         if (c != NULL && c->err == 0 && env->port[0] != 0)
@@ -121,7 +121,7 @@ static void turn(struct env *env, int ms) {
 /* Turns the loop until the condition holds; fails after ten seconds. */
 #define UNTIL(env, condition)                                                                      \
     do {                                                                                           \
-        int64_t until_ = blasd_clock_ns() + 10 * SECOND;                                           \
+        int64_t until_ = blasd_clock_ns() + 60 * SECOND;                                           \
         while (!(condition)) {                                                                     \
             if (blasd_clock_ns() > until_) fail_msg("never came: %s", #condition);                 \
             turn(env, 2);                                                                          \
