@@ -1,5 +1,20 @@
-# blasd. `make help` lists the targets; build variants live in folders of their own:
-#   make BUILD=build/asan SANITIZE=address,undefined build/asan/unit
+# blasd. `make help` lists the targets. Build variants live in folders of their own:
+#   make BUILD=build/asan SANITIZE=address,undefined build/asan/blasd
+#
+## make              build/blasd and, where a CUDA toolkit is found, the CUDA backend beside it (minutes)
+## make demo         from nothing: installs, builds build/blasd, starts it, sends four jobs, checks the answers
+## make test         from nothing: installs, builds, runs every test that needs no GPU
+## make lint         style, floors, warnings with gcc and clang
+## make bench        measurements (bench/README.md); ARGS="--quick --only json-256" passes options on
+## make test-gpu     on a machine with a GPU: conformance, leaks, benchmarks
+## make fuzz         the fuzzers, FUZZ_SECONDS (60) each
+## make soak         the load tests for a minute each
+## make test-fresh   `make demo` and `make test` in a bare root (needs root)
+## make test-image   builds and runs the container image (needs root)
+## make generated    writes anew what is generated from the code's tables and committed (docs, api)
+## make clean        removes build/
+##
+## Parts of make test: test-unit, test-sanitized, test-integration. Variables: BUILD, CC, CXX, SANITIZE, NVCC (empty: no CUDA).
 BUILD ?= build
 SANITIZE ?=
 CC = gcc
@@ -32,8 +47,15 @@ folder_sources = $(wildcard src/$(1)/*.c src/$(1)/*.cc)
 ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/client.a
 GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h
 
-.PHONY: all
+.PHONY: all help FORCE
 all: $(BUILD)/blasd $(BUILD)/libblasd_client.a
+help:
+	@sed -n 's/^## \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
+
+# What lists of files are made into is looked at each time and written where it has changed: a file that is gone must be
+# seen, too, and no rule of times would.
+comma = ,
+write_if_changed = @mkdir -p $(@D); $(1) >$@.new; if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/libblasd_client.a: $(BUILD)/lib/client.a
 	@cp $< $@
 # the C client's examples, and a program that tests drive
@@ -44,19 +66,22 @@ $(BUILD)/share_probe: $(BUILD)/obj/tests/integration/share_probe.c.o $(BUILD)/li
 $(CLIENT_PROGRAMS):
 	$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs libcurl jansson) -pthread
 
-$(BUILD)/blasd: $(call obj,$(call folder_sources,main)) $(ARCHIVES)
+$(BUILD)/blasd: $(BUILD)/lib/main.a $(ARCHIVES)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 
-define folder_archive
-$(BUILD)/lib/$(1).a: $(call obj,$(call folder_sources,$(1)))
+# archive NAME,OBJECTS: made anew when an object of it is, and when one is no longer among them
+define archive
+$(BUILD)/lib/$(1).list: OBJECTS = $(2)
+$(BUILD)/lib/$(1).a: $(2)
 endef
-$(foreach f,$(FLOORS),$(eval $(call folder_archive,$(f))))
-$(BUILD)/lib/kernels.a: $(call obj,$(KERNEL_C)) $(BUILD)/obj/gen/ops.c.o $(BUILD)/obj/gen/cpu_kernels.c.o
-$(BUILD)/lib/client.a: $(call obj,$(wildcard clients/c/*.c))
-%.a:
-	@mkdir -p $(@D)
+$(foreach f,$(FLOORS) main,$(eval $(call archive,$(f),$(call obj,$(call folder_sources,$(f))))))
+$(eval $(call archive,kernels,$(call obj,$(KERNEL_C)) $(BUILD)/obj/gen/ops.c.o $(BUILD)/obj/gen/cpu_kernels.c.o))
+$(eval $(call archive,client,$(call obj,$(wildcard clients/c/*.c))))
+$(BUILD)/lib/%.list: FORCE
+	$(call write_if_changed,echo $(OBJECTS))
+$(BUILD)/lib/%.a: $(BUILD)/lib/%.list
 	@rm -f $@
-	ar rcs $@ $^
+	ar rcs $@ $(filter %.o,$^)
 
 $(BUILD)/obj/%.c.o: %.c | $(GENERATED)
 	@mkdir -p $(@D)
@@ -90,8 +115,8 @@ $(BUILD)/obj/shim/%.o: %
 	@mkdir -p $(@D)
 	$(SHIM) -c $< -o $@
 $(BUILD)/obj/shim/kernels/%.o: OPT = -O2 -g -fno-math-errno -fno-trapping-math -ffp-contract=off
-$(BUILD)/lib/standin.a: $(call obj,$(CUDA_C)) $(BUILD)/obj/gen/cuda_ops.c.o \
-    $(patsubst %,$(BUILD)/obj/shim/%.o,$(CUDA_OWN) $(wildcard kernels/cuda/*.cc))
+$(eval $(call archive,standin,$(call obj,$(CUDA_C)) $(BUILD)/obj/gen/cuda_ops.c.o \
+    $(patsubst %,$(BUILD)/obj/shim/%.o,$(CUDA_OWN) $(wildcard kernels/cuda/*.cc))))
 $(BUILD)/blasd_cuda.so: $(CUDA_SO) $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 	@echo '{ global: blasd_backend; local: *; };' > $(BUILD)/gen/blasd_cuda.map
 	$(CXX) -shared -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
@@ -114,33 +139,24 @@ endif
 .PHONY: no-nvcc
 no-nvcc:
 	@echo 'blasd: no nvcc found (looked in /usr/local/cuda/bin and PATH): built without the CUDA backend'
-$(BUILD)/gen/cuda_ops.c: $(wildcard kernels/*/cuda_*.cu) Makefile
-	@mkdir -p $(@D)
-	@{ echo '#include "kernels/cuda/cuda_op.h"'; for o in $(CUDA_OPS); do echo "extern const struct blasd_cuda_op blasd_cuda_$$o;"; done; \
-	  echo 'const struct blasd_cuda_op *const blasd_cuda_ops[] = {'; for o in $(CUDA_OPS); do echo "    &blasd_cuda_$$o,"; done; \
-	  echo '    NULL,'; echo '};'; echo 'extern const struct blasd_kernel *const blasd_cuda_kernels[];'; \
-	  echo 'const struct blasd_kernel *const blasd_cuda_kernels[] = {'; for o in $(CUDA_OPS); do echo "    &blasd_cuda_$$o.kernel,"; done; \
-	  echo '    NULL,'; echo '};'; } > $@
+$(BUILD)/gen/cuda_ops.c: FORCE
+	$(call write_if_changed,mk/table.sh kernels/cuda/cuda_op.h 'struct blasd_cuda_op' blasd_cuda \
+	    'struct blasd_cuda_op' blasd_cuda_ops 'struct blasd_kernel' blasd_cuda_kernels=.kernel -- $(CUDA_OPS))
 
 # A folder kernels/NAME with op_NAME.c is an operation; one with cpu_NAME.c runs on the CPU.
-$(BUILD)/gen/ops.c: $(wildcard kernels/*/op_*.c) Makefile
-	@mkdir -p $(@D)
-	@{ echo '#include "core/op.h"'; for o in $(OPS); do echo "extern const struct blasd_op blasd_op_$$o;"; done; \
-	  echo 'const struct blasd_op *const blasd_ops[] = {'; for o in $(OPS); do echo "    &blasd_op_$$o,"; done; \
-	  echo '    NULL,'; echo '};'; } > $@
-$(BUILD)/gen/cpu_kernels.c: $(wildcard kernels/*/cpu_*.c) Makefile
-	@mkdir -p $(@D)
-	@{ echo '#include "kernels/cpu/cpu.h"'; for o in $(CPU_KERNELS); do echo "extern const struct blasd_kernel blasd_cpu_$$o;"; done; \
-	  echo 'const struct blasd_kernel *const blasd_cpu_kernels[] = {'; for o in $(CPU_KERNELS); do echo "    &blasd_cpu_$$o,"; done; \
-	  echo '    NULL,'; echo '};'; } > $@
+$(BUILD)/gen/ops.c: FORCE
+	$(call write_if_changed,{ mk/table.sh core/op.h 'struct blasd_op' blasd_op 'struct blasd_op' blasd_ops -- $(OPS); \
+	    echo '_Static_assert($(words $(OPS)) <= BLASD_OPS_MOST$(comma) "raise BLASD_OPS_MOST in core/op.h");'; })
+$(BUILD)/gen/cpu_kernels.c: FORCE
+	$(call write_if_changed,mk/table.sh kernels/cpu/cpu.h 'struct blasd_kernel' blasd_cpu 'struct blasd_kernel' blasd_cpu_kernels -- $(CPU_KERNELS))
 # one text, in this order: a function may use what stands above it
 FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets endings giving recovery upgrade front_ends workers register)
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
-	@{ echo 'static const char functions_lua[] = {'; cat $(FUNCTIONS_LUA) | od -An -v -tu1 | sed 's/\([0-9]\+\)/\1,/g'; echo '0};'; } > $@
+	@mk/bytes.sh functions_lua $(FUNCTIONS_LUA) >$@
 $(BUILD)/gen/openapi_json.h: api/openapi.json
 	@mkdir -p $(@D)
-	@{ echo 'static const char openapi_json[] = {'; od -An -v -tu1 $< | sed 's/\([0-9]\+\)/\1,/g'; echo '0};'; } > $@
+	@mk/bytes.sh openapi_json $< >$@
 
 # Unit tests: tests/unit/FOLDER/test_*.c, each a program, linked with everything it may know.
 UNIT_C = $(wildcard tests/unit/*/test_*.c)
@@ -194,18 +210,25 @@ check-generated: $(BUILD)/generate
 	@$(PYTHON) api/generate.py --check
 
 # Everything from nothing: these install what is missing first.
-.PHONY: demo test test-unit test-sanitized test-integration lint fuzz
+.PHONY: demo test run-suites test-unit test-sanitized test-integration lint fuzz
 demo:
 	@deploy/install-packages.sh build demo
-	@$(MAKE) --no-print-directory -j2 -s all
+	@echo 'blasd: building $(BUILD)/blasd (two to four minutes on two cores, where nothing is built yet)'
+	@$(MAKE) --no-print-directory -j2 -s $(BUILD)/blasd
 	@deploy/demo.sh
+ifneq ($(NVCC),)
+	@echo 'This used the CPU. There is a CUDA toolkit here: `make` builds the CUDA backend, too (some minutes more).'
+endif
 
+# every suite runs, whatever became of the one before it
+SUITES = test-unit test-sanitized test-integration
 test:
 	@deploy/install-packages.sh build demo test
 	@$(MAKE) --no-print-directory -j2 -s all $(UNIT) $(INTEGRATION)
-	@$(MAKE) --no-print-directory test-unit
-	@$(MAKE) --no-print-directory -s test-sanitized
-	@$(MAKE) --no-print-directory test-integration
+	@$(MAKE) --no-print-directory -s run-suites
+run-suites:
+	@failed=; for s in $(SUITES); do $(MAKE) --no-print-directory -s $$s || failed="$$failed $$s"; done; \
+	    [ -z "$$failed" ] || { echo "make test: failed:$$failed"; exit 1; }
 
 # cmocka's own words are kept for a test that fails
 test-unit:

@@ -40,7 +40,8 @@ static const struct blasd_port outputs[] = {
      .shape = "(..., m, n)",
      .doc = "alpha * a @ b + beta * c. Its dtype is the widest of the inputs', integers counting "
             "as float64; float16 with bfloat16 gives float32.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF},
+     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF,
+     .max_rank = BLASD_MAX_RANK},
     {.name = NULL}};
 
 static const char *const precisions[] = {"native", "tf32", "bf16", NULL};

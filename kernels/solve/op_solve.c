@@ -32,37 +32,44 @@ static const struct blasd_port outputs[] = {
     [BLASD_SOLVE_X] = {.name = "x",
                        .shape = "(..., n) or (..., n, k)",
                        .doc = "The solutions; NaN for a system of a stack that has none.",
-                       .dtypes = BLASD_DTYPES_FLOAT},
+                       .dtypes = BLASD_DTYPES_FLOAT,
+                       .min_rank = 1,
+                       .max_rank = BLASD_MAX_RANK},
     [BLASD_SOLVE_INFO] = {.name = "info",
                           .shape = "(...)",
                           .doc =
                               "For each system: 0, or k, counted from 1, where pivot k is exactly "
                               "zero or (positive_definite) the leading minor of order k is not "
                               "positive.",
-                          .dtypes = BLASD_DTYPE_BIT(BLASD_int64)},
+                          .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
+                          .max_rank = BLASD_MAX_RANK - 2},
     [BLASD_SOLVE_RCOND] = {.name = "rcond",
                            .shape = "(...)",
                            .doc = "For each system: an estimate of the reciprocal condition number "
                                   "in the 1-norm of the matrix that is solved with, before any "
                                   "scaling; 0 where info is not 0.",
-                           .dtypes = BLASD_DTYPE_BIT(BLASD_float64)},
+                           .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
+                           .max_rank = BLASD_MAX_RANK - 2},
     [BLASD_SOLVE_BACKWARD_ERROR] =
         {.name = "backward_error",
          .shape = "(...)",
          .doc = "For each system: the largest ||b - a x|| / (||a|| ||x|| + ||b||) of its "
                 "right-hand sides, in the infinity norm, at the end.",
-         .dtypes = BLASD_DTYPE_BIT(BLASD_float64)},
+         .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
+         .max_rank = BLASD_MAX_RANK - 2},
     [BLASD_SOLVE_STEPS] = {.name = "refinement_steps",
                            .shape = "(...)",
                            .doc = "For each system: the most steps of refinement that a right-hand "
                                   "side took.",
-                           .dtypes = BLASD_DTYPE_BIT(BLASD_int64)},
+                           .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
+                           .max_rank = BLASD_MAX_RANK - 2},
     [BLASD_SOLVE_METHOD] = {.name = "method",
                             .shape = "(...)",
                             .doc = "For each system how it was solved: 0 not at all, 1 LU with "
                                    "partial pivoting, 2 LDL' (Bunch-Kaufman), 3 Cholesky, 4 "
                                    "substitution, 5 Householder QR.",
-                            .dtypes = BLASD_DTYPE_BIT(BLASD_int64)},
+                            .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
+                            .max_rank = BLASD_MAX_RANK - 2},
     {.name = NULL}};
 
 static const char *const assumes[] = {"general",          "symmetric",        "positive_definite",

@@ -12,7 +12,7 @@ const char *const blasd_cost_precision_names[] = {"float64", "float32"};
 
 bool blasd_cost_known(const struct blasd_cost *cost) {
     if (!(cost->copy_bytes_s > 0)) return false;
-    for (int op = 0; op < BLASD_COST_OPS; op++)
+    for (int op = 0; op < BLASD_OPS_MOST; op++)
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
             if (cost->curves[op][p].count > 0) return true;
     return false;
@@ -72,7 +72,7 @@ bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_w
                         struct blasd_cost_guess *ret) {
     const struct blasd_cost_curve *curve;
     double items = tame(work->items, MOST), flops = tame(work->flops, MOST), alone, each, move;
-    if (work->op < 0 || work->op >= BLASD_COST_OPS || !(cost->copy_bytes_s > 0)) return false;
+    if (work->op < 0 || work->op >= BLASD_OPS_MOST || !(cost->copy_bytes_s > 0)) return false;
     curve = &cost->curves[work->op][work->precision];
     /* half the truth is better than none: the other precision is at most some times faster */
     if (curve->count == 0) curve = &cost->curves[work->op][!work->precision];
@@ -87,7 +87,7 @@ bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_w
 
 double blasd_cost_launch_s(const struct blasd_cost *cost) {
     double least = 0;
-    for (int op = 0; op < BLASD_COST_OPS; op++)
+    for (int op = 0; op < BLASD_OPS_MOST; op++)
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
             const struct blasd_cost_curve *curve = &cost->curves[op][p];
             if (curve->count > 0 && (least == 0 || curve->points[0].alone_s < least))
@@ -98,7 +98,7 @@ double blasd_cost_launch_s(const struct blasd_cost *cost) {
 
 double blasd_cost_best_rate(const struct blasd_cost *cost, enum blasd_cost_precision precision) {
     double best = 0;
-    for (int op = 0; op < BLASD_COST_OPS; op++) {
+    for (int op = 0; op < BLASD_OPS_MOST; op++) {
         const struct blasd_cost_curve *curve = &cost->curves[op][precision];
         for (int i = 0; i < curve->count; i++) {
             double rate = curve->points[i].flops / curve->points[i].alone_s;

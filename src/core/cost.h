@@ -10,7 +10,6 @@
 
 #include "core/job.h"
 
-#define BLASD_COST_OPS 16    /* operations of a build that can have curves */
 #define BLASD_COST_POINTS 10 /* of one curve */
 /* What a worker spends on a job beside its kernel: claiming, reading, ending it among others. */
 #define BLASD_COST_JOB_S 10e-6
@@ -32,7 +31,7 @@ struct blasd_cost_curve {
 /* A plain value. Zeroed: nothing is known. */
 struct blasd_cost {
     double copy_bytes_s; /* inputs and outputs together; 0: not measured */
-    struct blasd_cost_curve curves[BLASD_COST_OPS]
+    struct blasd_cost_curve curves[BLASD_OPS_MOST]
                                   [BLASD_COST_PRECISIONS]; /* by blasd_op_position */
 };
 

@@ -77,6 +77,9 @@ struct blasd_op {
     bool (*sample)(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype);
 };
 
+/* Tables with a place for each operation have room for these; a build with more fails. */
+#define BLASD_OPS_MOST 32
+
 /* The operations in this build, ended by NULL; generated from kernels/<name>/op_<name>.c. */
 extern const struct blasd_op *const blasd_ops[];
 

@@ -262,7 +262,7 @@ enum blasd_device_class http_choice_pick(struct http_choice *choice,
     struct blasd_cost_work work;
     enum blasd_device_class class;
     int position = blasd_op_position(op);
-    if (!http_choice_open(view) || !choice->known || position < 0 || position >= BLASD_COST_OPS)
+    if (!http_choice_open(view) || !choice->known || position < 0 || position >= BLASD_OPS_MOST)
         return BLASD_DEVICE_ANY;
     blasd_cost_work(plan, position, &work);
     cpu = look_ahead(&choice->of[BLASD_DEVICE_CPU], BLASD_DEVICE_CPU,
@@ -285,7 +285,7 @@ void http_choice_sent(struct http_choice *choice, const struct blasd_queue_view 
     struct blasd_cost_work work;
     struct blasd_cost_guess guess;
     int position = blasd_op_position(op);
-    if (!of->measured || position < 0 || position >= BLASD_COST_OPS) return;
+    if (!of->measured || position < 0 || position >= BLASD_OPS_MOST) return;
     blasd_cost_work(plan, position, &work);
     if (blasd_cost_predict(&of->cost, &work, &guess))
         count_sent(of, view->workers_of[class], guess.share_s, now_ns);

@@ -35,7 +35,7 @@ static void observe(struct http_histogram *histogram, int64_t us) {
 }
 
 void http_metrics_job(struct http_metrics *metrics, const struct blasd_record *record) {
-    for (int op = 0; op < HTTP_MAX_OPS && blasd_ops[op] != NULL; op++)
+    for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++)
         if (strcmp(blasd_ops[op]->name, record->op) == 0)
             http_count(&metrics->jobs[op][record->state], 1);
     if (record->state != BLASD_SUCCEEDED) return;
@@ -108,7 +108,7 @@ static void put_requests(const struct http_server *server, struct blasd_buf *out
 static void put_jobs(const struct http_server *server, struct blasd_buf *out, int *rc) {
     put_head(out, rc, "blasd_jobs_total", "counter",
              "Jobs whose end a request waited for, by operation and final state.");
-    for (int op = 0; op < HTTP_MAX_OPS && blasd_ops[op] != NULL; op++)
+    for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++)
         for (int state = BLASD_SUCCEEDED; state < BLASD_STATE_COUNT; state++)
             PUT("blasd_jobs_total{op=\"%s\",state=\"%s\"} %" PRIu64 "\n", blasd_ops[op]->name,
                 blasd_state_names[state], sum(server, &server->metrics[0].jobs[op][state]));

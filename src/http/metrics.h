@@ -9,7 +9,6 @@
 
 #define HTTP_MAX_ROUTES 24
 #define HTTP_MAX_STATUSES 24
-#define HTTP_MAX_OPS 32
 #define HTTP_BUCKETS 16
 
 struct http_histogram {
@@ -19,7 +18,7 @@ struct http_histogram {
 
 struct http_metrics {
     _Atomic uint64_t requests[HTTP_MAX_ROUTES + 1][HTTP_MAX_STATUSES]; /* last row: no route */
-    _Atomic uint64_t jobs[HTTP_MAX_OPS][BLASD_STATE_COUNT];
+    _Atomic uint64_t jobs[BLASD_OPS_MOST][BLASD_STATE_COUNT];
     _Atomic uint64_t sent[BLASD_DEVICE_CLASS_COUNT]; /* jobs queued for each class of devices */
     _Atomic uint64_t connections, in_flight, waiting;
     _Atomic uint64_t received_bytes, sent_bytes;

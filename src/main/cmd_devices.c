@@ -32,7 +32,7 @@ static void print_row(const struct blasd_device_info *info) {
 static void print_cost(const struct blasd_device_info *info, const struct blasd_cost *cost) {
     printf("%s: jobs move %.1f GB/s; microseconds of a job (each further one), by operations\n",
            info->id, cost->copy_bytes_s / 1e9);
-    for (int op = 0; op < BLASD_COST_OPS && blasd_ops[op] != NULL; op++)
+    for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++)
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
             const struct blasd_cost_curve *curve = &cost->curves[op][p];
             if (curve->count == 0) continue;

@@ -20,7 +20,7 @@ static int write_curve(const struct blasd_cost_curve *curve, struct blasd_buf *o
 static int write_curves(const struct blasd_cost *cost, struct blasd_buf *out) {
     const char *comma = "";
     int failed = 0;
-    for (int op = 0; op < BLASD_COST_OPS && blasd_ops[op] != NULL; op++) {
+    for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++) {
         const char *inner = "";
         if (cost->curves[op][0].count + cost->curves[op][1].count == 0) continue;
         failed |= blasd_buf_printf(out, "%s\"%s\":{", comma, blasd_ops[op]->name);
@@ -57,7 +57,7 @@ static bool read_point(const json_t *point, struct blasd_cost_curve *curve) {
 }
 
 static bool read_curves(const json_t *curves, struct blasd_cost *ret) {
-    for (int op = 0; op < BLASD_COST_OPS && blasd_ops[op] != NULL; op++) {
+    for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++) {
         const json_t *of_op = json_object_get(curves, blasd_ops[op]->name);
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
             const json_t *points = json_object_get(of_op, blasd_cost_precision_names[p]);

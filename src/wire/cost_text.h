@@ -14,7 +14,7 @@
 
 struct blasd_err;
 
-#define BLASD_COST_TEXT_MOST 16384 /* bytes of such a text */
+#define BLASD_COST_TEXT_MOST 32768 /* bytes of such a text */
 
 /* Appends the object; 0, or -1 where it does not fit. */
 int blasd_cost_write(const struct blasd_cost *cost, struct blasd_buf *out);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEY_MOST 320
+#define KEY_MOST 1024
 #define FILE_MOST (KEY_MOST + 32 + BLASD_COST_TEXT_MOST)
 #define PATH_MOST 4096
 #define TRIES_MOST 3
@@ -24,8 +24,10 @@
 /* One line that says all the figures depend on. */
 static void make_key(const struct blasd_device_info *info, const char *version,
                      char key[KEY_MOST]) {
-    snprintf(key, KEY_MOST, "blasd %s | %s | %d units | %s", version, info->name, info->units,
-             info->libraries);
+    int len = snprintf(key, KEY_MOST, "blasd %s | %s | %d units | %s |", version, info->name,
+                       info->units, info->libraries);
+    for (int i = 0; blasd_ops[i] != NULL && len < KEY_MOST; i++)
+        len += snprintf(key + len, KEY_MOST - (size_t)len, " %s", blasd_ops[i]->name);
     for (char *at = key; *at != '\0'; at++)
         if ((unsigned char)*at < ' ') *at = ' ';
 }

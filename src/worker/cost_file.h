@@ -1,5 +1,6 @@
 /* Keeping measured costs from one start of a worker to the next: a small file for each device,
- * which holds as long as device, libraries and blasd are the same. Read next: cost_file.c. */
+ * which holds as long as device, libraries, blasd and its operations are the same. Read next:
+ * cost_file.c. */
 #ifndef BLASD_WORKER_COST_FILE_H
 #define BLASD_WORKER_COST_FILE_H
 

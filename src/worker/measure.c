@@ -36,8 +36,8 @@ struct blasd_measure {
     size_t room, filled;                 /* of it; bytes that hold numbers of `kind` */
     enum blasd_dtype kind;
     double copy_bytes_s;
-    struct raw raw[BLASD_COST_OPS][BLASD_COST_PRECISIONS][SIZES];
-    int counts[BLASD_COST_OPS][BLASD_COST_PRECISIONS];
+    struct raw raw[BLASD_OPS_MOST][BLASD_COST_PRECISIONS][SIZES];
+    int counts[BLASD_OPS_MOST][BLASD_COST_PRECISIONS];
     int op, precision, size;
     int tries;     /* of the size at hand */
     bool moved;    /* the first step was taken */
@@ -256,7 +256,7 @@ static int step_together(struct blasd_measure *measure, const struct blasd_kerne
 static int step_move(struct blasd_measure *measure, struct blasd_err *err) {
     int code = 0;
     measure->moved = true;
-    for (; measure->op < BLASD_COST_OPS && blasd_ops[measure->op] != NULL; measure->op++) {
+    for (; measure->op < BLASD_OPS_MOST && blasd_ops[measure->op] != NULL; measure->op++) {
         const struct blasd_kernel *kernel = kernel_at(measure);
         double seconds;
         if (kernel == NULL || !prepare(measure, MOVE_BYTES, 0, BLASD_float64)) continue;
@@ -279,7 +279,7 @@ int blasd_measure_step(struct blasd_measure *measure, struct blasd_err *err) {
         code = step_move(measure, err);
         return code == -(int)BLASD_E_device_error ? code : measure->copy_bytes_s > 0;
     }
-    if (measure->op >= BLASD_COST_OPS || blasd_ops[measure->op] == NULL) return 0;
+    if (measure->op >= BLASD_OPS_MOST || blasd_ops[measure->op] == NULL) return 0;
     kernel = kernel_at(measure);
     if (kernel == NULL) {
         next_curve(measure);
@@ -293,7 +293,7 @@ int blasd_measure_step(struct blasd_measure *measure, struct blasd_err *err) {
 void blasd_measure_cost(const struct blasd_measure *measure, struct blasd_cost *ret) {
     *ret = (struct blasd_cost){.copy_bytes_s = measure->copy_bytes_s};
     if (!(measure->copy_bytes_s > 0)) return;
-    for (int op = 0; op < BLASD_COST_OPS; op++)
+    for (int op = 0; op < BLASD_OPS_MOST; op++)
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
             for (int i = 0; i < measure->counts[op][p]; i++) {
                 const struct raw *raw = &measure->raw[op][p][i];

@@ -9,12 +9,12 @@
 #define WEIGHT 0.25       /* of the newest batch */
 
 void blasd_weigher_init(struct blasd_weigher *weigher) {
-    for (int i = 0; i < BLASD_WEIGHED_OPS; i++) atomic_init(&weigher->ns_per_flop[i], NS_PER_FLOP);
+    for (int i = 0; i < BLASD_OPS_MOST; i++) atomic_init(&weigher->ns_per_flop[i], NS_PER_FLOP);
 }
 
 static int place_of(const struct blasd_op *op) {
     int i = 0;
-    while (i < BLASD_WEIGHED_OPS - 1 && blasd_ops[i] != NULL && blasd_ops[i] != op) i++;
+    while (i < BLASD_OPS_MOST - 1 && blasd_ops[i] != NULL && blasd_ops[i] != op) i++;
     return i;
 }
 

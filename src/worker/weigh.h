@@ -8,10 +8,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define BLASD_WEIGHED_OPS 32 /* operations beyond these share the last place */
-
 struct blasd_weigher {
-    _Atomic double ns_per_flop[BLASD_WEIGHED_OPS]; /* by place in blasd_ops */
+    _Atomic double ns_per_flop[BLASD_OPS_MOST]; /* by place in blasd_ops */
 };
 
 void blasd_weigher_init(struct blasd_weigher *weigher);

@@ -76,7 +76,7 @@ static void what_is_not_known(void **state) {
     assert_false(blasd_cost_predict(&cost, &work, &guess)); /* no curve */
     work.op = -1;
     assert_false(blasd_cost_predict(&cost, &work, &guess));
-    work.op = BLASD_COST_OPS;
+    work.op = BLASD_OPS_MOST;
     assert_false(blasd_cost_predict(&cost, &work, &guess));
     work.op = 1;
     assert_false(blasd_cost_predict(&none, &work, &guess));

@@ -184,6 +184,10 @@ static TRIAL_UNUSED enum blasd_code trial_plan(struct trial *trial) {
     if (blasd_job_plan(&trial->job, &trial->plan, &trial->err) == 0) {
         const struct blasd_kernel *kernel = blasd_backend_kernel(&TRIAL_BACKEND, op);
         if (kernel != NULL && kernel->adapt != NULL) kernel->adapt(&trial->job, &trial->plan);
+        for (int i = 0; op->outputs[i].name != NULL; i++) /* what GET /ops says of them */
+            if (trial->plan.outputs[i].rank >= 0)
+                assert_in_range(trial->plan.outputs[i].rank, op->outputs[i].min_rank,
+                                op->outputs[i].max_rank);
         return BLASD_OK;
     }
     assert_true(trial->err.code != BLASD_OK);

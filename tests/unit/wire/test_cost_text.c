@@ -23,7 +23,7 @@ static void there_and_back(void **state) {
     assert_int_equal(blasd_cost_write(&cost, &text), 0);
     assert_int_equal(blasd_cost_read(text.data, text.len, &read, NULL), 0);
     assert_true(fabs(read.copy_bytes_s - cost.copy_bytes_s) <= 1e-3 * cost.copy_bytes_s);
-    for (int op = 0; op < BLASD_COST_OPS; op++)
+    for (int op = 0; op < BLASD_OPS_MOST; op++)
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
             const struct blasd_cost_curve *a = &cost.curves[op][p], *b = &read.curves[op][p];
             assert_int_equal(a->count, b->count);
@@ -44,7 +44,7 @@ static void all_that_can_be_fits(void **state) {
     struct blasd_cost cost = {.copy_bytes_s = 12.3456789e9};
     struct blasd_buf text;
     (void)state;
-    for (int op = 0; op < BLASD_COST_OPS; op++)
+    for (int op = 0; op < BLASD_OPS_MOST; op++)
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
             for (int i = 0; i < BLASD_COST_POINTS; i++)
                 assert_true(blasd_cost_add(&cost.curves[op][p], 1.2345678e100 * (i + 1),

@@ -1,0 +1,8 @@
+#!/bin/sh
+# Writes the files given, one behind the other, as a C array that ends with a zero:  mk/bytes.sh NAME FILE …
+set -eu
+name=$1
+shift
+echo "static const char ${name}[] = {"
+cat "$@" | od -An -v -tu1 | sed 's/\([0-9]\+\)/\1,/g'
+echo "0};"

@@ -1,0 +1,57 @@
+"""What `make` does: with files that go as well as with files that come."""
+import os
+import shutil
+import subprocess
+
+from service import ROOT
+
+MAKE = ["make", "-s", "--no-print-directory"]
+
+
+def make(folder, *arguments):
+    return subprocess.run([*MAKE, *arguments], cwd=folder, capture_output=True, text=True, timeout=600)
+
+
+def copy_of_the_tree(to):
+    """As built, with its times, so that make has nothing to do there; without what tests built."""
+    for name in ("Makefile", "mk", "api", "src", "kernels", "clients", "docs"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+        copy(ROOT / name, to / name)
+    for name in ("lib", "gen", "obj/gen", "obj/src", "obj/kernels", "obj/clients"):
+        shutil.copytree(ROOT / "build" / name, to / "build" / name)
+
+
+def operations(folder):
+    symbols = subprocess.run(["nm", folder / "build" / "blasd"], capture_output=True, text=True, check=True).stdout
+    return {line.split()[-1].removeprefix("blasd_op_") for line in symbols.splitlines()
+            if line.split()[-2] in "dDrR" and line.split()[-1].startswith("blasd_op_")}
+
+
+def test_an_operation_whose_folder_is_removed_is_no_longer_served(tmp_path):
+    copy_of_the_tree(tmp_path)
+    done = make(tmp_path, "NVCC=", "build/blasd")
+    assert done.returncode == 0, done.stderr
+    before = operations(tmp_path)
+    assert {"distance", "matmul", "regression", "solve"} <= before
+    shutil.rmtree(tmp_path / "kernels" / "distance")
+    done = make(tmp_path, "NVCC=", "build/blasd")
+    assert done.returncode == 0, done.stderr
+    assert operations(tmp_path) == before - {"distance"}
+    os.remove(tmp_path / "build" / "blasd")
+    assert make(tmp_path, "-q", "NVCC=", "build/blasd").returncode == 1
+
+
+def test_help_names_targets_that_exist():
+    lines = make(ROOT, "help").stdout.splitlines()
+    targets = [line.split()[1] for line in lines if line.startswith("make ") and line.split()[1].islower()]
+    assert {"demo", "test", "lint", "bench", "clean"} <= set(targets)
+    for target in targets:
+        if target == "build/blasd":
+            continue
+        done = make(ROOT, "-n", "NVCC=", target)
+        assert "No rule to make" not in done.stderr, target
+
+
+def test_a_suite_that_fails_does_not_hide_the_next():
+    done = make(ROOT, "NVCC=", "SUITES=no-such-suite help", "run-suites")
+    assert done.returncode != 0 and "make demo" in done.stdout and "failed: no-such-suite" in done.stdout
