@@ -45,7 +45,7 @@ CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c)
 obj = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 folder_sources = $(wildcard src/$(1)/*.c src/$(1)/*.cc)
 ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/client.a
-GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h
+GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/version.h
 
 .PHONY: all help FORCE
 all: $(BUILD)/blasd $(BUILD)/libblasd_client.a
@@ -154,6 +154,9 @@ FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets en
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
 	@mk/bytes.sh functions_lua $(FUNCTIONS_LUA) >$@
+$(BUILD)/gen/version.h: VERSION
+	@mkdir -p $(@D)
+	@echo '#define BLASD_VERSION "'$$(cat VERSION)'"' >$@
 $(BUILD)/gen/openapi_json.h: api/openapi.json
 	@mkdir -p $(@D)
 	@mk/bytes.sh openapi_json $< >$@

@@ -6,6 +6,7 @@
 - Calls that cannot be bounded are banned in all that meets a user's bytes.
 - Basenames are unique, so that a file is found by its name.
 - No file grows past what one mind holds.
+- The Python client has the version that the file VERSION says.
 """
 import collections
 import pathlib
@@ -82,6 +83,10 @@ def main():
             complain(f"{path}: {raw.count(chr(10))} lines; split it (most: {MOST_LINES})")
         if not re.match(r"\s*(/\*|//)", raw):
             complain(f"{path}:1: a file begins with a comment that says what it is")
+    version = (ROOT / "VERSION").read_text().strip()
+    package = pathlib.Path("clients/python/blasd/__init__.py")
+    if f'__version__ = "{version}"' not in (ROOT / package).read_text():
+        complain(f"{package}: __version__ is not {version}, as VERSION says")
     names = collections.Counter(p.name for p in sources)
     for path in sources:
         if names[path.name] > 1:

@@ -3,7 +3,7 @@
 #ifndef BLASD_MAIN_COMMANDS_H
 #define BLASD_MAIN_COMMANDS_H
 
-#define BLASD_VERSION "0.1.0"
+#include "version.h" /* generated: BLASD_VERSION */
 
 /* Exit statuses. */
 enum {

@@ -14,7 +14,7 @@ def make(folder, *arguments):
 
 def copy_of_the_tree(to):
     """As built, with its times, so that make has nothing to do there; without what tests built."""
-    for name in ("Makefile", "mk", "api", "src", "kernels", "clients", "docs"):
+    for name in ("Makefile", "VERSION", "mk", "api", "src", "kernels", "clients", "docs"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
         copy(ROOT / name, to / name)
     for name in ("lib", "gen", "obj/gen", "obj/src", "obj/kernels", "obj/clients"):

@@ -2,4 +2,4 @@
 from .client import Client, Error, Job, Result
 
 __all__ = ["Client", "Error", "Job", "Result"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # as in the file VERSION
