@@ -234,7 +234,7 @@ run-suites:
 	    [ -z "$$failed" ] || { echo "make test: failed:$$failed"; exit 1; }
 
 # cmocka's own words are kept for a test that fails
-test-unit:
+test-unit: $(UNIT)
 	@tests/run-units.sh $(UNIT)
 test-sanitized:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
