@@ -262,6 +262,7 @@ bench:
 	@$(MAKE) --no-print-directory -j2 -s all bench-programs
 	@bench/peers/make-venv.sh fastapi $(BUILD)/bench-venv || true
 	@bench/peers/make-venv.sh triton $(BUILD)/bench-venv-triton || true
+	@bench/peers/make-venv.sh science $(BUILD)/bench-venv-science || true
 	@case "$(ARGS)" in *--only*|*--list*) ;; *) $(MAKE) --no-print-directory -s bench-kernels ;; esac
 	@$(PYTHON) bench/run --build $(BUILD) $(ARGS)
 # the operations on the CPU beside OpenBLAS, NumPy, SciPy and scikit-learn, in turns in one run

@@ -10,6 +10,7 @@ import payloads
 import processes
 import shared
 import subjects as s
+import wheel
 from measure import of, say, spread
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -355,6 +356,28 @@ def json_numbers(bench):
     return {"title": title, "trials": [], "values": values, "ratios": ratios, "texts": {"numbers": text}}
 
 
+def numpy_wheel(bench):
+    """Products and solves where they are computed, beside NumPy's own wheel in process: from n = 256 on there is no reason
+    to be slower. A solve of ours also tells its condition and refines; NumPy's does neither."""
+    title, values, ratios, text = "the worker beside NumPy's own wheel in process", {}, {}, ""
+    subject, theirs = s.Blasd(bench.build, "--share", env=wheel.environment()), None
+    for running in bench.start([subject]):
+        try:
+            theirs = wheel.Wheel(bench.build / "bench-venv-science" / "bin" / "python")
+            ours = wheel.Worker(running)
+            say(f"  {ours.what}; {theirs.what}")
+            figures = wheel.turns(ours, theirs, wheel.SIZES_QUICK if bench.quick else wheel.SIZES, bench.rounds,
+                                  bench.seconds / 8)
+            ratios, text = wheel.table(figures, (ours.what, theirs.what))
+            for op in ("matmul", "solve"):
+                values[f"worst_{op}"] = min((r for name, r in ratios.items() if name.startswith(op)), key=lambda r: r["median"])
+        finally:
+            if theirs:
+                theirs.stop()
+            running.stop()
+    return {"title": title, "trials": [], "values": values, "ratios": ratios, "texts": {"wheel": text}}
+
+
 LOADS = {
     "json-1": lambda b: small_json(b, 1), "json-32": lambda b: small_json(b, 32), "json-256": lambda b: small_json(b, 256),
     "binary-64": binary_64, "binary-1024": binary_1024, "binary-4096": binary_4096,
@@ -362,4 +385,5 @@ LOADS = {
     "mixed": mixed, "beside-thin": lambda b: beside(b, thin, "matrix by vector"),
     "beside-thick": lambda b: beside(b, thick, "8192 x 8192 product"), "open": open_loop, "burst": burst,
     "receive": receive, "memory": memory, "json-numbers": json_numbers,
+    "numpy": numpy_wheel,
 }

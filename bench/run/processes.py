@@ -20,9 +20,9 @@ class Failed(Exception):
 class Server:
     """A program that prints `ready http://HOST:PORT`; it gets a session of its own and is ended with all it started."""
 
-    def __init__(self, command, env=None, seconds=60, cwd=None):
+    def __init__(self, command, env=None, seconds=60, cwd=None, whole_env=None):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log", prefix="blasd-bench-")
-        full = dict(os.environ, **(env or {}))
+        full = dict(os.environ if whole_env is None else whole_env, **(env or {}))
         self.process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=self.log,
                                         stdin=subprocess.DEVNULL, env=full, cwd=cwd, start_new_session=True)
         try:

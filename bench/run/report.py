@@ -71,6 +71,8 @@ GOALS = [
     ("memory", "peak over inputs and outputs, a large product", "<", 1.3, value("share_thick")),
     ("json-numbers", "in, times jansson", ">=", 10, value("in_ratio")),
     ("json-numbers", "out, times jansson", ">=", 6, value("out_ratio")),
+    ("numpy", "products, of the rate of NumPy's wheel, worst", ">=", 0.9, value("worst_matmul")),
+    ("numpy", "solves, of the rate of NumPy's wheel, worst", ">=", 0.9, value("worst_solve")),
 ]
 
 

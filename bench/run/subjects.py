@@ -53,14 +53,15 @@ class Blasd(Subject):
     name = "blasd"
     poll = {"ended": '"state":"succeeded"', "failed": '"state":"failed"'}
 
-    def __init__(self, build, *options):
+    def __init__(self, build, *options, env=None):
+        """`env`: the whole environment, where it is not this process' own."""
         super().__init__(build)
-        self.options, self.blobs = options, ""
+        self.options, self.blobs, self.env = options, "", env
 
     def start(self):
         self.data = processes.scratch()
         self.server = processes.Server([self.build / "blasd", "up", "--listen", "127.0.0.1:0", "--data", self.data,
-                                        "--log-level", "warn", *self.options])
+                                        "--log-level", "warn", *self.options], whole_env=self.env)
         self.roles = []
         for pid in self.server.pids():
             command = processes.command_of(pid)

@@ -2,6 +2,7 @@
  *
  * Knows no operation; OpenBLAS is used here only to be measured and told its threads.
  * Read next: ../matmul/README.md. */
+#include "kernels/cpu/blas.h"
 #include "kernels/cpu/cpu.h"
 
 #include "base/clock.h"
@@ -47,8 +48,7 @@ static void cpu_device_close(struct blasd_device *device) {
     free(device);
 }
 
-/* The value after "KEY : " in a file of such lines, or "" where there is none. */
-static void file_value(const char *path, const char *key, char *value, size_t size) {
+void blasd_cpu_file_value(const char *path, const char *key, char *value, size_t size) {
     char line[512];
     size_t len = strlen(key);
     FILE *file = fopen(path, "re");
@@ -66,7 +66,7 @@ static void file_value(const char *path, const char *key, char *value, size_t si
 
 static uint64_t memory_value(const char *key) {
     char text[64];
-    file_value("/proc/meminfo", key, text, sizeof text);
+    blasd_cpu_file_value("/proc/meminfo", key, text, sizeof text);
     return (uint64_t)strtoull(text, NULL, 10) * 1024;
 }
 
@@ -124,13 +124,18 @@ static double measure_copy(void) {
 
 static int cpu_device_info(struct blasd_device *device, bool measure,
                            struct blasd_device_info *info, struct blasd_err *err) {
+    struct blasd_blas blas;
     (void)err;
+    blasd_blas_describe(&blas);
     memset(info, 0, sizeof *info);
     snprintf(info->id, sizeof info->id, "cpu:0");
-    file_value("/proc/cpuinfo", "model name", info->name, sizeof info->name);
+    blasd_cpu_file_value("/proc/cpuinfo", "model name", info->name, sizeof info->name);
     if (info->name[0] == '\0') snprintf(info->name, sizeof info->name, "CPU");
     info->device_class = BLASD_DEVICE_CPU;
-    snprintf(info->libraries, sizeof info->libraries, "%s", openblas_get_config());
+    snprintf(info->libraries, sizeof info->libraries, "%.79s", blas.config);
+    memcpy(info->blas_library, blas.library, sizeof info->blas_library);
+    memcpy(info->blas_core, blas.core, sizeof info->blas_core);
+    memcpy(info->blas_chosen_by, blas.chosen_by, sizeof info->blas_chosen_by);
     info->units = device->threads;
     info->busy_percent = -1;
     info->memory_bytes = memory_value("MemTotal");

@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 6
+#define BLASD_BACKEND_ABI 7
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -55,6 +55,9 @@ struct blasd_device_info {
     char name[64];
     char
         libraries[80]; /* versions of the driver and of what computes; measurements hold for them */
+    /* on a CPU: what multiplies matrices, for which processor it does so, who chose that; else ""
+     */
+    char blas_library[64], blas_core[24], blas_chosen_by[16];
     enum blasd_device_class device_class;
     int units; /* cores or multiprocessors */
     uint64_t memory_bytes, memory_free_bytes;

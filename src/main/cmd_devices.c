@@ -1,4 +1,6 @@
 /* `blasd devices`: what the backends find here, and how fast it is. */
+#include "base/log.h"
+#include "main/blas_start.h"
 #include "main/commands.h"
 #include "wire/cost_text.h"
 #include "worker/measure.h"
@@ -10,13 +12,14 @@
 #include <stdlib.h>
 
 static const char usage[] =
-    "usage: blasd devices [--json] [--ids]\n"
+    "usage: blasd devices [--json] [--ids] [--blas PATH]\n"
     "\n"
     "Lists the devices of this machine and measures each, which takes about two seconds: the "
     "rates\n"
     "of the hardware, then what jobs take, as workers measure it to choose the device for a job.\n"
     "  --json                 as JSON\n"
-    "  --ids                  the names alone, one a line, nothing measured\n";
+    "  --ids                  the names alone, one a line, nothing measured\n"
+    "  --blas PATH            computes with this library; see docs/devices.md [BLASD_BLAS]\n";
 
 enum form { TABLE, JSON, IDS };
 
@@ -26,6 +29,10 @@ static void print_row(const struct blasd_device_info *info) {
     printf("%-8s %-40s %6d %10.1f %10.1f %12.1f %12.1f %9.1f\n", info->id, info->name, info->units,
            (double)info->memory_bytes / 1e9, (double)info->memory_free_bytes / 1e9,
            info->gflops_float64, info->gflops_float32, info->copy_gbytes_s);
+    if (info->blas_library[0] != '\0')
+        printf("%s: computes with %s%s%s (%s)\n", info->id, info->blas_library,
+               info->blas_core[0] == '\0' ? "" : ", kernels for ", info->blas_core,
+               info->blas_chosen_by);
 }
 
 /* One line for each operation and precision: microseconds at each size. */
@@ -59,12 +66,17 @@ static int measure(const struct blasd_backend *backend, struct blasd_device *dev
 }
 
 static json_t *row_json(const struct blasd_device_info *info) {
-    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f}", "device", info->id,
-                     "device_name", info->name, "class",
-                     blasd_device_class_names[info->device_class], "units", info->units,
-                     "memory_bytes", (json_int_t)info->memory_bytes, "memory_free_bytes",
-                     (json_int_t)info->memory_free_bytes, "gflops_float64", info->gflops_float64,
-                     "gflops_float32", info->gflops_float32, "copy_gbytes_s", info->copy_gbytes_s);
+    json_t *row = json_pack(
+        "{s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f}", "device", info->id, "device_name",
+        info->name, "class", blasd_device_class_names[info->device_class], "units", info->units,
+        "memory_bytes", (json_int_t)info->memory_bytes, "memory_free_bytes",
+        (json_int_t)info->memory_free_bytes, "gflops_float64", info->gflops_float64,
+        "gflops_float32", info->gflops_float32, "copy_gbytes_s", info->copy_gbytes_s);
+    if (info->blas_library[0] != '\0')
+        json_object_set_new(row, "blas",
+                            json_pack("{s:s, s:s, s:s}", "library", info->blas_library, "core",
+                                      info->blas_core, "chosen_by", info->blas_chosen_by));
+    return row;
 }
 
 /* The object with the costs as its member; both are borrowed. */
@@ -124,19 +136,27 @@ static int show(enum form form) {
 int blasd_cmd_devices(int argc, char **argv) {
     static const struct option options[] = {{"json", no_argument, NULL, 'j'},
                                             {"ids", no_argument, NULL, 'i'},
+                                            {"blas", required_argument, NULL, 'b'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
+    struct blas_start start = {.path = getenv(BLASD_BLAS_PATH), .measure = true};
     enum form form = TABLE;
-    int option;
+    int option, status;
     while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) switch (option) {
         case 'j': form = JSON; break;
         case 'i': form = IDS; break;
+        case 'b': start.path = optarg; break;
         case 'h': fputs(usage, stdout); return BLASD_EXIT_OK;
         default: fputs(usage, stderr); return BLASD_EXIT_USAGE;
         }
     if (optind < argc) {
         fprintf(stderr, "blasd devices: '%s' is not an option\n", argv[optind]);
         return BLASD_EXIT_USAGE;
+    }
+    if (form != IDS) {
+        blasd_log_setup("blasd devices", BLASD_LOG_WARN);
+        status = blas_start(&start, argv);
+        if (status != 0) return status;
     }
     return show(form);
 }

@@ -1,5 +1,6 @@
 /* `blasd up`: the whole service on one machine. This file reads the command line and lays out what
  * is to run; supervisor.c runs it. */
+#include "main/blas_start.h"
 #include "main/blob_dir.h"
 #include "main/commands.h"
 #include "main/data_dir.h"
@@ -29,6 +30,8 @@ static const char usage[] =
     "lost\n"
     "                         in a power cut, though never when a process is killed\n"
     "  --loops N              event loops of the front end, each a thread\n"
+    "  --blas PATH            workers compute with this library; see docs/devices.md "
+    "[BLASD_BLAS]\n"
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
     "  --share                clients on this machine may hand in tensors as files, and map "
@@ -53,6 +56,7 @@ static int take_option(struct settings *settings, int option, const char *value)
     case 'd': settings->data = value; return 0;
     case 's': settings->durable = true; return 0;
     case 'm': settings->share = true; return 0;
+    case 'b': return setenv(BLASD_BLAS_PATH, value, 1);
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
     case 'n':
@@ -80,6 +84,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 'm'},
+                                            {"blas", required_argument, NULL, 'b'},
                                             {NULL, 0, NULL, 0}};
     int option;
     if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;

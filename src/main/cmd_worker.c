@@ -1,4 +1,5 @@
 /* `blasd worker`: one worker process for one device. Read next: ../worker/worker.h. */
+#include "main/blas_start.h"
 #include "main/child.h"
 #include "main/commands.h"
 #include "main/options.h"
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@ static const char usage[] =
     "  --name NAME            unique among the queue's workers; default HOST-DEVICE-PID\n"
     "  --measured DIR         keeps there what was measured of the device's speed, which is else\n"
     "                         measured at every start; none: not measured\n"
+    "  --blas PATH            computes with this library; see docs/devices.md [BLASD_BLAS]\n"
     "%s"
     "The blob store must be the one that the queue's other processes use; default redis.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed.\n";
@@ -52,7 +55,7 @@ static void default_name(const char *device, char *name, size_t size) {
 
 struct settings {
     struct common_options common;
-    const char *device, *name, *measured;
+    const char *device, *name, *measured, *blas;
 };
 
 /* 0, an exit status, or -1 after help was printed. */
@@ -61,6 +64,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"device", required_argument, NULL, 'd'},
                                             {"name", required_argument, NULL, 'n'},
                                             {"measured", required_argument, NULL, 'm'},
+                                            {"blas", required_argument, NULL, 'b'},
                                             {NULL, 0, NULL, 0}};
     int option;
     if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
@@ -72,6 +76,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
         case 'd': settings->device = optarg; break;
         case 'n': settings->name = optarg; break;
         case 'm': settings->measured = optarg; break;
+        case 'b': settings->blas = optarg; break;
         case 'h': printf(usage, common_usage); return -1;
         default: return option_wrong("worker");
         }
@@ -87,6 +92,10 @@ static int parse(struct settings *settings, int argc, char **argv) {
     return 0;
 }
 
+static bool measures(const struct settings *settings) {
+    return settings->measured == NULL || strcmp(settings->measured, "none") != 0;
+}
+
 static int run(const struct settings *settings) {
     const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
     struct sigaction action = {.sa_handler = on_signal};
@@ -99,7 +108,7 @@ static int run(const struct settings *settings) {
     struct blasd_err err = {0};
     char name[128];
     int code;
-    options.measure = settings->measured == NULL || strcmp(settings->measured, "none") != 0;
+    options.measure = measures(settings);
     if (options.measure) options.kept_in = settings->measured;
     default_name(settings->device, name, sizeof name);
     options.name = settings->name != NULL ? settings->name : name;
@@ -126,12 +135,21 @@ static void volunteer(void) {
     close(fd);
 }
 
+/* What multiplies on the CPU; a card brings its own. */
+static int start_blas(const struct settings *settings, char **argv) {
+    struct blas_start start = {.path = settings->blas, .measure = measures(settings)};
+    if (strncmp(settings->device, "cpu:", 4) != 0) return 0;
+    if (start.measure) start.kept_in = settings->measured;
+    return blas_start(&start, argv);
+}
+
 int blasd_cmd_worker(int argc, char **argv) {
-    struct settings settings = {.device = "cpu:0"};
+    struct settings settings = {.device = "cpu:0", .blas = getenv(BLASD_BLAS_PATH)};
     int status = parse(&settings, argc, argv);
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
     prctl(PR_SET_NAME, "blasd worker");
     blasd_log_setup("blasd worker", settings.common.log_level);
     volunteer();
-    return run(&settings);
+    status = start_blas(&settings, argv);
+    return status != 0 ? status : run(&settings);
 }

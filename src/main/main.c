@@ -23,6 +23,7 @@ static const struct command {
     {"worker", blasd_cmd_worker, "one worker alone, over a Redis given"},
     {"devices", blasd_cmd_devices, "what this machine offers, measured"},
     {"run", blasd_cmd_run, "send one job from files and print or save its results"},
+    {"try-blas", blasd_cmd_try_blas, NULL}, /* for this program itself */
     {"version", cmd_version, "the version of this executable"},
     {"help", cmd_help, "this text, or `blasd help COMMAND`"},
 };
@@ -31,7 +32,8 @@ static const struct command {
 static void print_help(FILE *out) {
     fputs("blasd: BLAS and friends as a service. Usage: blasd COMMAND [options]\n\n", out);
     for (size_t i = 0; i < COUNT; i++)
-        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
+        if (commands[i].summary != NULL)
+            fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
     fputs("\n`blasd help COMMAND` tells the options of each.\n", out);
 }
 
@@ -49,7 +51,8 @@ static int cmd_help(int argc, char **argv) {
         fprintf(stderr, "blasd: there is no command '%s'\n", argv[1]);
         return BLASD_EXIT_USAGE;
     }
-    if (command != NULL && command->run != cmd_help && command->run != cmd_version)
+    if (command != NULL && command->run != cmd_help && command->run != cmd_version &&
+        command->summary != NULL)
         return command->run(2, words);
     print_help(stdout);
     return BLASD_EXIT_OK;

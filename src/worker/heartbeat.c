@@ -185,6 +185,14 @@ static int put_device(struct blasd_buf *out, const struct blasd_device_info *dev
     failed |= blasd_buf_printf(
         out, "\"units\":%d,\"memory_bytes\":%" PRIu64 ",\"memory_free_bytes\":%" PRIu64 ",",
         device->units, device->memory_bytes, device->memory_free_bytes);
+    if (device->blas_library[0] != '\0') {
+        failed |= blasd_buf_puts(out, "\"blas\":{");
+        failed |= put_text(out, "library", device->blas_library);
+        failed |= put_text(out, "core", device->blas_core);
+        failed |= put_text(out, "chosen_by", device->blas_chosen_by);
+        out->len--; /* its comma */
+        failed |= blasd_buf_puts(out, "},");
+    }
     if (device->gflops_float64 > 0) /* measured, or left out */
         failed |= blasd_buf_printf(
             out, "\"gflops_float64\":%.6g,\"gflops_float32\":%.6g,\"copy_gbytes_s\":%.6g,",

@@ -113,3 +113,24 @@ def test_a_bench_whose_machine_could_not_be_measured_says_why(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "no figures of before" in (tmp_path / "out" / "results.txt").read_text()
     assert "bench_machine" in json.loads((tmp_path / "out" / "results.json").read_text())["machine"]["after"]["why"]
+
+
+def test_numpys_wheel_in_process_is_a_subject(tmp_path):
+    """With this Python's NumPy in the wheel's place. Who told OpenBLAS which kernels to take told neither of the two."""
+    build = tmp_path / "build"
+    (build / "bench-venv-science" / "bin").mkdir(parents=True)
+    (build / "bench-venv-science" / "bin" / "python").symlink_to(sys.executable)
+    (build / "blasd").symlink_to(ROOT / "build" / "blasd")
+    (build / "bench").symlink_to(ROOT / "build" / "bench")
+    done = subprocess.run([sys.executable, str(ROOT / "bench" / "run"), "--quick", "--only", "numpy", "--rounds", "1", "--seconds", "0.1",
+                           "--build", str(build), "--out", str(tmp_path)], capture_output=True, text=True, timeout=300,
+                          env=dict(os.environ, OPENBLAS_CORETYPE="Prescott", OPENBLAS_NUM_THREADS="1"))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    cases = {f"{op} {dtype} n = {n}" for op in ("matmul", "solve") for dtype in ("float64", "float32") for n in (256, 300)}
+    found = results["loads"]["numpy"]
+    assert set(found["ratios"]) == cases and all(ratio["median"] > 0 for ratio in found["ratios"].values())
+    goals = {goal["what"]: goal for goal in results["goals"] if goal["load"] == "numpy"}
+    assert len(goals) == 2 and all(goal["value"] > 0 and goal["goal"] == 0.9 for goal in goals.values())
+    text = (tmp_path / "results.txt").read_text()
+    assert all(case in text for case in cases) and "blasd with OpenBLAS 0." in text and "(operator)" not in text

@@ -1,0 +1,13 @@
+/* Runs this program again with other words and reads what it prints: for what may crash or hang. */
+#ifndef BLASD_MAIN_ASK_SELF_H
+#define BLASD_MAIN_ASK_SELF_H
+
+#include <stddef.h>
+
+/* `argv` begins with "blasd"; `variables`: names and values in turns, ended by NULL, or NULL.
+ * Writes what it prints on standard output, ended by a zero, to `text`. Its exit status; -1 where
+ * it was ended by a signal, took longer than `patience_ms`, or could not be started. */
+int ask_self(char *const argv[], const char *const *variables, int patience_ms, char *text,
+             size_t size);
+
+#endif
