@@ -25,7 +25,8 @@ static int64_t at_most(int64_t a, int64_t b) {
 static __global__ void __launch_bounds__(THREADS)
     scan_rows(struct gram_shape s, const struct gram_data *data, int blocks, int first, int entries,
               double *ranges) {
-    __shared__ double least[THREADS], largest[THREADS];
+    BLASD_STATIC_SHARED(double, least, [THREADS]);
+    BLASD_STATIC_SHARED(double, largest, [THREADS]);
     int64_t problem = blockIdx.x / blocks, block = blockIdx.x % blocks;
     int64_t each = (s.n + blocks - 1) / blocks, from = block * each;
     int64_t to = from + each < s.n ? from + each : s.n;
