@@ -4,8 +4,8 @@
  *     __global__ void halve(float *x, int n) { ... }
  *     code = blasd_launch(halve, dim3(blocks), dim3(256), 0, stream, err, x, n);
  *
- * Kernels are written against what both have: shim.h lists it. Dynamic shared memory is asked for
- * inside a kernel with BLASD_DYNAMIC_SHARED. Read next: README.md. */
+ * Kernels are written against what both have: shim.h lists it. Shared memory is declared inside a
+ * kernel with BLASD_STATIC_SHARED and BLASD_DYNAMIC_SHARED. Read next: README.md. */
 #ifndef BLASD_KERNELS_CUDA_GPU_H
 #define BLASD_KERNELS_CUDA_GPU_H
 
@@ -24,6 +24,8 @@ struct blasd_gpu_stream;
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+/* BLASD_STATIC_SHARED(double, sums, [2][32]): variables that all threads of a block share. */
+#define BLASD_STATIC_SHARED(type, name, ...) __shared__ type name __VA_ARGS__
 /* `type *name` becomes the block's dynamic shared memory, aligned to 16 bytes. */
 #define BLASD_DYNAMIC_SHARED(type, name)                                                           \
     extern __shared__ __align__(16) unsigned char blasd_dynamic_shared[];                          \
@@ -48,19 +50,17 @@ void *blasd_gpu_stream_raw(struct blasd_gpu_stream *stream);
 int blasd_gpu_cuda_status(int status, const char *what, struct blasd_err *err);
 }
 
-/* Starts a kernel on a stream. 0, or a negative code where it could not be started. */
+static inline int blasd_gpu_allow_shared(const void *kernel, size_t bytes, struct blasd_err *err) {
+    return blasd_gpu_cuda_status(
+        (int)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+        "shared memory", err);
+}
 template <class... P, class... A>
-int blasd_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
-                 struct blasd_gpu_stream *stream, struct blasd_err *err, A... args) {
-    if (shared_bytes > 48u << 10) {
-        cudaError_t status = cudaFuncSetAttribute(
-            (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
-        if (status != cudaSuccess) return blasd_gpu_cuda_status((int)status, "shared memory", err);
-    }
+int blasd_gpu_start(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
+                    struct blasd_gpu_stream *stream, struct blasd_err *err, A... args) {
     kernel<<<grid, block, shared_bytes, (cudaStream_t)blasd_gpu_stream_raw(stream)>>>(
         static_cast<P>(args)...);
-    cudaError_t status = cudaGetLastError();
-    return status == cudaSuccess ? 0 : blasd_gpu_cuda_status((int)status, "launch", err);
+    return blasd_gpu_cuda_status((int)cudaGetLastError(), "launch", err);
 }
 
 #else
@@ -71,6 +71,15 @@ extern "C" {
 #include "core/half.h"
 }
 
+/* blocks run one after the other, so one copy serves them all */
+#define BLASD_STATIC_SHARED(type, name, ...)                                                       \
+    static type name __VA_ARGS__;                                                                  \
+    static uint64_t blasd_seen_##name;                                                             \
+    if (blasd_seen_##name != blasd_shim_launches) {                                                \
+        blasd_seen_##name = blasd_shim_launches;                                                   \
+        blasd_shim_static_shared(&name, sizeof name);                                              \
+    }                                                                                              \
+    static_assert(true)
 #define BLASD_DYNAMIC_SHARED(type, name)                                                           \
     type *name = static_cast<type *>(blasd_shim_dynamic_shared())
 
@@ -88,15 +97,35 @@ static inline uint16_t blasd_gpu_bfloat16_write(float x) {
 }
 
 /* Puts a launch on a stream of the stand-in library; with stream NULL it runs at once. */
-int blasd_shim_launch(dim3 grid, dim3 block, size_t shared_bytes, struct blasd_gpu_stream *stream,
-                      std::function<void()> kernel, struct blasd_err *err);
+int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                      struct blasd_gpu_stream *stream, std::function<void()> run,
+                      struct blasd_err *err);
 
+static inline int blasd_gpu_allow_shared(const void *kernel, size_t bytes, struct blasd_err *err) {
+    if (blasd_shim_allow_shared(kernel, bytes)) return 0;
+    return blasd_fail(err, BLASD_E_internal_error, "", "shared memory: no block has %zu bytes",
+                      bytes);
+}
 template <class... P, class... A>
-int blasd_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
-                 struct blasd_gpu_stream *stream, struct blasd_err *err, A... args) {
-    return blasd_shim_launch(
-        grid, block, shared_bytes, stream, [=] { kernel(static_cast<P>(args)...); }, err);
+int blasd_gpu_start(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
+                    struct blasd_gpu_stream *stream, struct blasd_err *err, A... args) {
+    return blasd_shim_launch((const void *)kernel, grid, block, shared_bytes, stream,
+                             [=] { kernel(static_cast<P>(args)...); }, err);
 }
 
 #endif
+
+/* Starts a kernel on a stream. 0, or a negative code where it could not be started. More than 48
+ * KiB of shared memory must be asked for; static counts too, and only nvcc knows how much there is,
+ * so every kernel asks for its dynamic part. */
+template <class... P, class... A>
+int blasd_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
+                 struct blasd_gpu_stream *stream, struct blasd_err *err, A... args) {
+    if (shared_bytes > 0) {
+        int code = blasd_gpu_allow_shared((const void *)kernel, shared_bytes, err);
+        if (code != 0) return code;
+    }
+    return blasd_gpu_start(kernel, grid, block, shared_bytes, stream, err, args...);
+}
+
 #endif

@@ -28,6 +28,7 @@ static struct blasd_standin at_first() {
     standin.seed = wish != nullptr ? strtoull(wish, nullptr, 10) : 1;
     standin.memory_bytes = (uint64_t)1 << 30;
     standin.device_count = 1;
+    standin.major = 9;
     return standin;
 }
 
@@ -202,23 +203,35 @@ static int memory_fault(struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory, as a test asked for");
 }
 
+void blasd_standin_card(int major, int minor) {
+    int kib = major == 9 || major == 10  ? 227
+              : major != 8               ? 99
+              : minor == 0 || minor == 7 ? 163
+                                         : 99;
+    blasd_standin.major = major;
+    blasd_standin.minor = minor;
+    blasd_shim_shared_most = (size_t)kib << 10;
+}
+
 void blasd_standin_mend(void) {
     blasd_standin.broken = false;
     blasd_standin.fail_at = blasd_standin.no_memory_at = 0;
+    blasd_shim_forget_allowed();
 }
 
-int blasd_shim_launch(dim3 grid, dim3 block, size_t shared_bytes, struct blasd_gpu_stream *stream,
-                      std::function<void()> kernel, struct blasd_err *err) {
+int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                      struct blasd_gpu_stream *stream, std::function<void()> run,
+                      struct blasd_err *err) {
     char why[200];
     if (stream == nullptr) {
-        if (blasd_shim_run(grid, block, shared_bytes, kernel, why, sizeof why)) return 0;
+        if (blasd_shim_run(kernel, grid, block, shared_bytes, run, why, sizeof why)) return 0;
         return blasd_fail(err, BLASD_E_device_error, "", "%s", why);
     }
     FAULT();
     blasd_standin.launches++;
     blasd_standin_put(stream, [=] {
         char text[200];
-        if (!blasd_shim_run(grid, block, shared_bytes, kernel, text, sizeof text))
+        if (!blasd_shim_run(kernel, grid, block, shared_bytes, run, text, sizeof text))
             break_device(text);
     });
     return 0;
@@ -245,10 +258,11 @@ int blasd_gpu_facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct b
     snprintf(ret->name, sizeof ret->name, "stand-in for a GPU (%d)", gpu->ordinal);
     snprintf(ret->bus_id, sizeof ret->bus_id, "none");
     ret->units = 1;
-    ret->major = 9;
+    ret->major = blasd_standin.major;
+    ret->minor = blasd_standin.minor;
     ret->memory_bytes = blasd_standin.memory_bytes;
     ret->memory_free_bytes = blasd_standin.memory_bytes - blasd_standin.device_bytes;
-    ret->shared_bytes = 227 << 10;
+    ret->shared_bytes = blasd_shim_shared_most;
     return 0;
 }
 

@@ -19,7 +19,8 @@ struct blasd_standin {
     uint64_t seed;         /* of the order in which streams go on; 0: round and round */
     uint64_t memory_bytes; /* of the device */
     int device_count;
-    bool no_grouped; /* as a device that has no grouped product */
+    int major, minor; /* of the cards; blasd_standin_card sets them */
+    bool no_grouped;  /* as a device that has no grouped product */
     /* a bit for each dtype (1 << BLASD_float16) that the call does not take */
     unsigned refuse_gemm, refuse_strided, refuse_pointers, refuse_grouped;
     int choices;             /* algorithms of each product; 0: only the library's own */
@@ -46,6 +47,8 @@ struct blasd_standin {
 };
 extern struct blasd_standin blasd_standin;
 
+/* The device is of this compute capability, with the shared memory that such cards have. */
+void blasd_standin_card(int major, int minor);
 /* Forgets faults and an error that stuck, as a new process would. */
 void blasd_standin_mend(void);
 

@@ -6,6 +6,8 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <set>
 #include <sys/mman.h>
 
 #if !defined(__x86_64__)
@@ -30,11 +32,15 @@ dim3 blockDim, gridDim;
 uint64_t blasd_shim_seed =
     getenv("BLASD_SHIM_SEED") != nullptr ? strtoull(getenv("BLASD_SHIM_SEED"), nullptr, 10) : 2;
 
+size_t blasd_shim_shared_most = 227 << 10;
+uint64_t blasd_shim_launches;
+bool blasd_shim_checks_alone;
+
 namespace {
 
 constexpr size_t STACK = 256 << 10, GUARD = 4096;
 constexpr int MOST_THREADS = 1024, WARP = 32;
-constexpr size_t MOST_SHARED = 227 << 10;
+constexpr size_t SHARED_UNASKED = 48 << 10;
 
 enum state { READY, AT_BARRIER, AT_MEETING, OVER };
 
@@ -75,6 +81,16 @@ uint64_t random_state;
 unsigned char *dynamic_shared;
 const std::function<void()> *body;
 char failure[256];
+
+/* What is known of a kernel's shared memory. */
+struct sharing {
+    size_t allowed; /* dynamic; 0: it was not asked */
+    std::set<const void *> variables;
+    size_t static_bytes;
+};
+std::map<const void *, struct sharing> kernels;
+struct sharing *sharing_now; /* of the kernel that runs */
+size_t dynamic_now;
 
 #if defined(__x86_64__)
 extern "C" void blasd_shim_switch(void **from, void *to);
@@ -284,6 +300,17 @@ void run_block(size_t shared_bytes) {
     }
 }
 
+/* As CUDA has it: 48 KiB in all, or as much dynamic memory as the kernel was allowed. */
+void shared_fits() {
+    size_t all = sharing_now->static_bytes + dynamic_now;
+    if (all > blasd_shim_shared_most)
+        fail("%zu bytes of shared memory are more than there are", all);
+    if (all > SHARED_UNASKED && dynamic_now > sharing_now->allowed)
+        fail("%zu bytes of static and %zu of dynamic shared memory are more than 48 KiB, and the "
+             "kernel was allowed %zu",
+             sharing_now->static_bytes, dynamic_now, sharing_now->allowed);
+}
+
 bool fits(dim3 grid, dim3 block, size_t shared_bytes) {
     if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > 0x7fffffffu || grid.y > 65535 ||
         grid.z > 65535)
@@ -291,12 +318,29 @@ bool fits(dim3 grid, dim3 block, size_t shared_bytes) {
     if (block.x < 1 || block.y < 1 || block.z < 1 || block.x > 1024 || block.y > 1024 ||
         block.z > 64 || block.x * block.y * block.z > MOST_THREADS)
         fail("no block may be %u x %u x %u", block.x, block.y, block.z);
-    if (shared_bytes > MOST_SHARED)
-        fail("%zu bytes of shared memory are more than there are", shared_bytes);
+    dynamic_now = shared_bytes;
+    shared_fits();
     return failure[0] == '\0';
 }
 
 } // namespace
+
+bool blasd_shim_allow_shared(const void *kernel, size_t bytes) {
+    struct sharing &sharing = kernels[kernel];
+    if (sharing.static_bytes + bytes > blasd_shim_shared_most) return false;
+    sharing.allowed = bytes;
+    return true;
+}
+
+void blasd_shim_forget_allowed(void) {
+    for (auto &entry : kernels) entry.second.allowed = 0;
+}
+
+void blasd_shim_static_shared(const void *variable, size_t bytes) {
+    if (!sharing_now->variables.insert(variable).second) return;
+    sharing_now->static_bytes += bytes;
+    shared_fits();
+}
 
 void *blasd_shim_dynamic_shared(void) {
     return dynamic_shared;
@@ -329,16 +373,19 @@ uint64_t blasd_shim_meet(enum blasd_shim_meeting what, unsigned mask, uint64_t v
     return me->result;
 }
 
-bool blasd_shim_run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel,
-                    char *why, size_t size) {
+bool blasd_shim_run(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                    const std::function<void()> &run, char *why, size_t size) {
     uint64_t blocks, flip;
     failure[0] = '\0';
+    blasd_shim_launches++;
+    sharing_now = &kernels[kernel];
     gridDim = grid;
     blockDim = block;
     threads = (int)(block.x * block.y * block.z);
     random_state = blasd_shim_seed;
-    body = &kernel;
-    if (!fits(grid, block, shared_bytes) || !have_stacks(threads)) goto done;
+    body = &run;
+    if (!fits(grid, block, shared_bytes) || blasd_shim_checks_alone || !have_stacks(threads))
+        goto done;
     /* of its exact size, so that a sanitizer sees what lies behind it */
     dynamic_shared = (unsigned char *)aligned_alloc(16, (shared_bytes + 15) / 16 * 16 + 16);
     if (dynamic_shared == nullptr) fail("no memory for shared memory");

@@ -19,7 +19,6 @@
 #define __device__
 #define __host__
 #define __constant__ static
-#define __shared__ static /* blocks run one after the other, so one copy serves them all */
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
@@ -63,10 +62,24 @@ extern uint64_t blasd_shim_seed;
 /* Runs all threads of a grid; false where the kernel did what CUDA does not define, with `why` (of
  * `size` bytes) filled in. Dynamic shared memory is full of 0xff at the start of each block, and
  * ends where it was said to end. */
-bool blasd_shim_run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel,
-                    char *why, size_t size);
+bool blasd_shim_run(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                    const std::function<void()> &run, char *why, size_t size);
+
+/* true: what a grid and a block may be is checked, and no thread runs. */
+extern bool blasd_shim_checks_alone;
+/* Of one block, static and dynamic, where the kernel was allowed it; 48 KiB where not. */
+extern size_t blasd_shim_shared_most;
+/* Allows a kernel this much dynamic shared memory from now on; false where no block has so much. */
+bool blasd_shim_allow_shared(const void *kernel, size_t bytes);
+/* No kernel has been allowed anything, as in a new process. */
+void blasd_shim_forget_allowed(void);
 
 /* ---- what the macros and functions below stand on ---- */
+
+extern uint64_t blasd_shim_launches; /* that have begun */
+/* The kernel that runs has come by this variable. What nvcc adds up from the code is learnt here as
+ * a kernel comes by it, in this launch or an earlier one. */
+void blasd_shim_static_shared(const void *variable, size_t bytes);
 
 void *blasd_shim_dynamic_shared(void);
 void blasd_shim_barrier(bool value, int *count); /* count: of the threads whose value was true */

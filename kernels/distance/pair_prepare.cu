@@ -309,11 +309,6 @@ static int prepare_select(struct blasd_cuda_job *job, struct pair_state *state,
     return code;
 }
 
-/* gpu.h asks for more than 48 KiB where the dynamic part alone is more; there is a static one too
- */
-static_assert(PAIR_SIDE * (1 + PAIR_NEAREST_SLACK) * (sizeof(float) + sizeof(uint32_t)) > 48u << 10,
-              "shorter lists need a launch that knows of static shared memory");
-
 static int prepare_nearest(struct blasd_cuda_job *job, struct pair_state *state,
                            struct blasd_err *err) {
     const struct distance_shape *shape = &state->shape;

@@ -160,9 +160,9 @@ template <class T, bool weighted>
 __global__ void __launch_bounds__(PAIR_THREADS, 2)
     finish_product(struct pair_args args, struct pair_product product, struct pair_matrix out,
                    int64_t left) {
-    __shared__ struct pair_shared<T> sh;
-    __shared__ T stage[PAIR_THREADS / 32][2 * PAIR_SIDE];
-    __shared__ struct doubtful doubtful;
+    BLASD_STATIC_SHARED(struct pair_shared<T>, sh);
+    BLASD_STATIC_SHARED(T, stage, [PAIR_THREADS / 32][2 * PAIR_SIDE]);
+    BLASD_STATIC_SHARED(struct doubtful, doubtful);
     int64_t across = (args.n - left + PAIR_SIDE - 1) / PAIR_SIDE;
     int64_t row = blockIdx.x / across * PAIR_SIDE;
     int64_t column = left + blockIdx.x % across * PAIR_SIDE, whole = args.first_row + row;

@@ -132,7 +132,7 @@ template <class T>
 __global__ void __launch_bounds__(ROWS_THREADS)
     column_sums(struct pair_args args, const struct pair_dd *means, struct pair_dd *partial,
                 int64_t chunks) {
-    __shared__ struct pair_dd sums[ROWS_THREADS / 32][32];
+    BLASD_STATIC_SHARED(struct pair_dd, sums, [ROWS_THREADS / 32][32]);
     int64_t groups = (args.k + 31) / 32, group = blockIdx.x % groups;
     int64_t chunk = blockIdx.x / groups % chunks, number = blockIdx.x / groups / chunks;
     int64_t d = group * 32 + threadIdx.x % 32, points = points_of(args);

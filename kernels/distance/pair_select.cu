@@ -69,7 +69,7 @@ static __device__ uint64_t ordered(double d) {
 
 /* Where a thread's flag stands among those set, and how many there are. All threads call this. */
 static __device__ int flag_place(bool flag, int *all) {
-    __shared__ int counts[THREADS / 32];
+    BLASD_STATIC_SHARED(int, counts, [THREADS / 32]);
     unsigned found = __ballot_sync(0xffffffffu, flag);
     int before = __popc(found & ((1u << threadIdx.x % 32) - 1)), sum = 0;
     __syncthreads();
@@ -89,9 +89,9 @@ template <class T>
 static __device__ auto threshold_of(const T *row, int64_t n, int64_t self, int64_t keep,
                                     int64_t *ties) {
     using key = decltype(ordered(T()));
-    __shared__ unsigned histogram[256];
-    __shared__ int64_t left;
-    __shared__ int digit;
+    BLASD_STATIC_SHARED(unsigned, histogram, [256]);
+    BLASD_STATIC_SHARED(int64_t, left);
+    BLASD_STATIC_SHARED(int, digit);
     key prefix = 0, mask = 0;
     for (int shift = (int)sizeof(key) * 8 - 8; shift >= 0; shift -= 8) {
         __syncthreads();
@@ -190,7 +190,7 @@ int pair_select_rows(struct blasd_cuda_job *job, enum blasd_dtype dtype,
 /* A block for each problem: the counts of rows' parts become starts. */
 __global__ void __launch_bounds__(THREADS)
     start_lists(struct pair_args args, struct pair_near near) {
-    __shared__ int64_t sums[THREADS / 32];
+    BLASD_STATIC_SHARED(int64_t, sums, [THREADS / 32]);
     int64_t number = blockIdx.x, task = number / args.problems, item = number % args.problems;
     int64_t *counts = near.counts + number * args.m * near.splits, all = args.m * near.splits;
     int64_t *row_splits = reinterpret_cast<int64_t *>(near.row_splits + task * near.splits_step) +

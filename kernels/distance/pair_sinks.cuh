@@ -112,8 +112,8 @@ static __device__ __forceinline__ void pair_write_mirrored(const struct pair_arg
 template <class T, int LOOP>
 __global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 1))
     pair_matrix_tiles(struct pair_args args, struct pair_matrix out, int64_t first) {
-    __shared__ struct pair_shared<T> sh;
-    __shared__ T stage[PAIR_THREADS / 32][2 * PAIR_SIDE];
+    BLASD_STATIC_SHARED(struct pair_shared<T>, sh);
+    BLASD_STATIC_SHARED(T, stage, [PAIR_THREADS / 32][2 * PAIR_SIDE]);
     int64_t across = (args.n + PAIR_SIDE - 1) / PAIR_SIDE;
     int64_t side = (int64_t)out.strip * PAIR_SIDE, down = (args.m + side - 1) / side;
     int64_t at = first + blockIdx.x, number = at / (across * down), place = at % (across * down);
@@ -227,8 +227,8 @@ template <class T, int LOOP>
 __global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 0))
     pair_nearest_rows(struct pair_args args, struct pair_lists lists, int64_t first) {
     BLASD_DYNAMIC_SHARED(T, d);
-    __shared__ struct pair_shared<T> sh;
-    __shared__ struct pair_heads<T> heads;
+    BLASD_STATIC_SHARED(struct pair_shared<T>, sh);
+    BLASD_STATIC_SHARED(struct pair_heads<T>, heads);
     uint32_t *j = reinterpret_cast<uint32_t *>(d + PAIR_SIDE * lists.room);
     int64_t down = (args.m + PAIR_SIDE - 1) / PAIR_SIDE, at = first + blockIdx.x;
     int64_t split = at % lists.splits, number = at / lists.splits / down;
@@ -292,7 +292,7 @@ static __device__ __forceinline__ int64_t pair_list_row(const struct pair_near &
 template <class T, int LOOP>
 __global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 0))
     pair_near_rows(struct pair_args args, struct pair_near near, int64_t first) {
-    __shared__ struct pair_shared<T> sh;
+    BLASD_STATIC_SHARED(struct pair_shared<T>, sh);
     int64_t down = (args.m + PAIR_SIDE - 1) / PAIR_SIDE, block = first + blockIdx.x;
     int64_t split = block % near.splits, number = block / near.splits / down;
     int64_t row = block / near.splits % down * PAIR_SIDE, line = row + threadIdx.x / 16 * PAIR_EACH;

@@ -25,7 +25,8 @@ static int64_t at_most(int64_t a, int64_t b) {
 static __global__ void __launch_bounds__(THREADS)
     scan_rows(struct gram_shape s, const struct gram_data *data, int blocks, int first, int entries,
               double *ranges) {
-    __shared__ double least[THREADS], largest[THREADS];
+    BLASD_STATIC_SHARED(double, least, [THREADS]);
+    BLASD_STATIC_SHARED(double, largest, [THREADS]);
     int64_t problem = blockIdx.x / blocks, block = blockIdx.x % blocks;
     int64_t each = (s.n + blocks - 1) / blocks, from = block * each;
     int64_t to = from + each < s.n ? from + each : s.n;
@@ -290,18 +291,19 @@ static __device__ void join_groups(const struct tiling &t, int tile, int group, 
     }
 }
 
-/* Blocks: row blocks of problem after problem, by chunks of tiles. partial: [problem][block][tile -
+/* Blocks: row blocks of problem after problem, for chunk after chunk of tiles. partial: [problem][block][tile -
  * first][M x M]. */
 template <int M, bool WEIGHTED>
 static __global__ void __launch_bounds__(THREADS)
     multiply_rows(struct gram_shape s, struct products_in in, struct tiling t,
                   struct twofold *partial) {
     BLASD_DYNAMIC_SHARED(double, shared);
-    int64_t problem = blockIdx.x / t.blocks, block = blockIdx.x % t.blocks;
+    int64_t row_blocks = s.problems * t.blocks, at_row = blockIdx.x % row_blocks;
+    int64_t problem = at_row / t.blocks, block = at_row % t.blocks;
     int64_t each = (s.n + t.blocks - 1) / t.blocks, from = block * each;
     int64_t to = from + each < s.n ? from + each : s.n;
     int tid = (int)threadIdx.x, tile = tid % t.chunk, group = tid / t.chunk;
-    int low_k = t.first + (int)blockIdx.y * t.chunk, end = t.first + t.count, k = low_k + tile;
+    int low_k = t.first + (int)(blockIdx.x / row_blocks) * t.chunk, end = t.first + t.count, k = low_k + tile;
     int last_k = low_k + t.chunk < end ? low_k + t.chunk - 1 : end - 1;
     bool mine = k < end && group < t.groups;
     /* columns of targets that this block's tiles meet lie behind those of x */
@@ -350,8 +352,8 @@ static __global__ void __launch_bounds__(THREADS)
     join_groups<M>(t, tile, group, hi, lo, reinterpret_cast<struct twofold *>(shared));
     if (!mine || group != 0) return;
     for (int e = 0; e < M * M; e++)
-        partial[((int64_t)blockIdx.x * t.count + k - t.first) * M * M + e] = {hi[e / M][e % M],
-                                                                              lo[e / M][e % M]};
+        partial[(at_row * t.count + k - t.first) * M * M + e] = {hi[e / M][e % M],
+                                                                 lo[e / M][e % M]};
 }
 
 /* Where the sums go. */
@@ -404,9 +406,10 @@ static int run_products(const struct gram_shape *s, const struct products_in *in
     int64_t elements = s->problems * t->count * M * M, blocks = (elements + THREADS - 1) / THREADS;
     int code;
     if (t->count == 0 || s->problems == 0) return 0;
+    /* chunks of tiles may be more than the 65,535 blocks of a grid's second dimension */
     code = blasd_launch(
         multiply_rows<M, WEIGHTED>,
-        dim3((unsigned)(s->problems * t->blocks), (unsigned)((t->count + t->chunk - 1) / t->chunk)),
+        dim3((unsigned)(s->problems * t->blocks * ((t->count + t->chunk - 1) / t->chunk))),
         dim3(THREADS), stage > room ? stage : room, stream, err, *s, *in, *t,
         (struct twofold *)scratch);
     if (code != 0) return code;

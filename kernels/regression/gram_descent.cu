@@ -44,7 +44,7 @@ template <int EACH>
 static __global__ void __launch_bounds__(128 * LANES)
     descend(struct gram_shape s, struct gram_descent d, const double *total, int lanes,
             int64_t steps) {
-    __shared__ double now[2][128];
+    BLASD_STATIC_SHARED(double, now, [2][128]);
     int tid = (int)threadIdx.x, row = tid / lanes, lane = tid % lanes, q = s.q;
     int64_t problem = blockIdx.x / s.t, l = blockIdx.x % s.t;
     double own[EACH], rate = d.learning_rate * 2 / total[problem], h = 0, b = 0;

@@ -82,7 +82,7 @@ static __device__ double sweep(const struct sparse_block &d, bool active) {
 
 /* The coefficients that are not 0, in order; how many. */
 static __device__ int find_used(const struct sparse_block &d) {
-    __shared__ int count;
+    BLASD_STATIC_SHARED(int, count);
     int lane = (int)threadIdx.x;
     __syncthreads();
     if (lane < 32) {

@@ -30,7 +30,7 @@ static __host__ __device__ inline bool large_wants(const struct large_mask &mask
 template <class T>
 __global__ void __launch_bounds__(256)
     large_load(struct solve_shape shape, const T *a, T *to, int *unsymmetric) {
-    __shared__ T tile[32][33];
+    BLASD_STATIC_SHARED(T, tile, [32][33]);
     team_of_one team;
     struct solve_room<T> none = {};
     solver<team_of_one, T> s(team, shape, none, a);

@@ -134,7 +134,7 @@ struct team_of_block {
         return __shfl_sync(0xffffffffu, value, from);
     }
     __device__ double sum(double value) const {
-        __shared__ double parts[32];
+        BLASD_STATIC_SHARED(double, parts, [32]);
         double all = crew().sum(value);
         if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = all;
         __syncthreads();
@@ -144,7 +144,7 @@ struct team_of_block {
         return all;
     }
     __device__ double most(double value) const {
-        __shared__ double parts[32];
+        BLASD_STATIC_SHARED(double, parts, [32]);
         double all = crew().most(value);
         if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = all;
         __syncthreads();
@@ -157,8 +157,8 @@ struct team_of_block {
         return __syncthreads_or(value);
     }
     __device__ int largest(double value, int at) const {
-        __shared__ double parts[32];
-        __shared__ int places[32];
+        BLASD_STATIC_SHARED(double, parts, [32]);
+        BLASD_STATIC_SHARED(int, places, [32]);
         double best = crew().most(value);
         at = crew().largest(value, at);
         if (threadIdx.x % 32 == 0) {

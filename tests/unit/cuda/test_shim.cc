@@ -62,7 +62,7 @@ static void a_missing_barrier_shows(void **) {
 }
 
 __global__ void reverse_in_place(int *x, bool twice) {
-    __shared__ int copy[128];
+    BLASD_STATIC_SHARED(int, copy, [128]);
     for (int round = 0; round < 3; round++) {
         copy[threadIdx.x] = x[threadIdx.x];
         __syncthreads();
@@ -118,15 +118,62 @@ static void grids_that_cannot_be_are_refused(void **) {
     const struct {
         dim3 grid, block;
         size_t shared;
-    } cases[] = {{dim3(0), dim3(32), 0},
-                 {dim3(1), dim3(1025), 0},
-                 {dim3(1, 70000), dim3(32), 0},
-                 {dim3(1), dim3(32), (size_t)228 << 10}};
+    } cases[] = {{dim3(0), dim3(32), 0},           {dim3(1), dim3(1025), 0},
+                 {dim3(1), dim3(1, 1, 65), 0},     {dim3(1, 65536), dim3(32), 0},
+                 {dim3(1, 1, 65536), dim3(32), 0}, {dim3(1), dim3(32), ((size_t)227 << 10) + 1}};
     for (const auto &c : cases) {
         struct blasd_err err = {};
-        assert_int_equal(blasd_launch(not_all_meet, c.grid, c.block, c.shared, nullptr, &err, 9),
-                         -(int)BLASD_E_device_error);
+        assert_true(blasd_launch(not_all_meet, c.grid, c.block, c.shared, nullptr, &err, 9) < 0);
+        assert_true(err.detail[0] != '\0');
     }
+    for (bool alone : {true, false}) {
+        struct blasd_err err = {};
+        blasd_shim_checks_alone = alone;
+        assert_int_equal(blasd_launch(not_all_meet, dim3(3, 65535), dim3(1), 0, nullptr, &err, 9),
+                         0);
+        assert_int_equal(blasd_launch(not_all_meet, dim3(1), dim3(64), 0, nullptr, &err, 0),
+                         alone ? 0 : -(int)BLASD_E_device_error);
+    }
+}
+
+template <int n> __global__ void with_static(int *seen) {
+    BLASD_DYNAMIC_SHARED(int, dynamic);
+    BLASD_STATIC_SHARED(double, some, [n]);
+    some[threadIdx.x % n] = 1;
+    dynamic[threadIdx.x] = 1;
+    if (seen != nullptr) *seen = 1;
+}
+
+/* Beyond 48 KiB in all, each kernel has to be allowed its dynamic part, in each process. */
+static void more_shared_memory_must_be_asked_for(void **) {
+    struct blasd_err err = {};
+    const size_t limit = 48 << 10;
+    int seen = 0;
+    blasd_shim_forget_allowed();
+    assert_int_equal(blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit - 128, nullptr, &err,
+                                     (int *)nullptr),
+                     0);
+    assert_true(
+        blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit - 127, nullptr, &err, &seen) < 0);
+    assert_int_equal(seen, 0);
+    assert_non_null(strstr(err.detail, "128 bytes of static"));
+    assert_int_equal(
+        blasd_launch(with_static<16>, dim3(1), dim3(4), limit - 127, nullptr, &err, &seen), 0);
+    assert_int_equal(seen, 1);
+    /* another kernel was not allowed it, nor this one more, nor in another process */
+    assert_true(blasd_gpu_start(with_static<32>, dim3(1), dim3(4), limit - 127, nullptr, &err,
+                                (int *)nullptr) < 0);
+    assert_true(blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit, nullptr, &err,
+                                (int *)nullptr) < 0);
+    blasd_shim_forget_allowed();
+    assert_true(blasd_gpu_start(with_static<16>, dim3(1), dim3(4), limit - 127, nullptr, &err,
+                                (int *)nullptr) < 0);
+    /* and both together are never more than a block has */
+    assert_true(blasd_launch(with_static<16>, dim3(1), dim3(4), blasd_shim_shared_most - 127,
+                             nullptr, &err, (int *)nullptr) < 0);
+    assert_int_equal(blasd_launch(with_static<16>, dim3(1), dim3(4), blasd_shim_shared_most - 128,
+                                  nullptr, &err, (int *)nullptr),
+                     0);
 }
 
 struct warp_results {
@@ -196,6 +243,7 @@ int main(void) {
         cmocka_unit_test(a_barrier_missing_at_the_end_of_a_loop_shows),
         cmocka_unit_test(what_cuda_leaves_undefined_fails_with_a_sentence),
         cmocka_unit_test(grids_that_cannot_be_are_refused),
+        cmocka_unit_test(more_shared_memory_must_be_asked_for),
         cmocka_unit_test(warp_functions_do_what_cuda_says),
         cmocka_unit_test(thousands_of_threads),
     };
