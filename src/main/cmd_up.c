@@ -206,7 +206,9 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
                 : cpus >= 8         ? (int)cpus / 4
                                     : 1;
     int status = BLASD_EXIT_FAILED, mark = -1;
-    if (own_redis && private_redis_init(&redis, dir, settings->durable, err) != 0) return status;
+    if (own_redis && private_redis_init(&redis, dir, settings->durable,
+                                        common->limits.disk_reserve_bytes, err) != 0)
+        return status;
     if (own_redis) common->redis = redis.url;
     blob_dir_choose(dir, blobs);
     blob_dir_remove_stale();

@@ -169,6 +169,7 @@ enum blasd_link_fault blasd_link_fault(const char *text) {
     if (begins(text, "ERR Function not found")) return BLASD_LINK_NO_LIBRARY;
     if (begins(text, "LOST ")) return BLASD_LINK_LOST;
     if (begins(text, "STORE ")) return BLASD_LINK_STORE;
+    if (begins(text, "DISK ")) return BLASD_LINK_DISK;
     return BLASD_LINK_WRONG;
 }
 
@@ -183,6 +184,8 @@ int blasd_link_error(const char *text, struct blasd_err *err) {
                           "This process has another blob store than the deployment, which uses "
                           "%.80s; start it with that one",
                           text + strlen("STORE "));
+    case BLASD_LINK_DISK:
+        return blasd_fail(err, BLASD_E_disk_full, "", "%.200s", text + strlen("DISK "));
     case BLASD_LINK_LOST:
     case BLASD_LINK_WRONG: break;
     }

@@ -54,11 +54,12 @@ enum blasd_link_fault {
     BLASD_LINK_NO_LIBRARY,  /* the functions are not loaded: FUNCTION LOAD, then try again */
     BLASD_LINK_LOST,        /* the worker's lease has lapsed */
     BLASD_LINK_STORE,       /* the deployment uses another blob store */
+    BLASD_LINK_DISK,        /* its disk has too little space for more jobs */
     BLASD_LINK_WRONG,       /* anything else: NOAUTH, WRONGPASS, a mistake of ours */
 };
 enum blasd_link_fault blasd_link_fault(const char *text);
-/* Fills `err` from the text of an error reply: queue_unavailable where a retry can help, else
- * internal_error. Returns the negative code. */
+/* Fills `err` from the text of an error reply: queue_unavailable or disk_full where a retry can
+ * help, else internal_error. Returns the negative code. */
 int blasd_link_error(const char *text, struct blasd_err *err);
 
 /* Connects, waiting, and authenticates and selects the database. New: free with redisFree.
