@@ -223,6 +223,14 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     if (listeners_open(&listeners, settings->listen, loops, err) != 0) return status;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
     if (own_blobs) mark = blob_dir_mark(blobs, dir);
+    if (!own_redis) {
+        struct blasd_queue_options queue = {.url = common->redis,
+                                            .name = common->queue,
+                                            .limits = &common->limits,
+                                            .store = up.store,
+                                            .may_lose_jobs = common->may_lose_jobs};
+        if (common_check_redis(&queue, err) != 0) goto done;
+    }
     up.redis = own_redis ? &redis : NULL;
     up.redis_keep = &dir->lock_fd;
     up.redis_keep_count = 1;

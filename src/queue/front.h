@@ -121,6 +121,7 @@ struct blasd_front_queue {
     struct blasd_link_address address;
     struct blasd_link_limits limits;
     uint64_t list_jobs; /* the limit */
+    bool may_lose_jobs;
 
     struct blasd_front_link commands, replies;
     bool ready;      /* `commands` speaks with the functions and the store is the right one */

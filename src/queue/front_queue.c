@@ -1,7 +1,8 @@
 /* The front end's queue: its two connections, housekeeping once a second, the view.
  *
- * `commands` carries calls. When it stands anew it loads the functions where Redis lacks them and
- * checks that the deployment uses our blob store; only then is the queue ready. `replies` only
+ * `commands` carries calls. When it stands anew it checks that Redis keeps what it is given, loads
+ * the functions where it lacks them and checks that the deployment uses our blob store; only then
+ * is the queue ready. `replies` only
  * listens to the loop's own channel. A tick once a second, and whenever a deadline passes, does the
  * queue's housekeeping, proves that Redis takes writes and brings what the view shows.
  * Read next: front_call.c, then front_submit.c and front_watch.c. */
@@ -27,7 +28,8 @@ static const char *front_name(const struct blasd_front_queue *queue) {
     return strrchr(queue->channel, ':') + 1;
 }
 
-/* The handshake of `commands`: list the library, load it if that is needed, open. */
+/* The handshake of `commands`: see that Redis loses nothing, list the library, load it if that is
+ * needed, open. */
 
 static void no_trouble(struct blasd_front_queue *queue) {
     blasd_fail(&queue->trouble, BLASD_E_queue_unavailable, "", "Redis did not answer in time");
@@ -116,11 +118,32 @@ static void handle_library(redisAsyncContext *ac, void *reply, void *arg) {
     blasd_front_link_send_args(&queue->commands, 4, args, lens, handle_load, queue);
 }
 
-static void commands_up(struct blasd_front_link *link) {
+static void ask_library(struct blasd_front_link *link) {
     static const char *const args[] = {"FUNCTION", "LIST", "LIBRARYNAME", BLASD_LINK_LIBRARY,
                                        "WITHCODE"};
     static const size_t lens[] = {8, 4, 11, sizeof BLASD_LINK_LIBRARY - 1, 8};
     blasd_front_link_send_args(link, 5, args, lens, handle_library, link->owner);
+}
+
+static void handle_info(redisAsyncContext *ac, void *reply, void *arg) {
+    struct blasd_front_queue *queue = arg;
+    struct blasd_err err;
+    (void)ac;
+    if (reply == NULL || queue->closing) return;
+    if (blasd_link_keeps(reply, &err) < 0)
+        handshake_failed(queue, err.detail);
+    else
+        ask_library(&queue->commands);
+}
+
+static void commands_up(struct blasd_front_link *link) {
+    static const char *const args[] = {"INFO"};
+    static const size_t lens[] = {4};
+    struct blasd_front_queue *queue = link->owner;
+    if (queue->may_lose_jobs)
+        ask_library(link);
+    else
+        blasd_front_link_send_args(link, 1, args, lens, handle_info, queue);
 }
 
 static void commands_down(struct blasd_front_link *link, const char *why) {
@@ -345,6 +368,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
              (unsigned long long)random[0], (unsigned long long)random[1]);
     queue->watch_seed = random[2];
     queue->store = options->store;
+    queue->may_lose_jobs = options->may_lose_jobs;
     queue->list_jobs = options->limits->list_jobs;
     queue->view.trouble = &queue->trouble;
     no_trouble(queue);
