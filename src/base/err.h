@@ -86,6 +86,12 @@
     X(internal_error, 500, true, "The service made a mistake", "Report it with `detail`.")         \
     X(queue_unavailable, 503, true, "The queue cannot be reached or refuses writes at present",    \
       "Send the request again after the seconds in Retry-After.")                                  \
+    X(disk_full, 503, true, "The disk of the queue has too little space left for more jobs",       \
+      "Send the request again after the seconds in Retry-After; whoever runs the service makes "   \
+      "room on the disk of --data.")                                                               \
+    X(job_lost, 503, true, "The queue does not know the job any more",                             \
+      "Send it again. If nobody deleted it, Redis was emptied or lost its file: it has to keep "   \
+      "one (appendonly yes) and to evict nothing.")                                                \
     X(no_space, 503, true, "There is no room for the tensors at present",                          \
       "Send the request again after the seconds in Retry-After.")                                  \
     X(draining, 503, true, "The service is shutting down", "Send the request to another one.")     \

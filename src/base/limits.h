@@ -36,6 +36,9 @@ struct blasd_err;
     X(queue_jobs, 200000, 1, 100000000, "jobs", "jobs that are queued or running")                 \
     X(queue_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                               \
       "inputs and outputs of the jobs that are queued or running (0: half of the blob store)")     \
+    X(disk_reserve_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                        \
+      "free space below which `blasd up` takes no more jobs, on the disk of --data; as much "      \
+      "again is held for what is queued (0: a 16th of the disk, from 8M to 128M)")                 \
     X(queue_wait_ms, 1000, 0, 60000, "milliseconds",                                               \
       "how long a small request that finds the queue full waits for room before it is refused; "   \
       "some longer where many wait, for jobs go before refusals")                                  \

@@ -45,6 +45,9 @@ struct http_server {
     struct http_metrics *metrics;  /* owned; one a loop */
     _Atomic uint64_t intake_used;  /* bytes of bodies being received */
     _Atomic uint64_t intake_limit; /* what they may be */
+    bool queue_taken;              /* it has been told that jobs are taken */
+    int64_t queue_down_ns;         /* since when the first loop's queue takes no jobs; 0: it does */
+    int64_t queue_told_ns;         /* when on_queue was told so; 0: not since it did */
     int64_t started_us;
     int quit_fd; /* an eventfd, written when it is time to end; nobody reads it */
 };

@@ -27,6 +27,9 @@ struct blasd_http_options {
     int grace_ms;                /* how long requests may go on once it is time to end */
     const char *version;         /* for GET /metrics; borrowed */
     void (*on_ready)(void *arg); /* every loop stands and the sockets are served; may be NULL */
+    /* The queue takes jobs from now on (`trouble` NULL), or has not for a second: then again each
+     * ten seconds. May be NULL. */
+    void (*on_queue)(void *arg, const struct blasd_err *trouble);
     void *arg;
 };
 

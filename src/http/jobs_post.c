@@ -53,7 +53,7 @@ static int check_queue(const struct http_exchange *exchange, struct blasd_err *e
     if (exchange->home->draining)
         return blasd_fail(err, BLASD_E_draining, "", "the service takes no new jobs");
     if (!view->available)
-        return blasd_fail(err, BLASD_E_queue_unavailable, "", "the queue does not answer");
+        return blasd_fail(err, view->trouble->code, "", "%s", view->trouble->detail);
     if (jobs >= view->jobs_limit)
         return blasd_fail(err, BLASD_E_queue_full, "",
                           "%" PRIu64 " jobs are queued or running (limit queue_jobs)", jobs);

@@ -70,7 +70,7 @@ static void let_go_of_inputs(struct http_upload *upload, const struct blasd_err 
     bool stored = http_body_sink_in_blob(&upload->sink);
     http_body_sink_release(&upload->sink);
     /* where the queue went away it may have taken the job all the same: the sweep will tell */
-    if (stored && (repeated || (err != NULL && err->code != BLASD_E_queue_unavailable)))
+    if (stored && (repeated || (err != NULL && !blasd_front_queue_unsure(err))))
         blasd_front_queue_blob_remove(upload->exchange->home->queue, upload->sink.blob.name);
 }
 

@@ -74,7 +74,7 @@ void http_health_ready(struct http_exchange *exchange) {
     if (exchange->home->draining)
         http_reply_fail(exchange, BLASD_E_draining, "", "the service takes no new jobs");
     else if (!view->available)
-        http_reply_fail(exchange, BLASD_E_queue_unavailable, "", "the queue does not answer");
+        http_reply_problem(exchange, view->trouble);
     else if (view->workers < 1)
         http_reply_fail(exchange, BLASD_E_queue_unavailable, "", "no worker is alive");
     else

@@ -114,6 +114,7 @@ const char *http_retry_after(enum blasd_code code) {
     switch (code) {
     case BLASD_E_draining: return "5";
     case BLASD_E_queue_unavailable: return "2";
+    case BLASD_E_disk_full: return "10";
     default: return "1";
     }
 }

@@ -35,6 +35,8 @@
 #define PARKED_FROM 8.0     /* answers a turn: with fewer, turns would be made only to ask */
 #define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
 #define SLOW_TICKS 5
+#define QUEUE_DOWN_NS INT64_C(1000000000)   /* before it is worth a word */
+#define QUEUE_AGAIN_NS INT64_C(10000000000) /* between two of them */
 #define RESTS_A_TURN 4
 #define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
 #define LAST_MOMENTS_NS                                                                            \
@@ -55,12 +57,33 @@ static void measure_intake(struct http_server *server) {
     atomic_store_explicit(&server->intake_limit, limit, memory_order_relaxed);
 }
 
+static void tell_of_queue(struct http_loop *loop) {
+    struct http_server *server = loop->server;
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    int64_t now = blasd_clock_ns();
+    if (view->available) {
+        bool told = server->queue_told_ns != 0;
+        server->queue_down_ns = server->queue_told_ns = 0;
+        if (!told && server->queue_taken) return;
+        server->queue_taken = true;
+        server->options->on_queue(server->options->arg, NULL);
+        return;
+    }
+    if (server->queue_down_ns == 0) server->queue_down_ns = now;
+    if (now - server->queue_down_ns < QUEUE_DOWN_NS || loop->draining) return;
+    if (server->queue_told_ns != 0 && now - server->queue_told_ns < QUEUE_AGAIN_NS) return;
+    server->queue_told_ns = now;
+    server->options->on_queue(server->options->arg, view->trouble);
+}
+
 static void on_tick(struct blasd_timer *timer) {
     struct http_loop *loop =
         (struct http_loop *)(void *)((char *)timer - offsetof(struct http_loop, tick));
     loop->ticks++;
     if (loop == &loop->server->loops[0] && loop->ticks % SLOW_TICKS == 0)
         measure_intake(loop->server);
+    if (loop == &loop->server->loops[0] && loop->server->options->on_queue != NULL)
+        tell_of_queue(loop);
     if (loop->ticks % SLOW_TICKS == 0) http_visits_check(loop);
     http_choice_tick(loop);
     http_doorman_tick(&loop->doorman);

@@ -108,7 +108,9 @@ void http_waits_ended(void *arg, const char *id, const void *bytes, size_t len) 
     struct blasd_err err = {0};
     size_t payload_at;
     if (strlen(id) != BLASD_ID_LEN) return;
-    if (blasd_record_decode(bytes, len, &record, &payload_at, &err) == 0)
+    if (bytes == NULL)
+        blasd_fail(&err, BLASD_E_job_lost, "", "the job %s was waited for and is gone", id);
+    else if (blasd_record_decode(bytes, len, &record, &payload_at, &err) == 0)
         http_metrics_job(loop->metrics, &record);
     while ((exchange = find(loop, id)) != NULL) {
         take_out(exchange);

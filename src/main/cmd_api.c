@@ -36,6 +36,8 @@ struct settings {
     const char *listen, *fds;
     int loops;
     bool share;
+    bool has_supervisor; /* which prints the ready line */
+    bool ready;          /* it was printed */
     struct text_list hosts, origins;
     struct listeners listeners;
 };
@@ -84,19 +86,24 @@ static int parse(struct settings *settings, int argc, char **argv) {
 }
 
 static void on_ready(void *arg) {
-    const struct settings *settings = arg;
-    char url[300];
-    if (child_tell_ready()) return;
-    listeners_url(&settings->listeners, url, sizeof url);
-    printf("ready %s\n", url);
-    fflush(stdout);
+    struct settings *settings = arg;
+    settings->has_supervisor = child_tell_ready();
 }
 
-/* Another blob store than the deployment's is a mistake that no waiting mends. A Redis that is away
- * may come later: then each loop asks, and takes no jobs where the store is another. */
-static int check_store(const struct blasd_queue_options *queue, struct blasd_err *err) {
-    int code = blasd_queue_check_store(queue, err);
-    return code == -(int)BLASD_E_queue_unavailable ? 0 : code;
+static void on_queue(void *arg, const struct blasd_err *trouble) {
+    struct settings *settings = arg;
+    char url[300];
+    if (trouble != NULL) {
+        blasd_log(BLASD_LOG_WARN, "no job can be taken: %s", trouble->detail);
+        return;
+    }
+    if (settings->ready) blasd_log(BLASD_LOG_INFO, "jobs are taken again");
+    if (!settings->ready && !settings->has_supervisor) {
+        listeners_url(&settings->listeners, url, sizeof url);
+        printf("ready %s\n", url);
+        fflush(stdout);
+    }
+    settings->ready = true;
 }
 
 static int run(struct settings *settings) {
@@ -104,7 +111,8 @@ static int run(struct settings *settings) {
     const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
     struct blasd_queue_options queue = {.url = settings->common.redis,
                                         .name = settings->common.queue,
-                                        .limits = &settings->common.limits};
+                                        .limits = &settings->common.limits,
+                                        .may_lose_jobs = settings->common.may_lose_jobs};
     struct blasd_http_options options = {.queue = &queue,
                                          .allow_hosts = settings->hosts.texts,
                                          .allow_origins = settings->origins.texts,
@@ -113,6 +121,7 @@ static int run(struct settings *settings) {
                                          .grace_ms = GRACE_MS,
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
+                                         .on_queue = on_queue,
                                          .arg = settings};
     struct blasd_err err = {0};
     int code;
@@ -127,7 +136,7 @@ static int run(struct settings *settings) {
     if (code == 0 && settings->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
         code = blasd_fail(&err, BLASD_E_internal_error, "",
                           "--share needs a blob store that is a directory: --blobs dir:/path");
-    if (code == 0) code = check_store(&queue, &err);
+    if (code == 0) code = common_check_redis(&queue, &err);
     if (code == 0) blasd_store_recycle(queue.store, queue.limits->pool_bytes);
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;

@@ -211,7 +211,9 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
                 : cpus >= 8         ? (int)cpus / 4
                                     : 1;
     int status = BLASD_EXIT_FAILED, mark = -1;
-    if (own_redis && private_redis_init(&redis, dir, settings->durable, err) != 0) return status;
+    if (own_redis && private_redis_init(&redis, dir, settings->durable,
+                                        common->limits.disk_reserve_bytes, err) != 0)
+        return status;
     if (own_redis) common->redis = redis.url;
     blob_dir_choose(dir, blobs);
     blob_dir_remove_stale();
@@ -226,6 +228,14 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     if (listeners_open(&listeners, settings->listen, loops, err) != 0) return status;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
     if (own_blobs) mark = blob_dir_mark(blobs, dir);
+    if (!own_redis) {
+        struct blasd_queue_options queue = {.url = common->redis,
+                                            .name = common->queue,
+                                            .limits = &common->limits,
+                                            .store = up.store,
+                                            .may_lose_jobs = common->may_lose_jobs};
+        if (common_check_redis(&queue, err) != 0) goto done;
+    }
     up.redis = own_redis ? &redis : NULL;
     up.redis_keep = &dir->lock_fd;
     up.redis_keep_count = 1;

@@ -99,12 +99,14 @@ static bool measures(const struct settings *settings) {
 static int run(const struct settings *settings) {
     const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
     struct sigaction action = {.sa_handler = on_signal};
-    struct blasd_worker_options options = {.queue = {.url = settings->common.redis,
-                                                     .name = settings->common.queue,
-                                                     .limits = &settings->common.limits},
-                                           .stopping = stopping,
-                                           .version = BLASD_VERSION,
-                                           .ready = ready};
+    struct blasd_worker_options options = {
+        .queue = {.url = settings->common.redis,
+                  .name = settings->common.queue,
+                  .limits = &settings->common.limits,
+                  .may_lose_jobs = settings->common.may_lose_jobs},
+        .stopping = stopping,
+        .version = BLASD_VERSION,
+        .ready = ready};
     struct blasd_err err = {0};
     char name[128];
     int code;

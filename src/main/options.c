@@ -11,8 +11,14 @@
 #include <string.h>
 
 const char common_usage[] =
-    "  --redis URL            redis://[user:password@]host[:port][/db] or unix:/path "
+    "  --redis URL            redis://[user:password@]host[:port][/db], unix:/path, or file:/path "
+    "of a\n"
+    "                         file that holds one of these, so that nobody else reads a password "
     "[BLASD_REDIS]\n"
+    "  --redis-may-lose-jobs  take a Redis, too, that keeps no file or may evict keys, and so "
+    "loses "
+    "jobs\n"
+    "                         that were acknowledged [BLASD_REDIS_MAY_LOSE_JOBS=1]\n"
     "  --queue NAME           name of the queue in that Redis, default blasd [BLASD_QUEUE]\n"
     "  --blobs KIND           where large tensors lie: dir:/path or redis [BLASD_BLOBS]\n"
     "  --limit NAME=VALUE     sets a limit; see docs/limits.md [BLASD_<NAME>]\n"
@@ -35,10 +41,47 @@ static int set_level(struct common_options *common, const char *text) {
     return -1;
 }
 
+/* The address that the file holds. It is kept until the process ends. */
+static int read_redis(struct common_options *common, const char *path) {
+    static char line[1024];
+    FILE *file = fopen(path, "re");
+    const char *got = file == NULL ? NULL : fgets(line, sizeof line, file);
+    int error = errno;
+    if (file != NULL) fclose(file);
+    if (got == NULL) {
+        fprintf(stderr, "blasd: no address of Redis can be read from %s: %s\n", path,
+                file == NULL ? strerror(error) : "it is empty");
+        return -1;
+    }
+    line[strcspn(line, "\r\n")] = '\0';
+    common->redis = line;
+    return 0;
+}
+
+static int set_redis(struct common_options *common, const char *url) {
+    common->redis = url;
+    return url != NULL && strncmp(url, "file:", 5) == 0 ? read_redis(common, url + 5) : 0;
+}
+
+/* A password in a word of the command line, which everybody on the machine can read: kept, and
+ * written over there. */
+static int take_redis(struct common_options *common, char *word) {
+    static char *kept;
+    char *from = strstr(word, "://"), *to = strrchr(word, '@');
+    free(kept);
+    kept = strdup(word);
+    if (kept == NULL) return -1;
+    from = from == NULL ? word : from + 3;
+    if (to != NULL && from < to && strncmp(word, "unix:", 5) != 0)
+        memset(from, 'x', (size_t)(to - from));
+    return set_redis(common, kept);
+}
+
 int common_init(struct common_options *common) {
     struct blasd_err err = {0};
     const char *level = from_environment("BLASD_LOG_LEVEL");
-    *common = (struct common_options){.redis = from_environment("BLASD_REDIS"),
+    const char *lose = from_environment("BLASD_REDIS_MAY_LOSE_JOBS");
+    *common = (struct common_options){.may_lose_jobs = lose != NULL && strcmp(lose, "1") == 0,
                                       .queue = from_environment("BLASD_QUEUE"),
                                       .blobs = from_environment("BLASD_BLOBS"),
                                       .log_level = BLASD_LOG_INFO};
@@ -48,13 +91,15 @@ int common_init(struct common_options *common) {
         fprintf(stderr, "blasd: the environment's limit %s: %s\n", err.field, err.detail);
         return -1;
     }
+    if (set_redis(common, from_environment("BLASD_REDIS")) != 0) return -1;
     return level == NULL ? 0 : set_level(common, level);
 }
 
-int common_take(struct common_options *common, int option, const char *value) {
+int common_take(struct common_options *common, int option, char *value) {
     struct blasd_err err = {0};
     switch (option) {
-    case OPTION_REDIS: common->redis = value; return 0;
+    case OPTION_REDIS: return take_redis(common, value);
+    case OPTION_LOSE: common->may_lose_jobs = true; return 0;
     case OPTION_QUEUE: common->queue = value; return 0;
     case OPTION_BLOBS: common->blobs = value; return 0;
     case OPTION_LOG: return set_level(common, value);
@@ -64,6 +109,15 @@ int common_take(struct common_options *common, int option, const char *value) {
         return -1;
     default: return 1;
     }
+}
+
+int common_check_redis(const struct blasd_queue_options *queue, struct blasd_err *err) {
+    int code = blasd_queue_check_store(queue, err);
+    if (code == BLASD_QUEUE_UNSURE)
+        blasd_log(BLASD_LOG_WARN,
+                  "this user of Redis may not ask it (INFO) whether it keeps a file "
+                  "and evicts nothing: see to it that it does");
+    return code == BLASD_QUEUE_UNSURE || code == -(int)BLASD_E_queue_unavailable ? 0 : code;
 }
 
 static int export_limit(const struct common_options *common, int i) {
@@ -79,6 +133,7 @@ int common_export(const struct common_options *common) {
     int failed = 0;
     for (int i = 0; blasd_limits_info(i) != NULL; i++) failed |= export_limit(common, i);
     if (common->redis != NULL) failed |= setenv("BLASD_REDIS", common->redis, 1);
+    if (common->may_lose_jobs) failed |= setenv("BLASD_REDIS_MAY_LOSE_JOBS", "1", 1);
     if (common->blobs != NULL) failed |= setenv("BLASD_BLOBS", common->blobs, 1);
     failed |= setenv("BLASD_QUEUE", common->queue, 1);
     failed |= setenv("BLASD_LOG_LEVEL", level_names[common->log_level], 1);

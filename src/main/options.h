@@ -6,24 +6,35 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "queue/queue.h"
 
 #include <getopt.h>
 #include <stdbool.h>
 
 struct common_options {
-    const char *redis; /* --redis, BLASD_REDIS; NULL: none. Borrowed, as all texts here */
-    const char *queue; /* --queue, BLASD_QUEUE; "blasd" */
-    const char *blobs; /* --blobs, BLASD_BLOBS; NULL: not given */
+    const char *redis;  /* --redis, BLASD_REDIS; NULL: none. Borrowed, as all texts here, or kept */
+    bool may_lose_jobs; /* --redis-may-lose-jobs, BLASD_REDIS_MAY_LOSE_JOBS=1 */
+    const char *queue;  /* --queue, BLASD_QUEUE; "blasd" */
+    const char *blobs;  /* --blobs, BLASD_BLOBS; NULL: not given */
     struct blasd_limits limits;
     enum blasd_log_level log_level; /* --log-level, BLASD_LOG_LEVEL; info */
 };
 
 /* Rows for a table of getopt_long, and what they print in a usage text. */
-enum { OPTION_REDIS = 256, OPTION_QUEUE, OPTION_BLOBS, OPTION_LIMIT, OPTION_LOG, OPTION_OTHER };
+enum {
+    OPTION_REDIS = 256,
+    OPTION_LOSE,
+    OPTION_QUEUE,
+    OPTION_BLOBS,
+    OPTION_LIMIT,
+    OPTION_LOG,
+    OPTION_OTHER
+};
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
 #define COMMON_OPTIONS                                                                             \
     {"redis", required_argument, NULL, OPTION_REDIS},                                              \
+    {"redis-may-lose-jobs", no_argument, NULL, OPTION_LOSE},                                       \
     {"queue", required_argument, NULL, OPTION_QUEUE},                                              \
     {"blobs", required_argument, NULL, OPTION_BLOBS},                                              \
     {"limit", required_argument, NULL, OPTION_LIMIT},                                              \
@@ -34,9 +45,13 @@ extern const char common_usage[];
 
 /* Defaults and the environment. 0, or -1 after a message on standard error. */
 int common_init(struct common_options *common);
-/* Takes one option of the table. 0, or -1 after a message. An option it does not know is none of
+/* Takes one option of the table; of a word with a password it leaves none in the list of processes.
+ * 0, or -1 after a message. An option it does not know is none of
  * its business: then 1. */
-int common_take(struct common_options *common, int option, const char *value);
+int common_take(struct common_options *common, int option, char *value);
+/* That the given Redis loses no jobs and that the store is the deployment's. A Redis that is away
+ * may come later: that is no error, for whoever connects then asks again. */
+int common_check_redis(const struct blasd_queue_options *queue, struct blasd_err *err);
 /* Puts every value into the environment, for children. */
 int common_export(const struct common_options *common);
 

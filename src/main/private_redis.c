@@ -1,7 +1,7 @@
 /* The command line of the private Redis, and the care of its append-only file. */
 #include "main/private_redis.h"
 
-#include "base/limits.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "queue/aof_tail.h"
 
@@ -12,8 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#define MS INT64_C(1000000)
+#define SYNC_NS (1000 * MS)
+#define TELL_NS (1000 * MS)
+#define REWRITE_NS (10000 * MS) /* between attempts to get space by a rewrite */
+#define REFUSED_MS 5000         /* what Redis was told of the disk holds, if nobody says it again */
 #define LOG_TAIL 4096
 #define KEPT_BYTES 65536 /* at the end of the append-only file, which is being written */
 
@@ -72,12 +78,8 @@ static int put_path(FILE *file, const char *option, const char *path) {
     return 0;
 }
 
-static int write_config(const struct private_redis *redis, struct blasd_err *err) {
-    FILE *file = fopen(redis->config, "we");
+static int write_options(const struct private_redis *redis, FILE *file) {
     int failed;
-    if (file == NULL)
-        return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s: %s",
-                          redis->config, strerror(errno));
     fputs("# Written by `blasd up` at each start.\n", file);
     failed = put_path(file, "dir", redis->dir->path);
     failed |= put_path(file, "unixsocket", redis->socket);
@@ -87,21 +89,40 @@ static int write_config(const struct private_redis *redis, struct blasd_err *err
             "appendfsync %s\nmaxmemory-policy noeviction\nmaxmemory %llu\n",
             redis->durable ? "always" : "no", (unsigned long long)memory_share());
     /* At the default of 64 MB a busy queue would rewrite its file every other second, and compress
-     * it; while it does the service has a fifth to a third less done. A front end that falls behind
-     * on its channel is not cut off: it is on this machine. A histogram of each command's latency,
-     * inside functions too, is asked for by nobody. */
-    fputs("auto-aof-rewrite-min-size 2gb\nrdbcompression no\nlatency-tracking no\n"
-          "client-output-buffer-limit pubsub 0 0 0\n",
-          file);
-    failed |= ferror(file);
-    if (fclose(file) == 0 && failed == 0) return 0;
-    return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s", redis->config);
+     * it; while it does the service has a fifth to a third less done: 2 GiB where the disk has
+     * them. A front end that falls behind on its channel is not cut off: it is on this machine. A
+     * histogram of each command's latency, inside functions too, is asked for by nobody. */
+    fprintf(file,
+            "auto-aof-rewrite-min-size %llu\nrdbcompression no\nlatency-tracking no\n"
+            "client-output-buffer-limit pubsub 0 0 0\n",
+            (unsigned long long)blasd_aof_room_rewrite_bytes(&redis->room));
+    return failed | ferror(file);
+}
+
+/* Beside the one of the last start, which is used again where the disk is full to the last byte. */
+static int write_config(const struct private_redis *redis, struct blasd_err *err) {
+    char fresh[PATH_MAX + 24];
+    FILE *file;
+    int failed;
+    snprintf(fresh, sizeof fresh, "%s.new", redis->config);
+    file = fopen(fresh, "we");
+    failed = file == NULL || write_options(redis, file) != 0;
+    if (file != NULL && fclose(file) != 0) failed = 1;
+    if (!failed && rename(fresh, redis->config) == 0) return 0;
+    failed = errno;
+    unlink(fresh);
+    if (failed != ENOSPC || access(redis->config, R_OK) != 0)
+        return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s: %s",
+                          redis->config, strerror(failed));
+    blasd_log(BLASD_LOG_WARN, "no space to write %s: the last start's is used", redis->config);
+    return 0;
 }
 
 int private_redis_init(struct private_redis *redis, const struct data_dir *dir, bool durable,
-                       struct blasd_err *err) {
+                       uint64_t reserve, struct blasd_err *err) {
     static char program[] = "redis-server";
     *redis = (struct private_redis){.dir = dir, .durable = durable, .synced_bytes = -1};
+    blasd_aof_room_open(&redis->room, dir->path, reserve);
     if (snprintf(redis->socket, sizeof redis->socket, "%s/redis.sock", dir->path) >=
         (int)sizeof redis->socket) {
         int code = make_socket_dir(redis, err);
@@ -154,10 +175,13 @@ static void files_of(const struct private_redis *redis, char path[PATH_MAX + 16]
     snprintf(path, PATH_MAX + 16, "%s/appendonlydir", redis->dir->path);
 }
 
-void private_redis_mend(const struct private_redis *redis) {
+void private_redis_mend(struct private_redis *redis) {
     char path[PATH_MAX + 16];
     struct blasd_err err = {0};
     uint64_t cut;
+    redis->synced_bytes = -1;  /* a rewrite under way may have left files of another size behind */
+    redis->room.ahead_end = 0; /* cutting the file takes that with it */
+    redis->told_bytes = 0;
     files_of(redis, path);
     if (blasd_aof_mend(path, &cut, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
@@ -176,6 +200,78 @@ void private_redis_sync(struct private_redis *redis) {
     if (bytes < 0 || bytes == redis->synced_bytes) return;
     each_file(path, true);
     redis->synced_bytes = bytes; /* what came meanwhile is synced the next time */
+}
+
+/* Once, and when it is over. */
+static void log_space(struct private_redis *redis) {
+    const struct blasd_aof_room *room = &redis->room;
+    if (redis->said_short == room->is_short) return;
+    redis->said_short = room->is_short;
+    if (room->is_short)
+        blasd_log(BLASD_LOG_WARN,
+                  "only %llu MiB are free on the disk of %s: no job is taken while less than "
+                  "%llu MiB are (limit disk_reserve_bytes); what is queued goes on",
+                  (unsigned long long)(room->free_bytes / BLASD_MIB), redis->dir->path,
+                  (unsigned long long)(room->reserve / BLASD_MIB));
+    else
+        blasd_log(BLASD_LOG_INFO, "there is space again on the disk of %s: jobs are taken",
+                  redis->dir->path);
+}
+
+static void told(struct probe *probe) {
+    (void)probe;
+}
+
+/* The size from which it rewrites its file, and whether jobs are refused; as commands to be sent
+ * without waiting. What it says of any but the first is of no use. */
+static void tell(struct private_redis *redis, struct blasd_loop *loop, const char *queue) {
+    struct blasd_aof_room *room = &redis->room;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    unsigned long long rewrite = blasd_aof_room_rewrite_bytes(room);
+    int64_t now = blasd_clock_ns();
+    bool moved = rewrite < redis->told_bytes / 4 * 3 || rewrite / 5 * 4 > redis->told_bytes;
+    size_t len;
+    if (!moved && redis->told_short == room->is_short &&
+        !(room->is_short && now - redis->told_ns >= TELL_NS))
+        return;
+    redis->told_bytes = rewrite;
+    redis->told_short = room->is_short;
+    redis->told_ns = now;
+    redis->teller.loop = loop;
+    probe_stop(&redis->teller);
+    len = (size_t)snprintf(redis->words, sizeof redis->words,
+                           "CONFIG SET auto-aof-rewrite-min-size %llu\r\n", rewrite);
+    if (!room->is_short)
+        snprintf(redis->words + len, sizeof redis->words - len, "DEL {%s}:refused\r\n", queue);
+    else
+        len += (size_t)snprintf(redis->words + len, sizeof redis->words - len,
+                                "SET {%s}:refused \"%llu MiB are free on the disk of the queue, "
+                                "which needs %llu MiB (limit disk_reserve_bytes)\" PX %d\r\n",
+                                queue, (unsigned long long)(room->free_bytes / BLASD_MIB),
+                                (unsigned long long)(room->reserve / BLASD_MIB), REFUSED_MS);
+    if (room->is_short && blasd_aof_room_rewritable(room) &&
+        (redis->rewritten_ns == 0 || now - redis->rewritten_ns >= REWRITE_NS)) {
+        redis->rewritten_ns = now;
+        blasd_aof_room_drop_ballast(room);
+        snprintf(redis->words + len, sizeof redis->words - len, "BGREWRITEAOF\r\n");
+    }
+    memcpy(address.sun_path, redis->socket, sizeof address.sun_path);
+    memcpy(&redis->teller.address, &address, sizeof address);
+    redis->teller.address_len = sizeof address;
+    redis->teller.question = redis->words;
+    redis->teller.answer = "+OK";
+    redis->teller.good = told;
+    probe_start(&redis->teller);
+}
+
+void private_redis_care(struct private_redis *redis, struct blasd_loop *loop, const char *queue) {
+    int64_t now = blasd_clock_ns();
+    blasd_aof_room_look(&redis->room);
+    log_space(redis);
+    tell(redis, loop, queue);
+    if (now - redis->synced_ns < SYNC_NS) return;
+    redis->synced_ns = now;
+    private_redis_sync(redis);
 }
 
 void private_redis_show_log(const struct private_redis *redis) {

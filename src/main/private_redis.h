@@ -5,6 +5,8 @@
 
 #include "base/err.h"
 #include "main/data_dir.h"
+#include "main/probe.h"
+#include "queue/aof_room.h"
 
 #include <stdbool.h>
 
@@ -19,14 +21,26 @@ struct private_redis {
     char config[PATH_MAX + 16]; /* redis.conf */
     char *argv[3];              /* words borrowed from this struct or static */
     long long synced_bytes;     /* of the append-only files, when they were last synced */
+    int64_t synced_ns;
+    struct blasd_aof_room room;
+
+    /* what Redis, and the log, were told last of the disk; 0 bytes: nothing yet */
+    uint64_t told_bytes;
+    bool told_short, said_short;
+    int64_t told_ns, rewritten_ns;
+    struct probe teller;
+    char words[400];
 };
 
-/* Chooses paths and writes redis.conf; starts nothing. */
+/* Chooses paths and writes redis.conf; starts nothing. `reserve`: the limit disk_reserve_bytes. */
 int private_redis_init(struct private_redis *redis, const struct data_dir *dir, bool durable,
-                       struct blasd_err *err);
+                       uint64_t reserve, struct blasd_err *err);
 /* To be called before each start: sets right the end of its file, should it have been killed while
  * it wrote. */
-void private_redis_mend(const struct private_redis *redis);
+void private_redis_mend(struct private_redis *redis);
+/* To be called ten times a second while it runs: holds room on the disk, has the queue of that name
+ * refuse jobs while space is short, and syncs once a second. */
+void private_redis_care(struct private_redis *redis, struct blasd_loop *loop, const char *queue);
 /* fdatasync of what was appended since the last call: with `appendfsync no` this bounds what a
  * power cut can take to about the time between two calls, while a killed process loses nothing. Of
  * what is on the disk nothing stays in the kernel's cache. */

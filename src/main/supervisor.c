@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define MS INT64_C(1000000)
-#define SYNC_NS (1000 * MS)
+#define CARE_NS (100 * MS)
 #define API_GRACE_MS 20000
 #define WORKER_GRACE_MS 30000
 #define REDIS_GRACE_MS 60000
@@ -169,8 +169,6 @@ static void on_redis_answers(struct probe *probe) {
 static void on_redis_exit(struct child *child, int status, bool *again) {
     struct supervisor *up = child->arg;
     bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127;
-    /* a rewrite that was under way may have left files of another size behind */
-    up->redis->synced_bytes = -1;
     private_redis_mend(up->redis);
     if (up->draining || (up->api_child.starts > 0 && !missing)) return;
     if (child->starts < REDIS_STARTS && !missing) return;
@@ -182,10 +180,10 @@ static void on_redis_exit(struct child *child, int status, bool *again) {
     drain(up, BLASD_EXIT_FAILED);
 }
 
-static void sync_due(struct blasd_timer *timer) {
-    struct supervisor *up = (void *)((char *)timer - offsetof(struct supervisor, sync));
-    private_redis_sync(up->redis);
-    blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + SYNC_NS);
+static void care_due(struct blasd_timer *timer) {
+    struct supervisor *up = (void *)((char *)timer - offsetof(struct supervisor, care));
+    private_redis_care(up->redis, up->loop, up->common->queue);
+    blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + CARE_NS);
 }
 
 static void prepare_redis(struct supervisor *up) {
@@ -207,7 +205,7 @@ static void prepare_redis(struct supervisor *up) {
     up->redis_probe.answer = "+PONG";
     up->redis_probe.good = on_redis_answers;
     up->redis_probe.arg = up;
-    up->sync.fire = sync_due;
+    up->care.fire = care_due;
 }
 
 static void prepare_api(struct supervisor *up) {
@@ -277,7 +275,7 @@ int supervisor_run(struct supervisor *up) {
         private_redis_mend(up->redis);
         child_start(&up->redis_child);
         probe_start(&up->redis_probe);
-        blasd_loop_timer_set(up->loop, &up->sync, blasd_clock_ns() + SYNC_NS);
+        blasd_loop_timer_set(up->loop, &up->care, blasd_clock_ns());
     } else {
         start_rest(up);
     }

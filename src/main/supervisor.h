@@ -41,7 +41,7 @@ struct supervisor {
     struct blasd_loop *loop;
     struct child redis_child, api_child, *worker_children;
     struct blasd_watcher signals;
-    struct blasd_timer sync, api_due;
+    struct blasd_timer care, api_due;
     struct probe redis_probe, ready_probe;
     char question[128];
     bool running;  /* the ready line was printed */

@@ -121,13 +121,16 @@ struct blasd_front_queue {
     struct blasd_link_address address;
     struct blasd_link_limits limits;
     uint64_t list_jobs; /* the limit */
+    bool may_lose_jobs;
 
     struct blasd_front_link commands, replies;
     bool ready;      /* `commands` speaks with the functions and the store is the right one */
     bool writable;   /* the last probe was taken */
+    bool was_here;   /* {q}:here:… was written */
     bool subscribed; /* `replies` hears the channel */
     bool closing, in_flush;
-    struct blasd_err trouble; /* why it is not ready; code BLASD_OK: not known yet */
+    bool troubled;            /* `trouble` says more than that there was no answer yet */
+    struct blasd_err trouble; /* why no job is taken, where none is */
 
     struct front_list again, waiting, flight, answered;
     uint64_t held_bytes; /* of the commands of all calls */
@@ -176,7 +179,9 @@ void front_packet_write(const struct front_packet *packet, struct front_call *ca
 void front_packets_reset(struct front_packets *packets); /* none are in the making */
 void front_packets_free(struct front_packets *packets);
 
-/* front_queue.c: a deadline passes in `ms` milliseconds; somebody has to see to it then. */
+/* front_queue.c: no job is taken at present, until a probe is. */
+void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err);
+/* A deadline passes in `ms` milliseconds; somebody has to see to it then. */
 void front_deadline_in(struct blasd_front_queue *queue, int64_t ms);
 
 /* front_watch.c. The table of jobs that are waited for. A watch is `pending` while calls are in

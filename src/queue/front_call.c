@@ -156,10 +156,7 @@ void front_calls_answer(struct blasd_front_queue *queue) {
 }
 
 static void unavailable(const struct blasd_front_queue *queue, struct blasd_err *err) {
-    if (queue->trouble.code != BLASD_OK)
-        blasd_fail(err, BLASD_E_queue_unavailable, "", "%s", queue->trouble.detail);
-    else
-        blasd_fail(err, BLASD_E_queue_unavailable, "", "the queue did not answer in time");
+    blasd_fail(err, BLASD_E_queue_unavailable, "", "%s", queue->trouble.detail);
 }
 
 /* The connection went while the call was on it: whether Redis did it is not known. */
@@ -196,7 +193,8 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         answer(call, r, NULL);
         return;
     }
-    if (blasd_link_fault(r->str) == BLASD_LINK_NO_LIBRARY && call->tries_left > 0) {
+    enum blasd_link_fault fault = blasd_link_fault(r->str);
+    if (fault == BLASD_LINK_NO_LIBRARY) {
         /* somebody emptied Redis: the handshake of a new connection loads the functions */
         call_lost(call);
         queue->ready = false;
@@ -204,6 +202,7 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         return;
     }
     blasd_link_error(r->str, &err);
+    if (fault == BLASD_LINK_UNAVAILABLE || fault == BLASD_LINK_DISK) front_refused(queue, &err);
     answer(call, NULL, &err);
 }
 

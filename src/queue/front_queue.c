@@ -1,7 +1,8 @@
 /* The front end's queue: its two connections, housekeeping once a second, the view.
  *
- * `commands` carries calls. When it stands anew it loads the functions where Redis lacks them and
- * checks that the deployment uses our blob store; only then is the queue ready. `replies` only
+ * `commands` carries calls. When it stands anew it checks that Redis keeps what it is given, loads
+ * the functions where it lacks them and checks that the deployment uses our blob store; only then
+ * is the queue ready. `replies` only
  * listens to the loop's own channel. A tick once a second, and whenever a deadline passes, does the
  * queue's housekeeping, proves that Redis takes writes and brings what the view shows.
  * Read next: front_call.c, then front_submit.c and front_watch.c. */
@@ -18,19 +19,35 @@
 #define TICK_APART (5 * MS)     /* between ticks for deadlines */
 #define SILENCE_MAX (5000 * MS) /* a connection that answers nothing for so long is dropped */
 #define UNHEARD_MAX 4           /* our own messages that may be missing on the channel */
+#define HERE_S "3600"           /* far longer than a front end that lives may be held up */
 
 #define OWNER_OF(ptr, type, member) ((type *)(void *)(((char *)(ptr)) - offsetof(type, member)))
 
-/* The handshake of `commands`: list the library, load it if that is needed, open. */
+/* What our channel's name ends in: ours alone. */
+static const char *front_name(const struct blasd_front_queue *queue) {
+    return strrchr(queue->channel, ':') + 1;
+}
+
+/* The handshake of `commands`: see that Redis loses nothing, list the library, load it if that is
+ * needed, open. */
 
 static void no_trouble(struct blasd_front_queue *queue) {
-    memset(&queue->trouble, 0, sizeof queue->trouble);
+    blasd_fail(&queue->trouble, BLASD_E_queue_unavailable, "", "Redis did not answer in time");
+    queue->troubled = false;
 }
 
 static void trouble(struct blasd_front_queue *queue, const char *why) {
     queue->ready = false;
     queue->view.available = false;
+    queue->troubled = true;
     blasd_fail(&queue->trouble, BLASD_E_queue_unavailable, "", "%s", why);
+}
+
+void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err) {
+    if (!queue->ready) return;
+    queue->writable = queue->view.available = false;
+    queue->troubled = true;
+    queue->trouble = *err;
 }
 
 /* Gives up this connection; the next one may find Redis in a better state. */
@@ -48,6 +65,7 @@ static bool handshake_error(struct blasd_front_queue *queue, const redisReply *r
 }
 
 static void tick(struct blasd_front_queue *queue);
+static void probe(struct blasd_front_queue *queue);
 
 static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
     struct blasd_front_queue *queue = arg;
@@ -60,10 +78,12 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
         return;
     }
     queue->ready = true;
-    queue->writable = true; /* `open` is a write that needs memory */
+    queue->writable = false; /* until the probe comes back, ahead of the tick */
+    queue->rewatch = queue->watch_count > 0;
     no_trouble(queue);
     queue->heard_ns = blasd_clock_ns();
     blasd_front_link_stands(&queue->commands);
+    probe(queue);
     tick(queue);
 }
 
@@ -98,11 +118,32 @@ static void handle_library(redisAsyncContext *ac, void *reply, void *arg) {
     blasd_front_link_send_args(&queue->commands, 4, args, lens, handle_load, queue);
 }
 
-static void commands_up(struct blasd_front_link *link) {
+static void ask_library(struct blasd_front_link *link) {
     static const char *const args[] = {"FUNCTION", "LIST", "LIBRARYNAME", BLASD_LINK_LIBRARY,
                                        "WITHCODE"};
     static const size_t lens[] = {8, 4, 11, sizeof BLASD_LINK_LIBRARY - 1, 8};
     blasd_front_link_send_args(link, 5, args, lens, handle_library, link->owner);
+}
+
+static void handle_info(redisAsyncContext *ac, void *reply, void *arg) {
+    struct blasd_front_queue *queue = arg;
+    struct blasd_err err;
+    (void)ac;
+    if (reply == NULL || queue->closing) return;
+    if (blasd_link_keeps(reply, &err) < 0)
+        handshake_failed(queue, err.detail);
+    else
+        ask_library(&queue->commands);
+}
+
+static void commands_up(struct blasd_front_link *link) {
+    static const char *const args[] = {"INFO"};
+    static const size_t lens[] = {4};
+    struct blasd_front_queue *queue = link->owner;
+    if (queue->may_lose_jobs)
+        ask_library(link);
+    else
+        blasd_front_link_send_args(link, 1, args, lens, handle_info, queue);
 }
 
 static void commands_down(struct blasd_front_link *link, const char *why) {
@@ -112,7 +153,8 @@ static void commands_down(struct blasd_front_link *link, const char *why) {
     queue->view.available = false;
     queue->ticking = false;
     /* what the handshake found, or silence, says more than that the connection ended */
-    if (queue->closing || (queue->trouble.code != BLASD_OK && !stood)) return;
+    if (queue->closing || (queue->troubled && !stood)) return;
+    queue->troubled = true;
     blasd_fail(&queue->trouble, BLASD_E_queue_unavailable, "", "Redis cannot be reached: %s", why);
 }
 
@@ -172,7 +214,7 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
     queue->ticking = false;
     view->available = false;
     if (err != NULL) {
-        if (queue->ready) queue->trouble = *err;
+        front_refused(queue, err);
         return;
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7) return;
@@ -212,24 +254,45 @@ static void deadline_fire(struct blasd_timer *timer) {
     tick(OWNER_OF(timer, struct blasd_front_queue, deadline_timer));
 }
 
-/* A write that needs memory, which `tick` does not: whether jobs can be taken. */
+/* A submission without jobs is refused as one with jobs would be. */
 static void probe_reply(struct front_call *call, const redisReply *reply,
                         const struct blasd_err *err) {
     (void)reply;
     call->queue->writable = err == NULL;
-    if (err != NULL && call->queue->ready) call->queue->trouble = *err;
+    if (err != NULL) front_refused(call->queue, err);
+}
+
+/* A key of our own, which is gone only where all keys are: then the handshake of a new connection
+ * makes what must be there, and who waits is told of the jobs that went. A write, too: where Redis
+ * cannot make it, the probe behind it hears of that. */
+static void here_reply(struct front_call *call, const redisReply *reply,
+                       const struct blasd_err *err) {
+    struct blasd_front_queue *queue = call->queue;
+    bool gone = err == NULL && reply->type == REDIS_REPLY_NIL && queue->was_here;
+    if (err != NULL) return;
+    queue->was_here = true;
+    if (!gone) return;
+    trouble(queue, "Redis was emptied");
+    blasd_front_link_drop(&queue->commands, "Redis was emptied");
 }
 
 static void probe(struct blasd_front_queue *queue) {
+    struct front_call *here = front_call_new(queue, sizeof *here, here_reply);
     struct front_call *call = front_call_new(queue, sizeof *call, probe_reply);
     char key[BLASD_LINK_KEY_MAX];
+    if (here != NULL) {
+        here->tries_left = 0;
+        front_call_text(here, "SET");
+        front_call_arg(here, key, blasd_link_key(key, queue->name, ":here:%s", front_name(queue)));
+        front_call_text(here, "1");
+        front_call_text(here, "EX");
+        front_call_text(here, HERE_S);
+        front_call_text(here, "GET");
+        front_call_send(here);
+    }
     if (call == NULL) return;
     call->tries_left = 0;
-    front_call_text(call, "SET");
-    front_call_arg(call, key, blasd_link_key(key, queue->name, ":probe"));
-    front_call_text(call, "1");
-    front_call_text(call, "PX");
-    front_call_text(call, "10000");
+    front_call_function(call, "submit");
     front_call_send(call);
 }
 
@@ -305,8 +368,10 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
              (unsigned long long)random[0], (unsigned long long)random[1]);
     queue->watch_seed = random[2];
     queue->store = options->store;
+    queue->may_lose_jobs = options->may_lose_jobs;
     queue->list_jobs = options->limits->list_jobs;
-    queue->view.trouble = queue->trouble.detail;
+    queue->view.trouble = &queue->trouble;
+    no_trouble(queue);
     queue->view.jobs_limit = queue->limits.queue_jobs;
     queue->view.bytes_limit = queue->limits.queue_bytes;
     return 0;

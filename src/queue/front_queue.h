@@ -40,11 +40,16 @@ struct blasd_submission {
 
 /* `id`: the job's id, which is an earlier job's where the Idempotency-Key had been used for the
  * same request (*repeated; such a job is watched too if asked, and a record that is already final
- * comes to on_ended right after). Errors: queue_full, queue_unavailable (it is then not known
- * whether the job was queued), no_such_device, idempotency_conflict, inputs_lost. on_ended never
- * comes before this callback. */
+ * comes to on_ended right after). Errors: queue_full, queue_unavailable and disk_full (it is then
+ * not known whether the job was queued), no_such_device, idempotency_conflict, inputs_lost.
+ * on_ended never comes before this callback. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
+/* Whether a submission that ended with this may have been queued all the same, by a call whose
+ * reply was lost: its inputs must stay, and the sweep will tell. */
+static inline bool blasd_front_queue_unsure(const struct blasd_err *err) {
+    return err->code == BLASD_E_queue_unavailable || err->code == BLASD_E_disk_full;
+}
 /* `record` bytes (wire/frame.h) are borrowed during the call; the record may be of any state.
  * Errors: job_not_found, record_expired, queue_unavailable. */
 typedef void (*blasd_record_fn)(void *arg, const struct blasd_err *err, const void *record,
@@ -78,8 +83,8 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue);
 /* Whether Redis answers, takes writes and the functions are loaded; workers: live ones, by class,
  * as of the last second. Costs nothing; the pointer stays the same for the queue's life. */
 struct blasd_queue_view {
-    bool available;
-    const char *trouble; /* one sentence on why it is not available, or ""; lives with the queue */
+    bool available;                  /* a job would be taken now, as far as is known */
+    const struct blasd_err *trouble; /* why it is not; lives with the queue */
     int workers, workers_of[BLASD_DEVICE_CLASS_COUNT]; /* by the worker's own class (cpu, cuda) */
     uint64_t jobs, bytes;                              /* queued and running, and their cost */
     uint64_t jobs_limit, bytes_limit;

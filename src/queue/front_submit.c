@@ -67,7 +67,7 @@ static void queued(struct blasd_front_queue *queue, const struct item *item, con
 
 static void refused(struct blasd_front_queue *queue, const struct item *item,
                     const struct blasd_err *err) {
-    blasd_segments_unpin(queue->segments, &item->slice, err->code != BLASD_E_queue_unavailable);
+    blasd_segments_unpin(queue->segments, &item->slice, !blasd_front_queue_unsure(err));
     item->done(item->arg, err, item->id, false);
     front_watch_settle(queue, item->id, item->serial, false);
 }

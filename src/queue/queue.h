@@ -24,14 +24,17 @@ struct blasd_queue_options {
     const char *name; /* the queue's name, the hash tag of all its keys; "blasd" by default */
     const struct blasd_limits *limits; /* borrowed for the life of the queue */
     struct blasd_store *store;         /* borrowed for the life of the queue */
+    bool may_lose_jobs;                /* a Redis will do that keeps no file, or may evict keys */
 };
 
 /* Makes the store of `options` the deployment's own, whatever was recorded. Only for who knows that
  * no other process uses the queue yet, as `blasd up` does of its private Redis: the store on tmpfs
  * of before a reboot is gone. */
 int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct blasd_err *err);
-/* Whether the store of `options` is the deployment's: internal_error where it has another one,
- * queue_unavailable where Redis does not say so within a second or two. */
+/* Whether Redis loses no jobs and the store of `options` is the deployment's: internal_error where
+ * that is not so, queue_unavailable where Redis does not say so within a second or two.
+ * BLASD_QUEUE_UNSURE: the store is, but this user of Redis may not ask about the rest. */
+#define BLASD_QUEUE_UNSURE 1
 int blasd_queue_check_store(const struct blasd_queue_options *options, struct blasd_err *err);
 
 #endif

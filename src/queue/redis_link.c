@@ -169,6 +169,7 @@ enum blasd_link_fault blasd_link_fault(const char *text) {
     if (begins(text, "ERR Function not found")) return BLASD_LINK_NO_LIBRARY;
     if (begins(text, "LOST ")) return BLASD_LINK_LOST;
     if (begins(text, "STORE ")) return BLASD_LINK_STORE;
+    if (begins(text, "DISK ")) return BLASD_LINK_DISK;
     return BLASD_LINK_WRONG;
 }
 
@@ -183,6 +184,8 @@ int blasd_link_error(const char *text, struct blasd_err *err) {
                           "This process has another blob store than the deployment, which uses "
                           "%.80s; start it with that one",
                           text + strlen("STORE "));
+    case BLASD_LINK_DISK:
+        return blasd_fail(err, BLASD_E_disk_full, "", "%.200s", text + strlen("DISK "));
     case BLASD_LINK_LOST:
     case BLASD_LINK_WRONG: break;
     }
@@ -258,6 +261,44 @@ fail:
     return rc;
 }
 
+/* Whether it keeps what it is given */
+
+/* The value behind `name` in the text of INFO. */
+static bool info_is(const char *info, const char *name, const char *value) {
+    const char *at = strstr(info, name);
+    size_t len = strlen(value);
+    if (!at) return false;
+    at += strlen(name);
+    return strcspn(at, "\r\n") == len && !strncmp(at, value, len);
+}
+
+int blasd_link_keeps(const redisReply *info, struct blasd_err *err) {
+    static const char advice[] = "; or start with --redis-may-lose-jobs";
+    if (info->type == REDIS_REPLY_ERROR && begins(info->str, "NOPERM")) return BLASD_QUEUE_UNSURE;
+    if (info->type == REDIS_REPLY_ERROR) return blasd_link_error(info->str, err);
+    if (!info->str) return BLASD_QUEUE_UNSURE;
+    if (info_is(info->str, "\naof_enabled:", "0"))
+        return blasd_fail(err, BLASD_E_internal_error, "redis",
+                          "This Redis keeps no file and would lose jobs: set appendonly yes%s",
+                          advice);
+    if (!info_is(info->str, "\nmaxmemory:", "0") &&
+        !info_is(info->str, "\nmaxmemory_policy:", "noeviction"))
+        return blasd_fail(err, BLASD_E_internal_error, "redis",
+                          "This Redis may evict keys and would lose jobs: set maxmemory-policy "
+                          "noeviction, or no maxmemory%s",
+                          advice);
+    return 0;
+}
+
+static int check_keeps(redisContext *redis, struct blasd_err *err) {
+    redisReply *reply = redisCommand(redis, "INFO");
+    int rc = reply ? blasd_link_keeps(reply, err)
+                   : blasd_fail(err, BLASD_E_queue_unavailable, "",
+                                "Redis cannot be reached: %.100s", redis->errstr);
+    freeReplyObject(reply);
+    return rc;
+}
+
 /* The library's functions */
 
 /* The number in the source's second line. */
@@ -304,7 +345,8 @@ int blasd_link_open(redisContext *redis, const struct blasd_queue_options *optio
     char key[BLASD_LINK_KEY_MAX];
     const char *identity = blasd_store_identity(options->store);
     redisReply *reply;
-    int rc = blasd_link_load(redis, err);
+    int kept = options->may_lose_jobs ? 0 : check_keeps(redis, err);
+    int rc = kept < 0 ? kept : blasd_link_load(redis, err);
     if (rc < 0) return rc;
     blasd_link_limits(options, &limits);
     blasd_link_key(key, options->name, "%s", "");
@@ -322,7 +364,7 @@ int blasd_link_open(redisContext *redis, const struct blasd_queue_options *optio
             identity, reply->str);
     }
     freeReplyObject(reply);
-    return rc;
+    return rc < 0 ? rc : kept;
 }
 
 /* Over a connection for this alone. */
@@ -339,7 +381,8 @@ static int open_once(const struct blasd_queue_options *options, int timeout_ms, 
 }
 
 int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct blasd_err *err) {
-    return open_once(options, 5000, true, err);
+    int rc = open_once(options, 5000, true, err);
+    return rc < 0 ? rc : 0;
 }
 
 int blasd_queue_check_store(const struct blasd_queue_options *options, struct blasd_err *err) {

@@ -54,26 +54,31 @@ enum blasd_link_fault {
     BLASD_LINK_NO_LIBRARY,  /* the functions are not loaded: FUNCTION LOAD, then try again */
     BLASD_LINK_LOST,        /* the worker's lease has lapsed */
     BLASD_LINK_STORE,       /* the deployment uses another blob store */
+    BLASD_LINK_DISK,        /* its disk has too little space for more jobs */
     BLASD_LINK_WRONG,       /* anything else: NOAUTH, WRONGPASS, a mistake of ours */
 };
 enum blasd_link_fault blasd_link_fault(const char *text);
-/* Fills `err` from the text of an error reply: queue_unavailable where a retry can help, else
- * internal_error. Returns the negative code. */
+/* Fills `err` from the text of an error reply: queue_unavailable or disk_full where a retry can
+ * help, else internal_error. Returns the negative code. */
 int blasd_link_error(const char *text, struct blasd_err *err);
 
 /* Connects, waiting, and authenticates and selects the database. New: free with redisFree.
  * queue_unavailable where nobody answers in time; internal_error where the password is wrong. */
 int blasd_link_connect(const struct blasd_link_address *address, int timeout_ms, redisContext **ret,
                        struct blasd_err *err);
+/* What the reply to INFO says: internal_error where that Redis keeps no file or may evict keys;
+ * BLASD_QUEUE_UNSURE where it is not allowed. */
+int blasd_link_keeps(const redisReply *info, struct blasd_err *err);
 /* Whether the library should be loaded: `list` is the reply of FUNCTION LIST LIBRARYNAME …
  * WITHCODE.
  */
 bool blasd_link_stale(const redisReply *list);
 /* Loads the library where the server lacks it or has an earlier revision. */
 int blasd_link_load(redisContext *redis, struct blasd_err *err);
-/* Loads the library, makes the queue's keys and checks that the store is the one the deployment
- * uses (recording it where this is the first to come; internal_error where it is another).
- * `adopt`: record it in any case. */
+/* Checks that Redis loses no jobs, loads the library, makes the queue's keys and checks that the
+ * store is the one the deployment uses (recording it where this is the first to come;
+ * internal_error where it is another). `adopt`: record it in any case. As
+ * blasd_queue_check_store. */
 int blasd_link_open(redisContext *redis, const struct blasd_queue_options *options, bool adopt,
                     struct blasd_err *err);
 

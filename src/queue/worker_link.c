@@ -143,6 +143,7 @@ static int exchange(struct blasd_worker_queue *queue, redisReply **ret, bool *ag
         rc = blasd_link_error(reply->str, err);
         break;
     case BLASD_LINK_STORE:
+    case BLASD_LINK_DISK:
     case BLASD_LINK_WRONG: rc = blasd_link_error(reply->str, err); break;
     }
     freeReplyObject(reply);

@@ -42,7 +42,7 @@ int blasd_worker_queue_open(const struct blasd_queue_options *options,
     rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
     freeReplyObject(reply);
     if (rc == 0) rc = blasd_link_open(queue->redis, &queue->options, false, err);
-    if (rc < 0) goto fail;
+    if (rc < 0) goto fail; /* else it may be BLASD_QUEUE_UNSURE */
     *ret = queue;
     return 0;
 fail:

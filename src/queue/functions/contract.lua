@@ -1,5 +1,5 @@
 #!lua name=blasd_3
--- revision 4
+-- revision 5
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -59,7 +59,10 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
   {q}:blob:BLOB:N      their bytes in pieces of 1 MiB (N = 0, 1, ...; the last one is shorter)
   {q}:hold:BLOB        with an expiry: such a blob is being written, so it must not be swept
-  {q}:probe            with an expiry: written by front ends to see that Redis takes writes
+  {q}:here:FRONT       with an expiry: written by each front end, which sees so that Redis takes
+                       writes and was not emptied
+  {q}:refused          with an expiry, while no job is to be taken: why. `blasd up` writes it while
+                       the disk has too little space
   {q}:sweeping         with an expiry: somebody has swept the store this period
   {q}:sweeping:at_work the same, of the sweeps that follow while jobs end
 
@@ -89,7 +92,9 @@ Front ends call
       -> the identity recorded (IDENTITY itself where it was the first, or REPLACE is 1). To be
       called on each new connection before anything else: jobs of schema 1 become ours by it
   submit, then 6 for each job, or packet: NAME FRAME SI COST OPTIONS NOTE
-      -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it. COST of a packet: of
+      -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it; error "DISK WHY", and
+      nothing is taken, while {q}:refused says why. Without jobs it tells whether any would be
+      taken. COST of a packet: of
       each job, and how many they are, "COST N"; its FRAME is pieces; of OPTIONS it has r=1 at most.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);

@@ -216,6 +216,8 @@ end
 local function submit(keys, args)
     start(keys, args)
     if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments a job') end
+    local why = call('GET', K.refused)
+    if why then return redis.error_reply('DISK ' .. why) end
     local t, reply = intake_new(), {now, 0, 0}
     for i = 2, #args, 6 do
         submit_like(t, args[i + 2], args[i + 3], args[i + 5])

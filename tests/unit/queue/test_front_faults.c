@@ -76,6 +76,57 @@ static void test_record_gone(void **state) {
     assert_int_equal(env->queue->watch_count, 0);
 }
 
+/* The same while all connections stand: it is seen all the same, once, and work goes on. */
+static void test_emptied(void **state) {
+    struct env *env = *state;
+    static const char *const kinds[] = {"FLUSHALL", "FUNCTION FLUSH", "FLUSHALL"};
+    UNTIL(env, env->queue->was_here);
+    for (int round = 0; round < 3; round++) {
+        bool keys = round != 1;
+        struct seen *s = submit(env, (struct want){.watch = true});
+        UNTIL(env, s->answered == 1);
+        freeReplyObject(ask(env->client, kinds[round]));
+        if (keys) UNTIL(env, s->ended == 1);
+        if (keys) assert_string_equal(s->record, "");
+        /* nobody submits: a submission of its own would load the functions */
+        UNTIL(env, env->queue->ready && ask_number(env, "EXISTS %s", "{test}:store") == 1 &&
+                       env->queue->view.available);
+        s = submit(env, (struct want){.watch = true});
+        UNTIL(env, s->answered == 1);
+        assert_int_equal(s->code, BLASD_OK);
+        worker_register(env);
+        UNTIL(env, work_once(env) >= 0 && s->ended > 0);
+        expect_done(s);
+    }
+    assert_int_equal(env->queue->watch_count, 0);
+}
+
+/* What `blasd up` does while the disk of a private Redis is too full. */
+static void test_disk_too_full(void **state) {
+    struct env *env = *state;
+    struct seen *before = submit(env, (struct want){.watch = true}), *s;
+    UNTIL(env, before->answered == 1);
+    worker_register(env);
+    freeReplyObject(ask(env->client, "SET {test}:refused tiny"));
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_E_disk_full);
+    /* seen at once, and by who submits nothing */
+    assert_false(env->queue->view.available);
+    assert_int_equal(env->queue->view.trouble->code, BLASD_E_disk_full);
+    assert_string_equal(env->queue->view.trouble->detail, "tiny");
+    linger(env, 1500);
+    assert_false(env->queue->view.available);
+    assert_int_equal(get(env, s->id).code, BLASD_E_job_not_found);
+    UNTIL(env, work_once(env) >= 0 && before->ended > 0); /* what is queued ends */
+    expect_done(before);
+    freeReplyObject(ask(env->client, "DEL {test}:refused"));
+    UNTIL(env, env->queue->view.available);
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered == 1);
+    assert_int_equal(s->code, BLASD_OK);
+}
+
 static void test_unavailable(void **state) {
     struct env *env = env_new(NULL);
     struct got got = {0};
@@ -151,7 +202,7 @@ static void test_login(void **state) {
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
-    assert_non_null(strstr(blasd_front_queue_view(env->queue)->trouble, "WRONGPASS"));
+    assert_non_null(strstr(blasd_front_queue_view(env->queue)->trouble->detail, "WRONGPASS"));
     env_free(env);
 }
 
@@ -164,10 +215,9 @@ static void test_redis_stopped(void **state) {
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
     assert_false(env->queue->view.available);
-    assert_true(blasd_front_queue_view(env->queue)->trouble[0] != '\0');
+    assert_true(blasd_front_queue_view(env->queue)->trouble->detail[0] != '\0');
     assert_int_equal(kill(env->redis, SIGCONT), 0);
     UNTIL(env, env->queue->view.available);
-    assert_string_equal(blasd_front_queue_view(env->queue)->trouble, "");
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
@@ -240,10 +290,10 @@ static void test_redis_killed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_resend),        TEST(test_connections_lost),
-        TEST(test_record_gone),   cmocka_unit_test(test_unavailable),
-        TEST(test_out_of_memory), cmocka_unit_test(test_login),
-        TEST(test_redis_stopped), TEST(test_redis_killed),
+        TEST(test_resend),        TEST(test_connections_lost),  TEST(test_record_gone),
+        TEST(test_emptied),       TEST(test_disk_too_full),     cmocka_unit_test(test_unavailable),
+        TEST(test_out_of_memory), cmocka_unit_test(test_login), TEST(test_redis_stopped),
+        TEST(test_redis_killed),
     };
     signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that may have gone */
     return cmocka_run_group_tests_name("front_faults", tests, NULL, NULL);

@@ -1,0 +1,197 @@
+"""A disk that somebody else fills, or that is small: what was acknowledged is there, what cannot be kept is refused."""
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+from service import Redis, Service
+
+SMALL = {"a": np.eye(2), "b": np.eye(2)}
+MIB = 1 << 20
+
+
+def run(*words):
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def small_disk(request, tmp_path):
+    """Mounts a disk of some MiB at the data directory of a service; skips where nothing may be mounted."""
+    mounted = []
+
+    def mount(service, mib=64):
+        at = service.folder / "data"
+        at.mkdir(parents=True)
+        if request.param == "tmpfs":
+            done = run("mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0700", "blasd-test", at)
+        else:
+            if shutil.which("mkfs.ext4", path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
+                pytest.skip("mkfs.ext4 is not installed")
+            image = tmp_path / "disk.img"
+            with open(image, "wb") as file:
+                file.truncate(mib * MIB)
+            mkfs = shutil.which("mkfs.ext4", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+            assert run(mkfs, "-q", "-m", "0", "-E", "root_owner=%d:%d" % (os.geteuid(), os.getegid()), image).returncode == 0
+            done = run("mount", "-o", "loop", image, at)
+        if done.returncode != 0:
+            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+        mounted.append(at)
+        return service
+    yield mount
+    for at in mounted:
+        run("umount", "-l", at)
+
+
+class Somebody:
+    """Somebody else on the same disk."""
+
+    def __init__(self, service):
+        self.path = service.folder / "data" / "somebody-elses"
+
+    def fill(self):
+        """To the last byte."""
+        with open(self.path, "ab", buffering=0) as file:
+            for size in (MIB, 4096, 1):
+                with contextlib.suppress(OSError):
+                    while file.write(b"x" * size) == size:
+                        pass
+
+    def go(self):
+        self.path.unlink()
+
+
+def submit(service):
+    """The id of an acknowledged job, or the problem."""
+    answer = service.post("matmul", SMALL, wait=0)
+    if answer.status == 202:
+        return answer.json()["id"], None
+    assert answer.status == 503 and int(answer.headers["Retry-After"]) > 0, answer.body
+    return None, answer.json()
+
+
+def taken_at_last(service, seconds=60):
+    """A job that is refused until there is room."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        job_id, problem = submit(service)
+        if job_id:
+            return job_id
+        time.sleep(0.1)
+    raise AssertionError(problem)
+
+
+def wait_for(what, seconds=60):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def ready_problem(service):
+    answer = service.request("GET", "/health/ready")
+    return None if answer.status == 200 else answer.json()
+
+
+def new_redis(service, killed):
+    wait_for(lambda: service.part("redis") not in (None, killed))
+
+
+def all_there(service, ids):
+    assert ids
+    for job_id in ids:
+        end = time.monotonic() + 60
+        job = service.request("GET", f"/jobs/{job_id}?wait=60", timeout=90)
+        while job.status in (202, 503) and time.monotonic() < end:  # Redis may not have seen yet that there is room
+            time.sleep(0.1)
+            job = service.request("GET", f"/jobs/{job_id}?wait=60", timeout=90)
+        assert job.status == 200 and job.json()["state"] == "succeeded", (job_id, job.body)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_full_disk_and_a_killed_redis_lose_nothing(make_service, small_disk, busy):
+    """Filled by somebody else while jobs are acknowledged, or while none are; then redis-server is killed."""
+    service = small_disk(make_service(start=False)).start()
+    other, ids, full = Somebody(service), [], threading.Event()
+    with service.worker_held():  # of a job that has ended nothing could be lost
+        filler = threading.Thread(target=lambda: (other.fill(), full.set()))
+        filler.start()
+        while busy and not full.is_set():
+            ids.append(submit(service)[0])
+        filler.join()
+        for _ in range(30):  # as many as are taken right after
+            ids.append(submit(service)[0])
+        killed = service.kill("redis")
+        new_redis(service, killed)
+    other.go()
+    service.wait_ready()
+    all_there(service, [job_id for job_id in ids if job_id] or [taken_at_last(service)])
+
+
+def test_a_full_disk_is_refused_by_name_and_recovers(make_service, small_disk):
+    service = small_disk(make_service(start=False)).start()
+    other = Somebody(service)
+    with service.worker_held():
+        before = [submit(service)[0] for _ in range(10)]
+        other.fill()
+        wait_for(lambda: ready_problem(service) is not None)
+        problem = ready_problem(service)
+        assert problem["code"] == "disk_full" and "MiB" in problem["detail"], problem
+        job_id, problem = submit(service)
+        assert job_id is None and problem["code"] == "disk_full", problem
+    all_there(service, before)  # what was queued ends all the same, and can be fetched
+    assert "disk_reserve_bytes" in service.log_text()
+    other.go()
+    service.wait_ready()
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    assert (service.folder / "data" / "ballast").stat().st_blocks * 512 >= 2 * MIB
+
+
+def test_a_service_starts_on_a_full_disk(make_service, small_disk):
+    """It comes up, says what is wrong, and takes jobs once there is room."""
+    service = small_disk(make_service(start=False)).start()
+    other = Somebody(service)
+    with service.worker_held():
+        ids = [submit(service)[0] for _ in range(10)]
+        service.process.kill()
+    service.stop(check=False)
+    (service.folder / "data" / "ballast").unlink(missing_ok=True)  # it was given up before
+    other.fill()
+    with pytest.raises(AssertionError, match="no ready line"):
+        service.start(timeout=5)  # stops it, too
+    assert "disk_reserve_bytes" in service.log_text()
+    threading.Timer(3, other.go).start()
+    service.start()
+    all_there(service, ids)
+
+
+def test_a_small_disk_is_never_wedged(make_service, small_disk):
+    """The append-only file is rewritten before it has filled the disk: several disks full are written, and taken."""
+    service = small_disk(make_service("--limit", "record_sync_s=1", "--limit", "inline_bytes=16M", start=False), 48).start()
+    redis = Redis(service)
+    least = int(dict(zip(*[iter(redis("CONFIG", "GET", "auto-aof-rewrite-min-size"))] * 2))[b"auto-aof-rewrite-min-size"])
+    assert least < 48 * MIB / 2
+    for i in range(400):
+        redis("SET", "filling", os.urandom(MIB // 2))
+        if i % 10 == 0:
+            wait_for(lambda: ready_problem(service) is None)
+            time.sleep(0.02)
+    redis.close()
+    all_there(service, [taken_at_last(service)])
+
+
+def test_a_file_that_fills_the_disk_is_rewritten_when_space_is_short(make_service, small_disk):
+    """One that another version, or a larger disk, let grow."""
+    service = small_disk(make_service(start=False)).start()
+    redis = Redis(service)
+    redis("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
+    value = os.urandom(MIB)
+    with contextlib.suppress(AssertionError):  # until Redis has no room
+        for _ in range(60):
+            redis("SET", "filling", value)
+    redis.close()
+    all_there(service, [taken_at_last(service)])

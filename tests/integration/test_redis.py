@@ -1,0 +1,321 @@
+"""A Redis of one's own (`--redis`): away, refusing, forgetful, emptied; and its password, which nobody else reads."""
+import contextlib
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from service import BLASD, Redis, Service
+
+SMALL = {"a": np.eye(2), "b": np.eye(2)}
+SECRET = "s3cr3t-of-the-test"
+
+
+class Server:
+    """A redis-server in a folder of its own; as a `service` it takes a hand of service.Redis."""
+
+    def __init__(self, folder):
+        self.folder, self.processes = pathlib.Path(folder), []
+        (self.folder / "data").mkdir(parents=True)
+        self.socket = self.folder / "data" / "redis.sock"
+        self.url = f"unix:{self.socket}"
+        self.log = open(self.folder / "log", "ab")
+
+    def up(self, *options):
+        if "--appendonly" not in options:
+            options += ("--appendonly", "yes")
+        self.redis = self.start(["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.folder,
+                                 "--save", "", *options])
+        wait_for(lambda: b"PONG" in self.ping())
+        return self
+
+    def ping(self):
+        with contextlib.suppress(OSError, StopIteration):
+            hand = Redis(self)
+            try:
+                hand.sock.sendall(b"PING\r\n")
+                line = hand.file.readline()
+                return b"PONG" if line.startswith((b"+PONG", b"-NOAUTH")) else b""
+            finally:
+                hand.close()
+        return b""
+
+    def down(self):
+        self.redis.kill()
+        self.redis.wait()
+        self.processes.remove(self.redis)
+
+    def ask(self, *words, password=None):
+        hand = Redis(self)
+        try:
+            if password:
+                hand("AUTH", password)
+            return hand(*words)
+        finally:
+            hand.close()
+
+    def start(self, command, env=None, stdout=None):
+        process = subprocess.Popen(command, stdout=stdout or self.log, stderr=self.log, stdin=subprocess.DEVNULL,
+                                   env={**os.environ, **(env or {})})
+        self.processes.append(process)
+        return process
+
+    def api(self, *options, env=None):
+        """`blasd api`; its standard output is a pipe."""
+        return self.start([BLASD, "api", "--listen", "127.0.0.1:0", *options], env, subprocess.PIPE)
+
+    def worker(self, *options, env=None):
+        return self.start([BLASD, "worker", *options], env, subprocess.PIPE)
+
+    def log_text(self):
+        return (self.folder / "log").read_text(errors="replace")
+
+    def close(self):
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+        self.log.close()
+
+
+@pytest.fixture
+def server(tmp_path):
+    one = Server(tmp_path / "redis")
+    yield one
+    one.close()
+
+
+def wait_for(what, seconds=60):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def ready_line(process, seconds):
+    """The line, or None where none came."""
+    ready, _, _ = select.select([process.stdout], [], [], seconds)
+    return process.stdout.readline().decode() if ready else None
+
+
+def client(server, process, seconds=60):
+    """A Service's requests, over an api that says where it is."""
+    line = ready_line(process, seconds)
+    assert line and line.startswith("ready http://"), (line, server.log_text())
+    service = Service(server.folder)
+    service.url = line.split()[1]
+    service.port = int(service.url.rsplit(":", 1)[1])
+    return service
+
+
+def refusal(service):
+    answer = service.request("GET", "/health/ready")
+    return None if answer.status == 200 else answer.json()
+
+
+def test_an_api_without_redis_waits_and_says_so(server):
+    api = server.api("--redis", server.url)
+    wait_for(lambda: "no job can be taken: Redis cannot be reached" in server.log_text())
+    assert ready_line(api, 3) is None
+    assert server.log_text().count("no job can be taken") == 1  # and again only after some time
+    server.up()
+    service = client(server, api)
+    server.worker("--redis", server.url)
+    service.wait_ready()
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    server.down()
+    wait_for(lambda: server.log_text().count("no job can be taken") == 2)
+    server.up()
+    wait_for(lambda: "jobs are taken again" in server.log_text())
+    api.send_signal(signal.SIGTERM)
+    assert api.wait(30) == 0
+    assert api.stdout.read() == b""
+
+
+@pytest.mark.parametrize("part", ["api", "worker"])
+def test_a_part_without_redis_ends_when_told(server, part):
+    process = server.api("--redis", server.url) if part == "api" else server.worker("--redis", server.url)
+    wait_for(lambda: "Redis cannot be reached" in server.log_text())
+    assert ready_line(process, 1) is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("refuse,allow,word", [
+    (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0"), "OOM"),
+    (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE"), "READONLY"),
+    (("CONFIG", "SET", "min-replicas-to-write", "1"), ("CONFIG", "SET", "min-replicas-to-write", "0"), "NOREPLICAS"),
+    (("SET", "{blasd}:refused", "a full disk"), ("DEL", "{blasd}:refused"), "a full disk")])
+def test_ready_says_no_while_submits_are_refused(server, refuse, allow, word):
+    server.up()
+    service = client(server, server.api("--redis", server.url))
+    server.worker("--redis", server.url)
+    service.wait_ready()
+    server.ask(*refuse)
+    wait_for(lambda: refusal(service))
+    problem = refusal(service)
+    assert word in problem["detail"], problem
+    answer = service.post("matmul", SMALL, wait=0)
+    assert answer.status == 503 and word in answer.json()["detail"], answer.body
+    assert answer.headers["Retry-After"]
+    server.ask(*allow)
+    service.wait_ready()
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+
+
+FORGETFUL = [(("--appendonly", "no"), "appendonly"),
+             (("--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"), "maxmemory-policy"),
+             (("--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl"), "maxmemory-policy")]
+
+
+@pytest.mark.parametrize("options,word", FORGETFUL)
+@pytest.mark.parametrize("part", ["up", "api", "worker"])
+def test_a_redis_that_may_lose_jobs_is_refused(server, tmp_path, part, options, word):
+    server.up(*options)
+    command = [BLASD, part, "--redis", server.url]
+    command += ["--listen", "127.0.0.1:0"] if part != "worker" else []
+    command += ["--data", tmp_path / "data"] if part == "up" else []
+    done = subprocess.run(command, capture_output=True, timeout=60, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert word in done.stderr and "--redis-may-lose-jobs" in done.stderr
+
+
+def test_a_redis_that_may_lose_jobs_is_taken_where_that_is_said(server, tmp_path):
+    server.up("--appendonly", "no", "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru")
+    service = Service(tmp_path / "up", "--redis", server.url, "--redis-may-lose-jobs").start()
+    try:
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    finally:
+        service.stop()
+
+
+@pytest.mark.parametrize("options", [(), ("--maxmemory", "1gb"), ("--maxmemory-policy", "allkeys-lru")])
+def test_a_redis_that_keeps_everything_is_taken(server, options):
+    server.up(*options)  # a policy counts only where there is a bound
+    client(server, server.api("--redis", server.url))
+
+
+def test_a_redis_that_comes_back_forgetful_gets_no_jobs(server):
+    server.up()
+    service = client(server, server.api("--redis", server.url))
+    server.down()
+    server.up("--appendonly", "no")
+    wait_for(lambda: "appendonly" in (refusal(service) or {"detail": ""})["detail"])
+    assert service.post("matmul", SMALL, wait=0).status == 503
+    server.ask("CONFIG", "SET", "appendonly", "yes")
+    wait_for(lambda: service.post("matmul", SMALL, wait=0).status == 202)
+
+
+def test_where_redis_may_not_be_asked_that_is_a_warning(server):
+    server.up()
+    server.ask("ACL", "SETUSER", "limited", "on", ">word", "~*", "&*", "+@all", "-info", "-config")
+    server.ask("CONFIG", "SET", "port", "0")
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server.ask("CONFIG", "SET", "port", str(port))
+    api = server.api(env={"BLASD_REDIS": f"redis://limited:word@127.0.0.1:{port}"})
+    client(server, api)
+    assert "INFO" in server.log_text()
+
+
+def command_lines(pid):
+    """Of a process and all below it."""
+    pids, lines = [pid], []
+    while pids:
+        at = pids.pop()
+        with contextlib.suppress(OSError, StopIteration):
+            lines.append(pathlib.Path(f"/proc/{at}/cmdline").read_bytes())
+            pids += [int(p) for p in pathlib.Path(f"/proc/{at}/task/{at}/children").read_text().split()]
+    return lines
+
+
+@pytest.mark.parametrize("how", ["separate", "equals", "environment", "file"])
+def test_a_password_shows_in_no_list_of_processes_and_no_log(server, tmp_path, how):
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server.up("--requirepass", SECRET, "--port", str(port))
+    url = f"redis://:{SECRET}@127.0.0.1:{port}"
+    (tmp_path / "address").write_text(url + "\n")
+    options, env = {"separate": (["--redis", url], {}), "equals": ([f"--redis={url}"], {}),
+                    "environment": ([], {"BLASD_REDIS": url}),
+                    "file": (["--redis", f"file:{tmp_path / 'address'}"], {})}[how]
+    service = Service(tmp_path / "up", *options, "--blobs", "redis", "--log-level", "debug", env=env).start()
+    try:
+        api = server.api(*options, "--log-level", "debug", env=env)
+        worker = server.worker(*options, "--log-level", "debug", env=env)
+        client(server, api)
+        assert ready_line(worker, 60)
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+        lines = [line for pid in (service.process.pid, api.pid, worker.pid) for line in command_lines(pid)]
+        assert len(lines) >= 5 and all(lines)
+        assert not [line for line in lines if SECRET.encode() in line]
+        server.down()
+        wait_for(lambda: "no job can be taken" in server.log_text())
+        assert SECRET not in server.log_text() and SECRET not in service.log_text()
+    finally:
+        service.stop(check=False)
+
+
+@pytest.mark.parametrize("url", [f"redis://:{SECRET}@nowhere:x", f"rediss://u:{SECRET}@h", f"redis:{SECRET}@h"])
+def test_a_password_in_a_wrong_address_is_not_told(url):
+    done = subprocess.run([BLASD, "api", "--listen", "127.0.0.1:0", "--redis", url], capture_output=True, timeout=60, text=True)
+    assert done.returncode != 0 and "redis://" in done.stderr and SECRET not in done.stderr + done.stdout
+
+
+def test_an_address_file_that_is_not_there_is_explained(tmp_path):
+    done = subprocess.run([BLASD, "api", "--redis", f"file:{tmp_path / 'none'}"], capture_output=True, timeout=60, text=True)
+    assert done.returncode == 2 and "none" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["flushed", "functions", "new"])
+def test_a_redis_emptied_under_way_is_told_and_mended(server, how):
+    """Who waits for a job that went hears of it, and everybody goes on."""
+    import concurrent.futures
+    server.up()
+    service = client(server, server.api("--redis", server.url))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(service.post, "matmul", SMALL, wait=50) for _ in range(4)]  # nobody works yet
+        wait_for(lambda: server.ask("HLEN", "{blasd}:pending") >= 1)
+        wait_for(lambda: len(service.request("GET", "/jobs?state=queued").json()["jobs"]) == 4)
+        if how == "flushed":
+            server.ask("FLUSHALL")
+        elif how == "functions":
+            server.ask("FUNCTION", "FLUSH")
+        else:
+            server.down()
+            for file in (server.folder / "appendonlydir").iterdir():
+                file.unlink()
+            server.up()
+        worker = server.worker("--redis", server.url)
+        answers = [one.result() for one in waiting]
+    for answer in answers:
+        if how == "functions":  # which takes no job
+            assert answer.status == 200 and answer.json()["state"] == "succeeded"
+            continue
+        problem = answer.json()
+        assert answer.status == 503 and problem["code"] == "job_lost" and problem["retry"], problem
+        assert "appendonly" in problem["advice"] and answer.headers["Retry-After"]
+    assert ready_line(worker, 60)
+    service.wait_ready()
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+
+
+def test_a_worker_goes_on_over_an_emptied_redis(server):
+    server.up()
+    service = client(server, server.api("--redis", server.url))
+    worker = server.worker("--redis", server.url)
+    for empty in (("FLUSHALL",), ("FUNCTION", "FLUSH"), ("FLUSHALL",)):
+        service.wait_ready()
+        assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+        server.ask(*empty)
+        wait_for(lambda: service.post("matmul", SMALL, wait=20).status == 200)
+    assert worker.poll() is None
