@@ -25,7 +25,7 @@
 #define PATIENCE_MS 5000            /* for one set of kernels, which takes a tenth of a second */
 #define OLD_S (30 * INT64_C(86400)) /* other processes may have been in the way */
 
-/* --- a trial, in a process of its own --------------------------------------------------------- */
+/* --- a trial, in a process of its own --- */
 
 int blasd_cmd_try_blas(int argc, char **argv) {
     struct blasd_blas blas;
@@ -60,8 +60,7 @@ static void try_core(struct blasd_blas_trial *trial) {
                   status < 0 ? "they crash or hang" : text);
 }
 
-/* --- what is remembered ------------------------------------------------------------------------
- */
+/* --- what is remembered --- */
 
 /* One line that says all that the choice depends on. */
 static void make_key(const struct blasd_blas *blas, unsigned features, char key[KEY_MOST]) {
@@ -120,8 +119,7 @@ failed:
     blasd_log(BLASD_LOG_WARN, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* --- the steps ---------------------------------------------------------------------------------
- */
+/* --- the steps --- */
 
 /* Starts this process anew with the environment there is now. */
 static int start_anew(char **argv) {
