@@ -45,17 +45,20 @@ static bool read_all(int fd, char *text, size_t size, int patience_ms) {
 int ask_self(char *const argv[], const char *const *variables, int patience_ms, char *text,
              size_t size) {
     int pipes[2], status = -1;
+    bool ended = true;
     pid_t pid;
     text[0] = '\0';
-    if (pipe2(pipes, O_CLOEXEC) != 0) return -1;
+    if (pipe2(pipes, O_CLOEXEC) != 0) return ASK_CRASHED;
     pid = fork();
     if (pid == 0) become(argv, variables, pipes[1]);
     close(pipes[1]);
     if (pid > 0) {
         /* who closed its output ends by itself; who took too long does not */
-        if (!read_all(pipes[0], text, size, patience_ms)) kill(pid, SIGKILL);
+        ended = read_all(pipes[0], text, size, patience_ms);
+        if (!ended) kill(pid, SIGKILL);
         if (waitpid(pid, &status, 0) != pid) status = -1;
     }
     close(pipes[0]);
-    return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (!ended) return ASK_TOO_LONG;
+    return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : ASK_CRASHED;
 }

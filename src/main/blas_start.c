@@ -25,7 +25,7 @@
 #define PATIENCE_MS 5000            /* for one set of kernels, which takes a tenth of a second */
 #define OLD_S (30 * INT64_C(86400)) /* other processes may have been in the way */
 
-/* --- a trial, in a process of its own --------------------------------------------------------- */
+/* --- a trial, in a process of its own --- */
 
 int blasd_cmd_try_blas(int argc, char **argv) {
     struct blasd_blas blas;
@@ -41,8 +41,9 @@ int blasd_cmd_try_blas(int argc, char **argv) {
     return BLASD_EXIT_OK;
 }
 
-/* Tries `core`, or the library's own choice where that is what it asks for. */
-static void try_core(struct blasd_blas_trial *trial) {
+/* Tries one set of kernels. False where it took too long, which a busy machine may be to blame for.
+ */
+static bool try_core(struct blasd_blas_trial *trial) {
     static char program[] = "blasd", command[] = "try-blas";
     char *const argv[] = {program, command, NULL};
     const char *const variables[] = {BLASD_BLAS_CORETYPE, trial->core, "OPENBLAS_NUM_THREADS", "1",
@@ -57,11 +58,13 @@ static void try_core(struct blasd_blas_trial *trial) {
         blasd_log(BLASD_LOG_DEBUG, "kernels for %s: there are none", trial->core);
     else
         blasd_log(BLASD_LOG_WARN, "kernels for %s are left out: %s", trial->core,
-                  status < 0 ? "they crash or hang" : text);
+                  status == ASK_CRASHED    ? "they crash"
+                  : status == ASK_TOO_LONG ? "they hang, or take too long"
+                                           : text);
+    return status != ASK_TOO_LONG;
 }
 
-/* --- what is remembered ------------------------------------------------------------------------
- */
+/* --- what is remembered --- */
 
 /* One line that says all that the choice depends on. */
 static void make_key(const struct blasd_blas *blas, unsigned features, char key[KEY_MOST]) {
@@ -120,8 +123,7 @@ failed:
     blasd_log(BLASD_LOG_WARN, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* --- the steps ---------------------------------------------------------------------------------
- */
+/* --- the steps --- */
 
 /* Starts this process anew with the environment there is now. */
 static int start_anew(char **argv) {
@@ -158,9 +160,10 @@ static int preload(const char *wanted, char **argv) {
     status = ask_self(words, variables, PATIENCE_MS, text, sizeof text);
     if (status != 0) {
         blasd_log(BLASD_LOG_ERROR, "--blas %s: %s", wanted,
-                  text[0] != '\0' ? text
-                  : status < 0    ? "a product or a solve with it crashes or hangs"
-                                  : "blasd cannot be loaded with it");
+                  text[0] != '\0'          ? text
+                  : status == ASK_CRASHED  ? "a product or a solve with it crashes"
+                  : status == ASK_TOO_LONG ? "a product or a solve with it hangs"
+                                           : "blasd cannot be loaded with it");
         free(with);
         return BLASD_EXIT_USAGE;
     }
@@ -169,12 +172,16 @@ static int preload(const char *wanted, char **argv) {
     return start_anew(argv);
 }
 
-/* Tries what the processor could do beside what the library chose; the name of the best. */
-static const char *measure(const struct blasd_blas *blas, const char *const *names, int count) {
+/* Tries what the processor could do beside what the library chose; the name of the best.
+ * `ret_settled`: all of them had their time. */
+static const char *measure(const struct blasd_blas *blas, const char *const *names, int count,
+                           bool *ret_settled) {
     struct blasd_blas_trial trials[1 + BLASD_BLAS_CANDIDATES] = {{.core = blas->core}};
     int best;
     for (int i = 0; i < count; i++) trials[1 + i].core = names[i];
-    for (int i = 0; i <= count; i++) try_core(&trials[i]);
+    *ret_settled = true;
+    for (int i = 0; i <= count; i++)
+        if (!try_core(&trials[i])) *ret_settled = false;
     best = blasd_blas_choose(trials, 1 + count);
     if (trials[best].gflops == 0)
         blasd_log(BLASD_LOG_ERROR, "%s: none of its kernels computes rightly here", blas->path);
@@ -191,6 +198,7 @@ static int choose_core(const struct blas_start *start, const struct blasd_blas *
     const char *names[BLASD_BLAS_CANDIDATES], *core = NULL, *chosen_by = "remembered";
     char key[KEY_MOST], kept[BLASD_BLAS_CORE];
     unsigned features = blasd_blas_features();
+    bool settled;
     int count = blas->choice ? blasd_blas_candidates(features, blas->core, names) : 0;
     if (count == 0) return 0;
     make_key(blas, features, key);
@@ -200,9 +208,9 @@ static int choose_core(const struct blas_start *start, const struct blasd_blas *
         if (strcmp(kept, blas->core) == 0) core = blas->core;
     }
     if (core == NULL) {
-        core = measure(blas, names, count);
+        core = measure(blas, names, count, &settled);
         chosen_by = "measured";
-        remember(start->kept_in, key, core);
+        if (settled) remember(start->kept_in, key, core);
     }
     setenv(BLASD_BLAS_CHOSEN, chosen_by, 1);
     if (core == blas->core) return 0;

@@ -108,9 +108,13 @@ def test_kernels_with_a_fault_are_left_out(shim, fault):
 
 
 @some
-def test_kernels_that_hang_are_left_out(shim):
-    found, messages = devices(**mistaken(shim, BLAS_SHIM_FAULTS=f"{SUITABLE[0]}=hang"))
-    assert found["blas"]["core"] not in (SUITABLE[0], "") and f"kernels for {SUITABLE[0]} are left out" in messages
+def test_kernels_that_hang_are_left_out_for_now(make_service, shim):
+    """The machine may have been busy, so nothing is remembered."""
+    service = make_service(env=mistaken(shim, BLAS_SHIM_FAULTS=f"{SUITABLE[0]}=hang"))
+    service.wait_ready()
+    assert blas_of(service)["core"] not in (SUITABLE[0], "") and blas_of(service)["chosen_by"] == "measured"
+    assert f"kernels for {SUITABLE[0]} are left out: they hang" in service.log_text()
+    assert not (service.folder / "data" / "measured" / "blas").exists()
 
 
 @some
@@ -180,7 +184,7 @@ def test_another_library_may_be_mistaken_too(shim, tmp_path):
 
 
 @pytest.mark.parametrize("how, says", [(["-DWRONG"], "its products or solves are wrong"), ([], "its products or solves are wrong"),
-                                       (["-DCRASH"], "crashes or hangs"), (["-DHANG"], "crashes or hangs"),
+                                       (["-DCRASH"], "with it crashes"), (["-DHANG"], "with it hangs"),
                                        (["-DLACKING"], "it has no dgetrf_")])
 def test_a_library_with_a_fault_is_refused(tmp_path, how, says):
     fake = build(tmp_path, "fake_blas", *how)
