@@ -26,6 +26,7 @@ static const char usage[] =
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
     "  --share                clients on this machine may hand in files of the blob directory\n"
+    "  --unusable 'NAME: WHY' a device for GET /devices to name; `up` gives what it found\n"
     "  --listen-fds N[,N…]    use these inherited sockets and bind none\n"
     "%s"
     "The blob store must be the one that the queue's other processes use; default redis.\n"
@@ -36,7 +37,7 @@ struct settings {
     const char *listen, *fds;
     int loops;
     bool share;
-    struct text_list hosts, origins;
+    struct text_list hosts, origins, unusable;
     struct listeners listeners;
 };
 
@@ -49,6 +50,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 's'},
+                                            {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
     int option;
     if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
@@ -66,6 +68,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
             case 's': settings->share = true; break;
             case 'a': taken = text_list_add(&settings->hosts, optarg); break;
             case 'o': taken = text_list_add(&settings->origins, optarg); break;
+            case 'u': taken = text_list_add(&settings->unusable, optarg); break;
             case 'h': printf(usage, common_usage); return -1;
             default: taken = -1;
             }
@@ -108,6 +111,7 @@ static int run(struct settings *settings) {
     struct blasd_http_options options = {.queue = &queue,
                                          .allow_hosts = settings->hosts.texts,
                                          .allow_origins = settings->origins.texts,
+                                         .unusable_devices = settings->unusable.texts,
                                          .stop_fd = signal_pipe_open(ends),
                                          .share = settings->share,
                                          .grace_ms = GRACE_MS,
@@ -161,6 +165,7 @@ int blasd_cmd_api(int argc, char **argv) {
         status = run(&settings);
     }
     text_list_release(&settings.hosts);
+    text_list_release(&settings.unusable);
     text_list_release(&settings.origins);
     return status < 0 ? BLASD_EXIT_OK : status;
 }

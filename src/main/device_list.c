@@ -40,18 +40,23 @@ static size_t read_all(int fd, char *text, size_t most) {
     return len;
 }
 
-static int split(char *text, char devices[][DEVICE_NAME], int most) {
+static int split(char *text, char devices[][DEVICE_NAME], int most,
+                 struct unusable_devices *unusable) {
     int count = 0;
     for (char *line = text, *end; count < most && (end = strchr(line, '\n')) != NULL;
          line = end + 1) {
         *end = '\0';
-        if (end > line && end - line < DEVICE_NAME)
+        if (strncmp(line, "# ", 2) == 0) {
+            blasd_log(BLASD_LOG_WARN, "no worker for %s", line + 2);
+            if (unusable->count < DEVICES_UNUSABLE)
+                snprintf(unusable->texts[unusable->count++], DEVICE_TEXT, "%s", line + 2);
+        } else if (end > line && end - line < DEVICE_NAME)
             memcpy(devices[count++], line, (size_t)(end - line) + 1);
     }
     return count;
 }
 
-int list_devices(char devices[][DEVICE_NAME], int most) {
+int list_devices(char devices[][DEVICE_NAME], int most, struct unusable_devices *unusable) {
     char text[TEXT_MOST + 1];
     int pipes[2], count = 0;
     size_t len = 0;
@@ -67,7 +72,7 @@ int list_devices(char devices[][DEVICE_NAME], int most) {
     }
     close(pipes[0]);
     text[len] = '\0';
-    count = split(text, devices, most);
+    count = split(text, devices, most, unusable);
     if (count > 0) return count;
 fallback:
     blasd_log(BLASD_LOG_WARN, "cannot list the devices; using cpu:0 alone");
