@@ -5,8 +5,8 @@
 #     --build-arg RUN_IMAGE=nvidia/cuda:13.0.0-runtime-ubuntu24.04 .
 #   docker run --rm -p 8080:8080 --shm-size=4g blasd          the whole service in one container
 # --shm-size is the room for tensors that are queued or kept; a container's default of 64 MiB is little.
-ARG BUILD_IMAGE=debian:12-slim
-ARG RUN_IMAGE=debian:12-slim
+ARG BUILD_IMAGE=debian:13-slim
+ARG RUN_IMAGE=debian:13-slim
 
 FROM ${BUILD_IMAGE} AS build
 WORKDIR /src

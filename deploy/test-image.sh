@@ -10,7 +10,7 @@ docker-compose --profile gpu config -q
 echo "docker-compose.yml: valid"
 
 cache=${BLASD_FRESH_DIR:-/var/tmp/blasd-fresh}
-deploy/base-root.sh "$cache/bookworm" bookworm # the Dockerfile's debian:12-slim
+deploy/base-root.sh "$cache/trixie" trixie # the Dockerfile's debian:13-slim
 store=$(mktemp -d "$cache/image.XXXXXX")
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 buildah="buildah --root $store/root --runroot $store/run"
@@ -26,8 +26,8 @@ stop() {
 trap stop EXIT
 
 base=$($buildah from scratch)
-$buildah copy -q "$base" "$cache/bookworm" / >/dev/null
-$buildah commit -q --format docker "$base" debian:12-slim >/dev/null
+$buildah copy -q "$base" "$cache/trixie" / >/dev/null
+$buildah commit -q --format docker "$base" debian:13-slim >/dev/null
 $buildah rm "$base" >/dev/null
 # a copy without what .gitignore leaves out; the context must not depend on what was built here
 mkdir "$store/context"
