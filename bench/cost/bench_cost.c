@@ -147,7 +147,7 @@ static int open_subject(struct subject *subject, const struct blasd_backend *bac
     struct blasd_err err;
     int64_t start = blasd_clock_ns();
     subject->backend = backend;
-    if (backend->device_count() < 1 || backend->device_open(0, &subject->device, &err) != 0 ||
+    if (backend->device_count(&err) < 1 || backend->device_open(0, &subject->device, &err) != 0 ||
         blasd_measure_new(backend, subject->device, &measure, &err) != 0)
         return -1;
     for (int pass = 0; pass < PASSES; pass++) {
@@ -214,7 +214,8 @@ static void report(const struct subject *subjects, int count) {
 int main(void) {
     static struct subject subjects[BLASD_BACKENDS_MAX];
     const struct blasd_backend *backends[BLASD_BACKENDS_MAX];
-    int found = blasd_backends(backends), count = 0;
+    struct blasd_err ignored;
+    int found = blasd_backends(backends, &ignored), count = 0;
     memory = aligned_alloc(64, MEMORY);
     if (memory == NULL) return 1;
     for (int b = 0; b < found; b++)

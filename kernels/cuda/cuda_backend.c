@@ -5,6 +5,7 @@
 #include "kernels/cuda/device.h"
 
 #include "base/clock.h"
+#include "kernels/cuda/cuda_status.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -27,8 +28,35 @@ struct blasd_cuda_sizes blasd_cuda_sizes = {.chunk_bytes = (size_t)4 << 20,
 struct blasd_cuda_habits blasd_cuda_habits = {
     .tune_flops = 1e8, .tune_seen = 3, .graph_seen = 4, .graph_nodes = 4, .energy_ns = 20000000};
 
-static int cuda_device_count(void) {
-    return blasd_gpu_calls.device_count();
+#define LEAST_CAPABILITY 80 /* the kernels use what cards have since Ampere */
+
+static int cuda_device_count(struct blasd_err *err) {
+    struct blasd_gpu_driver driver;
+    blasd_gpu_calls.driver(&driver);
+    if (driver.status == 0 && driver.count < 1) driver.status = BLASD_CUDA_NoDevice;
+    return driver.status == 0 ? driver.count
+                              : blasd_cuda_refuse(&driver, driver.status, driver.says, err);
+}
+
+static int cuda_device_check(int ordinal, struct blasd_err *err) {
+    struct blasd_gpu_driver driver;
+    struct blasd_gpu_facts facts;
+    int code = blasd_gpu_calls.peek(ordinal, &facts, err), capability;
+    if (code != 0) return code;
+    capability = 10 * facts.major + facts.minor;
+    if (capability < LEAST_CAPABILITY)
+        return blasd_fail(err, BLASD_E_no_such_device, "device",
+                          "%s has compute capability %d.%d, and blasd needs 8.0 or later (A100, "
+                          "A10, L4, RTX 30 and what came after them): use such a card, or the CPU",
+                          facts.name, facts.major, facts.minor);
+    blasd_gpu_calls.driver(&driver);
+    if (capability < driver.least)
+        return blasd_fail(err, BLASD_E_no_such_device, "device",
+                          "%s has compute capability %d.%d, and blasd_cuda.so was built for %d.%d "
+                          "and later: build it with that of this card in CUDA_ARCH (Makefile)",
+                          facts.name, facts.major, facts.minor, driver.least / 10,
+                          driver.least % 10);
+    return 0;
 }
 
 static void cuda_device_close(struct blasd_device *device) {
@@ -73,11 +101,13 @@ static int copy_threads(void) {
 
 static int cuda_device_open(int ordinal, struct blasd_device **ret, struct blasd_err *err) {
     const struct blasd_gpu_library *calls = &blasd_gpu_calls;
-    int count = calls->device_count(), code;
+    int count = cuda_device_count(err), code = count < 0 ? count : 0;
     struct blasd_device *device;
-    if (ordinal < 0 || ordinal >= count)
-        return blasd_fail(err, BLASD_E_no_such_device, "device", "there are %d CUDA devices here",
+    if (code == 0 && (ordinal < 0 || ordinal >= count))
+        code = blasd_fail(err, BLASD_E_no_such_device, "device", "there are %d CUDA devices here",
                           count);
+    if (code == 0) code = cuda_device_check(ordinal, err);
+    if (code != 0) return code;
     device = calloc(1, sizeof *device);
     if (device == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the device");
@@ -202,6 +232,7 @@ const struct blasd_backend blasd_backend = {
     .name = "cuda",
     .device_class = BLASD_DEVICE_CUDA,
     .device_count = cuda_device_count,
+    .device_check = cuda_device_check,
     .device_open = cuda_device_open,
     .device_close = cuda_device_close,
     .device_info = cuda_device_info,

@@ -24,6 +24,15 @@ struct blasd_gpu_stream; /* a stream, with its cuBLAS and cuSOLVER handles once 
 struct blasd_gpu_event;
 struct blasd_gpu_graph; /* work of a stream that was recorded, to be put on it again */
 
+/* What the runtime says before a device is open. */
+struct blasd_gpu_driver {
+    int status;           /* of counting the devices: 0, or one of cuda_status.h */
+    char says[96];        /* the runtime's words for it */
+    int version, runtime; /* of CUDA, 13000 for 13.0; version 0: no driver answers */
+    int count;
+    int least; /* compute capability that the kernels were built for, 80 for 8.0 */
+};
+
 struct blasd_gpu_facts {
     char name[64];
     char bus_id[32];   /* for NVML */
@@ -90,7 +99,9 @@ struct blasd_gpu_library {
     const char *name; /* "cuda" or "stand-in" */
 
     /* ---- the runtime ---- */
-    int (*device_count)(void); /* 0 also where there is no driver */
+    void (*driver)(struct blasd_gpu_driver *ret);
+    /* Of a device that is not open: all but memory and versions. */
+    int (*peek)(int ordinal, struct blasd_gpu_facts *ret, struct blasd_err *err);
     int (*open)(int ordinal, struct blasd_gpu **ret, struct blasd_err *err);
     void (*close)(struct blasd_gpu *gpu); /* after its streams, events and memory; takes NULL */
     int (*facts)(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blasd_err *err);

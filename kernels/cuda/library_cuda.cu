@@ -1,6 +1,10 @@
 /* The CUDA runtime behind library.h, the handles, and the table. Read next: library_graph.cu. */
 #include "kernels/cuda/library_cuda.h"
 
+extern "C" {
+#include "kernels/cuda/cuda_status.h"
+}
+
 #include <new>
 #include <stdio.h>
 #include <string.h>
@@ -9,35 +13,18 @@ struct blasd_gpu_event {
     cudaEvent_t raw;
 };
 
-/* These end the context: nothing in this process can use the device any more. */
-static bool sticks(cudaError_t status) {
-    switch (status) {
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorLaunchFailure:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorAssert:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
-    case cudaErrorDevicesUnavailable:
-    case cudaErrorDeviceUninitialized:
-    case cudaErrorContextIsDestroyed:
-    case cudaErrorUnknown: return true;
-    default: return false;
-    }
-}
+#define X(name, number)                                                                            \
+    static_assert((int)cudaError##name == BLASD_CUDA_##name, "cuda_status.h is wrong");
+BLASD_CUDA_STATUSES(X)
+#undef X
 
 int blasd_gpu_cuda_status(int code, const char *what, struct blasd_err *err) {
     cudaError_t status = (cudaError_t)code, later;
     if (status == cudaSuccess) return 0;
     later = cudaGetLastError(); /* forgets what does not stick */
-    if (sticks(status) || sticks(later))
+    if (blasd_cuda_sticks((int)status) || blasd_cuda_sticks((int)later))
         return blasd_fail(err, BLASD_E_device_error, "", "%s: %s", what,
-                          cudaGetErrorString(sticks(status) ? status : later));
+                          cudaGetErrorString(blasd_cuda_sticks((int)status) ? status : later));
     if (status == cudaErrorMemoryAllocation)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory (%s)", what);
     return blasd_fail(err, BLASD_E_internal_error, "", "%s: %s", what, cudaGetErrorString(status));
@@ -47,7 +34,7 @@ int blasd_gpu_cuda_status(int code, const char *what, struct blasd_err *err) {
 static int after_library(const char *what, const char *says, bool memory, struct blasd_err *err) {
     cudaError_t status = cudaGetLastError();
     if (status == cudaSuccess) status = cudaPeekAtLastError();
-    if (sticks(status)) return blasd_gpu_cuda_status((int)status, what, err);
+    if (blasd_cuda_sticks((int)status)) return blasd_gpu_cuda_status((int)status, what, err);
     if (memory || status == cudaErrorMemoryAllocation)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "the device is out of memory (%s)", what);
     return blasd_fail(err, BLASD_E_internal_error, "", "%s: %s", what, says);
@@ -75,24 +62,60 @@ cudaDataType_t blasd_gpu_type(enum blasd_dtype dtype) {
     }
 }
 
-int blasd_gpu_device_count(void) {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-    (void)cudaGetLastError();
-    return 0;
-}
-
 #define CUDA(call, what)                                                                           \
     do {                                                                                           \
         cudaError_t status_ = (call);                                                              \
         if (status_ != cudaSuccess) return blasd_gpu_cuda_status((int)status_, what, err);         \
     } while (0)
 
+/* The least of the compute capabilities that nvcc was told to build for, which it says so. */
+static constexpr int built_for[] = {__CUDA_ARCH_LIST__};
+
+void blasd_gpu_driver(struct blasd_gpu_driver *ret) {
+    cudaError_t status;
+    memset(ret, 0, sizeof *ret);
+    status = cudaGetDeviceCount(&ret->count);
+    ret->status = (int)status;
+    snprintf(ret->says, sizeof ret->says, "%s", cudaGetErrorString(status));
+    if (cudaDriverGetVersion(&ret->version) != cudaSuccess) ret->version = 0;
+    (void)cudaRuntimeGetVersion(&ret->runtime);
+    (void)cudaGetLastError();
+    ret->least = built_for[0] / 10;
+}
+
+int blasd_gpu_peek(int ordinal, struct blasd_gpu_facts *ret, struct blasd_err *err) {
+    cudaDeviceProp properties;
+    memset(ret, 0, sizeof *ret);
+    CUDA(cudaGetDeviceProperties(&properties, ordinal), "asking for the device's properties");
+    CUDA(cudaDeviceGetPCIBusId(ret->bus_id, (int)sizeof ret->bus_id, ordinal),
+         "asking for the device's address");
+    snprintf(ret->name, sizeof ret->name, "%.63s", properties.name);
+    ret->units = properties.multiProcessorCount;
+    ret->major = properties.major;
+    ret->minor = properties.minor;
+    ret->shared_bytes = properties.sharedMemPerBlockOptin;
+    return 0;
+}
+
+static __global__ void nothing() {
+}
+
 int blasd_gpu_open(int ordinal, struct blasd_gpu **ret, struct blasd_err *err) {
+    cudaFuncAttributes attributes;
+    cudaError_t status = cudaSetDevice(ordinal);
     struct blasd_gpu *gpu;
-    CUDA(cudaSetDevice(ordinal), "opening the device");
-    /* waiting threads sleep or spin as the runtime finds best; the context is made here */
-    CUDA(cudaFree(nullptr), "making the device's context");
+    /* waiting threads sleep or spin as the runtime finds best; the context is made here, and the
+     * driver looks for code that this card runs */
+    if (status == cudaSuccess) status = cudaFree(nullptr);
+    if (status == cudaSuccess) status = cudaFuncGetAttributes(&attributes, nothing);
+    if (status == cudaErrorMemoryAllocation)
+        return blasd_gpu_cuda_status((int)status, "making the device's context", err);
+    if (status != cudaSuccess) {
+        struct blasd_gpu_driver driver;
+        (void)cudaGetLastError();
+        blasd_gpu_driver(&driver);
+        return blasd_cuda_refuse(&driver, (int)status, cudaGetErrorString(status), err);
+    }
     gpu = new (std::nothrow) blasd_gpu{ordinal};
     if (gpu == nullptr)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the device");
@@ -105,24 +128,15 @@ void blasd_gpu_close(struct blasd_gpu *gpu) {
 }
 
 int blasd_gpu_facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blasd_err *err) {
-    cudaDeviceProp properties;
     size_t available = 0, total = 0;
-    int driver = 0, runtime = 0;
-    memset(ret, 0, sizeof *ret);
-    CUDA(cudaGetDeviceProperties(&properties, gpu->ordinal), "asking for the device's properties");
+    int driver = 0, runtime = 0, code = blasd_gpu_peek(gpu->ordinal, ret, err);
+    if (code != 0) return code;
     CUDA(cudaMemGetInfo(&available, &total), "asking for the device's memory");
-    snprintf(ret->name, sizeof ret->name, "%.63s", properties.name);
     CUDA(cudaDriverGetVersion(&driver), "asking for the driver's version");
     CUDA(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
     snprintf(ret->versions, sizeof ret->versions, "CUDA driver %d, runtime %d", driver, runtime);
-    CUDA(cudaDeviceGetPCIBusId(ret->bus_id, (int)sizeof ret->bus_id, gpu->ordinal),
-         "asking for the device's address");
-    ret->units = properties.multiProcessorCount;
-    ret->major = properties.major;
-    ret->minor = properties.minor;
     ret->memory_bytes = total;
     ret->memory_free_bytes = available;
-    ret->shared_bytes = properties.sharedMemPerBlockOptin;
     return 0;
 }
 

@@ -10,7 +10,8 @@ extern "C" {
 #include <type_traits>
 
 #define BLASD_GPU_PARTS(X)                                                                         \
-    X(device_count)                                                                                \
+    X(driver)                                                                                      \
+    X(peek)                                                                                        \
     X(open)                                                                                        \
     X(close)                                                                                       \
     X(facts)                                                                                       \

@@ -13,6 +13,7 @@
 
 extern "C" {
 #include "base/clock.h"
+#include "kernels/cuda/cuda_status.h"
 }
 
 #include <cstdio>
@@ -22,13 +23,26 @@ extern "C" {
 #include <sys/mman.h>
 #include <vector>
 
+static size_t shared_of(int major, int minor) {
+    bool much = major == 8 && (minor == 0 || minor == 7);
+    return (size_t)(major == 9 || major == 10 ? 227 : much ? 163 : 99) << 10;
+}
+
 static struct blasd_standin at_first() {
     struct blasd_standin standin = {};
     const char *wish = getenv("BLASD_STANDIN_SEED");
     standin.seed = wish != nullptr ? strtoull(wish, nullptr, 10) : 1;
     standin.memory_bytes = (uint64_t)1 << 30;
     standin.device_count = 1;
+    standin.driver_version = 13000;
+    standin.least = 80;
     standin.major = 9;
+    /* for tests of whole processes: a card "7.5", or what counting the cards ends with */
+    wish = getenv("BLASD_STANDIN_CARD");
+    if (wish != nullptr) sscanf(wish, "%d.%d", &standin.major, &standin.minor);
+    blasd_shim_shared_most = shared_of(standin.major, standin.minor);
+    wish = getenv("BLASD_STANDIN_DRIVER");
+    if (wish != nullptr) sscanf(wish, "%d %d", &standin.driver_status, &standin.driver_version);
     return standin;
 }
 
@@ -204,13 +218,9 @@ static int memory_fault(struct blasd_err *err) {
 }
 
 void blasd_standin_card(int major, int minor) {
-    int kib = major == 9 || major == 10  ? 227
-              : major != 8               ? 99
-              : minor == 0 || minor == 7 ? 163
-                                         : 99;
     blasd_standin.major = major;
     blasd_standin.minor = minor;
-    blasd_shim_shared_most = (size_t)kib << 10;
+    blasd_shim_shared_most = shared_of(major, minor);
 }
 
 void blasd_standin_mend(void) {
@@ -237,12 +247,34 @@ int blasd_shim_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_b
     return 0;
 }
 
-int blasd_gpu_device_count(void) {
-    return blasd_standin.device_count;
+void blasd_gpu_driver(struct blasd_gpu_driver *ret) {
+    *ret = {};
+    ret->status = blasd_standin.driver_status;
+    snprintf(ret->says, sizeof ret->says, "as a test asked for");
+    ret->version = blasd_standin.driver_version;
+    ret->runtime = 13000;
+    ret->count = ret->status == 0 ? blasd_standin.device_count : 0;
+    ret->least = blasd_standin.least;
+}
+
+int blasd_gpu_peek(int ordinal, struct blasd_gpu_facts *ret, struct blasd_err *) {
+    *ret = {};
+    snprintf(ret->name, sizeof ret->name, "stand-in for a GPU (%d)", ordinal);
+    snprintf(ret->bus_id, sizeof ret->bus_id, "none");
+    ret->units = 1;
+    ret->major = blasd_standin.major;
+    ret->minor = blasd_standin.minor;
+    ret->shared_bytes = blasd_shim_shared_most;
+    return 0;
 }
 
 int blasd_gpu_open(int ordinal, struct blasd_gpu **ret, struct blasd_err *err) {
     FAULT();
+    if (blasd_standin.open_status != 0) {
+        struct blasd_gpu_driver driver;
+        blasd_gpu_driver(&driver);
+        return blasd_cuda_refuse(&driver, blasd_standin.open_status, driver.says, err);
+    }
     *ret = new (std::nothrow) blasd_gpu{ordinal};
     if (*ret == nullptr) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
     return 0;
@@ -254,15 +286,9 @@ void blasd_gpu_close(struct blasd_gpu *gpu) {
 
 int blasd_gpu_facts(struct blasd_gpu *gpu, struct blasd_gpu_facts *ret, struct blasd_err *err) {
     FAULT();
-    *ret = {};
-    snprintf(ret->name, sizeof ret->name, "stand-in for a GPU (%d)", gpu->ordinal);
-    snprintf(ret->bus_id, sizeof ret->bus_id, "none");
-    ret->units = 1;
-    ret->major = blasd_standin.major;
-    ret->minor = blasd_standin.minor;
+    (void)blasd_gpu_peek(gpu->ordinal, ret, err);
     ret->memory_bytes = blasd_standin.memory_bytes;
     ret->memory_free_bytes = blasd_standin.memory_bytes - blasd_standin.device_bytes;
-    ret->shared_bytes = blasd_shim_shared_most;
     return 0;
 }
 

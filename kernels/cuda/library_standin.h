@@ -19,7 +19,10 @@ struct blasd_standin {
     uint64_t seed;         /* of the order in which streams go on; 0: round and round */
     uint64_t memory_bytes; /* of the device */
     int device_count;
-    int major, minor; /* of the cards; blasd_standin_card sets them */
+    int driver_status, open_status; /* as CUDA counts devices and opens one: cuda_status.h */
+    int driver_version;
+    int least;        /* compute capability that the kernels were built for */
+    int major, minor; /* of the device; blasd_standin_card sets them */
     bool no_grouped;  /* as a device that has no grouped product */
     /* a bit for each dtype (1 << BLASD_float16) that the call does not take */
     unsigned refuse_gemm, refuse_strided, refuse_pointers, refuse_grouped;

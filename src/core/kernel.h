@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 7
+#define BLASD_BACKEND_ABI 8
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -101,7 +101,12 @@ struct blasd_backend {
     int abi;          /* BLASD_BACKEND_ABI */
     const char *name; /* "cpu" */
     enum blasd_device_class device_class;
-    int (*device_count)(void);
+    /* Devices here, at least one; a negative code where there are none that can be counted, with
+     * what is wrong and what to do about it. */
+    int (*device_count)(struct blasd_err *err);
+    /* Optional. Whether a device can be used, without opening it: 0, or a negative code with why
+     * not. device_open refuses for the same reasons. */
+    int (*device_check)(int ordinal, struct blasd_err *err);
     int (*device_open)(int ordinal, struct blasd_device **ret, struct blasd_err *err);
     void (*device_close)(struct blasd_device *device);
     /* `measure`: also time the device, which takes up to a second. */

@@ -20,6 +20,8 @@ struct blasd_http_options {
      * that may call; each ended by NULL, or NULL; "*" allows all. Borrowed. */
     const char *const *allow_hosts;
     const char *const *allow_origins;
+    /* "cuda:0: why it has no worker", for GET /devices; ended by NULL, or NULL. Borrowed. */
+    const char *const *unusable_devices;
     /* Readable when it is time to end (a signalfd, an eventfd, the read end of a pipe). Nothing is
      * read from it. Borrowed. */
     int stop_fd;

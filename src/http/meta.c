@@ -30,8 +30,20 @@ void http_ops_one(struct http_exchange *exchange) {
         show_ops(exchange, op);
 }
 
+/* Each "cuda:0: why" as {"device":"cuda:0","reason":"why"}. New reference. */
+static json_t *list_unusable(const char *const *texts) {
+    json_t *list = json_array();
+    for (; texts != NULL && *texts != NULL; texts++) {
+        const char *colon = strstr(*texts, ": ");
+        if (colon == NULL) continue;
+        json_array_append_new(list, json_pack("{s:s%, s:s}", "device", *texts,
+                                              (size_t)(colon - *texts), "reason", colon + 2));
+    }
+    return list;
+}
+
 /* {"workers":{NAME:INFO}} becomes {"devices":[INFO with "worker":NAME]}. New reference. */
-static json_t *list_devices(const char *text, size_t len) {
+static json_t *list_devices(const char *text, size_t len, const char *const *unusable) {
     json_t *stats = json_loadb(text, len, 0, NULL);
     json_t *devices = json_array(), *document = json_object();
     const char *name;
@@ -42,6 +54,7 @@ static json_t *list_devices(const char *text, size_t len) {
         json_array_append_new(devices, device);
     }
     json_object_set_new(document, "devices", devices);
+    json_object_set_new(document, "unusable", list_unusable(unusable));
     json_object_set(document, "queue", json_object_get(stats, "queue"));
     json_decref(stats);
     return document;
@@ -53,7 +66,9 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
         if (err != NULL)
             http_reply_problem(exchange, err);
         else
-            http_reply_json(exchange, list_devices(text, len));
+            http_reply_json(
+                exchange,
+                list_devices(text, len, exchange->home->server->options->unusable_devices));
     }
     http_exchange_release(exchange);
 }

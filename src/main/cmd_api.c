@@ -26,6 +26,7 @@ static const char usage[] =
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
     "  --share                clients on this machine may hand in files of the blob directory\n"
+    "  --unusable 'NAME: WHY' a device for GET /devices to name; `up` gives what it found\n"
     "  --listen-fds N[,N…]    use these inherited sockets and bind none\n"
     "%s"
     "The blob store must be the one that the queue's other processes use; default redis.\n"
@@ -38,7 +39,7 @@ struct settings {
     bool share;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
-    struct text_list hosts, origins;
+    struct text_list hosts, origins, unusable;
     struct listeners listeners;
 };
 
@@ -51,6 +52,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 's'},
+                                            {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
     int option;
     if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
@@ -68,6 +70,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
             case 's': settings->share = true; break;
             case 'a': taken = text_list_add(&settings->hosts, optarg); break;
             case 'o': taken = text_list_add(&settings->origins, optarg); break;
+            case 'u': taken = text_list_add(&settings->unusable, optarg); break;
             case 'h': printf(usage, common_usage); return -1;
             default: taken = -1;
             }
@@ -116,6 +119,7 @@ static int run(struct settings *settings) {
     struct blasd_http_options options = {.queue = &queue,
                                          .allow_hosts = settings->hosts.texts,
                                          .allow_origins = settings->origins.texts,
+                                         .unusable_devices = settings->unusable.texts,
                                          .stop_fd = signal_pipe_open(ends),
                                          .share = settings->share,
                                          .grace_ms = GRACE_MS,
@@ -170,6 +174,7 @@ int blasd_cmd_api(int argc, char **argv) {
         status = run(&settings);
     }
     text_list_release(&settings.hosts);
+    text_list_release(&settings.unusable);
     text_list_release(&settings.origins);
     return status < 0 ? BLASD_EXIT_OK : status;
 }

@@ -18,7 +18,9 @@ static const char usage[] =
     "rates\n"
     "of the hardware, then what jobs take, as workers measure it to choose the device for a job.\n"
     "  --json                 as JSON\n"
-    "  --ids                  the names alone, one a line, nothing measured\n"
+    "  --ids                  the names alone, one a line, nothing measured; after a # what cannot "
+    "be\n"
+    "                         used, and why\n"
     "  --blas PATH            computes with this library; see docs/devices.md [BLASD_BLAS]\n";
 
 enum form { TABLE, JSON, IDS };
@@ -118,13 +120,41 @@ static int show_device(const struct blasd_backend *backend, int ordinal, enum fo
     return 0;
 }
 
+/* A device, or a whole backend, that is no use as it is. */
+static void show_unusable(const char *name, const struct blasd_err *why, enum form form,
+                          json_t *list) {
+    if (form == IDS)
+        printf("# %s: %s\n", name, why->detail);
+    else if (form == TABLE)
+        printf("%s cannot be used: %s\n\n", name, why->detail);
+    else
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s}", "device", name, "unusable", why->detail));
+}
+
+static int show_backend(const struct blasd_backend *backend, enum form form, json_t *list) {
+    struct blasd_err err = {0};
+    int count = backend->device_count(&err), status = BLASD_EXIT_OK;
+    if (count < 0) show_unusable(backend->name, &err, form, list);
+    for (int i = 0; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%s:%d", backend->name, i);
+        if (backend->device_check != NULL && backend->device_check(i, &err) != 0)
+            show_unusable(name, &err, form, list);
+        else if (show_device(backend, i, form, list) != 0)
+            status = BLASD_EXIT_FAILED;
+    }
+    return status;
+}
+
 static int show(enum form form) {
     const struct blasd_backend *backends[BLASD_BACKENDS_MAX];
-    int count = blasd_backends(backends), status = BLASD_EXIT_OK;
+    struct blasd_err why = {0};
+    int count = blasd_backends(backends, &why), status = BLASD_EXIT_OK;
     json_t *list = json_array();
+    if (why.code != BLASD_OK) show_unusable("cuda", &why, form, list);
     for (int b = 0; b < count; b++)
-        for (int i = 0; i < backends[b]->device_count(); i++)
-            if (show_device(backends[b], i, form, list) != 0) status = BLASD_EXIT_FAILED;
+        if (show_backend(backends[b], form, list) != BLASD_EXIT_OK) status = BLASD_EXIT_FAILED;
     if (form == JSON) {
         json_dumpf(list, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
         putchar('\n');

@@ -48,6 +48,7 @@ struct settings {
     int workers, loops; /* 0: chosen here */
     bool durable, share;
     struct text_list hosts, origins;
+    struct unusable_devices unusable;
 };
 
 static int take_option(struct settings *settings, int option, const char *value) {
@@ -153,12 +154,12 @@ static void plan_worker(struct worker_plan *plan, const char *device, const char
 }
 
 /* New: the caller frees it. NULL where memory has run out or no device was found. */
-static struct worker_plan *plan_workers(const struct settings *settings, const struct data_dir *dir,
+static struct worker_plan *plan_workers(struct settings *settings, const struct data_dir *dir,
                                         int *count) {
     char devices[WORKERS_MOST][DEVICE_NAME], host[65] = "host";
     int wanted = settings->workers;
     struct worker_plan *plans;
-    *count = wanted > 0 ? wanted : list_devices(devices, WORKERS_MOST);
+    *count = wanted > 0 ? wanted : list_devices(devices, WORKERS_MOST, &settings->unusable);
     if (*count < 1) return NULL;
     plans = calloc((size_t)*count, sizeof *plans);
     if (plans == NULL) return NULL;
@@ -174,7 +175,7 @@ static int plan_api(const struct settings *settings, const struct listeners *lis
                     char fds[LISTEN_MOST * 8], char *argv[API_WORDS]) {
     static char program[] = "blasd", command[] = "api", option_fds[] = "--listen-fds",
                 option_share[] = "--share", option_host[] = "--allow-host",
-                option_origin[] = "--allow-origin";
+                option_origin[] = "--allow-origin", option_unusable[] = "--unusable";
     size_t len = 0;
     int n = 0;
     for (int i = 0; i < listeners->count; i++)
@@ -185,7 +186,13 @@ static int plan_api(const struct settings *settings, const struct listeners *lis
     argv[n++] = option_fds;
     argv[n++] = fds;
     if (settings->share) argv[n++] = option_share;
-    if (2 * (settings->hosts.count + settings->origins.count) + n + 1 > API_WORDS) return -1;
+    if (2 * (settings->hosts.count + settings->origins.count + settings->unusable.count) + n + 1 >
+        API_WORDS)
+        return -1;
+    for (int i = 0; i < settings->unusable.count; i++) {
+        argv[n++] = option_unusable;
+        argv[n++] = (char *)(size_t)settings->unusable.texts[i];
+    }
     for (int i = 0; i < settings->hosts.count; i++) {
         argv[n++] = option_host;
         argv[n++] = (char *)(size_t)settings->hosts.texts[i];

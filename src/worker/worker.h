@@ -42,8 +42,10 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
 #define BLASD_BACKENDS_MAX 4
 
 /* The backends that work here: cpu always, cuda where blasd_cuda.so lies beside the executable and
- * loads. Returns how many were written to `ret`; they live as long as the process. */
-int blasd_backends(const struct blasd_backend *ret[BLASD_BACKENDS_MAX]);
+ * loads. Returns how many were written to `ret`; they live as long as the process. Where cuda is
+ * not among them though this machine has a part of it, `why` says what is missing; else its code is
+ * BLASD_OK. */
+int blasd_backends(const struct blasd_backend *ret[BLASD_BACKENDS_MAX], struct blasd_err *why);
 /* The backend and ordinal of a device written "cpu:0" or "cuda:1". no_such_device says in `detail`
  * what is missing: the shared object, a symbol, the device. */
 int blasd_backend_find(const char *device, const struct blasd_backend **ret, int *ordinal,

@@ -7,9 +7,8 @@ int main(void) {
     struct blasd_device *device;
     struct blasd_device_info info;
     struct blasd_err err = {0};
-    if (blasd_backend.device_count() < 1) {
-        fprintf(stderr,
-                "test-gpu: the CUDA driver finds no GPU on this machine; nothing was run\n");
+    if (blasd_backend.device_count(&err) < 1) {
+        fprintf(stderr, "test-gpu: nothing was run: %s\n", err.detail);
         return 3;
     }
     if (blasd_backend.device_open(0, &device, &err) != 0 ||

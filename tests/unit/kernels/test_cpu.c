@@ -7,7 +7,7 @@ static void the_device_says_what_it_is(void **state) {
     struct blasd_err err = {0};
     (void)state;
     assert_int_equal(blasd_backend_cpu.abi, BLASD_BACKEND_ABI);
-    assert_int_equal(blasd_backend_cpu.device_count(), 1);
+    assert_int_equal(blasd_backend_cpu.device_count(&err), 1);
     assert_int_equal(blasd_backend_cpu.device_open(1, &second, &err), -(int)BLASD_E_no_such_device);
     assert_int_equal(blasd_backend_cpu.device_info(trial_device(), false, &info, &err), 0);
     assert_string_equal(info.id, "cpu:0");
