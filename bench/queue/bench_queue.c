@@ -186,7 +186,11 @@ int main(int argc, char **argv) {
     else
         redis = start_redis(url, sizeof url);
     if (blasd_store_open("redis", &store, &err) < 0) die(err.detail);
-    struct blasd_queue_options options = {url, "bench", &limits, store};
+    struct blasd_queue_options options = {.url = url,
+                                          .name = "bench",
+                                          .limits = &limits,
+                                          .store = store,
+                                          .may_lose_jobs = true}; /* only numbers come of them */
     blasd_link_limits(&options, &bench.limits);
     if (blasd_worker_queue_open(&options, &bench.worker, &err) < 0 ||
         blasd_worker_queue_register(bench.worker, "bench", BLASD_DEVICE_CPU, "{\"id\":\"cpu:0\"}",

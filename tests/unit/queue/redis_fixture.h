@@ -134,7 +134,8 @@ static inline void bed_open(struct bed *bed, const struct redis *redis, const ch
     snprintf(bed->name, sizeof bed->name, "%s", name);
     snprintf(bed->tag, sizeof bed->tag, "{%s}", name);
     assert_int_equal(blasd_store_open("redis", &bed->store, &err), 0);
-    bed->options = (struct blasd_queue_options){redis->url, bed->name, &bed->limits, bed->store};
+    bed->options = (struct blasd_queue_options){
+        .url = redis->url, .name = bed->name, .limits = &bed->limits, .store = bed->store};
     bed_limits(bed);
     bed_connect(bed);
     if (blasd_link_open(bed->raw, &bed->options, false, &err) < 0) fail_msg("%s", err.detail);
