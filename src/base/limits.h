@@ -75,6 +75,16 @@ struct blasd_err;
     X(awake_cores, 8, 0, 65536, "cores",                                                           \
       "most cores of a machine on which that is done: all of them poll")                           \
     X(list_jobs, 1000, 1, 100000, "jobs", "most jobs that GET /jobs lists at once")                \
+    X(stop_s, 5, 1, 86400, "seconds",                                                              \
+      "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \
+      "lost) may go on before its worker ends itself")                                             \
+    X(drain_s, 20, 1, 86400, "seconds",                                                            \
+      "how long a worker that was told to end lets the jobs in hand compute before they go back "  \
+      "to the queue")                                                                              \
+    X(silence_s, 10, 1, 86400, "seconds",                                                          \
+      "how long the front end, a worker or the private Redis may give no sign of life before "     \
+      "`blasd up` replaces it; a worker whose loop stands still for three times as long ends "     \
+      "itself")                                                                                    \
     X(lease_ms, 10000, 500, 600000, "milliseconds",                                                \
       "how long a silent worker keeps its jobs before others take them")                           \
     X(attempts, 5, 1, 100, "attempts", "workers that a job may end before it is given up")         \
