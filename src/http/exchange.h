@@ -47,7 +47,8 @@ struct http_server {
     _Atomic uint64_t intake_used;  /* bytes of bodies being received */
     _Atomic uint64_t intake_limit; /* what they may be */
     int64_t started_us;
-    int quit_fd; /* an eventfd, written when it is time to end; nobody reads it */
+    int quit_fd;             /* an eventfd, written when it is time to drain; nobody reads it */
+    _Atomic int told, quiet; /* bytes that stop_fd gave; loops that were without requests since */
 };
 
 #define HTTP_SPARES 4
@@ -67,7 +68,8 @@ struct http_loop {
     struct blasd_timer grace, tick;
     struct blasd_awake awake;   /* while jobs come in */
     struct http_loop_core core; /* on which its thread runs */
-    unsigned ticks;
+    _Atomic unsigned ticks;
+    unsigned seen_ticks;             /* the first loop's: at its last look */
     struct http_exchange *exchanges; /* every one that has a connection */
     int exchange_count;
     struct http_visit *visits;      /* every connection of libmicrohttpd's: patience.c */

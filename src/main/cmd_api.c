@@ -83,6 +83,16 @@ static int parse(struct settings *settings, int argc, char **argv) {
     return 0;
 }
 
+static void alive(void *arg) {
+    (void)arg;
+    child_tell_alive();
+}
+
+static void quiet(void *arg) {
+    (void)arg;
+    child_tell_quiet();
+}
+
 static void on_ready(void *arg) {
     const struct settings *settings = arg;
     char url[300];
@@ -110,9 +120,11 @@ static int run(struct settings *settings) {
                                          .allow_origins = settings->origins.texts,
                                          .stop_fd = signal_pipe_open(ends),
                                          .share = settings->share,
-                                         .grace_ms = GRACE_MS,
+                                         .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
+                                         .on_alive = alive,
+                                         .on_quiet = quiet,
                                          .arg = settings};
     struct blasd_err err = {0};
     int code;
