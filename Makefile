@@ -241,7 +241,10 @@ test-sanitized:
 	@tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
 	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || exit 1; done
 BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd)
-INTEGRATION = $(BUILD)/blasd $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
+# for LD_PRELOAD
+$(BUILD)/hang.so: $(BUILD)/obj/tests/integration/hang.c.o
+	$(CC) $(LDFLAGS) -shared -o $@ $< -ldl
+INTEGRATION = $(BUILD)/blasd $(BUILD)/hang.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
 test-integration: $(INTEGRATION)
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/integration
 

@@ -31,6 +31,9 @@ struct blasd_err;
       "largest output whose data stands in the job document")                                      \
     X(job_bytes, 64 * BLASD_GIB, BLASD_KIB, 64 * BLASD_TIB, "bytes",                               \
       "most memory for inputs, outputs and workspace that the plan of one job may ask for")        \
+    X(job_s, 3600, 0, 31536000, "seconds",                                                         \
+      "how long one job may compute: one predicted to take longer is refused, one that has run "   \
+      "longer is ended (0: no limit)")                                                             \
     X(intake_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "request bodies being received at one time (0: half of the blob store's free space)")        \
     X(queue_jobs, 200000, 1, 100000000, "jobs", "jobs that are queued or running")                 \
@@ -75,6 +78,16 @@ struct blasd_err;
     X(awake_cores, 8, 0, 65536, "cores",                                                           \
       "most cores of a machine on which that is done: all of them poll")                           \
     X(list_jobs, 1000, 1, 100000, "jobs", "most jobs that GET /jobs lists at once")                \
+    X(stop_s, 5, 1, 86400, "seconds",                                                              \
+      "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \
+      "lost) may go on before its worker ends itself")                                             \
+    X(drain_s, 20, 1, 86400, "seconds",                                                            \
+      "how long a worker that was told to end lets the jobs in hand compute before they go back "  \
+      "to the queue")                                                                              \
+    X(silence_s, 10, 1, 86400, "seconds",                                                          \
+      "how long the front end, a worker or the private Redis may give no sign of life before "     \
+      "`blasd up` replaces it; a worker whose loop stands still for three times as long ends "     \
+      "itself")                                                                                    \
     X(lease_ms, 10000, 500, 600000, "milliseconds",                                                \
       "how long a silent worker keeps its jobs before others take them")                           \
     X(attempts, 5, 1, 100, "attempts", "workers that a job may end before it is given up")         \

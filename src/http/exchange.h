@@ -49,7 +49,8 @@ struct http_server {
     int64_t queue_down_ns;         /* since when the first loop's queue takes no jobs; 0: it does */
     int64_t queue_told_ns;         /* when on_queue was told so; 0: not since it did */
     int64_t started_us;
-    int quit_fd; /* an eventfd, written when it is time to end; nobody reads it */
+    int quit_fd;             /* an eventfd, written when it is time to drain; nobody reads it */
+    _Atomic int told, quiet; /* bytes that stop_fd gave; loops that were without requests since */
 };
 
 #define HTTP_SPARES 4
@@ -68,7 +69,8 @@ struct http_loop {
     struct http_choice choice; /* of the device class for a job */
     struct blasd_timer grace, tick;
     struct blasd_awake awake; /* while jobs come in */
-    unsigned ticks;
+    _Atomic unsigned ticks;
+    unsigned seen_ticks;             /* the first loop's: at its last look */
     struct http_exchange *exchanges; /* every one that has a connection */
     int exchange_count;
     struct http_visit *visits;      /* every connection of libmicrohttpd's: patience.c */

@@ -11,7 +11,7 @@
 
 struct blasd_http_options {
     /* listening sockets, `loops` of them, bound to one address with SO_REUSEPORT; given away: they
-     * are closed when the service drains, and where blasd_http_run fails */
+     * are closed when the service has drained, and where blasd_http_run fails */
     const int *listen_fds;
     int loops; /* sockets, and so threads; the first runs on the caller's */
     /* borrowed; its limits are the ones that hold here too */
@@ -22,21 +22,25 @@ struct blasd_http_options {
     const char *const *allow_origins;
     /* "cuda:0: why it has no worker", for GET /devices; ended by NULL, or NULL. Borrowed. */
     const char *const *unusable_devices;
-    /* Readable when it is time to end (a signalfd, an eventfd, the read end of a pipe). Nothing is
-     * read from it. Borrowed. */
+    /* The read end of a pipe, not blocking: a byte that comes means that it is time to drain, the
+     * next one that it is time to end. Borrowed. */
     int stop_fd;
-    bool share;                  /* clients on this machine may hand in files, see share.c */
-    int grace_ms;                /* how long requests may go on once it is time to end */
-    const char *version;         /* for GET /metrics; borrowed */
-    void (*on_ready)(void *arg); /* every loop stands and the sockets are served; may be NULL */
+    bool share;   /* clients on this machine may hand in files, see share.c */
+    int grace_ms; /* how long requests may go on once it is time to drain; where none are left it is
+                     the end. -1: until it is told to end */
+    const char *version; /* for GET /metrics; borrowed */
+    /* Each may be NULL. Every loop stands and the sockets are served; each of them has turned since
+     * the last such call, which there is about once a second; while it drains, no request is left
+     */
+    void (*on_ready)(void *arg), (*on_alive)(void *arg), (*on_quiet)(void *arg);
     /* The queue takes jobs from now on (`trouble` NULL), or has not for a second: then again each
      * ten seconds. May be NULL. */
     void (*on_queue)(void *arg, const struct blasd_err *trouble);
     void *arg;
 };
 
-/* Serves until stop_fd is readable, then takes no new connections, refuses new jobs with
- * `draining`, lets the requests under way end within the grace period, and returns 0. A negative
+/* Serves until stop_fd says that it is time to drain, then refuses new jobs with `draining`, serves
+ * all else for as long as grace_ms says, and returns 0. A negative
  * code where it could not start. Ignores SIGPIPE and raises the soft limit of open files. */
 int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *err);
 

@@ -76,12 +76,26 @@ static void tell_of_queue(struct http_loop *loop) {
     server->options->on_queue(server->options->arg, view->trouble);
 }
 
+/* A loop that stands still keeps its clients waiting: then the whole gives no sign of life. */
+static void give_sign(struct http_server *server) {
+    const struct blasd_http_options *options = server->options;
+    bool all = true;
+    for (int i = 0; i < options->loops; i++)
+        if (atomic_load(&server->loops[i].ticks) == server->loops[i].seen_ticks) all = false;
+    if (!all) return;
+    for (int i = 0; i < options->loops; i++)
+        server->loops[i].seen_ticks = atomic_load(&server->loops[i].ticks);
+    if (options->on_alive != NULL) options->on_alive(options->arg);
+}
+
 static void on_tick(struct blasd_timer *timer) {
     struct http_loop *loop =
         (struct http_loop *)(void *)((char *)timer - offsetof(struct http_loop, tick));
     loop->ticks++;
-    if (loop == &loop->server->loops[0] && loop->ticks % SLOW_TICKS == 0)
+    if (loop == &loop->server->loops[0] && loop->ticks % SLOW_TICKS == 0) {
         measure_intake(loop->server);
+        give_sign(loop->server);
+    }
     if (loop == &loop->server->loops[0] && loop->server->options->on_queue != NULL)
         tell_of_queue(loop);
     if (loop->ticks % SLOW_TICKS == 0) http_visits_check(loop);
@@ -105,13 +119,15 @@ static void on_grace(struct blasd_timer *timer) {
     }
 }
 
-/* On the first loop alone: stop_fd is readable, so every loop is told. */
+/* On the first loop alone, which tells every other. */
 static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
     struct http_loop *loop =
         (struct http_loop *)(void *)((char *)watcher - offsetof(struct http_loop, stop_watcher));
+    char byte;
     (void)events;
-    blasd_loop_unwatch(loop->loop, watcher);
-    (void)eventfd_write(loop->server->quit_fd, 1);
+    if (read(watcher->fd, &byte, 1) != 1) return;
+    if (atomic_fetch_add(&loop->server->told, 1) == 0)
+        (void)eventfd_write(loop->server->quit_fd, 1);
 }
 
 static void run_daemons(struct http_loop *loop) {
@@ -139,10 +155,8 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
     (void)events;
     blasd_loop_unwatch(loop->loop, watcher);
     loop->draining = true;
-    /* what the kernel has accepted already would be reset when the socket closes: take it first */
-    http_doorman_close(&loop->doorman);
-    for (int i = 0; i < 64; i++) run_daemons(loop);
     loop->grace.fire = on_grace;
+    if (loop->server->options->grace_ms < 0) return;
     if (blasd_loop_timer_set(loop->loop, &loop->grace,
                              blasd_clock_ns() +
                                  (int64_t)loop->server->options->grace_ms * 1000000) != 0)
@@ -198,11 +212,37 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     blasd_front_queue_flush(loop->queue);
 }
 
+/* Whether there is a request under way, or what is left of one. */
+static bool is_busy(const struct http_loop *loop) {
+    return loop->exchange_count > 0 || loop->lingering > 0;
+}
+
+/* Goes on serving, but for new jobs, until it is told to end, the grace is over or, where there is
+ * one, nothing is left to do. */
+static void drain(struct http_loop *loop) {
+    struct http_server *server = loop->server;
+    const struct blasd_http_options *options = server->options;
+    bool quiet = false;
+    while (atomic_load(&server->told) < 2 && !loop->out_of_time) {
+        turn(loop, 50);
+        if (quiet || is_busy(loop)) continue;
+        quiet = true;
+        if (atomic_fetch_add(&server->quiet, 1) + 1 == options->loops && options->on_quiet != NULL)
+            options->on_quiet(options->arg);
+        if (options->grace_ms >= 0) break;
+    }
+    /* what the kernel has accepted already would be reset when the socket closes: take it first */
+    http_doorman_close(&loop->doorman);
+    for (int i = 0; i < 64; i++) run_daemons(loop);
+    if (atomic_load(&server->told) > 1) on_grace(&loop->grace);
+}
+
 static void *run_loop(void *arg) {
     struct http_loop *loop = arg;
     int64_t end = 0;
     while (!loop->draining) turn(loop, -1);
-    while (loop->exchange_count > 0 || loop->lingering > 0) {
+    drain(loop);
+    while (is_busy(loop)) {
         turn(loop, 50);
         if (!loop->out_of_time) continue;
         if (end == 0) end = blasd_clock_ns() + LAST_MOMENTS_NS;
@@ -379,10 +419,12 @@ static int run_all(struct http_server *server, struct blasd_err *err) {
             rc = blasd_fail(err, BLASD_E_internal_error, "", "a thread could not be started");
             break;
         }
-    if (rc != 0)
+    if (rc != 0) {
+        atomic_store(&server->told, 2);
         (void)eventfd_write(server->quit_fd, 1);
-    else if (options->on_ready != NULL)
+    } else if (options->on_ready != NULL) {
         options->on_ready(options->arg);
+    }
     run_loop(&server->loops[0]);
     for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
     free(threads);

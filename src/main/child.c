@@ -19,6 +19,9 @@
 #define YOUNG_NS (5000 * MS) /* who lives longer than this is started again at once */
 #define DELAY_LEAST_MS 100
 #define DELAY_MOST_MS 5000
+#define LOOK_NS (1000 * MS)
+
+enum { SAYS_ALIVE = 'a', SAYS_QUIET = 'q' };
 
 /* In the new process. What it inherits: standard error, the descriptors asked for, the environment;
  * its own process group, so that Ctrl-C reaches the supervisor alone, which then ends all in order.
@@ -76,16 +79,44 @@ static void forget_notify(struct child *child) {
     child->notify.fd = 0;
 }
 
+/* Looks are counted, and none of them waits for another: where this process, or the machine, has
+ * stood still there has been one look less, not a silence of that time. */
+static void look_due(struct blasd_timer *timer) {
+    struct child *child = (void *)((char *)timer - offsetof(struct child, look));
+    if (++child->silent > child->silence_s) {
+        blasd_log(
+            BLASD_LOG_ERROR,
+            "%s (process %d) has given no sign of life for %d s (limit silence_s): killing it",
+            child->label, (int)child->pid, child->silence_s);
+        child_signal(child, SIGKILL);
+        return;
+    }
+    blasd_loop_timer_set(child->loop, timer, blasd_clock_ns() + LOOK_NS);
+}
+
+void child_sign(struct child *child) {
+    child->silent = 0;
+    if (child->ready) return;
+    child->ready = true;
+    child->look.fire = look_due;
+    if (!child->stopping)
+        blasd_loop_timer_set(child->loop, &child->look, blasd_clock_ns() + LOOK_NS);
+    if (child->on_ready != NULL) child->on_ready(child);
+}
+
 static void notified(struct blasd_watcher *watcher, uint32_t events) {
     struct child *child = (void *)((char *)watcher - offsetof(struct child, notify));
-    char byte;
-    ssize_t got = read(watcher->fd, &byte, 1);
+    char bytes[64];
+    ssize_t got = read(watcher->fd, bytes, sizeof bytes);
     (void)events;
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    forget_notify(child);
-    if (got != 1 || child->ready) return;
-    child->ready = true;
-    if (child->on_ready != NULL) child->on_ready(child);
+    if (got <= 0) {
+        forget_notify(child);
+        return;
+    }
+    child_sign(child);
+    if (memchr(bytes, SAYS_QUIET, (size_t)got) != NULL && child->on_quiet != NULL)
+        child->on_quiet(child);
 }
 
 void child_start(struct child *child) {
@@ -104,6 +135,7 @@ void child_start(struct child *child) {
     if (pid < 0) goto failed;
     child->pid = pid;
     child->ready = false;
+    child->silent = 0;
     child->starts++;
     child->started_ns = blasd_clock_ns();
     if (child->notifies) {
@@ -139,6 +171,7 @@ void child_reap(struct child *child) {
     child->ready = false;
     forget_notify(child);
     blasd_loop_timer_clear(child->loop, &child->kill);
+    blasd_loop_timer_clear(child->loop, &child->look);
     if (blasd_clock_ns() - child->started_ns > YOUNG_NS) child->delay_ms = 0;
     if (child->on_exit != NULL) child->on_exit(child, status, &again);
     if (!again || child->stopping) return;
@@ -160,6 +193,7 @@ void child_stop(struct child *child, int grace_ms) {
     if (!child->stopping) {
         child->stopping = true;
         blasd_loop_timer_clear(child->loop, &child->restart);
+        blasd_loop_timer_clear(child->loop, &child->look); /* the grace bounds its silence now */
     }
     if (child->pid == 0) return;
     child_signal(child, SIGTERM);
@@ -171,6 +205,20 @@ void child_signal(const struct child *child, int signal) {
     if (child->pid > 0) kill(child->pid, signal);
 }
 
+/* -1: it has no supervisor, or is not ready. */
+static _Atomic int notify_fd = -1;
+
+static void tell(char what) {
+    if (notify_fd < 0) return;
+    /* where the pipe is full it does not read, so it has signs enough for when it does */
+    if (write(notify_fd, &what, 1) < 0 && errno != EAGAIN)
+        blasd_log(BLASD_LOG_DEBUG, "the supervisor does not listen: %s", strerror(errno));
+}
+
+bool child_has_supervisor(void) {
+    return getenv(CHILD_NOTIFY) != NULL;
+}
+
 bool child_tell_ready(void) {
     const char *text = getenv(CHILD_NOTIFY);
     char *end;
@@ -178,8 +226,16 @@ bool child_tell_ready(void) {
     if (text == NULL) return false;
     fd = strtol(text, &end, 10);
     if (end == text || *end != '\0' || fd < 3 || fd > 65535) return false;
-    if (write((int)fd, "1", 1) < 0)
-        blasd_log(BLASD_LOG_DEBUG, "the supervisor does not listen: %s", strerror(errno));
-    close((int)fd);
+    fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+    notify_fd = (int)fd;
+    tell(SAYS_ALIVE);
     return true;
+}
+
+void child_tell_alive(void) {
+    tell(SAYS_ALIVE);
+}
+
+void child_tell_quiet(void) {
+    tell(SAYS_QUIET);
 }

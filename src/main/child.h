@@ -1,5 +1,6 @@
-/* A child process that is kept alive: started by fork and exec, started again when it dies, told to
- * end, killed where it does not. Knows nothing of what its children do. Read next: cmd_up.c.
+/* A child process that is kept alive: started by fork and exec, started again when it dies or gives
+ * no sign of life, told to end, killed where it does not. Knows nothing of what its children do.
+ * Read next: cmd_up.c.
  *
  * The supervisor has one thread, and must: a child asks to be killed when the thread that started
  * it ends. */
@@ -13,7 +14,9 @@
 #include <sys/types.h>
 
 #define CHILD_KEEP_MOST 66
-/* The environment variable that names the descriptor on which a child says "ready". */
+/* The environment variable that names the descriptor on which a child says, each with one byte,
+ * that it is ready, once a second from then on that it is alive, and while it ends that it has
+ * nothing under way. */
 #define CHILD_NOTIFY "BLASD_NOTIFY_FD"
 
 struct child {
@@ -26,8 +29,10 @@ struct child {
     int keep_count;
     const char *const *variables; /* of its environment: name, value, …, NULL; or NULL */
     const cpu_set_t *cpus;        /* where it may run; NULL: anywhere */
-    bool notifies;                /* says when it is ready */
+    bool notifies;                /* says all that */
+    int silence_s; /* killed where it gave no sign of life for so long since it was ready */
     void (*on_ready)(struct child *child);
+    void (*on_quiet)(struct child *child); /* NULL: nobody wants to know */
     /* It ended; it will be started again after this unless child_stop was called or *again is set
      * to false. */
     void (*on_exit)(struct child *child, int status, bool *again);
@@ -37,21 +42,30 @@ struct child {
     pid_t pid; /* 0: not running */
     bool ready, stopping;
     int starts, delay_ms;
+    int silent; /* looks since its last sign of life, one a second */
     int64_t started_ns;
     struct blasd_watcher notify;
-    struct blasd_timer restart, kill;
+    struct blasd_timer restart, kill, look;
 };
 
 /* Starts it; where that fails now it is tried again later. */
 void child_start(struct child *child);
 /* To be called on SIGCHLD; does nothing where it still runs. */
 void child_reap(struct child *child);
-/* Sends SIGTERM, and SIGKILL after `grace_ms`; it is not started again. */
+/* It has given a sign of life, of which the first says that it is ready. */
+void child_sign(struct child *child);
+/* Sends SIGTERM, and SIGKILL after `grace_ms`; it is not started again. May be called again. */
 void child_stop(struct child *child, int grace_ms);
 /* Sends a signal to it if it runs. */
 void child_signal(const struct child *child, int signal);
 
 /* For the child: tells the supervisor, if there is one, that it is ready. False: there is none. */
 bool child_tell_ready(void);
+/* Whether there is one. */
+bool child_has_supervisor(void);
+/* The same, that it is alive; nothing before it was ready. */
+void child_tell_alive(void);
+/* The same, that it has nothing under way any more. */
+void child_tell_quiet(void);
 
 #endif

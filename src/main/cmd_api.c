@@ -88,6 +88,16 @@ static int parse(struct settings *settings, int argc, char **argv) {
     return 0;
 }
 
+static void alive(void *arg) {
+    (void)arg;
+    child_tell_alive();
+}
+
+static void quiet(void *arg) {
+    (void)arg;
+    child_tell_quiet();
+}
+
 static void on_ready(void *arg) {
     struct settings *settings = arg;
     settings->has_supervisor = child_tell_ready();
@@ -122,10 +132,12 @@ static int run(struct settings *settings) {
                                          .unusable_devices = settings->unusable.texts,
                                          .stop_fd = signal_pipe_open(ends),
                                          .share = settings->share,
-                                         .grace_ms = GRACE_MS,
+                                         .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
                                          .on_queue = on_queue,
+                                         .on_alive = alive,
+                                         .on_quiet = quiet,
                                          .arg = settings};
     struct blasd_err err = {0};
     int code;

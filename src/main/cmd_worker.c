@@ -24,7 +24,8 @@ static const char usage[] =
     "  --blas PATH            computes with this library; see docs/devices.md [BLASD_BLAS]\n"
     "%s"
     "The blob store must be the one that the queue's other processes use; default redis.\n"
-    "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed.\n";
+    "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed,\n"
+    "4 a computation did not stop when it had to.\n";
 
 static volatile sig_atomic_t told_to_end;
 
@@ -42,6 +43,17 @@ static void ready(void *arg) {
     if (child_tell_ready()) return;
     printf("ready %s\n", (const char *)arg);
     fflush(stdout);
+}
+
+static void alive(void *arg) {
+    (void)arg;
+    child_tell_alive();
+}
+
+/* Nothing is tidied up: that would wait for what hangs. */
+static void hung(void *arg) {
+    (void)arg;
+    _exit(BLASD_EXIT_HUNG);
 }
 
 static void default_name(const char *device, char *name, size_t size) {
@@ -106,6 +118,8 @@ static int run(const struct settings *settings) {
                   .may_lose_jobs = settings->common.may_lose_jobs},
         .stopping = stopping,
         .version = BLASD_VERSION,
+        .alive = alive,
+        .hung = hung,
         .ready = ready};
     struct blasd_err err = {0};
     char name[128];

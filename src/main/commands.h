@@ -10,7 +10,8 @@ enum {
     BLASD_EXIT_OK = 0,     /* done, or drained on SIGTERM or SIGINT */
     BLASD_EXIT_FAILED = 1, /* could not start, or could not go on; standard error says why */
     BLASD_EXIT_USAGE = 2,  /* the command line is wrong */
-    BLASD_EXIT_DEVICE = 3  /* worker: the device failed for good; its jobs were given back */
+    BLASD_EXIT_DEVICE = 3, /* worker: the device failed for good; its jobs were given back */
+    BLASD_EXIT_HUNG = 4    /* worker: a computation did not stop; the other jobs were given back */
 };
 
 int blasd_cmd_up(int argc, char **argv);

@@ -22,8 +22,9 @@ static void hang_up(struct probe *probe) {
 }
 
 static void again(struct probe *probe) {
+    int64_t pause_ns = probe->every_ns > 0 ? probe->every_ns : AGAIN_NS;
     hang_up(probe);
-    blasd_loop_timer_set(probe->loop, &probe->timer, blasd_clock_ns() + AGAIN_NS);
+    blasd_loop_timer_set(probe->loop, &probe->timer, blasd_clock_ns() + pause_ns);
 }
 
 static void ask(struct probe *probe) {
@@ -43,8 +44,11 @@ static void listen_to(struct probe *probe) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got > 0) probe->len += (size_t)got;
     probe->got[probe->len] = '\0';
-    if (probe->len >= want && strncmp(probe->got, probe->answer, want) == 0) {
-        probe_stop(probe);
+    if (probe->len > 0 && probe->len >= want && strncmp(probe->got, probe->answer, want) == 0) {
+        if (probe->every_ns > 0)
+            again(probe);
+        else
+            probe_stop(probe);
         probe->good(probe);
     } else if (got <= 0 || probe->len >= want) {
         again(probe);

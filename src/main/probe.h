@@ -1,5 +1,5 @@
-/* Asks a server the same small question again and again until the answer begins as it should:
- * PING of Redis, GET /health/ready of the front end. Never blocks. */
+/* Asks a server the same small question again and again until the answer begins as it should, or on
+ * and on: PING of Redis, GET /health/ready of the front end. Never blocks. */
 #ifndef BLASD_MAIN_PROBE_H
 #define BLASD_MAIN_PROBE_H
 
@@ -14,7 +14,8 @@ struct probe {
     struct blasd_loop *loop;
     struct sockaddr_storage address;
     socklen_t address_len;
-    const char *question, *answer; /* `answer`: how a good one begins */
+    const char *question, *answer; /* `answer`: how a good one begins; "": any is good */
+    int64_t every_ns;              /* after an answer it asks again so much later; 0: it stops */
     void (*good)(struct probe *probe);
     void *arg;
 

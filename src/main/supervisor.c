@@ -19,8 +19,10 @@
 
 #define MS INT64_C(1000000)
 #define CARE_NS (100 * MS)
+#define ALIVE_NS (1000 * MS) /* between two questions to Redis */
+#define REQUESTS_MS 10000    /* that the workers go on taking jobs for requests under way */
 #define API_GRACE_MS 20000
-#define WORKER_GRACE_MS 30000
+#define WORKER_GRACE_MS 5000 /* beyond what it gives its jobs */
 #define REDIS_GRACE_MS 60000
 #define API_DELAY_NS (1000 * MS) /* the longest that the front end waits for the first worker */
 #define REDIS_STARTS 3           /* tries before the first answer */
@@ -28,10 +30,18 @@
 
 static void advance(struct supervisor *up);
 
+static void requests_due(struct blasd_timer *timer) {
+    struct supervisor *up = (void *)((char *)timer - offsetof(struct supervisor, requests_due));
+    up->requests_ended = true;
+    advance(up);
+}
+
 static void drain(struct supervisor *up, int status) {
     if (up->draining) return;
     up->draining = true;
     up->status = status;
+    up->requests_due.fire = requests_due;
+    blasd_loop_timer_set(up->loop, &up->requests_due, blasd_clock_ns() + REQUESTS_MS * MS);
     blasd_loop_timer_clear(up->loop, &up->api_due);
     probe_stop(&up->redis_probe);
     probe_stop(&up->ready_probe);
@@ -40,23 +50,47 @@ static void drain(struct supervisor *up, int status) {
     advance(up);
 }
 
+static int worker_grace_ms(const struct supervisor *up) {
+    const struct blasd_limits *limits = &up->common->limits;
+    return (int)(limits->drain_s + limits->stop_s) * 1000 + WORKER_GRACE_MS;
+}
+
 static bool workers_gone(struct supervisor *up) {
     bool gone = true;
     for (int i = 0; i < up->worker_count; i++) {
-        if (!up->worker_children[i].stopping) child_stop(&up->worker_children[i], WORKER_GRACE_MS);
+        if (!up->worker_children[i].stopping)
+            child_stop(&up->worker_children[i], worker_grace_ms(up));
         if (up->worker_children[i].pid != 0) gone = false;
     }
     return gone;
 }
 
-/* The next step down, once the last one has been taken: the front end (whose requests the workers
- * still answer), the workers (whose results Redis still takes), Redis. */
+/* The next step down, once the last one has been taken: the front end refuses new jobs, while the
+ * workers take those of its requests under way; the workers end what they compute, which the front
+ * end still hands out; it ends; Redis does. */
 static void advance(struct supervisor *up) {
     if (!up->draining || up->done) return;
-    if (!up->api_child.stopping) child_stop(&up->api_child, API_GRACE_MS);
-    if (up->api_child.pid != 0 || !workers_gone(up)) return;
+    if (!up->api_child.stopping)
+        child_stop(&up->api_child, REQUESTS_MS + worker_grace_ms(up) + API_GRACE_MS);
+    if (up->api_child.pid != 0 && !up->requests_ended) return;
+    if (!workers_gone(up)) return;
+    if (!up->refused_enough) child_stop(&up->api_child, API_GRACE_MS);
+    up->refused_enough = true;
+    if (up->api_child.pid != 0) return;
+    probe_stop(&up->redis_alive);
     if (!up->redis_child.stopping) child_stop(&up->redis_child, REDIS_GRACE_MS);
     if (up->redis_child.pid == 0) up->done = true;
+}
+
+/* The front end has been told to end and has no requests under way. */
+static void on_api_quiet(struct child *child) {
+    struct supervisor *up = child->arg;
+    if (!up->draining) {
+        child_signal(child, SIGTERM); /* somebody else has told it: it need not stay */
+        return;
+    }
+    up->requests_ended = true;
+    advance(up);
 }
 
 static void hurry(struct supervisor *up) {
@@ -157,13 +191,19 @@ static void on_redis_answers(struct probe *probe) {
                                         .name = up->common->queue,
                                         .limits = &up->common->limits,
                                         .store = up->store};
-    up->redis_child.ready = true;
+    probe_start(&up->redis_alive);
     if (blasd_queue_adopt_store(&queue, &err) != 0) {
         blasd_log(BLASD_LOG_ERROR, "cannot prepare the private Redis: %s", err.detail);
         drain(up, BLASD_EXIT_FAILED);
         return;
     }
     start_rest(up);
+}
+
+/* Whatever it says, it is alive: that it loads, or is busy, too. */
+static void on_redis_alive(struct probe *probe) {
+    struct supervisor *up = probe->arg;
+    if (up->redis_child.pid != 0) child_sign(&up->redis_child);
 }
 
 static void on_redis_exit(struct child *child, int status, bool *again) {
@@ -195,6 +235,7 @@ static void prepare_redis(struct supervisor *up) {
     up->redis_child.argv = up->redis->argv;
     up->redis_child.keep_fds = up->redis_keep;
     up->redis_child.keep_count = up->redis_keep_count;
+    up->redis_child.silence_s = (int)up->common->limits.silence_s;
     up->redis_child.on_exit = on_redis_exit;
     up->redis_child.arg = up;
     memcpy(address.sun_path, up->redis->socket, sizeof address.sun_path);
@@ -205,6 +246,10 @@ static void prepare_redis(struct supervisor *up) {
     up->redis_probe.answer = "+PONG";
     up->redis_probe.good = on_redis_answers;
     up->redis_probe.arg = up;
+    up->redis_alive = up->redis_probe;
+    up->redis_alive.answer = "";
+    up->redis_alive.every_ns = ALIVE_NS;
+    up->redis_alive.good = on_redis_alive;
     up->care.fire = care_due;
 }
 
@@ -219,7 +264,9 @@ static void prepare_api(struct supervisor *up) {
     up->api_child.keep_count = up->listeners->count;
     up->api_child.variables = alone;
     up->api_child.notifies = true;
+    up->api_child.silence_s = (int)up->common->limits.silence_s;
     up->api_child.on_ready = on_api_ready;
+    up->api_child.on_quiet = on_api_quiet;
     up->api_child.on_exit = on_child_exit;
     up->api_child.arg = up;
     snprintf(up->question, sizeof up->question,
@@ -246,6 +293,7 @@ static void prepare_workers(struct supervisor *up) {
         child->cpus = up->workers[i].pinned ? &up->workers[i].cpus : NULL;
         child->variables = sleeping;
         child->notifies = true;
+        child->silence_s = (int)up->common->limits.silence_s;
         child->on_ready = on_worker_ready;
         child->on_exit = on_child_exit;
         child->arg = up;

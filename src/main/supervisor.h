@@ -41,11 +41,13 @@ struct supervisor {
     struct blasd_loop *loop;
     struct child redis_child, api_child, *worker_children;
     struct blasd_watcher signals;
-    struct blasd_timer care, api_due;
-    struct probe redis_probe, ready_probe;
+    struct blasd_timer care, api_due, requests_due;
+    struct probe redis_probe, redis_alive, ready_probe;
     char question[128];
-    bool running;  /* the ready line was printed */
-    bool draining; /* told to end, or unable to start */
+    bool running;        /* the ready line was printed */
+    bool draining;       /* told to end, or unable to start */
+    bool requests_ended; /* the front end has none that the workers should still answer */
+    bool refused_enough; /* and was told to end */
     bool done;
     int told, status;
 };

@@ -1,5 +1,5 @@
-/* The heartbeat thread. It touches Redis through its own connection only; what it shares with the
- * computing thread is a few atomics and, under one lock, the ids of the batch. */
+/* The heartbeat thread and the watchdog. The first touches Redis through its own connection only;
+ * what they share with the computing threads is a few atomics and, under one lock, the batches. */
 #include "worker/heartbeat.h"
 
 #include "base/buf.h"
@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "queue/worker_queue.h"
 #include "wire/cost_text.h"
+#include "worker/cost_file.h"
+#include "worker/ending.h"
 #include "worker/host_memory.h"
 
 #include <inttypes.h>
@@ -24,25 +26,32 @@
 #define SWEEP_SOON_NS (1100 * MS) /* while jobs end, and after one that found something */
 #define INFO_MOST (4096 + BLASD_COST_TEXT_MOST)
 #define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
+#define SIGN_NS (1000 * MS)
+#define LEAP_NS (1000 * MS) /* more between two looks of the watchdog: it did not run */
+#define MAIN_LONGER 3       /* times silence_s: the main thread may be waiting for Redis */
 
 /* The batch that runs in one place. All but the atomics is under the heartbeat's lock. */
 struct shift {
     struct blasd_watch watch; /* first: go_on finds the rest behind it */
     struct blasd_heartbeat *heartbeat;
-    char (*ids)[BLASD_ID_LEN + 1];
+    struct blasd_item **jobs; /* owned; the items are borrowed */
     int count, room;
     uint64_t batch; /* counts batches, so that news of one is not taken for the next one's */
     int64_t began_ns;
+    bool computing;
+    int64_t since_ns, told_ns; /* the watchdog's clock: it began; it was told to end, 0: not yet */
     _Atomic double progress;
-    atomic_bool unwanted;
+    _Atomic enum blasd_told told;
 };
 
 struct blasd_heartbeat {
     const struct blasd_worker_options *options;
     struct blasd_worker_queue *queue; /* the thread's own */
-    pthread_t thread;
+    pthread_t thread, watchdog;
     pthread_mutex_t lock;
     pthread_cond_t wake;
+    /* time as the watchdog sees it: it stands still while the process is stopped */
+    _Atomic int64_t clock_ns, main_ns; /* now; when the main thread gave its last sign */
     int64_t started_ns, renewed_ns;
     int64_t renewed_epoch; /* the lease that the thread's own queue speaks for */
     int64_t swept_ns;      /* when the store was swept last, */
@@ -68,7 +77,7 @@ struct blasd_heartbeat {
 static bool go_on(struct blasd_watch *watch, double progress) {
     struct shift *shift = (struct shift *)watch;
     atomic_store_explicit(&shift->progress, progress, memory_order_relaxed);
-    return !atomic_load_explicit(&shift->unwanted, memory_order_relaxed) &&
+    return atomic_load_explicit(&shift->told, memory_order_relaxed) == BLASD_GO_ON &&
            !blasd_heartbeat_lost(shift->heartbeat);
 }
 
@@ -77,8 +86,19 @@ struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat,
     return &heartbeat->shifts[place].watch;
 }
 
-bool blasd_heartbeat_unwanted(const struct blasd_heartbeat *heartbeat, enum blasd_place place) {
-    return atomic_load(&heartbeat->shifts[place].unwanted);
+enum blasd_told blasd_heartbeat_told(const struct blasd_heartbeat *heartbeat,
+                                     enum blasd_place place) {
+    return atomic_load(&heartbeat->shifts[place].told);
+}
+
+int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_job_too_long, "",
+                      "the job computed for longer than %" PRIu64 " s (limit job_s)",
+                      heartbeat->options->queue.limits->job_s);
+}
+
+void blasd_heartbeat_sign(struct blasd_heartbeat *heartbeat) {
+    atomic_store(&heartbeat->main_ns, atomic_load(&heartbeat->clock_ns));
 }
 
 void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat) {
@@ -111,26 +131,36 @@ void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch) {
 }
 
 int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
-                          const char *const *ids, int count) {
+                          struct blasd_item *const *jobs, int count) {
     struct shift *shift = &heartbeat->shifts[place];
     int code = -1;
     pthread_mutex_lock(&heartbeat->lock);
     if (count > shift->room) {
-        void *grown = realloc(shift->ids, (size_t)count * sizeof *shift->ids);
+        void *grown = realloc(shift->jobs, (size_t)count * sizeof *shift->jobs);
         if (grown == NULL) goto done;
-        shift->ids = grown;
+        shift->jobs = grown;
         shift->room = count;
     }
-    for (int i = 0; i < count; i++) memcpy(shift->ids[i], ids[i], sizeof *shift->ids);
+    memcpy(shift->jobs, jobs, (size_t)count * sizeof *shift->jobs);
     shift->count = count;
     shift->batch++;
     shift->began_ns = blasd_clock_ns();
+    shift->computing = true;
+    shift->since_ns = atomic_load(&heartbeat->clock_ns);
+    shift->told_ns = 0;
     atomic_store(&shift->progress, 0.0);
-    atomic_store(&shift->unwanted, false);
+    atomic_store(&shift->told, BLASD_GO_ON);
     code = 0;
 done:
     pthread_mutex_unlock(&heartbeat->lock);
     return code;
+}
+
+enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blasd_place place) {
+    pthread_mutex_lock(&heartbeat->lock);
+    heartbeat->shifts[place].computing = false;
+    pthread_mutex_unlock(&heartbeat->lock);
+    return blasd_heartbeat_told(heartbeat, place);
 }
 
 void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_place place, int jobs,
@@ -138,11 +168,13 @@ void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_place pla
     struct shift *shift = &heartbeat->shifts[place];
     pthread_mutex_lock(&heartbeat->lock);
     shift->count = 0;
+    shift->computing = false;
     heartbeat->jobs += (uint64_t)jobs;
     heartbeat->failed += (uint64_t)failed;
-    heartbeat->batches++;
+    if (jobs > 0) heartbeat->batches++;
     heartbeat->busy_ns += blasd_clock_ns() - shift->began_ns;
     pthread_mutex_unlock(&heartbeat->lock);
+    if (place == BLASD_PLACE_MAIN) blasd_heartbeat_sign(heartbeat);
 }
 
 /* Jobs of the batches that run. Under the lock. */
@@ -285,7 +317,7 @@ static void relay(struct blasd_heartbeat *heartbeat, struct shift *shift) {
     const char **ids = calloc((size_t)count, sizeof *ids);
     if (copies == NULL || ids == NULL) goto done;
     for (int i = 0; i < count; i++) {
-        memcpy(copies[i], shift->ids[i], sizeof *copies);
+        memcpy(copies[i], shift->jobs[i]->claim->id, sizeof *copies);
         ids[i] = copies[i];
     }
     pthread_mutex_unlock(&heartbeat->lock);
@@ -293,7 +325,7 @@ static void relay(struct blasd_heartbeat *heartbeat, struct shift *shift) {
                                     &wanted, &err) != 0)
         wanted = true; /* nothing was learnt */
     pthread_mutex_lock(&heartbeat->lock);
-    if (!wanted && shift->batch == batch) atomic_store(&shift->unwanted, true);
+    if (!wanted && shift->batch == batch) atomic_store(&shift->told, BLASD_UNWANTED);
 done:
     free(copies);
     free(ids);
@@ -317,6 +349,16 @@ static void sweep(struct blasd_heartbeat *heartbeat, int64_t now) {
     pthread_mutex_lock(&heartbeat->lock);
 }
 
+static int64_t silence_ns(const struct blasd_heartbeat *heartbeat) {
+    return (int64_t)heartbeat->options->queue.limits->silence_s * 1000 * MS;
+}
+
+/* How long ago the main thread gave a sign that it owes. With the lock. */
+static int64_t main_silence(const struct blasd_heartbeat *heartbeat) {
+    if (heartbeat->shifts[BLASD_PLACE_MAIN].count > 0) return 0;
+    return atomic_load(&heartbeat->clock_ns) - atomic_load(&heartbeat->main_ns);
+}
+
 /* Whether the batch has run so long that it is time to ask after it. It is asked for in the name of
  * the lease that was renewed last: of a batch that began under a newer one Redis would say that
  * this worker has no business with it, which must not be taken for a cancellation. */
@@ -330,7 +372,9 @@ static bool relay_due(const struct blasd_heartbeat *heartbeat, const struct shif
 static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
     int64_t now = blasd_clock_ns(), epoch = heartbeat->epoch;
     if (epoch == 0 || blasd_heartbeat_lost(heartbeat)) return;
-    if (now - heartbeat->renewed_ns >= every_ns || epoch != heartbeat->renewed_epoch) {
+    /* a main thread that stands still must not keep its jobs from other workers */
+    if (main_silence(heartbeat) <= silence_ns(heartbeat) &&
+        (now - heartbeat->renewed_ns >= every_ns || epoch != heartbeat->renewed_epoch)) {
         heartbeat->renewed_ns = now;
         pthread_mutex_unlock(&heartbeat->lock);
         renew(heartbeat, epoch);
@@ -367,12 +411,146 @@ static void *run(void *arg) {
     return NULL;
 }
 
+/* ---- the watchdog ---- */
+
+/* Why a batch cannot go on, or NULL where it may. With the lock. */
+static const char *must_end(struct blasd_heartbeat *heartbeat, struct shift *shift, int64_t now) {
+    int64_t most_ns = (int64_t)heartbeat->options->queue.limits->job_s * 1000 * MS;
+    if (!shift->computing) return NULL;
+    if (blasd_heartbeat_lost(heartbeat)) return "belongs to others now";
+    if (atomic_load(&shift->told) == BLASD_GO_ON && most_ns > 0 && now - shift->since_ns > most_ns)
+        atomic_store(&shift->told, BLASD_TOO_LONG);
+    switch (atomic_load(&shift->told)) {
+    case BLASD_UNWANTED: return "is cancelled or past its deadline";
+    case BLASD_TOO_LONG: return "has computed for longer than job_s";
+    default: return NULL;
+    }
+}
+
+/* The batch that was told to end stop_s ago and still computes, and why; NULL: there is none. With
+ * the lock. */
+static struct shift *find_hung(struct blasd_heartbeat *heartbeat, int64_t now, const char **why) {
+    int64_t stop_ns = (int64_t)heartbeat->options->queue.limits->stop_s * 1000 * MS;
+    for (int i = 0; i < BLASD_PLACES; i++) {
+        struct shift *shift = &heartbeat->shifts[i];
+        if ((*why = must_end(heartbeat, shift, now)) == NULL) continue;
+        if (shift->told_ns == 0) shift->told_ns = now;
+        if (now - shift->told_ns > stop_ns) return shift;
+    }
+    return NULL;
+}
+
+/* The record of the job that computes by itself and took too long: it is not to be tried again.
+ * With the lock. */
+static void end_too_long(struct blasd_heartbeat *heartbeat, const struct shift *shift,
+                         struct blasd_endings *endings) {
+    int64_t now = blasd_clock_ns(), began = shift->began_ns;
+    struct blasd_batch_times times = {began, began, began, now, now};
+    struct blasd_batch_place place = {heartbeat->device.id, heartbeat->device.name, 1};
+    struct blasd_record record;
+    struct blasd_err error, ignored;
+    if (shift->count != 1 || atomic_load(&shift->told) != BLASD_TOO_LONG) return;
+    blasd_heartbeat_too_long(heartbeat, &error);
+    blasd_ending_record(shift->jobs[0], NULL, NULL, &error, &times, &place, &record);
+    (void)blasd_endings_add(endings, &record, shift->jobs[0], NULL, &ignored);
+}
+
+/* Ends what is in `endings` and gives back all that the worker holds, over a connection that nobody
+ * else uses. Where this does not arrive the lease lapses by itself. */
+static void give_all_back(const struct blasd_heartbeat *heartbeat, int64_t epoch,
+                          struct blasd_endings *endings) {
+    const struct blasd_worker_options *options = heartbeat->options;
+    struct blasd_worker_queue *queue;
+    struct blasd_err err;
+    bool lost = false;
+    if (blasd_worker_queue_open(&options->queue, &queue, &err) != 0) return;
+    blasd_worker_queue_join(queue, options->name, epoch);
+    if (endings->count > 0)
+        (void)blasd_worker_queue_finish(queue, blasd_endings_rows(endings), endings->count, &lost,
+                                        &err);
+    if (!lost) (void)blasd_worker_queue_release(queue, &err);
+    blasd_worker_queue_free(queue);
+}
+
+/* The one place that decides that this process must end. `shift`: what hangs; NULL: the main
+ * thread. Called and left with the lock. */
+static void end_worker(struct blasd_heartbeat *heartbeat, const struct shift *shift,
+                       const char *why) {
+    const struct blasd_worker_options *options = heartbeat->options;
+    int64_t epoch = heartbeat->epoch;
+    struct blasd_device_info device = heartbeat->device;
+    struct blasd_endings endings;
+    blasd_endings_init(&endings);
+    if (shift != NULL) {
+        blasd_log(BLASD_LOG_ERROR,
+                  "%s %s (jobs in the call: %d) %s and does not stop: ending this worker",
+                  shift->jobs[0]->job.op->name, shift->jobs[0]->claim->id, shift->count, why);
+        end_too_long(heartbeat, shift, &endings);
+    } else {
+        blasd_log(BLASD_LOG_ERROR, "the worker's loop stands still: ending this worker");
+    }
+    pthread_mutex_unlock(&heartbeat->lock);
+    /* measuring is not at fault where a batch is */
+    if (shift != NULL && options->kept_in != NULL) blasd_cost_file_end(options->kept_in, &device);
+    if (epoch != 0) give_all_back(heartbeat, epoch, &endings);
+    blasd_endings_release(&endings);
+    if (options->hung != NULL) options->hung(options->arg);
+    pthread_mutex_lock(&heartbeat->lock);
+}
+
+/* Once told to end, the worker lets its batches compute for drain_s. With the lock. */
+static void heed_drain(struct blasd_heartbeat *heartbeat, int64_t now, int64_t *since_ns) {
+    int64_t most_ns = (int64_t)heartbeat->options->queue.limits->drain_s * 1000 * MS;
+    if (!heartbeat->options->stopping(heartbeat->options->arg)) return;
+    if (*since_ns == 0) *since_ns = now;
+    if (now - *since_ns <= most_ns || running(heartbeat) == 0 || blasd_heartbeat_lost(heartbeat))
+        return;
+    blasd_log(BLASD_LOG_WARN, "jobs that do not end within drain_s go back to the queue: %d",
+              running(heartbeat));
+    blasd_heartbeat_give_up(heartbeat);
+}
+
+static void *watch(void *arg) {
+    struct blasd_heartbeat *heartbeat = arg;
+    int64_t last_ns = blasd_clock_ns(), draining_ns = 0, signed_ns = 0;
+    bool ended = false;
+    pthread_mutex_lock(&heartbeat->lock);
+    while (!heartbeat->stop && !ended) {
+        const char *why = NULL;
+        int64_t now = blasd_clock_ns(), past = now - last_ns < LEAP_NS ? now - last_ns : LEAP_NS;
+        last_ns = now;
+        now = atomic_fetch_add(&heartbeat->clock_ns, past) + past;
+        heed_drain(heartbeat, now, &draining_ns);
+        const struct shift *hung = find_hung(heartbeat, now, &why);
+        ended = hung != NULL || main_silence(heartbeat) > MAIN_LONGER * silence_ns(heartbeat);
+        if (ended) {
+            end_worker(heartbeat, hung, why);
+        } else if (now - signed_ns >= SIGN_NS && heartbeat->options->alive != NULL) {
+            signed_ns = now;
+            heartbeat->options->alive(heartbeat->options->arg);
+        }
+        if (!heartbeat->stop) nap(heartbeat, TICK_NS);
+    }
+    pthread_mutex_unlock(&heartbeat->lock);
+    return NULL;
+}
+
+/* ---- from beginning to end ---- */
+
 static void heartbeat_free(struct blasd_heartbeat *heartbeat) {
     blasd_worker_queue_free(heartbeat->queue);
     pthread_cond_destroy(&heartbeat->wake);
     pthread_mutex_destroy(&heartbeat->lock);
-    for (int i = 0; i < BLASD_PLACES; i++) free(heartbeat->shifts[i].ids);
+    for (int i = 0; i < BLASD_PLACES; i++) free(heartbeat->shifts[i].jobs);
     free(heartbeat);
+}
+
+static void stop_thread(struct blasd_heartbeat *heartbeat, pthread_t thread) {
+    pthread_mutex_lock(&heartbeat->lock);
+    heartbeat->stop = true;
+    pthread_cond_broadcast(&heartbeat->wake);
+    pthread_mutex_unlock(&heartbeat->lock);
+    pthread_join(thread, NULL);
 }
 
 int blasd_heartbeat_start(const struct blasd_worker_options *options, struct blasd_heartbeat **ret,
@@ -404,16 +582,18 @@ int blasd_heartbeat_start(const struct blasd_worker_options *options, struct bla
         heartbeat_free(heartbeat);
         return blasd_fail(err, BLASD_E_internal_error, "", "cannot start the heartbeat thread");
     }
+    if (pthread_create(&heartbeat->watchdog, NULL, watch, heartbeat) != 0) {
+        stop_thread(heartbeat, heartbeat->thread);
+        heartbeat_free(heartbeat);
+        return blasd_fail(err, BLASD_E_internal_error, "", "cannot start the watchdog thread");
+    }
     *ret = heartbeat;
     return 0;
 }
 
 void blasd_heartbeat_stop(struct blasd_heartbeat *heartbeat) {
     if (heartbeat == NULL) return;
-    pthread_mutex_lock(&heartbeat->lock);
-    heartbeat->stop = true;
-    pthread_cond_signal(&heartbeat->wake);
-    pthread_mutex_unlock(&heartbeat->lock);
-    pthread_join(heartbeat->thread, NULL);
+    stop_thread(heartbeat, heartbeat->thread);
+    stop_thread(heartbeat, heartbeat->watchdog);
     heartbeat_free(heartbeat);
 }

@@ -1,18 +1,24 @@
-/* The thread that keeps the worker's lease alive while the other one computes: it renews, tells
- * progress, learns of cancellation, and sweeps the store. Read next: runner.h. */
+/* What goes on while batches compute. One thread keeps the worker's lease alive: it renews, tells
+ * progress, learns of cancellation, and sweeps the store. Another, the watchdog, never waits for
+ * Redis: it says when a batch must end, and ends the worker where that is in vain.
+ *
+ * Whose sign of life means what: the main thread gives one in each turn of its loop, but while a
+ * batch of its own is open; a thread of the lane none. A batch that computes is judged by itself:
+ * it may take job_s while somebody wants it. Read next: runner.h. */
 #ifndef BLASD_WORKER_HEARTBEAT_H
 #define BLASD_WORKER_HEARTBEAT_H
 
 #include "core/cost.h"
+#include "worker/group.h"
 #include "worker/worker.h"
 
 struct blasd_heartbeat;
 
-/* Starts the thread with a connection of its own; it is idle until it is given a lease. `options`
- * is borrowed until the stop. New: end it with blasd_heartbeat_stop. */
+/* Starts the threads, with a connection of their own; the lease's is idle until it is given one.
+ * `options` is borrowed until the stop. New: end it with blasd_heartbeat_stop. */
 int blasd_heartbeat_start(const struct blasd_worker_options *options, struct blasd_heartbeat **ret,
                           struct blasd_err *err);
-/* Ends the thread and frees all; takes NULL. The lease is left as it is. */
+/* Ends the threads and frees all; takes NULL. The lease is left as it is. */
 void blasd_heartbeat_stop(struct blasd_heartbeat *heartbeat);
 
 /* A JSON object about the worker for GET /devices. Owned by the caller (free); NULL where memory
@@ -35,17 +41,32 @@ void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat);
 /* A worker may run several batches at once, one in each place. */
 enum blasd_place { BLASD_PLACE_MAIN, BLASD_PLACE_LANE, BLASD_PLACE_LANE_TOO, BLASD_PLACES };
 
-/* The jobs of the batch that begins now; 0, or -1 where memory has run out. */
+/* What a batch was told. */
+enum blasd_told {
+    BLASD_GO_ON,
+    BLASD_UNWANTED, /* every job of it has been cancelled or has expired */
+    BLASD_TOO_LONG  /* it computes for longer than job_s */
+};
+
+/* The main thread is alive. */
+void blasd_heartbeat_sign(struct blasd_heartbeat *heartbeat);
+/* A call begins that computes these jobs, which are borrowed until its end; 0, or -1 where memory
+ * has run out. */
 int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
-                          const char *const *ids, int count);
-/* The batch has ended; `failed` of its jobs did not succeed. */
+                          struct blasd_item *const *jobs, int count);
+/* It has computed; what it was told meanwhile. */
+enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blasd_place place);
+/* It has ended with so many jobs, of which `failed` did not succeed; 0: they are to be run again.
+ */
 void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_place place, int jobs,
                          int failed);
-/* What a kernel is given: its go_on is false once the batch is unwanted or the lease is lost.
+/* What a kernel is given: its go_on is false once the batch was told to end or the lease is lost.
  * Borrowed. */
 struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat,
                                           enum blasd_place place);
-/* Whether every job of the batch that runs has been cancelled or has expired. */
-bool blasd_heartbeat_unwanted(const struct blasd_heartbeat *heartbeat, enum blasd_place place);
+/* The error of a job that was told BLASD_TOO_LONG; returns its negative code. */
+int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, struct blasd_err *err);
+enum blasd_told blasd_heartbeat_told(const struct blasd_heartbeat *heartbeat,
+                                     enum blasd_place place);
 
 #endif

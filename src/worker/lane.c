@@ -380,6 +380,7 @@ int blasd_lane_empty(struct blasd_lane *lane, struct blasd_batcher *main, struct
         busy = lane->running > 0;
         if (busy) await_news(lane, 1000);
         pthread_mutex_unlock(&lane->lock);
+        blasd_heartbeat_sign(main->heartbeat);
         served = blasd_lane_serve(lane, main, &problem);
         if (served != 0) {
             code = served;

@@ -208,6 +208,17 @@ static void discard_part(struct blasd_batcher *batcher, struct blasd_item **memb
             discard(batcher, members[i], &batcher->room->bounds[k++]);
 }
 
+/* What it means that the kernel returned `code`, given what it was told meanwhile. */
+static int heed(struct blasd_batcher *batcher, int code, struct blasd_err *err) {
+    enum blasd_told told = blasd_heartbeat_ran(batcher->heartbeat, batcher->place);
+    if (code == -(int)BLASD_E_device_error) return code;
+    if (told == BLASD_UNWANTED) return 0; /* store_part says so for each job */
+    if (told == BLASD_TOO_LONG) return blasd_heartbeat_too_long(batcher->heartbeat, err);
+    if (code != 0 && err->code == BLASD_OK)
+        blasd_fail(err, BLASD_E_internal_error, "", "the kernel gave up without saying why");
+    return code;
+}
+
 static int run_kernel(struct blasd_batcher *batcher, int count, struct blasd_err *err) {
     const struct blasd_op *op = batcher->room->tasks[0].job->op;
     const struct blasd_kernel *kernel = blasd_backend_kernel(batcher->options->backend, op);
@@ -217,12 +228,7 @@ static int run_kernel(struct blasd_batcher *batcher, int count, struct blasd_err
                           op->name);
     code = kernel->run(batcher->device, batcher->room->tasks, count,
                        blasd_heartbeat_watch(batcher->heartbeat, batcher->place), err);
-    if (code != 0 && code != -(int)BLASD_E_device_error &&
-        blasd_heartbeat_unwanted(batcher->heartbeat, batcher->place))
-        return 0; /* it was told to stop: store_part says so for each job */
-    if (code != 0 && err->code == BLASD_OK)
-        blasd_fail(err, BLASD_E_internal_error, "", "the kernel gave up without saying why");
-    return code;
+    return heed(batcher, code, err);
 }
 
 /* A kernel may make an output smaller than was planned, never larger. */
@@ -254,7 +260,7 @@ static int store_outputs(struct blasd_batcher *batcher, struct blasd_bound *boun
 
 /* What follows the kernel: each task that did well gets its outputs stored. */
 static void store_part(struct blasd_batcher *batcher, int live) {
-    bool unwanted = blasd_heartbeat_unwanted(batcher->heartbeat, batcher->place);
+    bool unwanted = blasd_heartbeat_told(batcher->heartbeat, batcher->place) == BLASD_UNWANTED;
     for (int k = 0; k < live && !batcher->lost; k++) {
         struct blasd_task *task = &batcher->room->tasks[k];
         if (unwanted) /* the kernel may have stopped half-way */
@@ -294,7 +300,8 @@ static void learn(struct blasd_batcher *batcher, int live, const struct blasd_ba
     const struct blasd_task *tasks = batcher->room->tasks;
     int64_t took_ns = times->ran_ns - times->bound_ns;
     double flops = 0, bytes = 0;
-    if (batcher->weigher == NULL || blasd_heartbeat_unwanted(batcher->heartbeat, batcher->place))
+    if (batcher->weigher == NULL ||
+        blasd_heartbeat_told(batcher->heartbeat, batcher->place) != BLASD_GO_ON)
         return;
     for (int k = 0; k < live; k++) {
         const struct blasd_plan *plan = tasks[k].plan;
@@ -324,30 +331,41 @@ static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, 
     return 0;
 }
 
+/* The machine is short of memory beyond any job: what was claimed goes back to the queue. */
+static int short_of_memory(struct blasd_batcher *batcher, int count) {
+    blasd_log(BLASD_LOG_ERROR, "no memory for a batch of %d jobs", count);
+    batcher->lost = true;
+    return 0;
+}
+
 /* Runs some members of a group as one call. Negative where that should be tried in smaller parts,
  * or not at all (device_error); nothing has been ended then. */
 static int run_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
-                    int64_t claimed_ns, int *failed, struct blasd_err *err) {
+                    int64_t claimed_ns, struct blasd_err *err) {
     struct blasd_batch_times times = {.claimed_ns = claimed_ns, .began_ns = blasd_clock_ns()};
-    int live = 0, code = bind_part(batcher, members, count, &live, err);
+    int live = 0, failed = 0, code;
+    if (blasd_heartbeat_begin(batcher->heartbeat, batcher->place, members, count) != 0)
+        return short_of_memory(batcher, count);
+    code = bind_part(batcher, members, count, &live, err);
     if (code == 0) {
         times.bound_ns = blasd_clock_ns();
         if (live > 0) code = run_kernel(batcher, live, err);
-        code = part_ran(batcher, members, count, live, &times, code, failed, err);
+        code = part_ran(batcher, members, count, live, &times, code, &failed, err);
     }
+    blasd_heartbeat_end(batcher->heartbeat, batcher->place, code == 0 ? count : 0, failed);
     blasd_arena_reset(&batcher->room->arena);
     return code;
 }
 
 /* Runs all members in the room, in smaller parts where memory is short, one by one where a call
- * failed as a whole. */
+ * failed as a whole, or took longer than one job may. */
 static int run_members(struct blasd_batcher *batcher, int count, int part, int64_t claimed_ns,
-                       int *failed, struct blasd_err *err) {
+                       struct blasd_err *err) {
     int code = 0;
     for (int at = 0; at < count && !batcher->lost;) {
         int size = part < count - at ? part : count - at;
         struct blasd_err problem = {0};
-        code = run_part(batcher, batcher->room->members + at, size, claimed_ns, failed, &problem);
+        code = run_part(batcher, batcher->room->members + at, size, claimed_ns, &problem);
         if (code == -(int)BLASD_E_device_error) {
             *err = problem;
             break;
@@ -367,13 +385,6 @@ static void swap_rooms(struct blasd_batcher *batcher) {
     batcher->other = room;
 }
 
-/* The machine is short of memory beyond any job: what was claimed goes back to the queue. */
-static int short_of_memory(struct blasd_batcher *batcher, int count) {
-    blasd_log(BLASD_LOG_ERROR, "no memory for a batch of %d jobs", count);
-    batcher->lost = true;
-    return 0;
-}
-
 /* Ends the batch that began before; its members, tasks and bounds are in the room in hand. The
  * heartbeat knows its jobs. */
 static int end_pending(struct blasd_batcher *batcher, const struct blasd_batch_pending *pending,
@@ -384,20 +395,22 @@ static int end_pending(struct blasd_batcher *batcher, const struct blasd_batch_p
     struct blasd_item **members = batcher->room->members;
     struct blasd_err problem = {0};
     int failed = 0, code = pending->kernel->end(pending->flight, &problem);
-    if (code != 0 && code != -(int)BLASD_E_device_error &&
-        !blasd_heartbeat_unwanted(batcher->heartbeat, batcher->place)) {
-        /* also where another batch's end made it stop: it is run again by itself */
-        discard_part(batcher, members, pending->count);
-        blasd_arena_reset(&batcher->room->arena);
-        code = run_members(batcher, pending->count, pending->count, pending->claimed_ns, &failed,
-                           &problem);
-    } else {
-        if (code != -(int)BLASD_E_device_error) code = 0; /* store_part says that it is unwanted */
+    code = heed(batcher, code, &problem);
+    if (code == 0 || code == -(int)BLASD_E_device_error ||
+        (code == -(int)BLASD_E_job_too_long && pending->count == 1)) {
         code = part_ran(batcher, members, pending->count, pending->live, &times, code, &failed,
                         &problem);
+        blasd_heartbeat_end(batcher->heartbeat, batcher->place, code == 0 ? pending->count : 0,
+                            failed);
         blasd_arena_reset(&batcher->room->arena);
+    } else {
+        /* also where another batch's end made it stop: it is run again by itself */
+        int part = code == -(int)BLASD_E_job_too_long ? 1 : pending->count;
+        discard_part(batcher, members, pending->count);
+        blasd_heartbeat_end(batcher->heartbeat, batcher->place, 0, 0);
+        blasd_arena_reset(&batcher->room->arena);
+        code = run_members(batcher, pending->count, part, pending->claimed_ns, &problem);
     }
-    blasd_heartbeat_end(batcher->heartbeat, batcher->place, pending->count, failed);
     if (code != 0 && !batcher->lost) *err = problem;
     return batcher->lost ? 0 : code;
 }
@@ -422,6 +435,9 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     struct blasd_err problem = {0};
     pending.claimed_ns = claimed_ns;
     pending.began_ns = blasd_clock_ns();
+    if (before.kernel == NULL && blasd_heartbeat_begin(batcher->heartbeat, batcher->place,
+                                                       batcher->room->members, count) != 0)
+        goto not_begun;
     if (bind_part(batcher, batcher->room->members, count, &pending.live, &problem) != 0)
         goto not_begun;
     pending.bound_ns = blasd_clock_ns();
@@ -437,7 +453,8 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     *code = before.kernel != NULL ? end_pending(batcher, &before, err) : 0;
     /* from here on the heartbeat is about this batch */
     if (before.kernel != NULL && *code == 0 &&
-        blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->other->ids, count) != 0)
+        blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->other->members, count) !=
+            0)
         *code = short_of_memory(batcher, count);
     return true;
 not_begun:
@@ -451,7 +468,7 @@ int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
         blasd_backend_kernel(batcher->options->backend, items[group->first].job.op);
     bool overlaps = kernel != NULL && kernel->begin != NULL && !group->suspect;
     bool first = batcher->pending.kernel == NULL;
-    int count = 0, failed = 0, code = 0;
+    int count = 0, code = 0;
     struct blasd_err problem = {0};
     if (make_room(batcher->room, group->count) != 0) return short_of_memory(batcher, group->count);
     for (int i = group->first; i >= 0; i = items[i].next) {
@@ -459,9 +476,6 @@ int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
         batcher->room->members[count++] = &items[i];
     }
     if ((first || !overlaps) && (code = blasd_batch_finish(batcher, err)) != 0) return code;
-    if ((first || !overlaps) &&
-        blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->room->ids, count) != 0)
-        return short_of_memory(batcher, count);
     /* a mark that does not arrive costs no job: only a crash would not be counted */
     if (blasd_worker_queue_begin(batcher->queue, batcher->room->ids, count, &problem) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot mark a batch as begun: %s", problem.detail);
@@ -469,11 +483,6 @@ int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
     if (!first && overlaps) { /* it could not begin beside the other: by itself, then */
         code = blasd_batch_finish(batcher, err);
         if (code != 0 || batcher->lost) return code;
-        if (blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->room->ids, count) !=
-            0)
-            return short_of_memory(batcher, count);
     }
-    code = run_members(batcher, count, count, claimed_ns, &failed, err);
-    blasd_heartbeat_end(batcher->heartbeat, batcher->place, count, failed);
-    return code;
+    return run_members(batcher, count, count, claimed_ns, err);
 }

@@ -60,6 +60,7 @@ static int open_queue(struct worker *worker, struct blasd_err *err) {
     for (;;) {
         int code = 0;
         *err = (struct blasd_err){0};
+        if (batcher->heartbeat != NULL) blasd_heartbeat_sign(batcher->heartbeat);
         if (batcher->queue == NULL)
             code = blasd_worker_queue_open(&worker->options->queue, &batcher->queue, err);
         if (code == 0 && batcher->heartbeat == NULL)
@@ -86,6 +87,7 @@ static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) 
     while (!stopping(worker)) {
         int64_t epoch = 0;
         char *info = blasd_heartbeat_info(batcher->heartbeat);
+        blasd_heartbeat_sign(batcher->heartbeat);
         if (info == NULL) {
             *code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the worker");
             return false;
@@ -337,6 +339,7 @@ static int work(struct worker *worker, struct blasd_err *err) {
     int code = 0;
     batcher->lost = true; /* no lease yet */
     while (!stopping(worker)) {
+        blasd_heartbeat_sign(batcher->heartbeat);
         if (blasd_heartbeat_lost(batcher->heartbeat)) batcher->lost = true;
         if (batcher->lost) {
             if (told) blasd_log(BLASD_LOG_WARN, "the lease was lost; taking a new one");

@@ -26,9 +26,15 @@ struct blasd_worker_options {
     const char *kept_in; /* directory that keeps those figures; NULL: measured at every start.
                             Borrowed */
     const char *version; /* blasd's, for which they hold. Borrowed */
-    /* Asked between batches and while waiting: true makes the worker finish the batch in hand, give
-     * back the rest and return. May be called often; must be cheap. */
+    /* Asked between batches and while waiting, by two threads: true makes the worker finish the
+     * batch in hand, give back the rest and return. May be called often; must be cheap. */
     bool (*stopping)(void *arg);
+    /* Called about once a second, by a thread of its own, while the worker is alive; NULL: nobody
+     * wants to know. */
+    void (*alive)(void *arg);
+    /* The process must end now, for a computation does not stop or the loop stands still; what it
+     * held has gone back to the queue. Called once, by that thread; NULL: the worker hangs. */
+    void (*hung)(void *arg);
     /* Called once, when the worker has its lease and takes jobs. */
     void (*ready)(void *arg);
     void *arg;

@@ -94,8 +94,11 @@ end
 local function recover(name)
     local names, begun = holdings(name)
     open_packets(names, begun)
-    local e, finder = ending_new(), running_finder(1)
+    stubs_alone(names) -- of a packet single jobs may have begun: the others have not
+    local e, finder, seen = ending_new(), running_finder(1), {}
     local count = give_back(names, function(id, job)
+        if seen[id] then return false end -- named by itself and by its packet
+        seen[id] = true
         if not (begun[id] or begun[sub(id, 1, PACKET)]) or
            call('HINCRBY', K.attempts, id, 1) < L.attempts then
             return true

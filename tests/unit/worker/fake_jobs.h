@@ -125,7 +125,7 @@ static void fake_ready(void *arg) {
 }
 
 /* Runs the worker until every job has ended (or 20 s have passed). */
-static int fake_work(struct blasd_limits *limits, struct blasd_err *err) {
+static __attribute__((unused)) int fake_work(struct blasd_limits *limits, struct blasd_err *err) {
     struct blasd_worker_options options = {.queue = {.limits = limits, .store = fake.store},
                                            .backend = &FAKE_BACKEND,
                                            .name = "tester",

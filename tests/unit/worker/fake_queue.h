@@ -65,12 +65,14 @@ struct fake {
     void (*renewing)(void); /* called while a renewal is on its way; NULL: nothing */
     void (*sweeping)(void); /* the same for a sweep */
     void (*running)(void);  /* the same for a kernel */
+    void (*waiting)(void);  /* the same for a wait for jobs */
 };
 static struct fake fake;
 
 struct blasd_worker_queue {
     int64_t epoch;
-    int part; /* 0: it claims */
+    int part;    /* 0: it claims, or serves the heartbeat */
+    bool claims; /* it has registered */
 };
 
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
@@ -105,6 +107,7 @@ int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *wo
     snprintf(fake.info, sizeof fake.info, "%s", info);
     fake_give_back();
     fake.registers++;
+    queue->claims = true;
     *epoch = queue->epoch = ++fake.epoch;
     pthread_mutex_unlock(&fake.lock);
     return 0;
@@ -176,6 +179,7 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
     (void)queue;
     (void)timeout_ms;
     (void)err;
+    if (fake.waiting != NULL) fake.waiting();
     usleep(1000);
     return 0;
 }
@@ -264,7 +268,7 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
         struct fake_job *job = fake_find(endings[i].id);
         assert_false(job->ended && !job->drop);
         assert_true(job->held);
-        if (queue->part == 0) job->held = false;
+        if (queue->claims) job->held = false;
         endings[i].accepted = !job->drop;
         fake_end(job, &endings[i]);
     }

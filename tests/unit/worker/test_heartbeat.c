@@ -31,10 +31,17 @@ static void look(void) {
     seen = true;
 }
 
+static bool stopping(void *arg) {
+    (void)arg;
+    return false;
+}
+
 /* Whether the second lease is taken for lost once the first one's late news is there. */
 static bool is_second_lost(void) {
-    struct blasd_worker_options options = {
-        .queue = {.limits = &limits, .store = fake.store}, .backend = &FAKE_BACKEND, .name = "w"};
+    struct blasd_worker_options options = {.queue = {.limits = &limits, .store = fake.store},
+                                           .backend = &FAKE_BACKEND,
+                                           .name = "w",
+                                           .stopping = stopping};
     fake.epoch = 1;
     fake.renewing = take_another_lease;
     fake.sweeping = look;
