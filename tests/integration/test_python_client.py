@@ -339,6 +339,11 @@ def test_other_kinds_of_arrays(client):
         assert text.startswith("a: ") and words in text, text
 
 
+def test_nothing_at_all_is_no_array(client):
+    with pytest.raises(TypeError, match="a: 1 missing value"):
+        client.run("matmul", a=None, b=np.eye(2))
+
+
 def test_inputs_of_shared_clients_are_looked_at_too(sharing):
     client = blasd.Client(sharing.url, share=True)
     masked = np.ma.array(np.ones((500, 500)), mask=np.eye(500))
