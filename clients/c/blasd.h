@@ -98,6 +98,9 @@ int blasd_client_result(struct blasd_client *client, const char *id, struct blas
 /* Cancels the job, or forgets it where it has ended. */
 int blasd_client_cancel(struct blasd_client *client, const char *id, struct blasd_reply **ret,
                         struct blasd_problem *problem);
+/* What can be asked: a reply whose document is that of GET /ops. */
+int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
+                     struct blasd_problem *problem);
 /* Writes one output to a .npy file. */
 int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
                       const char *path, struct blasd_problem *problem);

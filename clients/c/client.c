@@ -367,6 +367,11 @@ int blasd_client_cancel(struct blasd_client *client, const char *id, struct blas
     return ask(client, "DELETE", path, "Accept: application/json", 0, ret, problem);
 }
 
+int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
+                     struct blasd_problem *problem) {
+    return ask(client, "GET", "/ops", "Accept: application/json", 0, ret, problem);
+}
+
 int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
                       const char *path, struct blasd_problem *problem) {
     struct curl_slist *headers = curl_slist_append(NULL, "Accept: application/x-npy");

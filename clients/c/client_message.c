@@ -52,8 +52,11 @@ static const char *text_of(const json_t *document, const char *name) {
 }
 
 void blasd_problem_from(struct blasd_problem *problem, const json_t *document) {
-    blasd_problem_set(problem, text_of(document, "code"), "%s: %s. %s", text_of(document, "title"),
-                      text_of(document, "detail"), text_of(document, "advice"));
+    const char *title = text_of(document, "title"), *detail = text_of(document, "detail");
+    const char *advice = text_of(document, "advice");
+    blasd_problem_set(problem, text_of(document, "code"), "%s%s%s%s%s", title,
+                      *title != '\0' && *detail != '\0' ? ": " : "", detail,
+                      *advice != '\0' ? ". " : "", advice);
     snprintf(problem->field, sizeof problem->field, "%s", text_of(document, "field"));
     problem->status = (int)json_integer_value(json_object_get(document, "status"));
     problem->retry = json_is_true(json_object_get(document, "retry"));
