@@ -1,4 +1,5 @@
 """The Python client in programs of every shape: forks, pickles, results that are written to, inputs that are no plain arrays."""
+import base64
 import concurrent.futures
 import copy
 import gc
@@ -439,6 +440,7 @@ class Listener:
                     while (header := file.readline().decode().strip()):
                         headers[header.split(":")[0].lower()] = header.split(":", 1)[1].strip()
                     file.read(int(headers.get("content-length", 0)))
+                    self.authorization = headers.get("authorization")
                     self.requests.append((line.split()[0], headers.get("idempotency-key")))
                     if not self.talk(self, connection):
                         break
@@ -511,15 +513,28 @@ def test_an_answer_that_ends_early():
 
 
 def test_urls(service):
-    assert blasd.Client(service.url + "/").ready() and blasd.Client(service.url.upper()).ready()
-    for url in ("http://user:pw@127.0.0.1:8080", "http://user@127.0.0.1", "http://:pw@127.0.0.1"):
-        with pytest.raises(ValueError, match="user") as caught:
+    assert blasd.Client(service.url + "/").ready() and blasd.Client(service.url.replace("http", "HTTP")).ready()
+    for url in ("127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://127.0.0.1:port", "http://127.0.0.1:8080/?a=b",
+                "http://127.0.0.1/#x", "ftp://user:pw@127.0.0.1"):
+        with pytest.raises(ValueError) as caught:
             blasd.Client(url)
         assert "pw" not in str(caught.value)
-    for url in ("127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://127.0.0.1:port", "http://127.0.0.1:8080/?a=b",
-                "http://127.0.0.1/#x"):
-        with pytest.raises(ValueError):
-            blasd.Client(url)
+
+
+def test_a_user_in_the_url_is_sent():
+    """To a proxy that asks for one; and shown to nobody."""
+    listener = Listener(lambda self, c: answer(c, {"ops": []}) and False)
+    for user, secret in (("user:pw", "user:pw"), ("user", "user"), ("u%40x:p%3Aw", "u@x:p:w"), ("a@b:pw", "a@b:pw")):
+        client = blasd.Client(listener.url.replace("//", f"//{user}@"))
+        for one in (client, pickle.loads(pickle.dumps(client))):
+            assert one.ops() == [] and one.url == listener.url
+            assert listener.authorization == "Basic " + base64.b64encode(secret.encode()).decode()
+    blasd.Client(listener.url).ops()
+    assert listener.authorization is None
+    listener.close()
+    with pytest.raises(blasd.Error) as caught:
+        client.ops()
+    assert "pw" not in str(caught.value)
 
 
 def test_a_refused_connection_may_be_tried_again():

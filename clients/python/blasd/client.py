@@ -1,4 +1,5 @@
 """Jobs, results and errors. `Client` is where to start."""
+import base64
 import copyreg
 import http.client
 import json
@@ -133,7 +134,8 @@ class Client:
     """A connection to a service. Threads and forked processes may share one: each has a connection of its own
     underneath. A pickled one connects anew where it is unpickled.
 
-    url: where the service is; default: the environment variable BLASD_URL, else http://127.0.0.1:8080.
+    url: where the service is; default: the environment variable BLASD_URL, else http://127.0.0.1:8080. With
+    user:password@ before the host (what is special in them as %40) they are sent, for a proxy that asks for them.
     timeout: seconds without any answer after which a request is given up.
     share: the service runs on this machine as this user, started with --share: large inputs and results go through
     shared memory instead of the connection. Raises Error where that is not so. Inputs that no file can be made for
@@ -145,16 +147,16 @@ class Client:
     def __init__(self, url=None, timeout=60.0, share=False):
         url = url or os.environ.get("BLASD_URL", "http://127.0.0.1:8080")
         parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is not an http:// or https:// URL")
-        if "@" in parts.netloc:
-            raise ValueError("a user or password in the URL is not supported: the service has none; leave out what stands "
-                             f"before {parts.netloc.rpartition('@')[2]}")
-        if parts.query or parts.fragment:
-            raise ValueError(f"{url!r}: what follows ? or # is not supported")
+        user, at, host = parts.netloc.rpartition("@")
+        self.url, self.timeout = parts._replace(netloc=host).geturl(), timeout
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"{self.url!r} is not a URL like http://HOST:PORT")
         self._connection_type = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
-        self.url, self.timeout = url, timeout
+        self._authorization = {}
+        if at:
+            secret = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
+            self._authorization = {"Authorization": f"Basic {secret}"}
         self._local = threading.local()
         self._share, self._prefer = None, {}
         if share:
@@ -389,7 +391,7 @@ class Client:
             connection.connect()
         connection.sock.settimeout(self.timeout + wait)
         connection.putrequest(method, self._prefix + path, skip_accept_encoding=True)
-        for name, value in (headers or {}).items():
+        for name, value in {**self._authorization, **(headers or {})}.items():
             connection.putheader(name, value)
         small = b"".join(pieces) if sum(len(p) for p in pieces) < 65536 else b""
         connection.endheaders(small or None)
