@@ -93,7 +93,7 @@ int blasd_array_check(const struct blasd_array *array, struct blasd_problem *pro
     if (array->dtype == NULL)
         return blasd_problem_set(problem, "invalid_tensor", "the input '%s' has no dtype", name);
     if (blasd_dtype_code(array->dtype, &size) == NULL)
-        return blasd_problem_set(problem, "unsupported_dtype",
+        return blasd_problem_set(problem, "invalid_tensor",
                                  "the input '%s' has the dtype '%s', which is not among float64, "
                                  "float32, float16, bfloat16, int64, int32, int16, int8, uint64, "
                                  "uint32, uint16, uint8, bool",
