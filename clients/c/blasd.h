@@ -42,7 +42,7 @@ struct blasd_array {
     const char *dtype; /* float64 float32 float16 bfloat16 int64 … uint8 bool */
     int rank;          /* 0 to BLASD_ARRAY_RANK */
     int64_t shape[BLASD_ARRAY_RANK];
-    void *data; /* aligned to its elements in a reply */
+    void *data; /* aligned to its elements in a reply; NULL only where there are no elements */
 };
 
 /* An input that lies in a .npy file. */
@@ -77,15 +77,16 @@ struct blasd_problem {
     char message[640]; /* for people: title, detail, advice */
 };
 
-/* `url` is copied; NULL: the environment variable BLASD_URL, else http://127.0.0.1:8080. Nothing is
- * sent yet. New; NULL where memory has run out. A service that is silent for a minute, beyond the
- * time that it was asked to wait, is given up (connection_failed). */
+/* `url` is copied, and may have user:password@ before the host; NULL: the environment variable
+ * BLASD_URL, else http://127.0.0.1:8080. Nothing is sent yet. New; NULL where memory has run out. A
+ * service that is silent for a minute, beyond the time that it was asked to wait, is given up
+ * (connection_failed). */
 struct blasd_client *blasd_client_new(const char *url);
 void blasd_client_free(struct blasd_client *client); /* takes NULL */
 
-/* Sends a job, and waits up to `wait_seconds` for its end (0: does not wait). The reply has the job
- * document, and the arrays where the job has succeeded. A job that failed is a reply, not a
- * problem: see blasd_reply_state. */
+/* Sends a job, never twice unless it has an idempotency_key, and waits up to `wait_seconds` for its
+ * end (0: does not wait). The reply has the job document, and the arrays where the job has
+ * succeeded. A job that failed is a reply, not a problem: see blasd_reply_state. */
 int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
                         double wait_seconds, struct blasd_reply **ret,
                         struct blasd_problem *problem);
@@ -98,6 +99,9 @@ int blasd_client_result(struct blasd_client *client, const char *id, struct blas
 /* Cancels the job, or forgets it where it has ended. */
 int blasd_client_cancel(struct blasd_client *client, const char *id, struct blasd_reply **ret,
                         struct blasd_problem *problem);
+/* What can be asked: a reply whose document is that of GET /ops. */
+int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
+                     struct blasd_problem *problem);
 /* Writes one output to a .npy file. */
 int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
                       const char *path, struct blasd_problem *problem);

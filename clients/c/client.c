@@ -17,6 +17,7 @@
 struct blasd_client {
     CURL *curl;
     char *base;      /* the service's URL without a slash at its end */
+    char *shown;     /* the same without user and password, for messages */
     char *directory; /* where files are shared with the service; NULL: nowhere */
 };
 
@@ -26,10 +27,30 @@ struct answer {
     size_t len, cap;
     FILE *file; /* where a good answer is to be written to, or NULL */
     CURL *curl;
+    bool once; /* what is sent must not be sent again */
+    bool sent;
 };
+
+/* libcurl sends a request again where a kept connection breaks before an answer has come. By then
+ * the service may have taken the job: without a key it would run twice. */
+static int before_sending(void *arg, char *to, char *from, int to_port, int from_port) {
+    struct answer *answer = arg;
+    bool again = answer->once && answer->sent;
+    (void)to, (void)from, (void)to_port, (void)from_port;
+    answer->sent = true;
+    return again ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
 
 static void global_init(void) {
     curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static void hide_user(char *url) {
+    char *scheme = strstr(url, "://"), *host = scheme == NULL ? url : scheme + 3, *at = NULL;
+    size_t len = strcspn(host, "/?#");
+    for (size_t i = 0; i < len; i++)
+        if (host[i] == '@') at = host + i;
+    if (at != NULL) memmove(host, at + 1, strlen(at + 1) + 1);
 }
 
 struct blasd_client *blasd_client_new(const char *url) {
@@ -43,11 +64,13 @@ struct blasd_client *blasd_client_new(const char *url) {
     if (client == NULL) return NULL;
     client->curl = curl_easy_init();
     client->base = strdup(url);
-    if (client->curl == NULL || client->base == NULL) {
+    client->shown = strdup(url);
+    if (client->curl == NULL || client->base == NULL || client->shown == NULL) {
         blasd_client_free(client);
         return NULL;
     }
     while (len > 0 && client->base[len - 1] == '/') client->base[--len] = '\0';
+    hide_user(client->shown);
     return client;
 }
 
@@ -55,6 +78,7 @@ void blasd_client_free(struct blasd_client *client) {
     if (client == NULL) return;
     if (client->curl != NULL) curl_easy_cleanup(client->curl);
     free(client->base);
+    free(client->shown);
     free(client->directory);
     free(client);
 }
@@ -97,6 +121,8 @@ static void prepare(struct blasd_client *client, const char *path, double wait,
     curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_TIME, SILENCE_S + (long)wait);
     curl_easy_setopt(client->curl, CURLOPT_CONNECTTIMEOUT, SILENCE_S);
     curl_easy_setopt(client->curl, CURLOPT_TCP_NODELAY, 1L);
+    curl_easy_setopt(client->curl, CURLOPT_PREREQFUNCTION, before_sending);
+    curl_easy_setopt(client->curl, CURLOPT_PREREQDATA, answer);
     curl_easy_setopt(client->curl, CURLOPT_WRITEFUNCTION, on_answer);
     curl_easy_setopt(client->curl, CURLOPT_WRITEDATA, answer);
     curl_easy_setopt(client->curl, CURLOPT_HTTPHEADER, headers);
@@ -112,8 +138,13 @@ static int perform(struct blasd_client *client, struct answer *answer,
     long status = 0;
     curl_off_t seconds = 0;
     if (code != CURLE_OK) {
-        blasd_problem_set(problem, "connection_failed", "%s: %s", client->base,
-                          curl_easy_strerror(code));
+        bool taken = answer->once && answer->sent;
+        blasd_problem_set(problem, "connection_failed", "%s: %s%s", client->shown,
+                          code == CURLE_ABORTED_BY_CALLBACK ? "the connection broke"
+                                                            : curl_easy_strerror(code),
+                          taken ? ". The service may have taken the job: under an idempotency_key "
+                                  "it is safe to send it again"
+                                : "");
         problem->retry = true;
         return -1;
     }
@@ -213,7 +244,7 @@ static int submit_body(struct blasd_client *client, const struct blasd_request *
                        double wait_seconds, struct blasd_reply **ret,
                        struct blasd_problem *problem) {
     struct curl_slist *headers = NULL;
-    struct answer answer = {0};
+    struct answer answer = {.once = request->idempotency_key == NULL};
     const struct blasd_shared *shared = request->shared; /* that the service did not take */
     int count = shared == NULL ? request->input_count : shared->array_count;
     struct blasd_upload upload = {.arrays = shared == NULL ? request->inputs : shared->arrays};
@@ -278,7 +309,7 @@ static int submit_file(struct blasd_client *client, const struct blasd_request *
                        const struct blasd_shared *shared, double wait_seconds,
                        struct blasd_reply **ret, struct blasd_problem *problem) {
     struct curl_slist *headers = NULL;
-    struct answer answer = {0};
+    struct answer answer = {.once = request->idempotency_key == NULL};
     char name[16 + sizeof shared->name];
     char *path = path_of_job(client->curl, request, wait_seconds, problem);
     int code;
@@ -319,6 +350,27 @@ static void stop_sharing(struct blasd_client *client) {
     client->directory = NULL;
 }
 
+/* What would be followed or sent blindly. */
+static int check_request(const struct blasd_request *request, struct blasd_problem *problem) {
+    if (request->op == NULL)
+        return blasd_problem_set(problem, "invalid_request", "the request has no op");
+    if ((request->input_count > 0 && request->inputs == NULL) ||
+        (request->file_count > 0 && request->files == NULL))
+        return blasd_problem_set(problem, "invalid_request",
+                                 "the request counts inputs, but has none");
+    for (int i = 0; i < request->file_count; i++)
+        if (request->files[i].name == NULL || request->files[i].path == NULL)
+            return blasd_problem_set(problem, "invalid_request", "a file has no name or no path");
+    for (int i = 0; i < request->input_count; i++) {
+        const struct blasd_array *array = &request->inputs[i];
+        if (blasd_array_check(array, problem) != 0) return -1;
+        if (array->data == NULL && blasd_array_bytes(array) > 0)
+            return blasd_problem_set(problem, "invalid_tensor", "the input '%s' has no data",
+                                     array->name);
+    }
+    return 0;
+}
+
 int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
                         double wait_seconds, struct blasd_reply **ret,
                         struct blasd_problem *problem) {
@@ -326,6 +378,7 @@ int blasd_client_submit(struct blasd_client *client, const struct blasd_request 
     struct blasd_shared *copy = NULL;
     int code;
     *ret = NULL;
+    if (check_request(request, problem) != 0) return -1;
     if (shared == NULL && client->directory != NULL)
         shared = copy = blasd_shared_copy(client->directory, request);
     if (shared == NULL)
@@ -365,6 +418,11 @@ int blasd_client_cancel(struct blasd_client *client, const char *id, struct blas
     char path[128];
     snprintf(path, sizeof path, "/jobs/%.64s", id);
     return ask(client, "DELETE", path, "Accept: application/json", 0, ret, problem);
+}
+
+int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
+                     struct blasd_problem *problem) {
+    return ask(client, "GET", "/ops", "Accept: application/json", 0, ret, problem);
 }
 
 int blasd_client_save(struct blasd_client *client, const char *id, const char *output,

@@ -52,8 +52,11 @@ static const char *text_of(const json_t *document, const char *name) {
 }
 
 void blasd_problem_from(struct blasd_problem *problem, const json_t *document) {
-    blasd_problem_set(problem, text_of(document, "code"), "%s: %s. %s", text_of(document, "title"),
-                      text_of(document, "detail"), text_of(document, "advice"));
+    const char *title = text_of(document, "title"), *detail = text_of(document, "detail");
+    const char *advice = text_of(document, "advice");
+    blasd_problem_set(problem, text_of(document, "code"), "%s%s%s%s%s", title,
+                      *title != '\0' && *detail != '\0' ? ": " : "", detail,
+                      *advice != '\0' ? ". " : "", advice);
     snprintf(problem->field, sizeof problem->field, "%s", text_of(document, "field"));
     problem->status = (int)json_integer_value(json_object_get(document, "status"));
     problem->retry = json_is_true(json_object_get(document, "retry"));
@@ -82,6 +85,36 @@ int64_t blasd_array_bytes(const struct blasd_array *array) {
     return bytes;
 }
 
+int blasd_array_check(const struct blasd_array *array, struct blasd_problem *problem) {
+    const char *name = array->name;
+    size_t size = 0;
+    if (name == NULL || *name == '\0')
+        return blasd_problem_set(problem, "invalid_tensor", "an input has no name");
+    if (array->dtype == NULL)
+        return blasd_problem_set(problem, "invalid_tensor", "the input '%s' has no dtype", name);
+    if (blasd_dtype_code(array->dtype, &size) == NULL)
+        return blasd_problem_set(problem, "invalid_tensor",
+                                 "the input '%s' has the dtype '%s', which is not among float64, "
+                                 "float32, float16, bfloat16, int64, int32, int16, int8, uint64, "
+                                 "uint32, uint16, uint8, bool",
+                                 name, array->dtype);
+    if (array->rank < 0 || array->rank > BLASD_ARRAY_RANK)
+        return blasd_problem_set(problem, "invalid_tensor",
+                                 "the input '%s' has rank %d; a rank is 0 to %d", name, array->rank,
+                                 BLASD_ARRAY_RANK);
+    for (int i = 0; i < array->rank; i++)
+        if (array->shape[i] < 0)
+            return blasd_problem_set(problem, "invalid_tensor",
+                                     "the input '%s' has the length %lld in dimension %d; a length "
+                                     "is 0 or more",
+                                     name, (long long)array->shape[i], i);
+    if (blasd_array_bytes(array) < 0)
+        return blasd_problem_set(problem, "invalid_tensor",
+                                 "the input '%s' has a shape of more bytes than can be addressed",
+                                 name);
+    return 0;
+}
+
 uint64_t blasd_array_place(uint64_t at, unsigned alignment) {
     return (at + alignment - 1) / alignment * alignment;
 }
@@ -95,14 +128,10 @@ static int refuse_text(struct blasd_problem *problem) {
 static int add_input(json_t *header, const struct blasd_array *array, uint64_t *at,
                      struct blasd_problem *problem) {
     size_t size = 0;
-    int64_t bytes = blasd_array_bytes(array);
     uint64_t begin = *at;
     json_t *shape;
-    if (array->name == NULL || bytes < 0)
-        return blasd_problem_set(problem, "invalid_tensor",
-                                 "the input '%s' has no known dtype or a bad shape",
-                                 array->name == NULL ? "" : array->name);
-    if (__builtin_add_overflow(begin, (uint64_t)bytes, at) || *at > MOST_BYTES)
+    if (blasd_array_check(array, problem) != 0) return -1;
+    if (__builtin_add_overflow(begin, (uint64_t)blasd_array_bytes(array), at) || *at > MOST_BYTES)
         return blasd_problem_set(problem, "invalid_tensor", "the inputs are too large together");
     shape = json_array();
     for (int i = 0; i < array->rank; i++)

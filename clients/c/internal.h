@@ -41,6 +41,8 @@ const char *blasd_dtype_of_code(const char *code, size_t *size);
 
 /* Bytes of an array, or -1 where its dtype is unknown or its shape absurd. */
 int64_t blasd_array_bytes(const struct blasd_array *array);
+/* Whether name, dtype, rank and lengths can be; `problem` says which cannot. */
+int blasd_array_check(const struct blasd_array *array, struct blasd_problem *problem);
 /* Where an array begins that comes after `at` bytes of data. */
 uint64_t blasd_array_place(uint64_t at, unsigned alignment);
 /* A safetensors header, its length in front, padded to a multiple of 64; arrays begin at multiples

@@ -429,6 +429,7 @@ static bool run_task(struct blasd_task *task, const struct blasd_task *next, int
     blasd_text_join(task->method, sizeof task->method, single ? "s" : "d",
                     mm.m == 1 || mm.n == 1 ? "gemv" : "gemm",
                     half ? " in float32, rounded once" : "");
+    blasd_matmul_warn(task);
     return going;
 }
 

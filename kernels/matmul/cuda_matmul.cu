@@ -228,6 +228,7 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
         snprintf(task->method, sizeof task->method, "%s%s%s%s", base_name(group), way_name(group),
                  group->way == WAY_NOTHING || !half ? rounding : ", float32 sums",
                  group->out != group->sum ? ", rounded once" : "");
+        blasd_matmul_warn(task);
     }
     return 0;
 }

@@ -36,4 +36,9 @@ struct blasd_matmul {
  * together. */
 int blasd_matmul_read(const struct blasd_job *job, struct blasd_matmul *ret, struct blasd_err *err);
 
+struct blasd_task;
+/* Warns where all inputs are integers and sums of their products can be beyond what float64 holds
+ * exactly. */
+void blasd_matmul_warn(struct blasd_task *task);
+
 #endif

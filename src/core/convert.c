@@ -153,6 +153,31 @@ int64_t blasd_tensor_first_negative(enum blasd_dtype dtype, const void *data, in
     return search_from(size, data, n, 0, kind == 'f' ? sign + 1 : sign);
 }
 
+/* Whether a magnitude has more than 53 binary digits, zeros at its end aside. */
+static bool is_inexact(uint64_t magnitude) {
+    return magnitude != 0 && (magnitude >> __builtin_ctzll(magnitude)) >> 53 != 0;
+}
+
+int64_t blasd_tensor_first_inexact(enum blasd_dtype dtype, const void *data, int64_t n) {
+    const uint64_t most = UINT64_C(1) << 53; /* up to here all are exact */
+    bool is_signed = dtype == BLASD_int64;
+    const unsigned char *bytes = data;
+    if (!is_signed && dtype != BLASD_uint64) return -1;
+    for (int64_t start = 0; start < n; start += 1024) {
+        int64_t end = start + 1024 < n ? start + 1024 : n;
+        uint64_t bits, large = 0;
+        for (int64_t i = start; i < end; i++) {
+            memcpy(&bits, bytes + 8 * i, sizeof bits);
+            large |= is_signed ? bits + most > 2 * most : bits > most;
+        }
+        for (int64_t i = start; large != 0 && i < end; i++) {
+            memcpy(&bits, bytes + 8 * i, sizeof bits);
+            if (is_inexact(is_signed && bits >> 63 != 0 ? 0 - bits : bits)) return i;
+        }
+    }
+    return -1;
+}
+
 bool blasd_tensor_all_zero(enum blasd_dtype dtype, const void *data, int64_t n) {
     const unsigned char *bytes = data;
     size_t size = blasd_dtype_size(dtype);

@@ -41,6 +41,9 @@ int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, i
  * is 0 or below, or -1. -0.0 is 0; a NaN counts by its sign. `data` need not be aligned. */
 int64_t blasd_tensor_first_negative(enum blasd_dtype dtype, const void *data, int64_t n,
                                     bool zero_too);
+/* Index of the first integer among `n` elements that float64 cannot hold, or -1; always -1 for
+ * other dtypes than int64 and uint64. `data` need not be aligned. */
+int64_t blasd_tensor_first_inexact(enum blasd_dtype dtype, const void *data, int64_t n);
 /* Whether all of `n` elements are 0 or -0.0. `data` need not be aligned. */
 bool blasd_tensor_all_zero(enum blasd_dtype dtype, const void *data, int64_t n);
 

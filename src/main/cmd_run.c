@@ -3,8 +3,10 @@
  * Knows the service only by its HTTP interface, through the client library. Read next:
  * ../../clients/c/blasd.h. */
 #include "clients/c/blasd.h"
+#include "core/tensor.h"
 #include "main/commands.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
 #include <math.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MOST_FILES 16
@@ -37,10 +40,16 @@ static const char usage[] =
     "Example: blasd run solve a=a.npy b=b.npy -o x.npy\n"
     "Ctrl-C cancels the job.\n";
 
+/* An output that is to become a file. */
+struct save {
+    char output[64]; /* its name; "": the first */
+    const char *path;
+};
+
 struct order {
     struct blasd_request request;
     struct blasd_file files[MOST_FILES];
-    const char *saves[MOST_FILES];
+    struct save saves[MOST_FILES];
     int save_count;
     json_t *params;    /* owned */
     char *params_text; /* owned */
@@ -67,6 +76,51 @@ static bool ends_with(const char *text, const char *end) {
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
+/* Whether there is such a file, and it can be read; else says why not. */
+static bool is_readable(const char *path) {
+    struct stat info;
+    int reason = stat(path, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+    if (reason == 0 && access(path, R_OK) != 0) reason = errno;
+    if (reason == 0) return true;
+    fprintf(stderr, "blasd run: the file %s cannot be read: %s\n", path, strerror(reason));
+    return false;
+}
+
+/* Whether a file can be written, as far as that shows before the job has run. */
+static bool is_writable(const char *path) {
+    struct stat info;
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+    int reason = 0;
+    if (stat(path, &info) == 0)
+        reason = S_ISDIR(info.st_mode) ? EISDIR : access(path, W_OK) != 0 ? errno : 0;
+    else if (errno != ENOENT || (folder != NULL && access(folder, W_OK | X_OK) != 0))
+        reason = errno;
+    free(folder);
+    if (reason == 0) return true;
+    fprintf(stderr, "blasd run: the file %s cannot be written: %s\n", path, strerror(reason));
+    return false;
+}
+
+/* [output=]file */
+static int take_save(struct order *order, const char *argument) {
+    struct save *save = &order->saves[order->save_count];
+    const char *equals = strchr(argument, '=');
+    size_t len = equals == NULL ? 0 : (size_t)(equals - argument);
+    if (order->save_count == MOST_FILES) {
+        fprintf(stderr, "blasd run: more than %d outputs\n", MOST_FILES);
+        return -1;
+    }
+    save->path = equals == NULL ? argument : equals + 1;
+    if (*save->path == '\0' || len >= sizeof save->output || equals == argument) {
+        fprintf(stderr, "blasd run: '%s' is not [output=]file\n", argument);
+        return -1;
+    }
+    memcpy(save->output, argument, len);
+    order->save_count++;
+    return is_writable(save->path) ? 0 : -1;
+}
+
 /* name=file.npy is an input, name=anything a parameter: a JSON value, or a plain word. */
 static int take_assignment(struct order *order, char *argument) {
     char *value = strchr(argument, '=');
@@ -80,10 +134,7 @@ static int take_assignment(struct order *order, char *argument) {
             fprintf(stderr, "blasd run: more than %d inputs\n", MOST_FILES);
             return -1;
         }
-        if (access(value, R_OK) != 0) {
-            fprintf(stderr, "blasd run: the file %s cannot be read\n", value);
-            return -1;
-        }
+        if (!is_readable(value)) return -1;
         order->files[order->request.file_count++] = (struct blasd_file){argument, value};
         return 0;
     }
@@ -131,8 +182,7 @@ static int parse(struct order *order, int argc, char **argv) {
     while ((option = getopt_long(argc, argv, "o:u:d:p:t:sqh", options, NULL)) != -1)
         switch (option) {
         case 'o':
-            if (order->save_count == MOST_FILES) return -1;
-            order->saves[order->save_count++] = optarg;
+            if (take_save(order, optarg) != 0) return -1;
             break;
         case 'u': order->url = optarg; break;
         case 'd': order->request.device = optarg; break;
@@ -148,9 +198,12 @@ static int parse(struct order *order, int argc, char **argv) {
         case 'q': order->quiet = true; break;
         case 'j': order->json = true; break;
         case 'h': order->help = true; return -1;
-        default: return -1;
+        default: fprintf(stderr, "blasd run: `blasd help run` lists the options\n"); return -1;
         }
-    if (optind >= argc) return -1;
+    if (optind >= argc) {
+        fputs(usage, stderr);
+        return -1;
+    }
     order->request.op = argv[optind++];
     for (; optind < argc; optind++)
         if (take_assignment(order, argv[optind]) != 0) return -1;
@@ -181,20 +234,37 @@ static void print_real(double value, int digits) {
     printf("%.*g", digits, isnan(value) ? (double)NAN : value);
 }
 
-static void print_element(const struct blasd_array *array, int64_t i) {
-    const void *data = array->data;
-    if (strcmp(array->dtype, "float64") == 0)
-        print_real(((const double *)data)[i], 17);
-    else if (strcmp(array->dtype, "float32") == 0)
-        print_real((double)((const float *)data)[i], 9);
-    else if (strcmp(array->dtype, "int64") == 0)
-        printf("%lld", (long long)((const int64_t *)data)[i]);
-    else
-        printf("0x%02x", ((const unsigned char *)data)[i]);
+/* Digits that tell all values of a dtype apart. */
+static int digits_of(enum blasd_dtype dtype) {
+    return dtype == BLASD_float64   ? 17
+           : dtype == BLASD_float32 ? 9
+           : dtype == BLASD_float16 ? 5
+                                    : 4;
+}
+
+static void print_element(const struct blasd_array *array, enum blasd_dtype dtype, int64_t i) {
+    size_t size = blasd_dtype_size(dtype);
+    unsigned char *at = (unsigned char *)array->data + (size_t)i * size;
+    double real = 0;
+    struct blasd_tensor from = {.dtype = dtype, .data = at}, to = {.data = &real};
+    uint64_t bits = 0;
+    memcpy(&bits, at, size);
+    switch (blasd_dtype_kind(dtype)) {
+    case 'f':
+        blasd_tensor_convert(&from, &to);
+        print_real(real, digits_of(dtype));
+        break;
+    case 'i': /* the sign goes up to the top and comes down again */
+        printf("%lld", (long long)(int64_t)(bits << (64 - 8 * size)) >> (64 - 8 * size));
+        break;
+    case 'u': printf("%llu", (unsigned long long)bits); break;
+    default: fputs(bits != 0 ? "true" : "false", stdout);
+    }
 }
 
 static void print_array(const struct blasd_array *array) {
     int64_t elements = 1, row = array->rank > 0 ? array->shape[array->rank - 1] : 1;
+    enum blasd_dtype dtype;
     printf("%s: %s (", array->name, array->dtype);
     for (int i = 0; i < array->rank; i++) {
         printf("%s%lld", i == 0 ? "" : ", ", (long long)array->shape[i]);
@@ -202,9 +272,10 @@ static void print_array(const struct blasd_array *array) {
     }
     printf(")\n");
     if (elements > INLINE_ELEMENTS) return;
+    if (!blasd_dtype_find(array->dtype, strlen(array->dtype), &dtype)) return;
     for (int64_t i = 0; i < elements; i++) {
         fputs(i % row == 0 ? "  " : " ", stdout);
-        print_element(array, i);
+        print_element(array, dtype, i);
         if (i % row == row - 1) putchar('\n');
     }
 }
@@ -235,17 +306,56 @@ static int save_outputs(const struct order *order, const struct blasd_reply *rep
                         struct blasd_problem *problem) {
     for (int i = 0; i < order->save_count; i++) {
         const struct blasd_array *first = blasd_reply_array_at(reply, 0);
-        const char *equals = strchr(order->saves[i], '=');
-        char name[64];
-        if (equals == NULL)
-            snprintf(name, sizeof name, "%s", first == NULL ? "" : first->name);
-        else
-            snprintf(name, sizeof name, "%.*s", (int)(equals - order->saves[i]), order->saves[i]);
-        if (blasd_reply_save(reply, name, equals == NULL ? order->saves[i] : equals + 1, problem) !=
-            0)
-            return -1;
+        const struct save *save = &order->saves[i];
+        const char *name = save->output[0] != '\0' || first == NULL ? save->output : first->name;
+        if (blasd_reply_save(reply, name, save->path, problem) != 0) return -1;
     }
     return 0;
+}
+
+/* One named object of a list of them, or NULL. */
+static const json_t *entry_of(const json_t *list, const char *name) {
+    size_t i;
+    json_t *entry;
+    json_array_foreach(list, i, entry) {
+        const char *text = json_string_value(json_object_get(entry, "name"));
+        if (text != NULL && strcmp(text, name) == 0) return entry;
+    }
+    return NULL;
+}
+
+static void say_no_output(const struct order *order, const json_t *outputs, const char *name) {
+    size_t i;
+    json_t *entry;
+    fprintf(stderr, "blasd run: %s has no output '%s'; it has", order->request.op, name);
+    json_array_foreach(outputs, i, entry) fprintf(
+        stderr, "%s %s", i == 0 ? "" : ",", json_string_value(json_object_get(entry, "name")));
+    fputc('\n', stderr);
+}
+
+/* Whether the operation has the outputs that are to be saved: said before the job runs. What the
+ * service says of the operation or its own state is left to the job. */
+static bool has_outputs(const struct order *order, struct blasd_client *client) {
+    struct blasd_reply *reply = NULL;
+    struct blasd_problem problem;
+    json_t *document = NULL;
+    const json_t *outputs = NULL;
+    bool has = true;
+    for (int i = 0; has && i < order->save_count; i++) {
+        const char *name = order->saves[i].output;
+        if (name[0] == '\0') continue;
+        if (reply == NULL) {
+            if (blasd_client_ops(client, &reply, &problem) != 0) return true;
+            document = json_loads(blasd_reply_document(reply), 0, NULL);
+            outputs = json_object_get(entry_of(json_object_get(document, "ops"), order->request.op),
+                                      "outputs");
+        }
+        has = outputs == NULL || entry_of(outputs, name) != NULL;
+        if (!has) say_no_output(order, outputs, name);
+    }
+    json_decref(document);
+    blasd_reply_free(reply);
+    return has;
 }
 
 static void report(const struct order *order, const struct blasd_reply *reply) {
@@ -275,6 +385,7 @@ static int run(const struct order *order, struct blasd_client *client) {
         complain(order, &problem);
         return status;
     }
+    if (!has_outputs(order, client)) return BLASD_EXIT_USAGE;
     catch_signals();
     if (blasd_client_run(client, &order->request, order->timeout, show_progress, &bar, &reply,
                          &problem) == 0 &&
@@ -294,8 +405,9 @@ int blasd_cmd_run(int argc, char **argv) {
     struct blasd_client *client = NULL;
     int status = BLASD_EXIT_USAGE;
     if (parse(&order, argc, argv) != 0) {
-        fputs(usage, order.help ? stdout : stderr);
-        if (order.help) status = BLASD_EXIT_OK;
+        if (!order.help) goto done;
+        fputs(usage, stdout);
+        status = BLASD_EXIT_OK;
         goto done;
     }
     status = BLASD_EXIT_FAILED;

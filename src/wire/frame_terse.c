@@ -112,24 +112,23 @@ static void explain(struct blasd_record *record, const char *code) {
     case BLASD_OK: return;
     case BLASD_E_cancelled:
         snprintf(error->detail, sizeof error->detail,
-                 began ? "The job was cancelled while it ran."
-                       : "The job was cancelled before it began.");
+                 began ? "the job was cancelled while it ran"
+                       : "the job was cancelled before it began");
         return;
     case BLASD_E_deadline_exceeded:
         snprintf(error->field, sizeof error->field, "deadline_ms");
         snprintf(error->detail, sizeof error->detail,
-                 "The deadline passed %s, %.3f s after it was "
-                 "submitted.",
+                 "the deadline passed %s, %.3f s after it was submitted",
                  began ? "while the job ran" : "while the job still waited",
                  (double)record->timing.total_us / 1e6);
         return;
     case BLASD_E_poisoned:
         snprintf(error->detail, sizeof error->detail,
-                 "%d worker%s ended while running this job, so it was given up.",
+                 "%d worker%s ended while running this job, so it was given up",
                  record->execution.attempts, record->execution.attempts == 1 ? "" : "s");
         return;
     default:
-        snprintf(error->detail, sizeof error->detail, "%s.", blasd_err_info(error->code)->title);
+        snprintf(error->detail, sizeof error->detail, "%s", blasd_err_info(error->code)->title);
     }
 }
 

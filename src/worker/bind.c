@@ -49,11 +49,24 @@ static bool in_payload(const struct blasd_job *job, const struct blasd_input *in
            source->bytes <= job->payload_bytes - source->offset;
 }
 
+/* Integers become float64, which cannot hold all of them. */
+static void warn_of_integers(const struct blasd_tensor *from, const char *name,
+                             struct blasd_task *task) {
+    int64_t at = blasd_tensor_first_inexact(from->dtype, from->data, blasd_tensor_elements(from));
+    if (at < 0) return;
+    if (from->dtype == BLASD_int64)
+        blasd_task_warn(task, "%s: float64 cannot hold all integers beyond 2^53: %lld is rounded",
+                        name, (long long)((const int64_t *)from->data)[at]);
+    else
+        blasd_task_warn(task, "%s: float64 cannot hold all integers beyond 2^53: %llu is rounded",
+                        name, (unsigned long long)((const uint64_t *)from->data)[at]);
+}
+
 static int bind_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
-                      unsigned char *payload, struct blasd_tensor *to, struct blasd_err *err) {
+                      unsigned char *payload, struct blasd_task *task, struct blasd_err *err) {
     const struct blasd_input *input = &item->job.inputs[i];
     enum blasd_dtype dtype = item->plan.input_dtype[i];
-    struct blasd_tensor from = input->tensor;
+    struct blasd_tensor from = input->tensor, *to = &task->inputs[i];
     if (!in_payload(&item->job, input))
         return blasd_fail(err, BLASD_E_internal_error, "",
                           "the stored job says that input %d lies outside its payload", i);
@@ -74,6 +87,7 @@ static int bind_input(struct blasd_arena *arena, const struct blasd_item *item, 
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to convert input %d to %s", i,
                           blasd_dtype_name(dtype));
     blasd_tensor_convert(&from, to);
+    warn_of_integers(&from, item->job.op->inputs[i].name, task);
     return 0;
 }
 
@@ -84,8 +98,7 @@ int blasd_bind_inputs(struct blasd_worker_queue *queue, struct blasd_arena *aren
     int code = bind_payload(queue, arena, item, bound, &payload, err);
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) task->inputs[i].data = NULL;
     for (int i = 0; code == 0 && item->job.op->inputs[i].name != NULL; i++)
-        if (blasd_job_has(&item->job, i))
-            code = bind_input(arena, item, i, payload, &task->inputs[i], err);
+        if (blasd_job_has(&item->job, i)) code = bind_input(arena, item, i, payload, task, err);
     return code;
 }
 

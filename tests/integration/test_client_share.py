@@ -135,7 +135,7 @@ def test_errors_are_as_ever(sharing, tmp_path):
     assert "inputs" in run(sharing, "matmul", *save(tmp_path, a=good, b=good[:7]), status=1).stderr
     assert "speed" in run(sharing, "matmul", *save(tmp_path, a=good, b=good), "speed=3&op=solve", status=1).stderr
     assert "no output 'nonsense'" in run(sharing, "matmul", *save(tmp_path, a=good, b=good), "-o",
-                                         f"nonsense={tmp_path}/n.npy", status=1).stderr
+                                         f"nonsense={tmp_path}/n.npy", status=2).stderr
     files = save(tmp_path, a=good, b=good)
     os.truncate(tmp_path / "a.npy", 100000)
     assert "npy" in run(sharing, "matmul", *files, status=1).stderr

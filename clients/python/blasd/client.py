@@ -1,8 +1,11 @@
 """Jobs, results and errors. `Client` is where to start."""
+import base64
+import copyreg
 import http.client
 import json
 import math
 import os
+import select
 import threading
 import time
 import urllib.parse
@@ -10,6 +13,7 @@ import urllib.parse
 import numpy as np
 
 from . import safetensors
+from .arrays import inputs_of, warn
 
 _FINAL = ("succeeded", "failed", "cancelled", "expired")
 _BINARY = "application/x-safetensors"
@@ -32,6 +36,9 @@ class Error(Exception):
         self.code, self.status, self.field, self.detail = code, status, field, detail
         self.title, self.advice, self.retry, self.retry_after, self.job = title, advice, retry, retry_after, job
 
+    def __reduce__(self):  # its text and its attributes: what __init__ takes is not what made it
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)
+
     @classmethod
     def _from_problem(cls, problem, retry_after=None, job=None):
         return cls(problem.get("code", "bad_answer"), problem.get("detail", ""), status=problem.get("status", 0),
@@ -43,6 +50,7 @@ class Result(dict):
     """The outputs of a job by name, each a NumPy array, and the account of how they came about.
 
     job: the whole job document. timing: milliseconds by part. execution: device, method, batch_size, …
+    warnings: what to know of the result, as texts; each is shown as a JobWarning too.
     """
 
     def __init__(self, arrays, job):
@@ -51,6 +59,8 @@ class Result(dict):
         self.timing = job["timing"]
         self.execution = job["execution"]
         self.warnings = job["execution"].get("warnings", [])
+        for text in self.warnings:
+            warn(text)
 
 
 class Job:
@@ -121,27 +131,42 @@ def _result(body):
 
 
 class Client:
-    """A connection to a service. Threads may share one: each has a connection of its own underneath.
+    """A connection to a service. Threads and forked processes may share one: each has a connection of its own
+    underneath. A pickled one connects anew where it is unpickled.
 
-    url: where the service is; default: the environment variable BLASD_URL, else http://127.0.0.1:8080.
+    url: where the service is; default: the environment variable BLASD_URL, else http://127.0.0.1:8080. With
+    user:password@ before the host (what is special in them as %40) they are sent, for a proxy that asks for them.
     timeout: seconds without any answer after which a request is given up.
     share: the service runs on this machine as this user, started with --share: large inputs and results go through
     shared memory instead of the connection. Raises Error where that is not so. Inputs that no file can be made for
     (the store is full), or that the service does not take (it was started anew, without --share), are sent after all.
+
+    A job is never sent a second time where the service may have taken it, unless it has an idempotency_key.
     """
 
     def __init__(self, url=None, timeout=60.0, share=False):
         url = url or os.environ.get("BLASD_URL", "http://127.0.0.1:8080")
         parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is not an http:// or https:// URL")
+        user, at, host = parts.netloc.rpartition("@")
+        self.url, self.timeout = parts._replace(netloc=host).geturl(), timeout
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"{self.url!r} is not a URL like http://HOST:PORT")
         self._connection_type = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
-        self.url, self.timeout = url, timeout
+        self._authorization = {}
+        if at:
+            secret = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
+            self._authorization = {"Authorization": f"Basic {secret}"}
         self._local = threading.local()
         self._share, self._prefer = None, {}
         if share:
             self._share, self._prefer = self._find_directory(), {"Prefer": "share"}
+
+    def __getstate__(self):
+        return {**vars(self), "_local": None}
+
+    def __setstate__(self, state):
+        vars(self).update(state, _local=threading.local())
 
     # --- operations -------------------------------------------------------------------------------------------
 
@@ -149,10 +174,11 @@ class Client:
             idempotency_key=None, **inputs):
         """Runs one job and returns its Result.
 
-        inputs: arrays by name (anything np.asarray takes). params: dict. timeout: seconds; the job is cancelled
-        when they are over. progress: True shows a tqdm bar. Raises Error.
+        inputs: arrays by name: what np.asarray makes an array of numbers of; TypeError says why it is not. params: dict.
+        timeout: seconds; the job is cancelled when they are over. progress: True shows a tqdm bar. Raises Error.
         """
         end = time.monotonic() + timeout
+        inputs = inputs_of(inputs)
         with _bar(progress, op) as show:
             while True:
                 try:
@@ -178,7 +204,7 @@ class Client:
 
     def submit(self, op, params=None, *, priority=None, deadline_ms=None, device=None, idempotency_key=None, **inputs):
         """Queues a job and returns it as a Job at once. See run for the arguments."""
-        return self._submit(op, inputs, params, 0, priority, deadline_ms, device, idempotency_key)
+        return self._submit(op, inputs_of(inputs), params, 0, priority, deadline_ms, device, idempotency_key)
 
     def matmul(self, a, b, c=None, **params):
         """The matrix product a @ b, or alpha * a @ b + beta * c. Returns an array. Parameters: see ops()."""
@@ -276,7 +302,7 @@ class Client:
                 file.close()
         if answer_headers.get("Content-Type", "").startswith(_BINARY):
             return _result(body)
-        job = Job(self, json.loads(body))
+        job = Job(self, json.loads(bytes(body)))
         if file is not None and job.state == "succeeded" and wait > 0:
             return self._outputs(job.document)
         if wait > 0 and job.ended and job.state != "succeeded":
@@ -311,36 +337,42 @@ class Client:
 
     def _json(self, method, path, timeout=0.0):
         headers = {"Accept": "application/json", **self._prefer}
-        return json.loads(self._request(method, path, headers=headers, wait=timeout)[2])
+        return json.loads(bytes(self._request(method, path, headers=headers, wait=timeout)[2]))
 
     def _connect(self):
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._connection_type(self._host, self._port, timeout=self.timeout, blocksize=1 << 20)
-            self._local.connection = connection
-        return connection
+        """This thread's connection. One that a fork brought along is the parent's; one that has something to say
+        before it was asked has been closed by the service: neither is used."""
+        mine = self._local
+        if getattr(mine, "pid", None) != os.getpid():
+            self._drop()
+            mine.connection = self._connection_type(self._host, self._port, timeout=self.timeout, blocksize=1 << 20)
+            mine.pid = os.getpid()
+        if mine.connection.sock is not None and _readable(mine.connection.sock):
+            mine.connection.close()
+        return mine.connection
 
     def _request(self, method, path, pieces=(), headers=None, wait=0.0):
         """One request. Returns (status, headers, body) of a good answer; raises Error otherwise.
 
-        A kept connection that the service has closed meanwhile is opened again, once, and only where no byte of
-        an answer had come.
+        Where a kept connection breaks before an answer has come, the service may have taken what was sent: only what
+        does no harm a second time is sent again, once, over a new one.
         """
-        for fresh in (False, True):
+        again = method != "POST" or "Idempotency-Key" in headers
+        while True:
             connection = self._connect()
-            reused = connection.sock is not None
+            again = again and connection.sock is not None
             try:
                 self._send(connection, method, path, pieces, headers, wait)
                 response = connection.getresponse()
-                body = response.read()
+                again = False
+                body = _read(response)
                 break
-            except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
-                self._drop()
-                if fresh or not reused:
-                    raise Error("connection_failed", f"{self.url}: {error}", retry=True) from error
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
-                raise Error("connection_failed", f"{self.url}: {error}", retry=True) from error
+                broken = isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError))
+                if not (again and broken):
+                    raise self._lost(method, error) from error
+                again = False
             except BaseException:  # an interrupted exchange leaves the connection in no state to be used again
                 self._drop()
                 raise
@@ -348,12 +380,18 @@ class Client:
             return response.status, response.headers, body
         raise _problem(response, body)
 
+    def _lost(self, method, error):
+        taken = method == "POST" and not isinstance(error, ConnectionRefusedError)
+        return Error("connection_failed", f"{self.url}: {error}", retry=True,
+                     advice="The service may have taken the job: under an idempotency_key it is safe to send it again"
+                     if taken else "")
+
     def _send(self, connection, method, path, pieces, headers, wait):
         if connection.sock is None:
             connection.connect()
         connection.sock.settimeout(self.timeout + wait)
         connection.putrequest(method, self._prefix + path, skip_accept_encoding=True)
-        for name, value in (headers or {}).items():
+        for name, value in {**self._authorization, **(headers or {})}.items():
             connection.putheader(name, value)
         small = b"".join(pieces) if sum(len(p) for p in pieces) < 65536 else b""
         connection.endheaders(small or None)
@@ -362,18 +400,42 @@ class Client:
                 connection.sock.sendall(piece)
 
     def _drop(self):
-        self._local.connection.close()
-        self._local.connection = None
+        """Closes this process' end of the connection."""
+        if hasattr(self._local, "connection"):
+            self._local.connection.close()
+
+
+def _readable(sock):
+    if not hasattr(select, "poll"):
+        return bool(select.select([sock], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _read(response):
+    """The body, in memory of its own that may be written to: arrays are views of it."""
+    if response.length is None:
+        return bytearray(response.read())
+    body = memoryview(np.empty(response.length, np.uint8))
+    at = 0
+    while at < len(body):
+        count = response.readinto(body[at:])
+        if count == 0:
+            raise http.client.IncompleteRead(bytes(body[:at]), len(body) - at)
+        at += count
+    response.close()
+    return body
 
 
 def _problem(response, body):
     after = response.headers.get("Retry-After", "")
     retry_after = float(after) if after.isdigit() else None
     try:
-        problem = json.loads(body)
+        problem = json.loads(bytes(body))
         problem.setdefault("status", response.status)
     except ValueError:
-        problem = {"code": "bad_answer", "status": response.status, "detail": body[:200].decode("utf-8", "replace")}
+        problem = {"code": "bad_answer", "status": response.status, "detail": bytes(body[:200]).decode("utf-8", "replace")}
     return Error._from_problem(problem, retry_after)
 
 

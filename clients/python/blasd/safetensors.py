@@ -23,11 +23,10 @@ def code(name, dtype):
 def pack(arrays, metadata):
     """Returns the file as a list of bytes-like pieces; the arrays' own memory is not copied.
 
-    arrays: dict of name -> array-like. metadata: dict of text.
+    arrays: dict of name -> array. metadata: dict of text.
     """
     header, pieces, at = {"__metadata__": metadata}, [], 0
-    for name, value in arrays.items():
-        array = np.asarray(value)
+    for name, array in arrays.items():
         kind = code(name, array.dtype)
         shape = list(array.shape)
         # rank 0 survives ascontiguousarray only through the shape taken before

@@ -11,7 +11,6 @@ import mmap
 import os
 import secrets
 import struct
-import threading
 import weakref
 
 import numpy as np
@@ -36,7 +35,7 @@ class File:
         self.name = secrets.token_hex(16)
         self._path = os.path.join(directory, self.name + ".put")
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        self.close = weakref.finalize(self, _remove, self._fd, self._path)
+        self.close = weakref.finalize(self, _remove, self._fd, self._path, os.getpid())
         fcntl.flock(self._fd, fcntl.LOCK_SH)
         owner = os.stat(directory).st_uid
         if owner != os.geteuid():  # the service takes files of its own user alone: root gives it to that user
@@ -58,24 +57,24 @@ class File:
         os.posix_fallocate(self._fd, 0, begin + at)  # a full store is an error here, not a bus error later
         view = mmap.mmap(self._fd, begin + at)
         view[:begin] = struct.pack("<Q", len(text)) + text
-        return {name: _array(view, begin + at, dtype, shape, count, True)
+        return {name: _array(view, begin + at, dtype, shape, count)
                 for name, (at, dtype, shape, count) in places.items()}
 
 
-def _remove(fd, path):
+def _remove(fd, path, owner):
     os.close(fd)
+    if os.getpid() != owner:  # a fork's own end of it: the file is the parent's
+        return
     try:
         os.unlink(path)
     except OSError:
         pass
 
 
-def _array(buffer, offset, dtype, shape, count, writable):
+def _array(buffer, offset, dtype, shape, count):
     if count == 0:
         return np.empty(shape, dtype)
-    array = np.frombuffer(buffer, dtype, count, offset).reshape(shape)
-    array.flags.writeable = writable
-    return array
+    return np.frombuffer(buffer, dtype, count, offset).reshape(shape)
 
 
 class Shared(dict):
@@ -90,6 +89,9 @@ class Shared(dict):
     def __init__(self, file, specs):
         self.file = file
         super().__init__(file.lay_out(specs))
+
+    def __reduce__(self):  # in another process they are copies
+        return dict, (dict(self),)
 
     def __eq__(self, other):
         return self is other
@@ -108,25 +110,26 @@ class Directory:
 
     def __init__(self, path):
         self.path = path
-        self._live = weakref.WeakSet()
-        self._live_lock = threading.Lock()
+        # by the names of their files; used without a lock, which a fork might find taken for good
+        self._live = weakref.WeakValueDictionary()
+
+    def __reduce__(self):
+        return Directory, (self.path,)
 
     def shared(self, specs):
         made = Shared(File(self.path), specs)
-        with self._live_lock:
-            self._live.add(made)
+        self._live[made.file.name] = made
         return made
 
     def file_of(self, inputs):
         """The File that holds the inputs, copied there where they do not lie in one; None: they are better sent."""
-        with self._live_lock:
-            for shared in self._live:
-                if shared.holds(inputs):
-                    return shared.file
-        arrays = {name: np.asarray(value) for name, value in inputs.items()}
-        if sum(array.nbytes for array in arrays.values()) < _LEAST:
+        for reference in self._live.valuerefs():
+            shared = reference()
+            if shared is not None and shared.holds(inputs):
+                return shared.file
+        if sum(array.nbytes for array in inputs.values()) < _LEAST:
             return None
-        arrays = {name: a.astype(a.dtype.newbyteorder("<"), copy=False) for name, a in arrays.items()}
+        arrays = {name: a.astype(a.dtype.newbyteorder("<"), copy=False) for name, a in inputs.items()}
         file = File(self.path, temporary=True)
         try:
             for name, place in file.lay_out({name: (a.dtype, a.shape) for name, a in arrays.items()}).items():
@@ -137,7 +140,8 @@ class Directory:
             raise
 
     def map_outputs(self, document):
-        """The outputs of a job as read-only arrays where they lie; None where they do not lie in a file."""
+        """The outputs of a job as arrays where they lie; None where they do not lie in a file. A page that is written to
+        becomes a copy, so that the file stays as it is."""
         outputs = document["outputs"]
         if not outputs or not all("blob" in output for output in outputs.values()):
             return None
@@ -150,8 +154,7 @@ class Directory:
             if output["dtype"] == "bfloat16":
                 return None
             shape = output["shape"]
-            arrays[name] = _array(view, output["blob"]["offset"], np.dtype(output["dtype"]), shape, math.prod(shape),
-                                  False)
+            arrays[name] = _array(view, output["blob"]["offset"], np.dtype(output["dtype"]), shape, math.prod(shape))
         return arrays
 
     def _map(self, name):
@@ -161,6 +164,6 @@ class Directory:
             fcntl.flock(fd, fcntl.LOCK_SH)  # the mapping holds it from here on
             if not os.path.samestat(os.fstat(fd), os.stat(path, follow_symlinks=False)):
                 raise FileNotFoundError(path)  # it was removed, and may be another job's by now
-            return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+            return mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)
         finally:
             os.close(fd)

@@ -175,6 +175,37 @@ static void the_first_negative_value_is_found(void **state) {
     }
 }
 
+/* By definition: it is inexact where the conversion to float64 and back gives something else. */
+static void the_first_integer_that_float64_cannot_hold_is_found(void **state) {
+    static unsigned char bytes[8 * 3000 + 1];
+    unsigned char *data = bytes + 1; /* not aligned */
+    uint64_t seed = 1;
+    (void)state;
+    for (int trial = 0; trial < 20000; trial++) {
+        uint64_t bits;
+        bool signed_exact, unsigned_exact;
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        bits = (seed >> trial % 64) << trial / 64 % 64;
+        if (trial % 3 == 0) bits = (UINT64_C(1) << trial % 64) + (uint64_t)(trial / 64 % 3) - 1;
+        if (trial % 7 == 0) bits = 0 - bits;
+        unsigned_exact = (unsigned __int128)(double)bits == bits;
+        signed_exact = (__int128)(double)(int64_t)bits == (int64_t)bits;
+        memcpy(data, &bits, sizeof bits);
+        assert_int_equal(blasd_tensor_first_inexact(BLASD_uint64, data, 1),
+                         unsigned_exact ? -1 : 0);
+        assert_int_equal(blasd_tensor_first_inexact(BLASD_int64, data, 1), signed_exact ? -1 : 0);
+    }
+    for (int i = 0; i < 3000; i++) memcpy(data + 8 * i, (int64_t[]){-(INT64_C(1) << 60)}, 8);
+    assert_int_equal(blasd_tensor_first_inexact(BLASD_int64, data, 3000), -1);
+    for (int at = 2999; at >= 0; at -= 577) {
+        memcpy(data + 8 * at, (int64_t[]){-(INT64_C(1) << 53) - 1}, 8);
+        assert_int_equal(blasd_tensor_first_inexact(BLASD_int64, data, 3000), at);
+        assert_int_equal(blasd_tensor_first_inexact(BLASD_int64, data, at), -1);
+        assert_int_equal(blasd_tensor_first_inexact(BLASD_float64, data, 3000), -1);
+        assert_int_equal(blasd_tensor_first_inexact(BLASD_int32, data, 6000), -1);
+    }
+}
+
 static void shapes_that_overflow_are_refused(void **state) {
     struct blasd_err err;
     struct blasd_tensor tensor = {.dtype = BLASD_float64, .rank = 2};
@@ -375,6 +406,7 @@ int main(void) {
         cmocka_unit_test(integers_and_bools_convert_by_value),
         cmocka_unit_test(the_first_value_that_is_not_finite_is_found),
         cmocka_unit_test(the_first_negative_value_is_found),
+        cmocka_unit_test(the_first_integer_that_float64_cannot_hold_is_found),
         cmocka_unit_test(shapes_that_overflow_are_refused),
         cmocka_unit_test(shapes_broadcast_as_in_numpy),
         cmocka_unit_test(shapes_are_written_as_python_does),

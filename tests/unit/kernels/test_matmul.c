@@ -368,6 +368,45 @@ static void what_is_not_finite(void **state) {
     trial_free(t);
 }
 
+/* (3 x 4 by 4 x 2) of elements -x, with 4 x^2 as large as float64 holds integers where x is 2^25.5
+ */
+static int warnings_of(enum blasd_dtype a, enum blasd_dtype b, int64_t x, double alpha) {
+    struct trial *t = trial_new("matmul");
+    const char *names[2] = {"a", "b"};
+    enum blasd_dtype dtypes[2] = {a, b};
+    int count;
+    for (int i = 0; i < 2; i++) {
+        char *data = trial_input(t, names[i], dtypes[i], BLASD_ROW_MAJOR, 2,
+                                 i == 0 ? (int64_t[]){3, 4} : (int64_t[]){4, 2});
+        for (int k = 0; k < (i == 0 ? 12 : 8); k++)
+            if (dtypes[i] == BLASD_float64)
+                ((double *)(void *)data)[k] = (double)-x;
+            else /* little-endian */
+                memcpy(data + (size_t)k * blasd_dtype_size(dtypes[i]), (int64_t[]){-x},
+                       blasd_dtype_size(dtypes[i]));
+    }
+    trial_set_float(t, "alpha", alpha);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    count = t->task.warning_count;
+    if (count > 0) assert_non_null(strstr(t->task.warnings[0], "2^53"));
+    trial_free(t);
+    return count;
+}
+
+static void sums_of_integers_beyond_float64_are_warned_of(void **state) {
+    (void)state;
+    assert_int_equal(warnings_of(BLASD_int64, BLASD_int64, 1 << 25, 1), 0);
+    assert_int_equal(warnings_of(BLASD_int64, BLASD_int64, 1 << 25, 2), 0); /* 2^53 itself */
+    assert_int_equal(warnings_of(BLASD_int64, BLASD_int64, 1 << 25, -3), 1);
+    assert_int_equal(warnings_of(BLASD_int64, BLASD_int64, 1 << 26, 1), 1);
+    assert_int_equal(warnings_of(BLASD_int32, BLASD_int64, 1 << 26, 1), 1);
+    assert_int_equal(warnings_of(BLASD_int32, BLASD_int32, 1 << 26, 0.5), 0);
+    assert_int_equal(warnings_of(BLASD_int64, BLASD_float64, 1 << 26, 1), 0);
+    assert_int_equal(warnings_of(BLASD_float64, BLASD_int64, 1 << 26, 1), 0);
+    assert_int_equal(warnings_of(BLASD_uint8, BLASD_uint16, 1, 1), 0);
+    assert_int_equal(warnings_of(BLASD_uint8, BLASD_uint16, 1, 1e12), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_products_of_every_float),
@@ -379,6 +418,7 @@ int main(void) {
         cmocka_unit_test(a_large_result_in_tiles_and_quarters),
         cmocka_unit_test(refused),
         cmocka_unit_test(what_is_not_finite),
+        cmocka_unit_test(sums_of_integers_beyond_float64_are_warned_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

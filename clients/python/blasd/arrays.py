@@ -1,0 +1,129 @@
+"""What may be given as an input: what NumPy makes an array of numbers of without a change of value.
+
+What would change on the way (masks, missing values) or is out of reach (sparse matrices, a GPU's memory) is refused by
+name, with what to do instead.
+"""
+import sys
+import warnings
+
+import numpy as np
+
+
+class JobWarning(UserWarning):
+    """What the service says of a result that it gives all the same (`Result.warnings`), or the client of an input."""
+
+
+def warn(text):
+    """Warns at the line that called into this package."""
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_globals.get("__package__") == __package__:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, JobWarning, level)
+
+
+def inputs_of(values):
+    """The inputs as arrays by name; a plain array is the same object."""
+    return {name: _array(name, value) for name, value in values.items()}
+
+
+def _array(name, value, where=""):
+    """`where`: which part of the input it is, in words."""
+    if type(value) is np.ndarray and value.dtype != object:
+        return value
+    try:
+        array = np.asarray(_plain(name, value, where))
+    except InputError:
+        raise
+    except Exception as error:  # whatever an object's own __array__ raises
+        raise InputError(f"{name}: NumPy makes no array of the {type(value).__name__}{where}: {error}") from error
+    if array.dtype == object:
+        _refuse_missing(name, sum(map(_is_missing, array.flat)), where)
+        raise InputError(f"{name}: NumPy makes no array of numbers of the {type(value).__name__}{where}, but one of dtype "
+                       "object; give numbers of one dtype, e.g. with astype(float)")
+    if array.dtype.kind == "f" and isinstance(value, (list, tuple)) and _too_long(value):
+        warn(_ROUNDED.format(name, array.dtype))
+    return array
+
+
+class InputError(TypeError):
+    """An input that cannot be sent without a change, with its name and what to do."""
+
+
+_ROUNDED = "{}: integers beyond 2^53 were rounded where NumPy made {} of them and of what is beside them"
+
+
+def _plain(name, value, where):
+    """The same in a form of which np.asarray makes what it says, or the refusal."""
+    kind = type(value)
+    pandas = sys.modules.get("pandas")
+    if isinstance(value, np.ma.MaskedArray):
+        masked = int(np.count_nonzero(np.ma.getmaskarray(value)))
+        if masked:
+            raise InputError(f"{name}: {masked} masked element{'s' if masked > 1 else ''}{where}; give them values "
+                           "(.filled) or leave them out (.compressed) first")
+        return value.data
+    if isinstance(value, (list, tuple)):
+        if all(_is_number(kind) for kind in set(map(type, value))):
+            return value
+        return [item if _is_number(type(item)) else _plain(name, item, where) for item in value]
+    if pandas is not None and isinstance(value, pandas.DataFrame):
+        kinds = set(value.dtypes)
+        if len(kinds) > 1 or any(not isinstance(kind, np.dtype) for kind in kinds):
+            return _table(name, zip(value.columns, (value.iloc[:, i] for i in range(value.shape[1]))))
+    elif pandas is not None and isinstance(getattr(value, "dtype", None), pandas.api.extensions.ExtensionDtype):
+        _refuse_missing(name, int(np.count_nonzero(value.isna())), where)
+        return value.to_numpy(getattr(value.dtype, "numpy_dtype", None))
+    elif hasattr(value, "get_columns"):  # polars
+        return _table(name, ((column.name, column) for column in value.get_columns()))
+    elif hasattr(value, "column_names") and hasattr(value, "columns"):  # Arrow
+        return _table(name, zip(value.column_names, value.columns))
+    elif hasattr(value, "null_count"):  # a column of either
+        count = value.null_count
+        _refuse_missing(name, int(count() if callable(count) else count), where)
+    elif hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+        pass
+    elif hasattr(value, "toarray") or hasattr(value, "todense"):
+        raise InputError(f"{name}: a sparse matrix ({kind.__name__}){where}; send it dense: .toarray()")
+    elif hasattr(value, "__cuda_array_interface__"):
+        raise InputError(f"{name}: the {kind.__name__}{where} lies in a GPU's memory; copy it to the host first")
+    elif hasattr(value, "__dlpack__"):
+        if value.__dlpack_device__()[0] not in (1, 3):  # the host's memory, also page-locked
+            raise InputError(f"{name}: the {kind.__name__}{where} lies in a device's memory; copy it to the host first")
+        return np.from_dlpack(value)
+    return value
+
+
+def _table(name, columns):
+    arrays = [_array(name, column, f" in column {label!r}") for label, column in columns]
+    table = np.column_stack(arrays)
+    if table.dtype.kind == "f" and any(map(_too_long, arrays)):
+        warn(_ROUNDED.format(name, table.dtype))
+    return table
+
+
+def _refuse_missing(name, count, where):
+    if count:
+        raise InputError(f"{name}: {count} missing value{'s' if count > 1 else ''}{where}; fill them in or leave them out "
+                       "first (pandas: fillna, dropna)")
+
+
+def _is_missing(value):
+    try:
+        return value is None or bool(value != value)  # NaN and NaT are not equal to themselves
+    except Exception:  # pandas.NA has no truth; an array has too many
+        return type(value).__name__ == "NAType"
+
+
+def _is_number(kind):
+    return kind in (int, float, bool) or issubclass(kind, np.generic)
+
+
+def _too_long(value):
+    """Whether it has integers that float64 cannot hold."""
+    if isinstance(value, (list, tuple)):
+        return any(_too_long(item) for item in value if type(item) is not float)
+    if isinstance(value, (int, np.integer)):
+        return abs(int(value)) > 2**53 and int(float(value)) != value
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu" or value.dtype.itemsize < 8:
+        return False
+    return any(_too_long(item) for item in value[(value > 2**53) | (value < -2**53)].tolist())

@@ -1,0 +1,46 @@
+/* Products of integers are sums in float64: what of them may not be exact. Knows no backend.
+ * Read next: matmul.h. */
+#include "core/kernel.h"
+#include "kernels/matmul/matmul.h"
+
+#include <math.h>
+
+#define EXACT 0x1p53 /* float64 holds every integer up to here */
+
+/* The largest magnitude among the elements, which were made float64. */
+static double largest(const struct blasd_tensor *tensor) {
+    const double *data = tensor->data;
+    int64_t n = blasd_tensor_elements(tensor);
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) most = fabs(data[i]) > most ? fabs(data[i]) : most;
+    return most;
+}
+
+/* The same, as far as the dtype tells without a look. */
+static double largest_of(enum blasd_dtype dtype) {
+    if (dtype == BLASD_bool) return 1;
+    return ldexp(1, (int)(8 * blasd_dtype_size(dtype)) - (blasd_dtype_kind(dtype) == 'i'));
+}
+
+void blasd_matmul_warn(struct blasd_task *task) {
+    const struct blasd_input *inputs = task->job->inputs;
+    double most[2][BLASD_MATMUL_C + 1] = {{0}}, sum = 0;
+    struct blasd_matmul mm;
+    if (blasd_dtype_kind(inputs[BLASD_MATMUL_A].tensor.dtype) == 'f') return;
+    if (blasd_matmul_read(task->job, &mm, &task->err) != 0) return;
+    if (mm.alpha != floor(mm.alpha) || mm.beta != floor(mm.beta)) return;
+    for (int look = 0; look < 2; look++) {
+        for (int i = BLASD_MATMUL_A; i <= BLASD_MATMUL_C; i++) {
+            if (i == BLASD_MATMUL_C && !mm.add_c) continue;
+            if (blasd_dtype_kind(inputs[i].tensor.dtype) == 'f') return;
+            most[look][i] =
+                look == 0 ? largest_of(inputs[i].tensor.dtype) : largest(&task->inputs[i]);
+        }
+        sum = fabs(mm.alpha) * (double)mm.k * most[look][BLASD_MATMUL_A] *
+                  most[look][BLASD_MATMUL_B] +
+              fabs(mm.beta) * most[look][BLASD_MATMUL_C];
+        if (!(sum > EXACT)) return;
+    }
+    blasd_task_warn(
+        task, "sums of these integers can reach %.3g, beyond 2^53: float64 rounds such sums", sum);
+}

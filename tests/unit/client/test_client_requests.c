@@ -1,0 +1,284 @@
+/* What the C client refuses before it sends anything, what it does not send twice, and what it says
+ * of a service that is not there. A thread stands in for the service. */
+#include "clients/c/internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* --- a service that says what a test wants */
+
+struct pretender {
+    int listener;
+    char url[64];
+    pthread_t thread;
+    char methods[16]; /* of the requests that came, in order: G, P or D */
+    size_t count;
+    const char *silent; /* an answer to each '1', the end of the connection to each '0' */
+    char document[256];
+};
+
+static void fill_address(struct sockaddr_in *address) {
+    memset(address, 0, sizeof *address);
+    address->sin_family = AF_INET;
+    address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+}
+
+/* A socket of a free port of its own; its URL in `url`. */
+static int bound_socket(char *url, size_t room) {
+    struct sockaddr_in address;
+    socklen_t len = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    fill_address(&address);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+    snprintf(url, room, "http://127.0.0.1:%d", ntohs(address.sin_port));
+    return fd;
+}
+
+/* Whether a request has come, whole. */
+static bool take_request(int fd, char *first) {
+    static char text[1 << 16];
+    size_t len = 0, wanted = SIZE_MAX;
+    while (len < wanted) {
+        ssize_t n = read(fd, text + len, sizeof text - 1 - len);
+        const char *end, *length;
+        if (n <= 0) return false;
+        len += (size_t)n;
+        text[len] = '\0';
+        end = strstr(text, "\r\n\r\n");
+        if (end == NULL) continue;
+        length = strcasestr(text, "\r\ncontent-length:");
+        wanted = (size_t)(end + 4 - text);
+        if (length != NULL && length < end) wanted += strtoul(length + 17, NULL, 10);
+    }
+    *first = text[0];
+    return true;
+}
+
+static void *pretend(void *arg) {
+    struct pretender *p = arg;
+    int fd;
+    while ((fd = accept(p->listener, NULL, NULL)) >= 0) {
+        char first, answer[512];
+        while (p->count < sizeof p->methods - 1 && take_request(fd, &first)) {
+            bool speaks = p->silent[p->count] == '1';
+            p->methods[p->count++] = first;
+            if (!speaks) break;
+            snprintf(answer, sizeof answer,
+                     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+                     "%zu\r\n\r\n%s",
+                     strlen(p->document), p->document);
+            if (write(fd, answer, strlen(answer)) < 0) break;
+        }
+        close(fd);
+    }
+    return NULL;
+}
+
+static void start(struct pretender *p, const char *answers) {
+    memset(p, 0, sizeof *p);
+    p->silent = answers;
+    snprintf(p->document, sizeof p->document,
+             "{\"id\":\"x\",\"op\":\"matmul\",\"state\":\"queued\",\"progress\":0}");
+    p->listener = bound_socket(p->url, sizeof p->url);
+    assert_int_equal(listen(p->listener, 8), 0);
+    assert_int_equal(pthread_create(&p->thread, NULL, pretend, p), 0);
+}
+
+static void stop(struct pretender *p) {
+    shutdown(p->listener, SHUT_RDWR);
+    pthread_join(p->thread, NULL);
+    close(p->listener);
+}
+
+/* --- requests */
+
+static double one[1] = {1};
+static struct blasd_array good[2] = {
+    {.name = "a", .dtype = "float64", .rank = 2, .shape = {1, 1}, .data = one},
+    {.name = "b", .dtype = "float64", .rank = 2, .shape = {1, 1}, .data = one}};
+static const struct blasd_request product = {.op = "matmul", .inputs = good, .input_count = 2};
+
+static int ask(struct blasd_client *client, struct blasd_problem *problem) {
+    struct blasd_reply *reply = NULL;
+    int code = blasd_client_get(client, "x", 0, &reply, problem);
+    blasd_reply_free(reply);
+    return code;
+}
+
+static int post(struct blasd_client *client, const struct blasd_request *request,
+                struct blasd_problem *problem) {
+    struct blasd_reply *reply = NULL;
+    int code = blasd_client_submit(client, request, 0, &reply, problem);
+    blasd_reply_free(reply);
+    return code;
+}
+
+static void expect_refused(const struct blasd_request *request, const char *words) {
+    struct blasd_client *client = blasd_client_new("http://127.0.0.1:9");
+    struct blasd_problem problem = {0};
+    struct blasd_reply *reply;
+    assert_int_equal(post(client, request, &problem), -1);
+    assert_string_not_equal(problem.code, "connection_failed");
+    if (strstr(problem.message, words) == NULL) fail_msg("%s, not %s", problem.message, words);
+    memset(&problem, 0, sizeof problem);
+    assert_int_equal(blasd_client_run(client, request, 1, NULL, NULL, &reply, &problem), -1);
+    assert_non_null(strstr(problem.message, words));
+    assert_false(problem.retry);
+    blasd_client_free(client);
+}
+
+static void test_bad_inputs_are_named_with_what_is_wrong(void **state) {
+    struct blasd_array bad[2];
+    struct blasd_request request = {.op = "matmul", .inputs = bad, .input_count = 2};
+    struct blasd_file file = {"a", NULL};
+    (void)state;
+#define TRY(words, ...)                                                                            \
+    do {                                                                                           \
+        memcpy(bad, good, sizeof bad);                                                             \
+        __VA_ARGS__;                                                                               \
+        expect_refused(&request, words);                                                           \
+    } while (0)
+    TRY("'b' has no data", bad[1].data = NULL);
+    TRY("'a' has no data", bad[0].data = NULL; bad[0].rank = 0);
+    TRY("no name", bad[0].name = NULL);
+    TRY("no name", bad[0].name = "");
+    TRY("'a' has no dtype", bad[0].dtype = NULL);
+    TRY("'b' has the dtype 'complex128'", bad[1].dtype = "complex128");
+    TRY("rank 9", bad[0].rank = 9);
+    TRY("rank -1", bad[0].rank = -1);
+    TRY("length -3 in dimension 1", bad[0].shape[1] = -3);
+    TRY("more bytes", bad[0].shape[0] = bad[0].shape[1] = INT64_C(1) << 40);
+    TRY("has none", request.inputs = NULL);
+    request.inputs = bad;
+    TRY("no op", request.op = NULL);
+    request = (struct blasd_request){.op = "matmul", .files = &file, .file_count = 1};
+    expect_refused(&request, "no path");
+    request.files = NULL;
+    expect_refused(&request, "has none");
+}
+
+static void test_no_data_is_needed_where_there_are_no_elements(void **state) {
+    struct blasd_array empty[2] = {{.name = "a", .dtype = "float64", .rank = 2, .shape = {0, 3}},
+                                   {.name = "b", .dtype = "float64", .rank = 2, .shape = {3, 0}}};
+    struct blasd_request request = {.op = "matmul", .inputs = empty, .input_count = 2};
+    struct blasd_problem problem = {0};
+    struct pretender p;
+    struct blasd_client *client;
+    (void)state;
+    start(&p, "1");
+    client = blasd_client_new(p.url);
+    assert_int_equal(post(client, &request, &problem), 0);
+    blasd_client_free(client);
+    stop(&p);
+}
+
+static void test_a_refused_connection_may_be_tried_again(void **state) {
+    struct blasd_problem problem;
+    struct blasd_reply *reply = NULL;
+    char url[64], path[] = "/tmp/blasd-client-requests.npy";
+    int fd = bound_socket(url, sizeof url); /* nobody listens there, and nobody else will */
+    struct blasd_client *client = blasd_client_new(url);
+    (void)state;
+    for (int way = 0; way < 6; way++) {
+        memset(&problem, 0, sizeof problem);
+        assert_int_equal(way == 0   ? ask(client, &problem)
+                         : way == 1 ? post(client, &product, &problem)
+                         : way == 2
+                             ? blasd_client_run(client, &product, 1, NULL, NULL, &reply, &problem)
+                         : way == 3 ? blasd_client_cancel(client, "x", &reply, &problem)
+                         : way == 4 ? blasd_client_share(client, &problem)
+                                    : blasd_client_save(client, "x", "c", path, &problem),
+                         -1);
+        assert_string_equal(problem.code, "connection_failed");
+        assert_true(problem.retry);
+        assert_int_equal(problem.status, 0);
+        assert_non_null(strstr(problem.message, url));
+        assert_null(strstr(problem.message, "idempotency_key")); /* it was not sent */
+    }
+    blasd_client_free(client);
+    close(fd);
+}
+
+/* The kept connection ends instead of an answer to the second request. */
+static void expect_sent(const struct blasd_request *request, const char *methods, int rc) {
+    struct blasd_problem problem = {0};
+    struct blasd_client *client;
+    struct pretender p;
+    start(&p, "101");
+    client = blasd_client_new(p.url);
+    assert_int_equal(ask(client, &problem), 0);
+    assert_int_equal(request == NULL ? ask(client, &problem) : post(client, request, &problem), rc);
+    assert_string_equal(p.methods, methods);
+    if (rc != 0) {
+        assert_string_equal(problem.code, "connection_failed");
+        assert_true(problem.retry);
+        assert_non_null(strstr(problem.message, "idempotency_key"));
+    }
+    blasd_client_free(client);
+    stop(&p);
+}
+
+static void test_a_job_without_a_key_is_sent_once(void **state) {
+    struct blasd_request keyed = product;
+    (void)state;
+    keyed.idempotency_key = "k";
+    expect_sent(&product, "GP", -1);
+    expect_sent(&keyed, "GPP", 0);
+    expect_sent(NULL, "GGG", 0);
+}
+
+static void test_passwords_are_in_no_message(void **state) {
+    static const char *const hosts[] = {"user:pw@127.0.0.1:9", "pw@127.0.0.1:9",
+                                        "u:pw@pw@127.0.0.1:9", ":pw@127.0.0.1:9/path"};
+    (void)state;
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        struct blasd_problem problem = {0};
+        char url[64];
+        struct blasd_client *client;
+        snprintf(url, sizeof url, "http://%s", hosts[i]);
+        client = blasd_client_new(url);
+        assert_int_equal(ask(client, &problem), -1);
+        assert_non_null(strstr(problem.message, "http://127.0.0.1:9"));
+        assert_null(strstr(problem.message, "pw"));
+        blasd_client_free(client);
+    }
+}
+
+static void test_problems_read_as_sentences(void **state) {
+    static const char *const texts[][2] = {
+        {"{\"title\":\"T\",\"detail\":\"d\",\"advice\":\"A.\"}", "T: d. A."},
+        {"{\"title\":\"T\",\"detail\":\"d\"}", "T: d"},
+        {"{\"detail\":\"d\"}", "d"},
+        {"{\"title\":\"T\",\"advice\":\"A.\"}", "T. A."},
+        {"{}", ""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct blasd_problem problem;
+        blasd_problem_parse(&problem, 422, texts[i][0], strlen(texts[i][0]));
+        assert_string_equal(problem.message, texts[i][1]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_inputs_are_named_with_what_is_wrong),
+        cmocka_unit_test(test_no_data_is_needed_where_there_are_no_elements),
+        cmocka_unit_test(test_a_refused_connection_may_be_tried_again),
+        cmocka_unit_test(test_a_job_without_a_key_is_sent_once),
+        cmocka_unit_test(test_passwords_are_in_no_message),
+        cmocka_unit_test(test_problems_read_as_sentences),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
