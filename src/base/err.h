@@ -103,7 +103,9 @@
       "Report it; do not send it again as it is.")                                                 \
     X(out_of_memory, 503, true, "The device has not enough memory for the job",                    \
       "Send it again later, or send a smaller problem.")                                           \
-    X(device_error, 500, true, "The device failed while it ran the job", "Send it again.")
+    X(device_error, 500, true, "The device failed while it ran the job", "Send it again.")         \
+    X(job_too_long, 422, false, "The job takes longer than this service gives one job",            \
+      "Send a smaller problem or fewer iterations, or raise the limit that `detail` names.")
 
 enum blasd_code {
     BLASD_OK = 0,

@@ -31,6 +31,9 @@ struct blasd_err;
       "largest output whose data stands in the job document")                                      \
     X(job_bytes, 64 * BLASD_GIB, BLASD_KIB, 64 * BLASD_TIB, "bytes",                               \
       "most memory for inputs, outputs and workspace that the plan of one job may ask for")        \
+    X(job_s, 3600, 0, 31536000, "seconds",                                                         \
+      "how long one job may compute: one predicted to take longer is refused, one that has run "   \
+      "longer is ended (0: no limit)")                                                             \
     X(intake_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "request bodies being received at one time (0: half of the blob store's free space)")        \
     X(queue_jobs, 200000, 1, 100000000, "jobs", "jobs that are queued or running")                 \
