@@ -187,7 +187,7 @@ static bool divide(struct run *run, int devices) {
     return whole;
 }
 
-/* No points on one side: lists are empty, and nothing else has an element. */
+/* No pairs: lists are empty, and nothing else has an element. */
 static void fill_empty(struct run *run) {
     if (run->shape->output != OUTPUT_WITHIN) return;
     for (int64_t number = 0; number < run->problems && blasd_wanted(); number++) {
@@ -215,7 +215,8 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
     for (int i = 0; i < count; i++)
         snprintf(tasks[i].method, sizeof tasks[i].method, "direct %s",
                  shape.arithmetic == BLASD_float64 ? "float64" : "float32");
-    if (run->problems == 0 || shape.m == 0 || shape.n == 0) {
+    if (run->problems == 0 || shape.m == 0 || shape.n == 0 ||
+        (shape.output == OUTPUT_CONDENSED && shape.m == 1)) {
         fill_empty(run);
         goto done;
     }

@@ -6,7 +6,6 @@
  * stop the first time it is asked; one that does not hear it is killed by an alarm. */
 #include "kernel_support.h"
 
-#include "base/clock.h"
 #include "kernels/numeric/parallel.h"
 #include "kernels/numeric/wanted.h"
 
@@ -150,13 +149,6 @@ static void iterations_without_end_hear(void **state) {
 }
 
 /* ---- how often the watch is asked ---- */
-
-/* The cheap clock of this program moves whenever it is looked at, so that each look is a question:
- * what is counted is how often a loop looks. */
-int64_t blasd_clock_coarse_ns(void) {
-    static _Thread_local int64_t now;
-    return ++now;
-}
 
 /* Parts of a long job between which nobody looks: operations, some hundredths of a second. */
 #define MOST_UNSEEN 2e8
