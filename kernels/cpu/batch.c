@@ -2,10 +2,10 @@
  * the host's part of other backends can use it too. Read next: backend.c. */
 #include "kernels/cpu/cpu.h"
 
+#include "kernels/numeric/wanted.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#define ASK_EACH 1e8 /* operations between two questions: milliseconds on any machine of today */
 
 void *blasd_cpu_alloc(size_t count, size_t size) {
     size_t bytes;
@@ -15,12 +15,8 @@ void *blasd_cpu_alloc(size_t count, size_t size) {
 }
 
 bool blasd_cpu_step(struct blasd_cpu_progress *progress, double work) {
-    double share;
     progress->done += work;
-    if (progress->watch == NULL || progress->done - progress->asked < ASK_EACH) return true;
-    progress->asked = progress->done;
-    share = progress->total > 0 ? progress->done / progress->total : 1;
-    return progress->watch->go_on(progress->watch, share < 1 ? share : 1);
+    return blasd_wanted_at(progress->total > 0 ? progress->done / progress->total : 0);
 }
 
 int blasd_cpu_stopped(struct blasd_err *err) {

@@ -31,14 +31,15 @@ void blasd_cpu_file_value(const char *path, const char *key, char *value, size_t
  * overflows. Never NULL for an empty array otherwise. New: free with free(). */
 void *blasd_cpu_alloc(size_t count, size_t size) __attribute__((warn_unused_result));
 
-/* How far a batch has come. A kernel says after each piece of work what it was worth; the worker is
- * asked whether to go on once a few milliseconds' worth has passed. */
+/* How far a batch has come. A kernel says after each piece of work what it was worth. */
 struct blasd_cpu_progress {
-    struct blasd_watch *watch; /* borrowed; NULL: nobody is asked */
-    double total, done, asked; /* operations, or any other measure of work */
+    struct blasd_watch
+        *watch; /* borrowed: for the kernel's loops; NULL where one around them tells */
+    double total,
+        done; /* operations, or any other measure of work; total 0: nobody wants to know */
 };
 
-/* Adds `work`; false: nobody wants the results any more, stop. */
+/* Adds `work`; false: nobody wants the results any more, stop (numeric/wanted.h). */
 bool blasd_cpu_step(struct blasd_cpu_progress *progress, double work);
 /* What a kernel returns when it stopped for that reason. */
 int blasd_cpu_stopped(struct blasd_err *err);

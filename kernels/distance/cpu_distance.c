@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/parallel.h"
+#include "kernels/numeric/wanted.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,21 +34,6 @@ struct run {
     int64_t block; /* rows in one piece of work */
     bool fill;
 };
-
-/* Operations for one entry of the matrix, with the cost of writing it. */
-static double entry_work(const struct distance_shape *shape) {
-    double each = 3.0 * (double)shape->k + 4;
-    switch (blasd_distance_metrics[shape->metric].loop) {
-    case LOOP_MAHALANOBIS: return each * (double)(shape->k > 0 ? shape->k : 1);
-    case LOOP_POWER:
-    case LOOP_JENSENSHANNON: return each * 20;
-    case LOOP_SQUARES:
-    case LOOP_SQUARES_W:
-    case LOOP_ABSOLUTE:
-    case LOOP_ABSOLUTE_W: return each;
-    default: return each * 3;
-    }
-}
 
 /* Fills `indices[o]` with which item of operand o (x, y) belongs to batch element `at`. */
 static void operand_items(const struct distance_shape *shape, const struct blasd_task *task,
@@ -103,7 +89,7 @@ static int load(struct run *run, int64_t number, struct distance_problem *proble
 static int start_lists(struct run *run, int64_t number, const struct distance_out *out) {
     const struct distance_shape *shape = run->shape;
     struct blasd_task *task = &run->tasks[number / shape->problems];
-    int64_t one = 1;
+    int64_t one = 1, done = 0;
     double infinity = INFINITY;
     struct blasd_tensor from = blasd_tensor_make(BLASD_float64, 1, &one);
     struct blasd_tensor to = blasd_tensor_make(shape->storage, 1, &one);
@@ -113,6 +99,7 @@ static int start_lists(struct run *run, int64_t number, const struct distance_ou
         return blasd_distance_no_room(shape, out->row_splits[shape->m], &task->err);
     from.data = &infinity;
     for (int64_t at = out->row_splits[shape->m]; at < shape->pairs; at++) {
+        if (!blasd_wanted_after(&done, 10)) return -1;
         out->index[at] = -1;
         to.data = (char *)out->d + (size_t)at * blasd_dtype_size(shape->storage);
         blasd_tensor_convert(&from, &to);
@@ -126,7 +113,7 @@ static bool small_problems(void *arg, int64_t piece, int slot) {
     const struct distance_shape *shape = run->shape;
     int64_t end = (piece + 1) * run->group;
     if (end > run->problems) end = run->problems;
-    for (int64_t number = piece * run->group; number < end; number++) {
+    for (int64_t number = piece * run->group; number < end && blasd_wanted(); number++) {
         struct blasd_task *task = &run->tasks[number / shape->problems];
         struct distance_problem *problem = &run->ready[slot];
         struct distance_out out = problem_out(shape, task, number % shape->problems);
@@ -136,10 +123,11 @@ static bool small_problems(void *arg, int64_t piece, int slot) {
             continue;
         }
         blasd_distance_within(problem, &run->rooms[slot], 0, shape->m, false, &out);
+        if (!blasd_wanted()) break; /* not all is counted */
         if (start_lists(run, number, &out) == 0)
             blasd_distance_within(problem, &run->rooms[slot], 0, shape->m, true, &out);
     }
-    return true;
+    return blasd_wanted();
 }
 
 /* A piece of work that is some rows of the problem in run->ready[0]. */
@@ -151,7 +139,7 @@ static bool some_rows(void *arg, int64_t piece, int slot) {
         blasd_distance_within(&run->ready[0], &run->rooms[slot], from, to, run->fill, &run->out);
     else
         blasd_distance_rows(&run->ready[0], &run->rooms[slot], from, to, &run->out);
-    return true;
+    return blasd_wanted();
 }
 
 /* False: stopped. */
@@ -167,12 +155,12 @@ static bool large_problem(struct run *run, int64_t number) {
                                   .from = from,
                                   .to = from + part};
     run->out = problem_out(shape, task, number % shape->problems);
-    if (load(run, number, &run->ready[0]) != 0) return true;
+    if (load(run, number, &run->ready[0]) != 0) return blasd_wanted();
     run->fill = false;
     if (shape->output != OUTPUT_WITHIN) return blasd_parallel_run(&loop);
     loop.to = from + part / 2;
     if (!blasd_parallel_run(&loop)) return false;
-    if (start_lists(run, number, &run->out) != 0) return true;
+    if (start_lists(run, number, &run->out) != 0) return blasd_wanted();
     run->fill = true;
     loop.from = loop.to;
     loop.to = from + part;
@@ -199,18 +187,19 @@ static bool divide(struct run *run, int devices) {
     return whole;
 }
 
+/* No pairs: lists are empty, and nothing else has an element. */
 static void fill_empty(struct run *run) {
-    for (int64_t number = 0; number < run->problems; number++) {
+    if (run->shape->output != OUTPUT_WITHIN) return;
+    for (int64_t number = 0; number < run->problems && blasd_wanted(); number++) {
         struct blasd_task *task = &run->tasks[number / run->shape->problems];
         struct distance_out out = problem_out(run->shape, task, number % run->shape->problems);
-        if (run->shape->output != OUTPUT_WITHIN) continue;
         memset(out.row_splits, 0, (size_t)(run->shape->m + 1) * sizeof *out.row_splits);
         start_lists(run, number, &out);
     }
 }
 
-static int distance_run(struct blasd_device *device, struct blasd_task *tasks, int count,
-                        struct blasd_watch *watch, struct blasd_err *err) {
+static int run_all(struct blasd_device *device, struct blasd_task *tasks, int count,
+                   struct blasd_watch *watch, struct blasd_err *err) {
     struct distance_shape shape;
     struct run *run = NULL;
     bool whole, done = true;
@@ -222,11 +211,12 @@ static int distance_run(struct blasd_device *device, struct blasd_task *tasks, i
     run->tasks = tasks;
     run->watch = watch;
     run->problems = shape.problems * count;
-    run->work = entry_work(&shape) * (double)shape.m * (double)shape.n;
+    run->work = blasd_distance_entry_work(&shape) * (double)shape.m * (double)shape.n;
     for (int i = 0; i < count; i++)
         snprintf(tasks[i].method, sizeof tasks[i].method, "direct %s",
                  shape.arithmetic == BLASD_float64 ? "float64" : "float32");
-    if (run->problems == 0 || shape.m == 0 || shape.n == 0) {
+    if (run->problems == 0 || shape.m == 0 || shape.n == 0 ||
+        (shape.output == OUTPUT_CONDENSED && shape.m == 1)) {
         fill_empty(run);
         goto done;
     }
@@ -256,6 +246,12 @@ done:
     }
     free(run);
     return code;
+}
+
+static int distance_run(struct blasd_device *device, struct blasd_task *tasks, int count,
+                        struct blasd_watch *watch, struct blasd_err *err) {
+    blasd_wanted_begin(watch);
+    return blasd_wanted_end(run_all(device, tasks, count, watch, err), err);
 }
 
 const struct blasd_kernel blasd_cpu_distance = {.op = "distance", .run = distance_run};

@@ -92,6 +92,8 @@ struct distance_shape {
 int blasd_distance_read(const struct blasd_job *job, struct distance_shape *shape,
                         struct blasd_err *err);
 
+/* Operations for one entry of the matrix, with the cost of writing it. */
+double blasd_distance_entry_work(const struct distance_shape *shape);
 /* The loop that the job's metric needs, and its numbers; fills no array. */
 void blasd_distance_choose(const struct distance_shape *shape, struct distance_args *args);
 /* Checks k weights of the arithmetic's type (NULL: ones) and sums them up. */

@@ -282,19 +282,43 @@ static int plan_outputs(struct blasd_plan *plan, const struct distance_shape *sh
     return 0;
 }
 
+/* pow and log count for many. */
+double blasd_distance_entry_work(const struct distance_shape *shape) {
+    double each = 3.0 * (double)shape->k + 4;
+    switch (blasd_distance_metrics[shape->metric].loop) {
+    case LOOP_MAHALANOBIS: return each * (double)(shape->k > 0 ? shape->k : 1);
+    case LOOP_POWER:
+    case LOOP_JENSENSHANNON: return each * 20;
+    case LOOP_SQUARES:
+    case LOOP_SQUARES_W:
+    case LOOP_ABSOLUTE:
+    case LOOP_ABSOLUTE_W: return each;
+    default: return each * 3;
+    }
+}
+
+/* Operations of one problem: its entries, twice where they are counted first; the heap that a
+ * neighbour may have to go through; the points, made ready; a covariance matrix and its inverse. */
+static double count_flops(const struct distance_shape *shape, bool covariance) {
+    double m = (double)shape->m, n = (double)shape->n, k = (double)shape->k;
+    double points = (shape->alone ? m : m + n) * k, each = blasd_distance_entry_work(shape);
+    if (shape->output == OUTPUT_TOPK) each += 4 * log2((double)shape->neighbours + 1);
+    if (shape->output == OUTPUT_WITHIN) each *= 2;
+    return m * n * each + 4 * points + (covariance ? points * k + k * k * k : 0);
+}
+
 static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
                          struct blasd_err *err) {
     struct distance_shape shape;
-    double pairs, each, bytes;
+    double bytes;
     int code = blasd_distance_read(job, &shape, err);
     if (code != 0) return code;
     code = plan_outputs(plan, &shape, err);
     if (code != 0) return code;
     for (int i = IN_X; i <= IN_VI; i++) plan->input_dtype[i] = shape.arithmetic;
-    pairs = (double)shape.problems * (double)shape.m * (double)shape.n;
-    each = 3.0 * (double)shape.k * (shape.metric == METRIC_mahalanobis ? (double)shape.k : 1);
     plan->items = (double)shape.problems;
-    plan->flops = pairs * each;
+    plan->flops = plan->items * count_flops(&shape, shape.metric == METRIC_mahalanobis &&
+                                                        !blasd_job_has(job, IN_VI));
     /* y in panels, rows made ready, and a segment of rows for each of a few threads */
     bytes = (double)blasd_dtype_size(shape.arithmetic) *
                 ((double)shape.k * (3 * (double)shape.n + (double)shape.m + 64) +

@@ -7,11 +7,14 @@
 
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/wanted.h"
 
 #include <lapacke.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define PACK_ELEMENTS 1000000 /* laid out between two questions */
 
 static double element(enum blasd_dtype dtype, const void *data, int64_t i) {
     return dtype == BLASD_float64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
@@ -75,8 +78,8 @@ static void share_row(const struct distance_problem *problem, const void *from, 
 static void make_rows(const struct distance_problem *problem, const void *from, int64_t count,
                       void *to) {
     enum blasd_dtype dtype = problem->shape->arithmetic;
-    int64_t k = problem->shape->k;
-    for (int64_t i = 0; i < count; i++) {
+    int64_t k = problem->shape->k, worked = 0;
+    for (int64_t i = 0; i < count && blasd_wanted_after(&worked, 8 * k); i++) {
         switch (blasd_distance_metrics[problem->shape->metric].rows) {
         case ROWS_PLAIN: break;
         case ROWS_UNIT: unit_row(problem, from, i * k, 0, to); break;
@@ -158,7 +161,7 @@ static double covariance(const struct distance_shape *shape, const void *x, cons
 static void load_variances(struct distance_problem *problem, const void *x, const void *y,
                            const void *v) {
     const struct distance_shape *shape = problem->shape;
-    for (int64_t d = 0; d < shape->k; d++) {
+    for (int64_t d = 0; d < shape->k && blasd_wanted(); d++) {
         long double mean = v == NULL ? coordinate_mean(shape, x, y, d) : 0;
         long double variance = v != NULL ? (long double)element(shape->arithmetic, v, d)
                                          : (long double)covariance(shape, x, y, d, mean, d, mean);
@@ -171,7 +174,7 @@ static void load_variances(struct distance_problem *problem, const void *x, cons
 static int load_inverse_covariance(struct distance_problem *problem, const void *x, const void *y,
                                    struct blasd_err *err) {
     const struct distance_shape *shape = problem->shape;
-    int64_t k = shape->k;
+    int64_t k = shape->k, worked = 0;
     double *matrix = blasd_cpu_alloc((size_t)k * (size_t)k, sizeof *matrix);
     long double *means = blasd_cpu_alloc((size_t)k, sizeof *means);
     int code = 0, info = 0;
@@ -179,10 +182,11 @@ static int load_inverse_covariance(struct distance_problem *problem, const void 
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");
         goto done;
     }
-    for (int64_t a = 0; a < k; a++) means[a] = coordinate_mean(shape, x, y, a);
+    for (int64_t a = 0; a < k && blasd_wanted(); a++) means[a] = coordinate_mean(shape, x, y, a);
     for (int64_t a = 0; a < k; a++)
-        for (int64_t b = 0; b <= a; b++)
+        for (int64_t b = 0; b <= a && blasd_wanted_after(&worked, shape->m + shape->n); b++)
             matrix[a * k + b] = covariance(shape, x, y, a, means[a], b, means[b]);
+    if (!blasd_wanted()) goto done;
     info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', (int)k, matrix, (int)(k > 0 ? k : 1));
     if (info == 0)
         info = LAPACKE_dpotri_work(LAPACK_COL_MAJOR, 'U', (int)k, matrix, (int)(k > 0 ? k : 1));
@@ -213,11 +217,27 @@ static int load_weights(struct distance_problem *problem, const void *w, struct 
     return 0;
 }
 
+/* In parts of whole blocks, between which the work may end. */
+static void pack(const struct distance_shape *shape, const void *rows, void *panel) {
+    size_t size = blasd_dtype_size(shape->arithmetic);
+    int64_t k = shape->k, part;
+    if (k == 0) return;
+    part = (PACK_ELEMENTS / k / DISTANCE_PAD + 1) * DISTANCE_PAD;
+    for (int64_t j = 0; j < shape->n && blasd_wanted(); j += part) {
+        int64_t n = shape->n - j < part ? shape->n - j : part;
+        const void *from = (const char *)rows + (size_t)(j * k) * size;
+        void *to = (char *)panel + (size_t)(j * k) * size;
+        if (shape->arithmetic == BLASD_float64)
+            blasd_distance_pack_f64(from, n, k, to);
+        else
+            blasd_distance_pack_f32(from, n, k, to);
+    }
+}
+
 int blasd_distance_problem_load(struct distance_problem *problem, const void *x, const void *y,
                                 const void *w, const void *v, const void *vi,
                                 struct blasd_err *err) {
     const struct distance_shape *shape = problem->shape;
-    enum blasd_dtype dtype = shape->arithmetic;
     int code = 0;
     blasd_distance_choose(shape, &problem->args);
     if (shape->metric == METRIC_seuclidean)
@@ -237,9 +257,6 @@ int blasd_distance_problem_load(struct distance_problem *problem, const void *x,
         y = shape->alone ? problem->rows : problem->rows_y;
     }
     problem->x = x;
-    if (dtype == BLASD_float64)
-        blasd_distance_pack_f64(y, shape->n, shape->k, problem->panel);
-    else
-        blasd_distance_pack_f32(y, shape->n, shape->k, problem->panel);
+    pack(shape, y, problem->panel);
     return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/wanted.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -95,6 +96,12 @@ static void segment(const struct distance_problem *problem, const struct distanc
     }
 }
 
+/* About what a segment of n columns takes. */
+static int64_t segment_work(const struct distance_shape *shape, int64_t n) {
+    double work = DISTANCE_ROWS * (double)n * blasd_distance_entry_work(shape) / 4;
+    return work < BLASD_WANTED_WORK ? (int64_t)work : BLASD_WANTED_WORK;
+}
+
 static double value_at(enum blasd_dtype dtype, const void *data, int64_t i) {
     return dtype == BLASD_float64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
 }
@@ -144,7 +151,8 @@ static void keep_nearest(struct near *heap, int64_t count, enum blasd_dtype dtyp
 
 static void put_nearest(const struct distance_shape *shape, struct near *heap, int64_t count,
                         int64_t row, const struct distance_out *out) {
-    for (int64_t left = count; left > 0; left--) {
+    int64_t done = 0;
+    for (int64_t left = count; left > 0 && blasd_wanted_after(&done, 100); left--) {
         struct near farthest = heap[0];
         int64_t at = row * count + left - 1;
         put_one(shape, farthest.d, out->d, at);
@@ -171,11 +179,12 @@ static void full_rows(const struct distance_problem *problem, const struct dista
                       int64_t from, int64_t to, const struct distance_out *out) {
     const struct distance_shape *shape = problem->shape;
     size_t size = blasd_dtype_size(shape->arithmetic);
-    int64_t columns = panel_columns(shape);
+    int64_t columns = panel_columns(shape), done = 0;
     for (int64_t j = 0; j < shape->n; j += columns) {
         int64_t n = shape->n - j < columns ? shape->n - j : columns;
         for (int64_t i = from; i < to; i += DISTANCE_ROWS) {
             void *rows[DISTANCE_ROWS];
+            if (!blasd_wanted_after(&done, segment_work(shape, n))) return;
             for (int r = 0; r < DISTANCE_ROWS; r++) {
                 int64_t row = i + r < to ? i + r : to - 1;
                 rows[r] = (char *)out->d + (size_t)(row * shape->n + j) * size;
@@ -186,7 +195,9 @@ static void full_rows(const struct distance_problem *problem, const struct dista
 }
 
 static void start_nearest(const struct distance_shape *shape, struct near *near, int64_t count) {
-    for (int64_t at = 0; at < DISTANCE_ROWS * count; at++) near[at] = (struct near){NAN, shape->n};
+    int64_t done = 0;
+    for (int64_t at = 0; at < DISTANCE_ROWS * count && blasd_wanted_after(&done, 1); at++)
+        near[at] = (struct near){NAN, shape->n};
 }
 
 void blasd_distance_rows(const struct distance_problem *problem, struct distance_room *room,
@@ -196,7 +207,7 @@ void blasd_distance_rows(const struct distance_problem *problem, struct distance
     size_t size = blasd_dtype_size(shape->arithmetic);
     int64_t columns = panel_columns(shape);
     bool nearest = shape->output == OUTPUT_ARGMIN || shape->output == OUTPUT_TOPK;
-    int64_t count = shape->output == OUTPUT_TOPK ? shape->neighbours : 1;
+    int64_t count = shape->output == OUTPUT_TOPK ? shape->neighbours : 1, done = 0;
     struct near *near = room_near(room);
     void *rows[DISTANCE_ROWS];
     args.scratch = room_scratch(room, shape);
@@ -212,6 +223,7 @@ void blasd_distance_rows(const struct distance_problem *problem, struct distance
         if (nearest) start_nearest(shape, near, count);
         for (int64_t j = start; j < shape->n; j += columns) {
             int64_t n = shape->n - j < columns ? shape->n - j : columns;
+            if (!blasd_wanted_after(&done, segment_work(shape, n))) return;
             segment(problem, &args, i, to, j, n, rows);
             for (int r = 0; r < used; r++) {
                 if (nearest)
@@ -231,7 +243,7 @@ void blasd_distance_within(const struct distance_problem *problem, struct distan
     const struct distance_shape *shape = problem->shape;
     struct distance_args args = problem->args;
     size_t size = blasd_dtype_size(shape->arithmetic);
-    int64_t columns = panel_columns(shape);
+    int64_t columns = panel_columns(shape), done = 0;
     void *rows[DISTANCE_ROWS];
     args.scratch = room_scratch(room, shape);
     for (int r = 0; r < DISTANCE_ROWS; r++)
@@ -242,6 +254,7 @@ void blasd_distance_within(const struct distance_problem *problem, struct distan
         for (int r = 0; fill && r < used; r++) at[r] = out->row_splits[i + r];
         for (int64_t j = 0; j < shape->n; j += columns) {
             int64_t n = shape->n - j < columns ? shape->n - j : columns;
+            if (!blasd_wanted_after(&done, segment_work(shape, n))) return;
             segment(problem, &args, i, to, j, n, rows);
             for (int r = 0; r < used; r++) {
                 for (int64_t c = 0; c < n; c++) {

@@ -7,6 +7,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/small.h"
 #include "kernels/numeric/parallel.h"
+#include "kernels/numeric/wanted.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -19,6 +20,8 @@
 #define QUARTER_SIDE 1024 /* tiles with shorter sides are not quartered */
 #define SHARED_FLOPS 1e8  /* work in a batch of small products from which threads share it */
 #define PIECE_FLOPS 1e6   /* what a thread takes at a time */
+#define VECTOR_FLOPS 1e8  /* of a matrix times a vector in one BLAS call */
+#define PART (INT64_C(1) << 20) /* elements filled, scaled or rounded between two questions */
 /* Inputs of the next job that are fetched during a small product: fewer bytes were written so
  * lately that they are near, more would not stay in the second cache. */
 #define SOON_LEAST 4096
@@ -197,6 +200,15 @@ static struct patch piece_at(const struct tiling *tiling, int64_t number) {
     return quarter_of(tile_at(tiling, tiling->whole + beyond / 4), beyond % 4);
 }
 
+/* The same, in calls that are short enough to be stopped between them. */
+static bool run_gemv_parts(const struct product *p, int64_t first, int64_t count) {
+    double rows = VECTOR_FLOPS / (2 * (double)p->k + 1);
+    int64_t part = rows < 64 ? 64 : rows < (double)count ? (int64_t)rows : count;
+    for (int64_t i = 0; i < count && blasd_wanted(); i += part)
+        run_gemv(p, first + i, count - i < part ? count - i : part);
+    return blasd_wanted();
+}
+
 static bool run_piece(void *arg, int64_t number, int slot) {
     const struct tiling *tiling = arg;
     const struct product *p = tiling->product;
@@ -204,11 +216,9 @@ static bool run_piece(void *arg, int64_t number, int slot) {
     int64_t depth = side(p->k, ceil_div(p->k, TILE_DEPTH));
     (void)slot;
     if (patch.rows == 0 || patch.columns == 0) return true;
-    if (is_gemv(p)) {
-        run_gemv(p, p->m == 1 ? patch.column : patch.row, patch.rows * patch.columns);
-        return true;
-    }
-    for (int64_t l = 0; l < p->k; l += depth)
+    if (is_gemv(p))
+        return run_gemv_parts(p, p->m == 1 ? patch.column : patch.row, patch.rows * patch.columns);
+    for (int64_t l = 0; l < p->k && blasd_wanted(); l += depth)
         run_gemm(p, patch.row, patch.column, l, patch.rows, patch.columns,
                  p->k - l < depth ? p->k - l : depth);
     return true;
@@ -239,6 +249,10 @@ static bool run_product(const struct product *p, int threads, struct blasd_cpu_p
 }
 
 static void scale(bool single, void *data, int64_t n, double factor) {
+    for (; n > PART && blasd_wanted(); n -= PART) {
+        scale(single, data, PART, factor);
+        data = (char *)data + PART * (single ? sizeof(float) : sizeof(double));
+    }
     if (single) {
         float *x = data, f = (float)factor;
         for (int64_t i = 0; i < n; i++) x[i] *= f;
@@ -253,13 +267,14 @@ static void spread(const struct blasd_tensor *c, const struct blasd_tensor *shap
                    void *out, double factor, bool add) {
     struct blasd_walk walk;
     int64_t columns = shape->rank > 0 ? shape->shape[shape->rank - 1] : 1;
-    int64_t elements = blasd_tensor_elements(shape), own, step;
+    int64_t elements = blasd_tensor_elements(shape), own, step, done = 0;
     if (elements == 0) return;
     own = c->rank > 0 ? c->shape[c->rank - 1] : 1;
     step = own == 1 ? 0 : 1;
     blasd_walk_init(&walk, shape->rank > 0 ? shape->rank - 1 : 0, shape->shape);
     blasd_walk_operand(&walk, 0, c->rank > 0 ? c->rank - 1 : 0, c->shape);
     for (int64_t r = 0; r < elements / columns; r++) {
+        if (!blasd_wanted_after(&done, columns)) return;
         if (single) {
             const float *from = (const float *)c->data + walk.offset[0] * own;
             float *to = (float *)out + r * columns, f = (float)factor;
@@ -383,6 +398,25 @@ static bool run_stack(const struct work *work, void *out, double alpha, double b
     return run_items(&stack, 0, 0);
 }
 
+static void clear(void *out, size_t bytes) {
+    const size_t part = (size_t)PART * sizeof(double);
+    for (size_t at = 0; at < bytes && blasd_wanted(); at += part)
+        memset((char *)out + at, 0, bytes - at < part ? bytes - at : part);
+}
+
+/* Rounds what was computed in float32 to the dtype of the result. */
+static void round_once(const struct blasd_tensor *wide, const struct blasd_tensor *out) {
+    int64_t elements = blasd_tensor_elements(out);
+    for (int64_t at = 0; at < elements && blasd_wanted(); at += PART) {
+        int64_t n = elements - at < PART ? elements - at : PART;
+        struct blasd_tensor from = blasd_tensor_make(wide->dtype, 1, &n);
+        struct blasd_tensor to = blasd_tensor_make(out->dtype, 1, &n);
+        from.data = (float *)wide->data + at;
+        to.data = (char *)out->data + (size_t)at * blasd_dtype_size(out->dtype);
+        blasd_tensor_convert(&from, &to);
+    }
+}
+
 /* Everything for the job, in the dtype it is computed in. False: stopped. */
 static bool run_job(const struct work *work, void *out) {
     const struct blasd_matmul *mm = work->mm;
@@ -393,7 +427,7 @@ static bool run_job(const struct work *work, void *out) {
     if (elements == 0) return true;
     if (mm->k == 0 || mm->alpha == 0) {
         /* BLAS would skip the product where alpha is 0, and lose the NaNs in it */
-        memset(out, 0, (size_t)elements * (single ? sizeof(float) : sizeof(double)));
+        clear(out, (size_t)elements * (single ? sizeof(float) : sizeof(double)));
         if (mm->k > 0 && !run_stack(work, out, 1, 0)) return false;
         scale(single, out, elements, mm->alpha);
         if (mm->add_c) spread(c, shape, single, out, mm->beta, true);
@@ -423,7 +457,7 @@ static bool run_task(struct blasd_task *task, const struct blasd_task *next, int
     }
     going = run_job(&work, wide.data);
     if (half) {
-        blasd_tensor_convert(&wide, out);
+        round_once(&wide, out);
         free(wide.data);
     }
     blasd_text_join(task->method, sizeof task->method, single ? "s" : "d",
@@ -439,8 +473,8 @@ static bool run_tasks(void *arg, int64_t task, int slot) {
     return run_task((struct blasd_task *)arg + task, NULL, 1, &silent);
 }
 
-static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
-               struct blasd_watch *watch, struct blasd_err *err) {
+static int run_all(struct blasd_device *device, struct blasd_task *tasks, int count,
+                   struct blasd_watch *watch, struct blasd_err *err) {
     struct blasd_cpu_progress progress = {.watch = watch};
     struct blasd_matmul mm;
     bool going = true;
@@ -465,6 +499,12 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
                              &progress);
     }
     return going ? 0 : blasd_cpu_stopped(err);
+}
+
+static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
+               struct blasd_watch *watch, struct blasd_err *err) {
+    blasd_wanted_begin(watch);
+    return blasd_wanted_end(run_all(device, tasks, count, watch, err), err);
 }
 
 const struct blasd_kernel blasd_cpu_matmul = {.op = "matmul", .run = run};

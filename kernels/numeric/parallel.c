@@ -7,6 +7,8 @@
  * that came have gone: one that has not woken by then is not waited for. Read next: parallel.h. */
 #include "kernels/numeric/parallel.h"
 
+#include "kernels/numeric/wanted.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -46,7 +48,8 @@ struct crew {
     atomic_bool end;
     int next_slot;
     bool gives_way;
-    struct round *round; /* borrowed: in the owner's frame while places are open or taken */
+    struct round *round;        /* borrowed: in the owner's frame while places are open or taken */
+    struct blasd_wanted *batch; /* borrowed: what the owner works on */
 };
 
 static _Thread_local bool in_background;
@@ -83,8 +86,10 @@ static void work(struct round *round, int slot) {
         if (!loop->piece(loop->arg, i, slot)) atomic_store(&round->stop, true);
         if (slot == 0 && loop->watch != NULL) {
             double done = (double)(i + 1) / (double)loop->count;
-            if (!loop->watch->go_on(loop->watch, loop->from + (loop->to - loop->from) * done))
+            if (!blasd_wanted_tell(loop->from + (loop->to - loop->from) * done))
                 atomic_store(&round->stop, true);
+        } else if (!blasd_wanted()) {
+            atomic_store(&round->stop, true);
         }
     }
 }
@@ -121,7 +126,9 @@ static void *helper_main(void *arg) {
         if (gives_way && !gave_way)
             (void)setpriority(PRIO_PROCESS, (id_t)gettid(), BACKGROUND_NICE);
         gave_way = gives_way;
+        blasd_wanted_join(crew->batch);
         work(crew->round, slot);
+        blasd_wanted_join(NULL);
         pthread_mutex_lock(&crew->lock);
         if (atomic_fetch_sub(&crew->inside, 1) == 1) pthread_cond_signal(&crew->left);
         pthread_mutex_unlock(&crew->lock);
@@ -196,6 +203,7 @@ static void call_helpers(struct crew *crew, struct round *round, int count) {
     if (count > crew->hired) count = crew->hired;
     pthread_mutex_lock(&crew->lock);
     crew->round = round;
+    crew->batch = blasd_wanted_current();
     crew->next_slot = 1;
     crew->gives_way = in_background;
     atomic_store(&crew->places, count);
@@ -236,7 +244,10 @@ static int worth(const struct blasd_parallel *loop) {
 bool blasd_parallel_run(const struct blasd_parallel *loop) {
     struct round round = {.loop = loop};
     struct crew *crew = NULL;
+    struct blasd_err none;
+    bool alone = loop->watch != NULL && blasd_wanted_current() == NULL; /* no kernel's */
     int wanted = worth(loop);
+    if (alone) blasd_wanted_begin(loop->watch);
     /* a loop inside a piece of another has no helpers: they are at work there */
     if (wanted > 1 && !am_helper) crew = crew_get();
     if (crew != NULL && crew->at_work) crew = NULL;
@@ -250,5 +261,6 @@ bool blasd_parallel_run(const struct blasd_parallel *loop) {
         await_helpers(crew);
         crew->at_work = false;
     }
+    if (alone) (void)blasd_wanted_end(0, &none);
     return !atomic_load(&round.stop);
 }

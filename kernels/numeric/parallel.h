@@ -23,9 +23,10 @@ struct blasd_parallel {
     void *arg; /* borrowed */
     int64_t count;
     int threads; /* 1 runs everything on the calling thread */
-    /* asked between pieces, from the calling thread only, told where a thread finds no more pieces
-     * of the last loop (`to` is 1), and asked at the beginning who else is at work, which makes
-     * `threads` fewer; may be NULL */
+    /* that of the batch: told between pieces how far it is, from the calling thread only, told
+     * where a thread finds no more pieces of the last loop (`to` is 1), and asked at the beginning
+     * who else is at work, which makes `threads` fewer; may be NULL. A piece that takes longer than
+     * some milliseconds asks by itself whether to go on: wanted.h */
     struct blasd_watch *watch;
     double from, to; /* the part of the batch's progress that this loop is */
 };
@@ -34,7 +35,8 @@ struct blasd_parallel {
  * the machine (nice 15); the calling thread weighs what it did. For good: threads may not raise
  * their weight again. */
 void blasd_parallel_background(void);
-/* Runs all pieces; true where each was done, false where a piece or the watch said stop. The other
+/* Runs all pieces; true where each was done, false where a piece or the watch said stop, or the
+ * batch is not wanted any more. The other
  * threads are the calling thread's own: made when a loop first wants them, asleep between loops,
  * and ended with it. One that cannot be started, or does not wake in time, only makes the loop
  * slower. A loop that a piece of another runs has the thread of that piece alone. */

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/wanted.h"
 #include "kernels/regression/dense.h"
 
 #include <math.h>
@@ -27,7 +28,7 @@ void blasd_regression_part_release(struct regression_part *part) {
 int blasd_regression_part_init(struct regression_part *part, const struct regression_shape *shape,
                                const struct regression_factor *factor, int64_t more,
                                struct blasd_err *err) {
-    int64_t q = shape->q, t = shape->t, skip = q - shape->p, ld;
+    int64_t q = shape->q, t = shape->t, skip = q - shape->p, ld, done = 0;
     memset(part, 0, sizeof *part);
     part->rows = factor->rows - skip;
     part->p = shape->p;
@@ -38,7 +39,7 @@ int blasd_regression_part_init(struct regression_part *part, const struct regres
     if (part->m == NULL || part->g == NULL) return no_memory(err);
     memset(part->m, 0, (size_t)(ld * shape->p) * sizeof(double));
     memset(part->g, 0, (size_t)(ld * t) * sizeof(double));
-    for (int64_t i = 0; i < part->rows; i++) {
+    for (int64_t i = 0; i < part->rows && blasd_wanted_after(&done, 10 * shape->p); i++) {
         for (int64_t j = 0; j < shape->p; j++)
             part->m[j * ld + i] =
                 ldexp(factor->r[(i + skip) * q + j + skip], factor->exponent[j + skip]);
@@ -55,8 +56,9 @@ void blasd_regression_part_finish(const struct regression_shape *shape,
     double *coef = fit->coef + target * shape->q, squares = factor->rest[target];
     double *b = coef + (shape->q - shape->p);
     const double *g = part->g + target * part->rows;
+    int64_t done = 0;
     for (int64_t i = 0; i < part->rows; i++) left[i] = g[i];
-    for (int64_t j = 0; j < shape->p; j++)
+    for (int64_t j = 0; j < shape->p && blasd_wanted_after(&done, part->rows); j++)
         if (b[j] != 0) shape->dense->axpy((int)part->rows, -b[j], part->m + j * part->rows, left);
     for (int64_t i = 0; i < part->rows; i++) squares += left[i] * left[i];
     fit->ssr[target] = squares;
@@ -81,7 +83,8 @@ static int64_t column_rows(const struct regression_part *part, bool triangle, in
  * the largest coefficient. */
 static double sweep(struct descent *d, bool triangle, bool active) {
     double change = 0, size = 0;
-    for (int64_t j = 0; j < d->part->p; j++) {
+    int64_t done = 0;
+    for (int64_t j = 0; j < d->part->p && blasd_wanted_after(&done, 4 * d->part->rows); j++) {
         const double *column = d->part->m + j * d->part->rows;
         int rows = (int)column_rows(d->part, triangle, j);
         double old = d->b[j], along, now = 0;
@@ -100,7 +103,8 @@ static double sweep(struct descent *d, bool triangle, bool active) {
 /* How far the objective can be above its least value (the duality gap). */
 static double duality_gap(const struct descent *d, bool triangle) {
     double largest = 0, left = d->rest, along = d->rest, absolute = 0, squares = 0, shrink = 1, gap;
-    for (int64_t j = 0; j < d->part->p; j++) {
+    int64_t done = 0;
+    for (int64_t j = 0; j < d->part->p && blasd_wanted_after(&done, 4 * d->part->rows); j++) {
         const double *column = d->part->m + j * d->part->rows;
         double product = d->dense->dot((int)column_rows(d->part, triangle, j), column, d->left) -
                          d->l2 * d->b[j];
@@ -183,7 +187,7 @@ done:
 
 static bool polish(struct descent *d) {
     bool again = true;
-    for (int steps = 0; again && steps < NEWTON_MOST; steps++)
+    for (int steps = 0; again && steps < NEWTON_MOST && blasd_wanted(); steps++)
         if (!newton(d, &again)) return false;
     return true;
 }
@@ -210,7 +214,8 @@ static bool descend(const struct regression_shape *shape, struct descent *d, boo
             gap = duality_gap(d, triangle);
             if ((gap <= shape->tol * size && change <= SETTLED) || change <= 1e-16) break;
         }
-        /* how many sweeps there will be is not known: progress slows down, and never ends early */
+        /* how many sweeps there will be is not known: progress slows down, and never ends early;
+         * whether to go on is asked all the same */
         if (work > (share - spent) / 16) work = (share - spent) / 16;
         spent += work;
         if (!blasd_cpu_step(progress, work)) return false;
@@ -237,7 +242,7 @@ int blasd_regression_coordinate(const struct regression_shape *shape,
     if (code == 0) squares = blasd_cpu_alloc((size_t)part.p, sizeof *squares);
     if (code == 0) d.left = blasd_cpu_alloc((size_t)part.rows, sizeof *d.left);
     if (code == 0 && (squares == NULL || d.left == NULL)) code = no_memory(err);
-    for (int64_t j = 0; code == 0 && j < part.p; j++) {
+    for (int64_t j = 0; code == 0 && j < part.p && blasd_wanted(); j++) {
         double length = blasd_regression_length(part.rows, part.m + j * part.rows);
         squares[j] = length * length;
     }

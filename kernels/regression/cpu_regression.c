@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/parallel.h"
+#include "kernels/numeric/wanted.h"
 #include "kernels/regression/dense.h"
 
 #include <math.h>
@@ -219,6 +220,7 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
         if (number == from || at == 0) blasd_regression_walk(shape, task, at, &walk);
         data = blasd_regression_data(shape, task, &walk);
         blasd_walk_next(&walk);
+        if (!blasd_wanted()) return blasd_cpu_stopped(err);
         code = blasd_regression_weights(shape, &data, &own);
         if (code == 0) code = blasd_regression_scale(shape, &room->scaling, &data, &own);
         if (code == 0) code = fit_problem(room, &data, progress, &own);
@@ -247,7 +249,7 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
 
 static bool some_problems(void *arg, int64_t piece, int slot) {
     struct run *run = arg;
-    struct blasd_cpu_progress quiet = {.asked = INFINITY}; /* the loop reports */
+    struct blasd_cpu_progress quiet = {.total = 0}; /* the loop reports */
     int64_t from = piece * run->group, to = from + run->group;
     if (to > run->problems) to = run->problems;
     return fit_range(run, &run->rooms[slot], from, to, &quiet, &run->errors[slot]) == 0;
@@ -303,8 +305,8 @@ static int run_all(struct run *run, int devices, struct blasd_watch *watch, stru
     return 0;
 }
 
-static int regression_run(struct blasd_device *device, struct blasd_task *tasks, int count,
-                          struct blasd_watch *watch, struct blasd_err *err) {
+static int run_tasks(struct blasd_device *device, struct blasd_task *tasks, int count,
+                     struct blasd_watch *watch, struct blasd_err *err) {
     struct regression_shape shape;
     struct run *run = calloc(1, sizeof *run);
     int code = blasd_regression_read(tasks[0].job, &shape, err);
@@ -332,6 +334,12 @@ done:
     free(run->errors);
     free(run);
     return code;
+}
+
+static int regression_run(struct blasd_device *device, struct blasd_task *tasks, int count,
+                          struct blasd_watch *watch, struct blasd_err *err) {
+    blasd_wanted_begin(watch);
+    return blasd_wanted_end(run_tasks(device, tasks, count, watch, err), err);
 }
 
 const struct blasd_kernel blasd_cpu_regression = {.op = "regression", .run = regression_run};

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/wanted.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -36,7 +37,7 @@ static void release(struct descent *d) {
 static int init(struct descent *d, const struct regression_shape *shape,
                 const struct regression_data *data, struct blasd_err *err) {
     size_t n = (size_t)shape->n, q = (size_t)shape->q, t = (size_t)shape->t;
-    int64_t first = shape->intercept ? 1 : 0;
+    int64_t first = shape->intercept ? 1 : 0, done = 0;
     bool gram = shape->q <= 2 * shape->n;
     memset(d, 0, sizeof *d);
     d->shape = shape;
@@ -53,7 +54,7 @@ static int init(struct descent *d, const struct regression_shape *shape,
     if (d->a == NULL || d->y == NULL || d->b == NULL || d->g == NULL ||
         (gram ? d->gram == NULL || d->ay == NULL : d->left == NULL))
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the descent");
-    for (int64_t i = 0; i < d->n; i++) {
+    for (int64_t i = 0; i < d->n && blasd_wanted_after(&done, 2 * (d->q + d->t)); i++) {
         double root = data->w == NULL ? 1 : sqrt(data->w[i]);
         double *row = d->a + i * d->q;
         if (first == 1) row[0] = root;

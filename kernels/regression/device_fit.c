@@ -213,7 +213,7 @@ static int end_problem(const struct run *run, struct room *room, int64_t number,
                        struct regression_data *data, struct regression_fit *fit, const char **how,
                        struct blasd_err *err) {
     const struct regression_shape *shape = run->shape;
-    struct blasd_cpu_progress quiet = {.asked = INFINITY};
+    struct blasd_cpu_progress quiet = {.total = 0};
     struct regression_factor factor = {0};
     bool here = run->results == NULL;
     int code = 0;

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/wanted.h"
 #include "kernels/regression/dense.h"
 
 #include <float.h>
@@ -251,7 +252,7 @@ int blasd_regression_rank(const struct regression_shape *shape,
 int blasd_regression_triangle(const struct regression_shape *shape,
                               const struct regression_factor *factor, struct regression_fit *fit,
                               struct blasd_err *err) {
-    int64_t q = shape->q, t = shape->t;
+    int64_t q = shape->q, t = shape->t, done = 0;
     const int *e = factor->exponent;
     double *b = blasd_cpu_alloc((size_t)q * (size_t)t, sizeof *b);
     if (b == NULL) return no_memory(err);
@@ -259,7 +260,7 @@ int blasd_regression_triangle(const struct regression_shape *shape,
     memcpy(fit->basis, factor->r, (size_t)(q * q) * sizeof *b);
     if (t > 0) /* row-major r b is column-major b r, r being lower there */
         shape->dense->trsm(true, false, false, (int)t, (int)q, factor->r, (int)q, b, (int)t);
-    for (int64_t l = 0; l < t; l++)
+    for (int64_t l = 0; l < t && blasd_wanted_after(&done, 10 * q); l++)
         for (int64_t j = 0; j < q; j++) fit->coef[l * q + j] = ldexp(b[j * t + l], e[q + l] - e[j]);
     free(b);
     /* row-major upper is column-major lower */
@@ -367,7 +368,7 @@ static void wide_column(const struct regression_shape *shape, const struct regre
 void blasd_regression_wide_factor(const struct regression_shape *shape,
                                   const struct regression_data *data,
                                   struct regression_factor *factor) {
-    int64_t skip = shape->intercept ? 1 : 0;
+    int64_t skip = shape->intercept ? 1 : 0, done = 0;
     factor->rows = shape->n + skip;
     factor->triangle = false;
     factor->noise = 4 * DBL_EPSILON; /* of the means, which are rounded */
@@ -376,10 +377,10 @@ void blasd_regression_wide_factor(const struct regression_shape *shape,
         factor->r[0] = sqrt(data->total);
         factor->exponent[0] = 0;
     }
-    for (int64_t j = 0; j < shape->p; j++)
+    for (int64_t j = 0; j < shape->p && blasd_wanted_after(&done, 30 * shape->n); j++)
         wide_column(shape, data, data->x + j, shape->p, factor->r + j + skip, shape->q,
                     &factor->exponent[j + skip]);
-    for (int64_t l = 0; l < shape->t; l++) {
+    for (int64_t l = 0; l < shape->t && blasd_wanted_after(&done, 30 * shape->n); l++) {
         wide_column(shape, data, data->y + l, shape->t, factor->z + l, shape->t,
                     &factor->exponent[shape->q + l]);
         factor->rest[l] = 0;

@@ -379,11 +379,29 @@ static int plan_outputs(struct blasd_plan *plan, const struct regression_shape *
     return code;
 }
 
-/* Operations of one problem, as usually counted. */
+#define STEP_FLOPS 300   /* what a step or a sweep costs beside its arithmetic */
+#define NEWTON_SWEEPS 32 /* sweeps for which one set of coefficients is solved for directly */
+
+/* Operations of one step of gd, or of one sweep of lasso with its part of what follows. */
+static double step_flops(const struct regression_shape *shape) {
+    double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
+    double rows = n < q ? n : q, used = q < 2000 ? q : 2000;
+    if (shape->method == METHOD_GD)
+        return t * (2 * q * (q < 2 * n ? q : 2 * n) + 2 * q) + STEP_FLOPS;
+    return t * (4 * rows * q + used * used * (rows + used / 3) / NEWTON_SWEEPS + STEP_FLOPS);
+}
+
+/* Operations of one problem: as usually counted, with all steps that may be taken, and what many
+ * targets and robust errors add. */
 static double count_flops(const struct regression_shape *shape) {
     double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
     double least = n < q ? n : q, flops = 2 * n * q * (least + 2 * t);
-    if (shape->method == METHOD_GD) flops += 2 * q * q * t * (double)shape->iterations;
+    bool sparse = shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET;
+    if (shape->method == METHOD_OLS && t > 1) flops += (t - 1) * q * (80 * n + 1000);
+    if (shape->method == METHOD_OLS && shape->cov != COV_NONROBUST) flops += 3 * n * q * q * t;
+    if (shape->method == METHOD_OLS && shape->cov_params) flops += q * q * least * t;
+    if (shape->method == METHOD_GD || (sparse && !blasd_regression_smooth(shape)))
+        flops += step_flops(shape) * (double)shape->iterations;
     return flops;
 }
 

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/double_double.h"
+#include "kernels/numeric/wanted.h"
 
 #include <float.h>
 #include <stdlib.h>
@@ -160,6 +161,7 @@ static double target_squares(const struct regression_small *small, int64_t j) {
 static bool orthogonalise(struct regression_small *small, struct blasd_cpu_progress *progress) {
     int64_t q = small->shape->q, t = small->shape->t;
     double pair = STEP_WORK * (double)small->stride;
+    int64_t work = 30 * small->stride, done = 0;
     for (int64_t j = 0; j < q; j++) /* squared lengths before anything is taken away */
         small->b[j] = squares(small, j);
     for (int64_t j = 0; j < q; j++) {
@@ -169,7 +171,7 @@ static bool orthogonalise(struct regression_small *small, struct blasd_cpu_progr
         dependent = !(small->d[j].hi > DEPENDENT * DEPENDENT * small->b[j].hi);
         if (dependent) small->d[j] = dd_from(0);
         for (int64_t l = 0; l <= j; l++) small->u[j * q + l] = dd_from(l == j);
-        for (int64_t l = j + 1; l < q + t; l++) {
+        for (int64_t l = j + 1; l < q + t && blasd_wanted_after(&done, work); l++) {
             struct dd part = {0, 0};
             if (!dependent) {
                 part =
@@ -212,8 +214,8 @@ int blasd_regression_small_factor(struct regression_small *small,
 
 /* Coefficients by back substitution: U b = c, then out of the scaling. */
 static void solve(struct regression_small *small, struct regression_fit *fit) {
-    int64_t q = small->shape->q, t = small->shape->t;
-    for (int64_t target = 0; target < t; target++) {
+    int64_t q = small->shape->q, t = small->shape->t, done = 0;
+    for (int64_t target = 0; target < t && blasd_wanted_after(&done, 10 * q * q); target++) {
         int shift = small->exponent[q + target];
         for (int64_t j = q - 1; j >= 0; j--) {
             struct dd sum = small->c[j * t + target];
@@ -229,7 +231,8 @@ static void solve(struct regression_small *small, struct regression_fit *fit) {
 static void invert(struct regression_small *small, struct regression_fit *fit) {
     int64_t q = small->shape->q;
     struct dd *inverse = small->inverse;
-    for (int64_t c = 0; c < q; c++) {
+    int64_t done = 0;
+    for (int64_t c = 0; c < q && blasd_wanted_after(&done, 10 * q * q); c++) {
         struct dd length = dd_sqrt(small->d[c]);
         for (int64_t j = q - 1; j >= 0; j--) {
             struct dd sum = dd_from(j == c);

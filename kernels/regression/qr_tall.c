@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/double_double.h"
+#include "kernels/numeric/wanted.h"
 
 #include <cblas.h>
 #include <float.h>
@@ -85,9 +86,9 @@ struct regression_tall *blasd_regression_tall_new(const struct regression_shape 
 /* The exponents of all columns: |element| < 2^exponent. */
 static void find_exponents(const struct regression_shape *shape, const struct regression_data *data,
                            int *exponent, double *largest) {
-    int64_t first = shape->intercept ? 1 : 0, q = shape->q, t = shape->t;
+    int64_t first = shape->intercept ? 1 : 0, q = shape->q, t = shape->t, done = 0;
     for (int64_t j = 0; j < q + t; j++) largest[j] = 0;
-    for (int64_t i = 0; i < shape->n; i++) {
+    for (int64_t i = 0; i < shape->n && blasd_wanted_after(&done, q + t); i++) {
         const double *x = data->x + i * shape->p, *y = data->y + i * t;
         for (int64_t j = 0; j < shape->p; j++)
             largest[first + j] = fabs(x[j]) > largest[first + j] ? fabs(x[j]) : largest[first + j];
@@ -249,7 +250,7 @@ static bool gradient(struct regression_tall *tall, const struct regression_data 
                      const int *exponent, int64_t target, struct dd *squares,
                      struct blasd_cpu_progress *progress) {
     const struct regression_shape *shape = tall->shape;
-    int64_t q = shape->q, stride = tall->stride;
+    int64_t q = shape->q, stride = tall->stride, done = 0;
     const double *y = tall->columns + (q + target) * stride;
     for (int64_t j = 0; j < q; j++) tall->gradient[j] = dd_from(0);
     *squares = dd_from(0);
@@ -261,12 +262,12 @@ static bool gradient(struct regression_tall *tall, const struct regression_data 
             tall->hi[i] = i < count ? y[i] : 0;
             tall->lo[i] = 0;
         }
-        for (int64_t j = 0; j < q; j++)
+        for (int64_t j = 0; j < q && blasd_wanted_after(&done, 8 * count); j++)
             subtract_column(tall->columns + j * stride, tall->b[j], tall->hi, tall->lo, count);
         for (int64_t i = 0; i < padded; i++)
             tall->root[i] = i >= count || data->w == NULL ? 1 : data->w[i0 + i];
         *squares = dd_add(*squares, weigh(tall->root, tall->hi, tall->lo, padded));
-        for (int64_t j = 0; j < q; j++) {
+        for (int64_t j = 0; j < q && blasd_wanted_after(&done, 8 * count); j++) {
             double *column = tall->columns + j * stride;
             for (int64_t i = count; i < padded; i++) column[i] = 0;
             tall->gradient[j] =

@@ -2,15 +2,16 @@
 #include "kernels/regression/regression.h"
 
 #include "kernels/numeric/double_double.h"
+#include "kernels/numeric/wanted.h"
 
 void blasd_regression_residuals(const struct regression_shape *shape,
                                 const struct regression_data *data, struct regression_fit *fit,
                                 bool ssr) {
-    int64_t first = shape->intercept ? 1 : 0;
+    int64_t first = shape->intercept ? 1 : 0, done = 0;
     for (int64_t target = 0; target < shape->t; target++) {
         const double *coef = fit->coef + target * shape->q;
         struct dd squares = {0, 0};
-        for (int64_t i = 0; i < shape->n; i++) {
+        for (int64_t i = 0; i < shape->n && blasd_wanted_after(&done, 8 * shape->q + 10); i++) {
             const double *x = data->x + i * shape->p;
             struct dd r = dd_from(data->y[i * shape->t + target]);
             if (first == 1) r = dd_subtract(r, dd_from(coef[0]));
@@ -66,7 +67,9 @@ static struct dd moment(const double *y, int64_t step, const double *w, int64_t 
 
 void blasd_regression_tss(const struct regression_shape *shape, const struct regression_data *data,
                           double *tss) {
-    for (int64_t target = 0; target < shape->t; target++) {
+    int64_t done = 0;
+    for (int64_t target = 0; target < shape->t && blasd_wanted_after(&done, 20 * shape->n);
+         target++) {
         const double *y = data->y + target;
         struct dd mean = {0, 0};
         if (shape->intercept && data->total > 0)

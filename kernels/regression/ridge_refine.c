@@ -10,6 +10,7 @@
 #include "kernels/regression/regression.h"
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/wanted.h"
 
 #include <cblas.h>
 #include <lapacke.h>
@@ -37,7 +38,7 @@ static bool step_on(double *b, const double *step, const double *unit, int64_t n
 
 bool blasd_regression_ridge_refine(const struct regression_ridge *ridge, const double *r,
                                    int64_t ldr, double *b) {
-    int64_t rows = ridge->rows, p = ridge->p;
+    int64_t rows = ridge->rows, p = ridge->p, done = 0;
     long double *left = blasd_cpu_alloc((size_t)rows, sizeof *left);
     double *step = blasd_cpu_alloc((size_t)p, sizeof *step);
     double *unit = blasd_cpu_alloc((size_t)p, sizeof *unit);
@@ -46,12 +47,12 @@ bool blasd_regression_ridge_refine(const struct regression_ridge *ridge, const d
     for (int64_t l = 0; got && l < ridge->t; l++, b += p) {
         double last = INFINITY;
         bool going = p > 0;
-        for (int steps = 0; going && steps < MOST_STEPS; steps++) {
+        for (int steps = 0; going && steps < MOST_STEPS && blasd_wanted(); steps++) {
             for (int64_t i = 0; i < rows; i++) left[i] = (long double)ridge->g[l * rows + i];
-            for (int64_t j = 0; j < p; j++)
+            for (int64_t j = 0; j < p && blasd_wanted_after(&done, 4 * rows); j++)
                 for (int64_t i = 0; i < rows; i++)
                     left[i] -= (long double)ridge->m[j * rows + i] * (long double)b[j];
-            for (int64_t j = 0; j < p; j++) {
+            for (int64_t j = 0; j < p && blasd_wanted_after(&done, 4 * rows); j++) {
                 long double slope = -(long double)ridge->alpha * (long double)b[j];
                 for (int64_t i = 0; i < rows; i++)
                     slope += (long double)ridge->m[j * rows + i] * left[i];
@@ -80,13 +81,13 @@ bool blasd_regression_ridge_stiff(const struct regression_ridge *ridge) {
 /* left = g - (M M' + alpha) u, along = M'u */
 static void dual_left(const struct regression_ridge *ridge, const double *g, const double *u,
                       long double *along, double *left) {
-    int64_t rows = ridge->rows;
-    for (int64_t j = 0; j < ridge->p; j++) {
+    int64_t rows = ridge->rows, done = 0;
+    for (int64_t j = 0; j < ridge->p && blasd_wanted_after(&done, 4 * rows); j++) {
         along[j] = 0;
         for (int64_t i = 0; i < rows; i++)
             along[j] += (long double)ridge->m[j * rows + i] * (long double)u[i];
     }
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && blasd_wanted_after(&done, 4 * ridge->p); i++) {
         long double sum = (long double)g[i] - (long double)ridge->alpha * (long double)u[i];
         for (int64_t j = 0; j < ridge->p; j++)
             sum -= (long double)ridge->m[j * rows + i] * along[j];
@@ -112,7 +113,7 @@ bool blasd_regression_ridge_dual(const struct regression_ridge *ridge, double *b
         double last = INFINITY;
         bool going = true;
         for (int64_t i = 0; i < rows; i++) u[i] = 0;
-        for (int steps = 0; going && steps < MOST_STEPS; steps++) {
+        for (int steps = 0; going && steps < MOST_STEPS && blasd_wanted(); steps++) {
             dual_left(ridge, ridge->g + l * rows, u, along, left);
             LAPACKE_dpotrs_work(LAPACK_COL_MAJOR, 'U', m, 1, gram, m, left, m);
             if (!step_on(u, left, unit, rows, &last, &going)) break;

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "core/kernel.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/wanted.h"
 #include "kernels/regression/far.h"
 
 #include <math.h>
@@ -83,10 +84,11 @@ int blasd_regression_scale_targets(const struct regression_shape *shape,
 
 int blasd_regression_scale(const struct regression_shape *shape, struct regression_scaling *scaling,
                            struct regression_data *data, struct blasd_err *err) {
+    int64_t done = 0;
     int code = begin(shape, scaling, err);
     if (code != 0 || shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET)
         return code;
-    for (int64_t l = 0; l < shape->t; l++)
+    for (int64_t l = 0; l < shape->t && blasd_wanted_after(&done, 4 * shape->n); l++)
         scaling->target[l] = blasd_regression_excess(largest_of(data->y + l, shape->t, shape->n));
     if (data->w != NULL && shape->method == METHOD_OLS) /* even: its root is a power of two too */
         scaling->weight = blasd_regression_excess(largest_of(data->w, 1, shape->n)) / 2 * 2;

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "core/kernel.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/wanted.h"
 #include "kernels/regression/dense.h"
 #include "kernels/regression/distribution.h"
 
@@ -64,6 +65,7 @@ static int robust_covariance(const struct regression_shape *shape,
     double *middle = blasd_cpu_alloc((size_t)s * (size_t)s, sizeof *middle);
     double *half = blasd_cpu_alloc((size_t)q * (size_t)s, sizeof *half);
     double df_resid = (double)(shape->n - fit->rank);
+    int64_t worked = 0;
     int code = 0;
     if (row == NULL || h == NULL || middle == NULL || half == NULL) {
         code = no_memory(err);
@@ -73,6 +75,7 @@ static int robust_covariance(const struct regression_shape *shape,
     if (fit->middle != NULL)
         memcpy(middle, fit->middle + target * s * s, (size_t)(s * s) * sizeof *middle);
     for (int64_t i = 0; fit->middle == NULL && i < shape->n && s > 0; i++) {
+        if (!blasd_wanted_after(&worked, s * (q + s))) break;
         double residual = fit->residual[target * shape->n + i], leverage = 0, m;
         if (data->w != NULL) residual *= sqrt(data->w[i]);
         weighted_row(shape, data, i, row);
@@ -100,9 +103,9 @@ done:
 
 static void plain_covariance(const struct regression_shape *shape, const struct regression_fit *fit,
                              double scale, double *cov) {
-    int64_t q = shape->q, s = fit->spread;
+    int64_t q = shape->q, s = fit->spread, done = 0;
     for (int64_t i = 0; i < q; i++) {
-        for (int64_t j = 0; j <= i; j++) {
+        for (int64_t j = 0; j <= i && blasd_wanted_after(&done, s); j++) {
             double sum = 0;
             for (int64_t c = 0; c < s; c++) sum += fit->basis[i * s + c] * fit->basis[j * s + c];
             cov[i * q + j] = cov[j * q + i] = sum * scale;
@@ -172,7 +175,7 @@ static void put_coefficients(const struct regression_shape *shape, const struct 
     if (!(fit->critical_df == df)) fit->critical = blasd_student_critical(1 - shape->level, df);
     fit->critical_df = df;
     critical = fit->critical;
-    for (int64_t j = 0; j < shape->q; j++) {
+    for (int64_t j = 0; j < shape->q && blasd_wanted(); j++) {
         double error = errors[j], t = coef[j] / error;
         int64_t at = place * shape->q + j;
         put(task, OUT_STDERR, at, error);
@@ -237,7 +240,7 @@ int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_
         code = no_memory(err);
         goto done;
     }
-    for (int64_t target = 0; code == 0 && target < shape->t; target++) {
+    for (int64_t target = 0; code == 0 && target < shape->t && blasd_wanted(); target++) {
         const double *coef = fit->coef + target * q;
         int64_t place = at * shape->t + target;
         struct summary sum = {.ssr = fit->ssr[target], .tss = tss[target]};

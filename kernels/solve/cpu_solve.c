@@ -4,6 +4,7 @@
  * Read next: README.md for the method, systems.h for the two solvers. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/parallel.h"
+#include "kernels/numeric/wanted.h"
 #include "kernels/solve/solve_report.h"
 #include "kernels/solve/systems.h"
 
@@ -28,7 +29,7 @@ struct batch {
     struct blasd_systems shape;
     bool single, use_lanes;
     int64_t total, in_piece, pieces;
-    struct blasd_watch *watch; /* borrowed; NULL where more than one thread runs */
+    struct blasd_watch *watch; /* borrowed; for loops within a system */
     int64_t *unsymmetric;      /* owned: of each task, systems whose triangles differ */
     struct bench benches[BLASD_PARALLEL_MAX];
 };
@@ -114,7 +115,7 @@ static bool run_piece(void *arg, int64_t piece, int slot) {
     blasd_walk_operand(&walk, 0, s->a_rank, s->a_batch);
     blasd_walk_operand(&walk, 1, s->b_rank, s->b_batch);
     blasd_walk_seek(&walk, at % s->batch_count);
-    for (; at < end; at += count) {
+    for (; at < end && blasd_wanted(); at += count) {
         for (count = 0; count < width && at + count < end; count++) {
             systems[count] = locate(batch, &walk, at + count);
             blasd_walk_next(&walk);
@@ -124,7 +125,7 @@ static bool run_piece(void *arg, int64_t piece, int slot) {
             return false;
         for (int i = 0; i < count; i++) publish(batch, &systems[i], at + i);
     }
-    return true;
+    return blasd_wanted();
 }
 
 static int make_benches(struct batch *batch, int threads, struct blasd_err *err) {
@@ -159,8 +160,8 @@ static int choose(struct batch *batch, const struct blasd_device *device, int co
     return threads;
 }
 
-static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
-               struct blasd_watch *watch, struct blasd_err *err) {
+static int run_all(struct blasd_device *device, struct blasd_task *tasks, int count,
+                   struct blasd_watch *watch, struct blasd_err *err) {
     struct batch *batch = calloc(1, sizeof *batch);
     struct blasd_parallel loop = {.piece = run_piece, .watch = watch, .to = 1};
     int code = 0;
@@ -201,6 +202,12 @@ done:
     free(batch->unsymmetric);
     free(batch);
     return code;
+}
+
+static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
+               struct blasd_watch *watch, struct blasd_err *err) {
+    blasd_wanted_begin(watch);
+    return blasd_wanted_end(run_all(device, tasks, count, watch, err), err);
 }
 
 const struct blasd_kernel blasd_cpu_solve = {.op = "solve", .run = run};

@@ -1,6 +1,7 @@
 /* What the engine's two precisions share: its memory, and the condition estimate.
  * Read next: engine_body.h. */
 #include "kernels/solve/engine.h"
+#include "kernels/numeric/wanted.h"
 #include "kernels/solve/estimate.h"
 
 #include <stdlib.h>
@@ -77,7 +78,7 @@ bool blasd_engine_run(struct blasd_engine *e, struct blasd_system *system,
 
 bool blasd_engine_step(struct blasd_engine *e, double share) {
     double progress = e->from + (e->to - e->from) * share;
-    return e->watch == NULL || e->watch->go_on(e->watch, progress < e->to ? progress : e->to);
+    return blasd_wanted_at(progress < e->to ? progress : e->to);
 }
 
 struct inverse {
@@ -88,7 +89,7 @@ struct inverse {
 static bool apply_inverse(void *arg, double *v, bool transposed) {
     struct inverse *inverse = arg;
     inverse->apply(inverse->engine, v, transposed);
-    return true;
+    return blasd_wanted();
 }
 
 double blasd_engine_norm_inverse(struct blasd_engine *e,

@@ -20,10 +20,10 @@ static REAL *at(const void *matrix, int64_t ld, int64_t i, int64_t j) {
 /* Copies the elements of op(a) for which keep(i, j) into e->matrix, zeros elsewhere; by tiles, for
  * one of the two is read against its order. */
 static void load_general(struct blasd_engine *e, const REAL *a) {
-    int64_t n = e->n, row = e->shape.a_row, column = e->shape.a_column;
+    int64_t n = e->n, row = e->shape.a_row, column = e->shape.a_column, done = 0;
     bool lower = e->shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR;
     bool upper = e->shape.assume == BLASD_ASSUME_UPPER_TRIANGULAR;
-    for (int64_t jj = 0; jj < n; jj += TILE)
+    for (int64_t jj = 0; jj < n && blasd_wanted_after(&done, n * TILE); jj += TILE)
         for (int64_t ii = 0; ii < n; ii += TILE)
             for (int64_t j = jj; j < jj + TILE && j < n; j++)
                 for (int64_t i = ii; i < ii + TILE && i < n; i++) {
@@ -33,8 +33,8 @@ static void load_general(struct blasd_engine *e, const REAL *a) {
 }
 
 static void load_symmetric(struct blasd_engine *e, const REAL *a) {
-    int64_t n = e->n, row = e->shape.a_row, column = e->shape.a_column;
-    for (int64_t jj = 0; jj < n; jj += TILE)
+    int64_t n = e->n, row = e->shape.a_row, column = e->shape.a_column, done = 0;
+    for (int64_t jj = 0; jj < n && blasd_wanted_after(&done, n * TILE); jj += TILE)
         for (int64_t ii = 0; ii <= jj; ii += TILE)
             for (int64_t j = jj; j < jj + TILE && j < n; j++)
                 for (int64_t i = ii; i < ii + TILE && i <= j; i++) {
@@ -86,7 +86,7 @@ static bool is_symmetric(const struct blasd_engine *e) {
 
 /* Chooses the scales from the largest elements and applies them. */
 static void scale_matrix(struct blasd_engine *e) {
-    int64_t n = e->n;
+    int64_t n = e->n, done = 0;
     memset(e->row_scale, 0, (size_t)n * sizeof(int));
     memset(e->column_scale, 0, (size_t)n * sizeof(int));
     measure(e);
@@ -99,7 +99,7 @@ static void scale_matrix(struct blasd_engine *e) {
         e->row_scale[i] = -exponent_of(most);
         if (is_symmetric(e)) e->row_scale[i] = e->column_scale[i] = -(exponent_of(most) / 2);
     }
-    for (int64_t j = 0; j < n; j++) {
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, 40 * n); j++) {
         REAL *column = at(e->matrix, n, 0, j);
         int least = INT_MIN;
         if (is_symmetric(e)) {
@@ -120,10 +120,10 @@ static void scale_matrix(struct blasd_engine *e) {
 
 /* The norms of op(a) itself, from the scaled matrix. long double has the exponents for it. */
 static void take_norms(struct blasd_engine *e) {
-    int64_t n = e->n;
+    int64_t n = e->n, done = 0;
     e->norm_1 = e->norm_inf = 0;
     memset(e->v, 0, (size_t)n * sizeof *e->v);
-    for (int64_t j = 0; j < n; j++) {
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, e->scaled ? 20 * n : n); j++) {
         const REAL *column = at(e->matrix, n, 0, j);
         double sum = 0;
         long double wide = 0;
@@ -136,7 +136,7 @@ static void take_norms(struct blasd_engine *e) {
         wide = e->scaled ? ldexpl(wide, -e->column_scale[j]) : sum;
         e->norm_1 = wide > e->norm_1 ? wide : e->norm_1;
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && blasd_wanted_after(&done, e->scaled ? 20 * n : 1); i++) {
         long double wide = e->v[i];
         for (int64_t j = 0; e->scaled && j < n; j++)
             wide += ldexpl(fabsl((long double)*at(e->matrix, n, i, j)), -e->column_scale[j]);
@@ -215,6 +215,7 @@ static bool prepare(struct blasd_engine *e, const REAL *a) {
         load_general(e, a);
     scale_matrix(e);
     take_norms(e);
+    if (!blasd_wanted()) return false;
     switch (e->shape.assume) {
     case BLASD_ASSUME_GENERAL:
         e->method = BLASD_SOLVED_LU;
@@ -236,10 +237,10 @@ static bool prepare(struct blasd_engine *e, const REAL *a) {
         factor_triangle(e);
         break;
     }
-    if (!going) return false;
+    if (!going || !blasd_wanted()) return false;
     if (e->info == 0) estimate_rcond(e);
     e->factored = a;
-    return true;
+    return blasd_wanted();
 }
 
 /* ---- right-hand sides ---- */
@@ -374,6 +375,7 @@ static void try_step(struct blasd_engine *e, struct blasd_block *block, lapack_i
 static void solve_block(struct blasd_engine *e, struct blasd_block *block) {
     lapack_int n = e->n;
     int most = e->shape.refinement == BLASD_REFINE_NONE ? 0 : block->extended ? MOST_STEPS : 1;
+    int64_t work = 4 * (int64_t)n * n, done = 0; /* of a residual */
     memcpy(e->x, e->b, (size_t)n * (size_t)block->k * sizeof(REAL));
     apply_factors(e, e->x, block->k, false);
     for (int step = 0; step <= most; step++) {
@@ -382,10 +384,10 @@ static void solve_block(struct blasd_engine *e, struct blasd_block *block) {
             memcpy(e->d, e->r, (size_t)n * (size_t)block->k * sizeof(REAL));
             apply_factors(e, e->d, block->k, false);
         }
-        for (lapack_int c = 0; step > 0 && c < block->k; c++)
+        for (lapack_int c = 0; step > 0 && c < block->k && blasd_wanted_after(&done, work); c++)
             if (!block->done[c]) try_step(e, block, c, step);
         if (!block->extended) residual_block(e, block, e->x, e->r);
-        for (lapack_int c = 0; c < block->k; c++) {
+        for (lapack_int c = 0; c < block->k && blasd_wanted_after(&done, work); c++) {
             REAL *x = at(e->x, n, 0, c), *r = at(e->r, n, 0, c);
             if (step == 0 && block->extended) residual(e, x, at(e->b, n, 0, c), r);
             if (step == 0) {
@@ -405,7 +407,7 @@ static void solve_block(struct blasd_engine *e, struct blasd_block *block) {
             }
             all = all && block->done[c];
         }
-        if (all) break;
+        if (all || !blasd_wanted()) break;
     }
 }
 
@@ -460,7 +462,7 @@ static bool refactor(struct blasd_engine *e, const REAL *a) {
 
 bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system) {
     struct blasd_block *block = e->blocks;
-    int64_t columns = e->shape.columns;
+    int64_t columns = e->shape.columns, done = 0;
     bool going = true;
     system->steps = 0;
     system->error = 0;
@@ -472,7 +474,8 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
     system->method = e->info == 0 ? e->method : BLASD_SOLVED_NOT;
     if (e->info != 0) {
         REAL *x = system->x;
-        for (int64_t i = 0; i < e->shape.n * columns; i++) x[i] = (REAL)NAN;
+        for (int64_t i = 0; i < e->shape.n * columns && blasd_wanted_after(&done, 1); i++)
+            x[i] = (REAL)NAN;
         system->error = NAN;
         return true;
     }
@@ -487,6 +490,7 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
         if (!going) break;
         load_block(e, block);
         solve_block(e, block);
+        if (!blasd_wanted()) return false;
         if (!good_enough(e, block)) solve_block_qr(e, block, block + 1);
         store_block(e, block);
         for (lapack_int i = 0; i < block->k; i++) {

@@ -3,6 +3,7 @@
 #include "kernels/solve/engine.h"
 
 #include "kernels/numeric/parallel.h"
+#include "kernels/numeric/wanted.h"
 
 #include <cblas.h>
 #include <limits.h>

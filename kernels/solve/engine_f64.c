@@ -2,6 +2,7 @@
 #include "kernels/solve/engine.h"
 
 #include "kernels/numeric/parallel.h"
+#include "kernels/numeric/wanted.h"
 
 #include <cblas.h>
 #include <limits.h>

@@ -478,7 +478,7 @@ static void LANE(run)(const struct blasd_systems *shape, struct blasd_system *sy
                       void *work) {
     struct LANE(lanes) lanes, *w = &lanes;
     const REAL *a[LANES], *b[LANES];
-    int64_t n = shape->n;
+    int64_t n = shape->n, done = 0;
     ivec left, steps;
     vec rcond, error;
     LANE(set_up)(w, shape, work);
@@ -496,7 +496,7 @@ static void LANE(run)(const struct blasd_systems *shape, struct blasd_system *sy
     w->contraction = LANE(contraction)(w, rcond);
     for (int l = 0; l < count; l++)
         LANE(finish)(shape, &systems[l], left[l] ? 0 : (int64_t)w->zero_pivot[l], rcond[l]);
-    for (int64_t c = 0; c < shape->columns; c++) {
+    for (int64_t c = 0; c < shape->columns && blasd_wanted_after(&done, 40 * n * n); c++) {
         for (int64_t i = 0; i < n; i++)
             for (int l = 0; l < LANES; l++)
                 ((REAL *)(w->b + i))[l] = b[l][i * shape->b_row + c * shape->b_column];

@@ -1,4 +1,5 @@
 /* The lanes in float64, for each instruction set. Read next: lanes_body.h. */
+#include "kernels/numeric/wanted.h"
 #include "kernels/solve/systems.h"
 
 #include <math.h>

@@ -2,6 +2,8 @@
  * Read next: solve_report.h. */
 #include "kernels/solve/solve_report.h"
 
+#include "kernels/numeric/wanted.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,11 +35,11 @@ void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bo
     const double *rcond = task->outputs[BLASD_SOLVE_RCOND].data;
     const double *error = task->outputs[BLASD_SOLVE_BACKWARD_ERROR].data;
     double least = (double)s->n * (single ? (double)FLT_EPSILON : DBL_EPSILON), worst = INFINITY;
-    int64_t ill = 0, first = -1, failed = 0, overflowed = 0, inexact = 0;
+    int64_t ill = 0, first = -1, failed = 0, overflowed = 0, inexact = 0, done = 0;
     int64_t counts[BLASD_SOLVE_METHOD_COUNT] = {0};
     bool refined = false;
     int main_method = BLASD_SOLVED_NOT;
-    for (int64_t i = 0; i < s->batch_count; i++) {
+    for (int64_t i = 0; i < s->batch_count && blasd_wanted_after(&done, 10); i++) {
         counts[method[i]]++;
         refined = refined || steps[i] > 0;
         failed += info[i] != 0;
@@ -83,7 +85,8 @@ void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bo
 
 /* No unknowns: nothing to solve, and nothing wrong. */
 void blasd_solve_answer_empty(struct blasd_task *task, const struct blasd_solve *s) {
-    for (int64_t i = 0; i < s->batch_count; i++)
+    int64_t done = 0;
+    for (int64_t i = 0; i < s->batch_count && blasd_wanted_after(&done, 30); i++)
         for (int o = BLASD_SOLVE_INFO; o <= BLASD_SOLVE_METHOD; o++)
             blasd_solve_put(task, o, i, o == BLASD_SOLVE_RCOND ? 1 : 0, 0);
     snprintf(task->method, sizeof task->method, "none");

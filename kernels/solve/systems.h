@@ -53,8 +53,9 @@ struct blasd_engine;
 /* New: free with blasd_engine_free. NULL where memory has run out. */
 struct blasd_engine *blasd_engine_new(const struct blasd_systems *shape, bool single);
 void blasd_engine_free(struct blasd_engine *engine); /* takes NULL */
-/* Solves one system; factors are kept for a next one with the same matrix `a`. False: `watch` (may
- * be NULL) said to stop. `from` and `to`: the part of the batch's progress that this system is. */
+/* Solves one system; factors are kept for a next one with the same matrix `a`. False: it is not
+ * wanted any more. `watch`: told between parts of a large one; may be NULL. `from` and `to`: the
+ * part of the batch's progress that this system is. */
 bool blasd_engine_run(struct blasd_engine *engine, struct blasd_system *system,
                       struct blasd_watch *watch, double from, double to);
 

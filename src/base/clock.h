@@ -8,6 +8,8 @@
 
 /* Nanoseconds on CLOCK_MONOTONIC: only differences mean anything, only within one machine. */
 int64_t blasd_clock_ns(void);
+/* The same clock as of its last tick, some milliseconds ago: for who looks every microsecond. */
+int64_t blasd_clock_coarse_ns(void);
 /* Microseconds since 1970-01-01 UTC. */
 int64_t blasd_clock_wall_us(void);
 /* Writes `us` (microseconds since 1970) as RFC 3339 text in UTC into `text`. */

@@ -34,6 +34,8 @@ struct blasd_err;
     X(job_s, 3600, 0, 31536000, "seconds",                                                         \
       "how long one job may compute: one predicted to take longer is refused, one that has run "   \
       "longer is ended (0: no limit)")                                                             \
+    X(job_items, 100000000, 1, 1000000000000000, "problems",                                       \
+      "most problems in one job: the product of its leading dimensions, broadcast")                \
     X(intake_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "request bodies being received at one time (0: half of the blob store's free space)")        \
     X(queue_jobs, 200000, 1, 100000000, "jobs", "jobs that are queued or running")                 \

@@ -146,10 +146,15 @@ static int check_param(const struct blasd_param *param, const struct blasd_value
                       number, param->exclusive_least ? '(' : '[', param->least, param->most);
 }
 
-/* Outputs come from the operation's plan, whose lengths are products of the user's: check again. */
+/* Outputs come from the operation's plan, whose lengths are products of the user's: check again.
+ * A problem costs something, and so does an element, however little is computed with them. */
 static int add_up(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
-    for (int i = 0; job->op->inputs[i].name != NULL; i++)
-        if (blasd_job_has(job, i)) plan->input_bytes += blasd_tensor_bytes(&job->inputs[i].tensor);
+    double least = plan->items;
+    for (int i = 0; job->op->inputs[i].name != NULL; i++) {
+        if (!blasd_job_has(job, i)) continue;
+        plan->input_bytes += blasd_tensor_bytes(&job->inputs[i].tensor);
+        least += (double)blasd_tensor_elements(&job->inputs[i].tensor);
+    }
     for (int i = 0; job->op->outputs[i].name != NULL; i++) {
         if (plan->outputs[i].rank < 0) continue;
         if (blasd_tensor_check(&plan->outputs[i], "inputs", err) != 0)
@@ -157,7 +162,9 @@ static int add_up(const struct blasd_job *job, struct blasd_plan *plan, struct b
                               "the output '%s' would have more elements than can be addressed",
                               job->op->outputs[i].name);
         plan->output_bytes += blasd_tensor_bytes(&plan->outputs[i]);
+        least += (double)blasd_tensor_elements(&plan->outputs[i]);
     }
+    if (!(plan->flops >= least)) plan->flops = least;
     return 0;
 }
 

@@ -81,7 +81,9 @@ struct blasd_plan {
     bool keep_order[BLASD_MAX_INPUTS]; /* the kernel reads column-major itself: do not copy */
     /* by position in op->outputs; rank -1: this job does not have that output */
     struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
-    double flops;                       /* floating-point operations, as usually counted */
+    /* floating-point operations, as usually counted, with all iterations that may be made; at least
+     * one for each problem and each element, which blasd_job_plan sees to */
+    double flops;
     double items;                       /* problems among which they are spread; 0 counts as 1 */
     uint64_t input_bytes, output_bytes; /* filled in by blasd_job_plan */
     uint64_t workspace_bytes;           /* on the host beside inputs and outputs, at the peak */

@@ -13,6 +13,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -206,6 +207,36 @@ int http_choice_check(const struct http_choice *choice, const struct blasd_queue
 
 /* ---- time ---- */
 
+/* What the job takes on a device of the class that has nothing else to do. False: not known. */
+static bool predict(const struct http_choice_class *class, const struct blasd_op *op,
+                    const struct blasd_plan *plan, struct blasd_cost_guess *ret) {
+    struct blasd_cost_work work;
+    int position = blasd_op_position(op);
+    if (!class->measured || position < 0 || position >= BLASD_OPS_MOST) return false;
+    blasd_cost_work(plan, position, &work);
+    return blasd_cost_predict(&class->cost, &work, ret);
+}
+
+int http_choice_check_time(const struct http_choice *choice, const struct blasd_queue_view *view,
+                           enum blasd_device_class wish, const struct blasd_op *op,
+                           const struct blasd_plan *plan, uint64_t host_bytes, struct blasd_err *err) {
+    double least = INFINITY;
+    for (int c = BLASD_DEVICE_CPU; choice->most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
+        const struct http_choice_class *class = &choice->of[c];
+        struct blasd_cost_guess guess;
+        if (!may_go(choice, view, wish, c) || !fits(class, c, plan, host_bytes)) continue;
+        if (!predict(class, op, plan, &guess)) return 0;
+        if (guess.alone_s < least) least = guess.alone_s;
+    }
+    if (!isfinite(least) || least <= choice->most_s) return 0;
+    return blasd_fail(
+        err, BLASD_E_job_too_long, "",
+        "it is predicted to take up to %.3g s (%.3g operations, %.0f problems), and a "
+        "job may take %" PRIu64 " s (limit job_s)",
+        least, plan->flops, plan->items < 1 ? 1 : plan->items,
+        (uint64_t)choice->most_s);
+}
+
 /* The work that waits, now. */
 static double work_now(const struct http_choice_class *class, int workers, int64_t now_ns) {
     double passed = (double)(now_ns - class->at_ns) * 1e-9 * workers * class->pace;
@@ -237,7 +268,7 @@ struct prospect {
 
 static struct prospect look_ahead(const struct http_choice_class *class, int number, int workers,
                                   const struct blasd_cost_work *work, const struct blasd_plan *plan,
-                                  uint64_t host_bytes, int64_t now_ns) {
+                                  uint64_t host_bytes, double most_s, int64_t now_ns) {
     struct prospect ahead = {.possible = false};
     struct blasd_cost_guess guess;
     if (!class->seen || (class->ops >> work->op & 1) == 0 || !fits(class, number, plan, host_bytes))
@@ -248,6 +279,7 @@ static struct prospect look_ahead(const struct http_choice_class *class, int num
         return ahead;
     ahead.possible = true;
     if (!class->measured || !blasd_cost_predict(&class->cost, work, &guess)) return ahead;
+    if (most_s > 0 && guess.alone_s > most_s) ahead.possible = false; /* the other class may */
     ahead.measured = true;
     ahead.end_s = work_now(class, workers, now_ns) / (workers * class->pace) + guess.alone_s;
     ahead.share_s = guess.share_s;
@@ -266,9 +298,11 @@ enum blasd_device_class http_choice_pick(struct http_choice *choice,
         return BLASD_DEVICE_ANY;
     blasd_cost_work(plan, position, &work);
     cpu = look_ahead(&choice->of[BLASD_DEVICE_CPU], BLASD_DEVICE_CPU,
-                     view->workers_of[BLASD_DEVICE_CPU], &work, plan, host_bytes, now_ns);
+                     view->workers_of[BLASD_DEVICE_CPU], &work, plan, host_bytes, choice->most_s,
+                     now_ns);
     cuda = look_ahead(&choice->of[BLASD_DEVICE_CUDA], BLASD_DEVICE_CUDA,
-                      view->workers_of[BLASD_DEVICE_CUDA], &work, plan, host_bytes, now_ns);
+                      view->workers_of[BLASD_DEVICE_CUDA], &work, plan, host_bytes, choice->most_s,
+                      now_ns);
     if (!cpu.possible && !cuda.possible) return BLASD_DEVICE_ANY;
     if (cpu.possible && cuda.possible && !(cpu.measured && cuda.measured)) return BLASD_DEVICE_ANY;
     class = !cuda.possible || (cpu.possible && cpu.end_s <= cuda.end_s) ? BLASD_DEVICE_CPU
@@ -282,11 +316,7 @@ void http_choice_sent(struct http_choice *choice, const struct blasd_queue_view 
                       enum blasd_device_class class, const struct blasd_op *op,
                       const struct blasd_plan *plan, int64_t now_ns) {
     struct http_choice_class *of = &choice->of[class];
-    struct blasd_cost_work work;
     struct blasd_cost_guess guess;
-    int position = blasd_op_position(op);
-    if (!of->measured || position < 0 || position >= BLASD_OPS_MOST) return;
-    blasd_cost_work(plan, position, &work);
-    if (blasd_cost_predict(&of->cost, &work, &guess))
+    if (predict(of, op, plan, &guess))
         count_sent(of, view->workers_of[class], guess.share_s, now_ns);
 }

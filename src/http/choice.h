@@ -3,7 +3,7 @@
  *
  * Each loop looks at the workers now and then (their measured costs, memory, operations, how much
  * waits for each class) and predicts from that when a job would end on either class. As long as
- * only one class lives, a job costs two comparisons here. Read next: choice.c. */
+ * only one class lives, a job costs some comparisons and a prediction here. Read next: choice.c. */
 #ifndef BLASD_HTTP_CHOICE_H
 #define BLASD_HTTP_CHOICE_H
 
@@ -36,6 +36,7 @@ struct http_choice {
     bool asking;
     int64_t asked_ns;
     int workers[BLASD_DEVICE_CLASS_COUNT]; /* live ones when it was asked */
+    double most_s; /* a job may take; 0: any time will do. Set by who owns this */
 };
 
 struct http_loop;
@@ -50,6 +51,12 @@ void http_choice_learn(struct http_choice *choice, const char *text, size_t len,
 int http_choice_check(const struct http_choice *choice, const struct blasd_queue_view *view,
                       enum blasd_device_class wish, const struct blasd_plan *plan,
                       uint64_t host_bytes, struct blasd_err *err);
+/* Refuses a job that is predicted to take longer than a job may on each class that it may go to,
+ * with job_too_long. A class whose speed is not known yet may be fast enough. */
+int http_choice_check_time(const struct http_choice *choice, const struct blasd_queue_view *view,
+                           enum blasd_device_class wish, const struct blasd_op *op,
+                           const struct blasd_plan *plan, uint64_t host_bytes,
+                           struct blasd_err *err);
 /* The class a job of device `any` is to be queued for, which is then counted as sent there; `any`
  * where only one class lives or nothing is known to choose by. */
 enum blasd_device_class http_choice_pick(struct http_choice *choice,

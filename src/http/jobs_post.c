@@ -220,6 +220,11 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (__builtin_add_overflow(plan.input_bytes, plan.output_bytes, cost) ||
         __builtin_add_overflow(*cost, plan.workspace_bytes, &memory))
         memory = UINT64_MAX;
+    if (plan.items > (double)limits->job_items)
+        return blasd_fail(err, BLASD_E_job_too_large, "inputs",
+                          "its leading dimensions make %.0f problems, and a job may have %" PRIu64
+                          " (limit job_items): send them in several jobs",
+                          plan.items, limits->job_items);
     if (memory > limits->job_bytes)
         return blasd_fail(err, BLASD_E_job_too_large, "",
                           "inputs, outputs and workspace come to %" PRIu64
@@ -232,6 +237,10 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                           *cost, blasd_front_queue_view(exchange->home->queue)->bytes_limit);
     rc = http_choice_check(&exchange->home->choice, blasd_front_queue_view(exchange->home->queue),
                            job->device, &plan, memory, err);
+    if (rc == 0)
+        rc = http_choice_check_time(&exchange->home->choice,
+                                    blasd_front_queue_view(exchange->home->queue), job->device,
+                                    job->op, &plan, memory, err);
     if (rc != 0) return rc;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
         if (plan.outputs[i].rank >= 0) outputs++;

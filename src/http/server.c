@@ -334,6 +334,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     const struct blasd_front_queue_hooks hooks = {.on_ended = http_waits_ended, .arg = loop};
     int rc;
     loop->server = server;
+    loop->choice.most_s = (double)server->limits->job_s;
     loop->doorman.listener.fd = options->listen_fds[number];
     loop->metrics = &server->metrics[number];
     blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);

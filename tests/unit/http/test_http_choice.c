@@ -302,6 +302,51 @@ static void very_many_jobs(void **state) {
     assert_int_equal(pick(1e3), BLASD_DEVICE_CPU);
 }
 
+/* Too long for the CPU and not for the card; for both; for a class whose speed nobody knows. */
+static void what_takes_too_long_is_refused(void **state) {
+    struct blasd_plan plan = plan_of(1e11); /* 100 s here, 0.1 s there */
+    (void)state;
+    learn(0, 0);
+    choice->most_s = 60;
+    assert_int_equal(
+        http_choice_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err),
+        -(int)BLASD_E_job_too_long);
+    assert_non_null(strstr(err.detail, "60 s (limit job_s)"));
+    assert_int_equal(
+        http_choice_check_time(choice, &view, BLASD_DEVICE_CUDA, matmul, &plan, 0, &err), 0);
+    assert_int_equal(
+        http_choice_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err), 0);
+    assert_int_equal(pick(1e11), BLASD_DEVICE_CUDA);
+    plan.flops = 1e14;
+    assert_int_equal(
+        http_choice_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err),
+        -(int)BLASD_E_job_too_long);
+    plan = plan_of(0); /* many problems of nothing */
+    plan.items = 1e9;
+    assert_int_equal(
+        http_choice_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err),
+        -(int)BLASD_E_job_too_long);
+    choice->most_s = 0;
+    assert_int_equal(
+        http_choice_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err), 0);
+    choice->most_s = 60;
+    learn_ops(NO_COST, CUDA_COST, "[\"matmul\"]", 0, 0, 0);
+    choice->of[BLASD_DEVICE_CPU].measured = false;
+    assert_int_equal(
+        http_choice_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err), 0);
+}
+
+/* The card would have it later, but the CPU would need more than a job may take. */
+static void a_class_that_takes_too_long_is_not_chosen(void **state) {
+    (void)state;
+    learn(0, 0);
+    choice->most_s = 0;
+    for (int i = 0; i < 20; i++) (void)pick_at(1e12, S);  /* 1 s each on the card */
+    assert_int_equal(pick_at(1e10, S), BLASD_DEVICE_CPU); /* 10 s here, 20 s there */
+    choice->most_s = 5;
+    assert_int_equal(pick_at(1e10, S), BLASD_DEVICE_CUDA);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -320,6 +365,8 @@ int main(void) {
         TEST(what_a_card_does_not_take),
         TEST(stats_that_are_odd),
         TEST(very_many_jobs),
+        TEST(what_takes_too_long_is_refused),
+        TEST(a_class_that_takes_too_long_is_not_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
