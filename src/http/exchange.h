@@ -26,6 +26,9 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 
+/* Whether libmicrohttpd can be told to look at the lines of a head itself (head.h, server.c). */
+#define HTTP_STRICT_LIBRARY (MHD_VERSION >= 0x00097701)
+
 /* A refused body of up to this size is read and thrown away, so that the connection lives on; of a
  * larger one the answer is sent at once and the connection closed. */
 #define HTTP_DRAIN_BYTES (UINT64_C(1) << 20)
@@ -129,6 +132,7 @@ struct http_exchange {
     bool suspended;           /* waits for its answer, and libmicrohttpd does not look at it */
     bool gone;                /* the client left while the connection was suspended */
     bool linger;              /* closed with a body still coming */
+    bool early;               /* libmicrohttpd would not take the answer yet */
     int pending;              /* callbacks of the queue still to come */
     uint64_t body;            /* bytes of the body seen */
     uint64_t body_refused_at;
@@ -161,6 +165,7 @@ struct http_exchange {
 enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connection, const char *url,
                                      const char *method, const char *version, const char *upload,
                                      size_t *upload_size, void **context);
+void *http_exchange_uri(void *cls, const char *uri, struct MHD_Connection *connection);
 void http_exchange_completed(void *cls, struct MHD_Connection *connection, void **context,
                              enum MHD_RequestTerminationCode code);
 

@@ -83,7 +83,7 @@ static int check_length(struct http_upload *upload, uint64_t bytes, struct blasd
 static int read_accept(struct http_exchange *exchange, bool wait, struct blasd_err *err) {
     enum blasd_format format = BLASD_FORMAT_JSON;
     /* what is answered without waiting is always a JSON document */
-    if (wait && !blasd_format_accepted(exchange->request.accept, true, &format))
+    if (wait && !blasd_accept_choose(&exchange->request.accepts, true, &format))
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "no answer to this request has a format that '%.100s' names",
                           exchange->request.accept);

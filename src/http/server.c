@@ -244,7 +244,12 @@ static int start_daemon(struct http_loop *loop, enum http_room room, uint64_t me
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
         increment, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->connection_idle_s,
         MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
-        count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
+        count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, http_exchange_uri, loop,
+#if HTTP_STRICT_LIBRARY
+        MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1,
+#endif
+        MHD_OPTION_END);
     if (*daemon == NULL) return -1;
     info = MHD_get_daemon_info(*daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL) return -1;
