@@ -103,6 +103,7 @@ void http_upload_prepare_sink(struct http_upload *upload) {
     const struct http_request *request = &upload->exchange->request;
     upload->sink.claim_limit = claim_limit(upload);
     upload->sink.expected = request->content_length;
+    upload->sink.sums_wanted = request->idempotency_key != NULL;
     upload->sink.direct = !request->chunked && !http_request_is_json(request);
 }
 

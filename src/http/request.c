@@ -253,7 +253,6 @@ int http_request_param(struct http_request *request, unsigned allowed,
                           "this route has no query parameter '%.40s'", name);
     if (value == NULL || memchr(value, '\0', len) != NULL)
         return blasd_fail(err, BLASD_E_malformed_query, name, "the parameter has no value");
-    if (len == 0 && bit == HTTP_PARAM_PARAMS) return 0; /* a form's field that was left empty */
     if ((request->given & bit) != 0)
         return blasd_fail(err, BLASD_E_malformed_query, name, "the parameter is there twice");
     request->given |= bit;

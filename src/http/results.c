@@ -2,6 +2,7 @@
  *
  * Small answers are made whole. Large ones are sent piece by piece, and one tensor alone straight
  * from where it is mapped. Read next: ../wire/answer.h. */
+#include "base/cut.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/waits.h"
@@ -46,10 +47,23 @@ static void parcel_free(void *cls) {
     free(parcel);
 }
 
+/* The file may be cut by who shares it. */
+static void watch(const struct parcel *parcel) {
+    blasd_cut_watch(parcel->blob.data, parcel->blob.data == NULL ? 0 : (size_t)parcel->blob.mapped);
+}
+
+static bool was_cut(struct parcel *parcel) {
+    if (blasd_cut_seen()) parcel->blob.cut = true;
+    return parcel->blob.cut;
+}
+
 static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     struct parcel *parcel = cls;
-    size_t len = blasd_answer_read(parcel->answer, out, max);
+    size_t len;
     (void)pos;
+    watch(parcel);
+    len = blasd_answer_read(parcel->answer, out, max);
+    if (was_cut(parcel)) return MHD_CONTENT_READER_END_WITH_ERROR;
     if (len == 0) return MHD_CONTENT_READER_END_OF_STREAM;
     http_count(&parcel->home->metrics->sent_bytes, len);
     parcel->home->more = true;
@@ -195,6 +209,20 @@ static int output_wanted(const struct http_exchange *exchange, const struct blas
     return output;
 }
 
+/* Takes the parcel. */
+static void answer_document(struct parcel *parcel, struct http_exchange *exchange) {
+    struct MHD_Response *response;
+    watch(parcel);
+    response = http_reply_document_response(exchange, 200, &parcel->record, parcel->blob.data);
+    if (!was_cut(parcel)) {
+        http_exchange_answer(exchange, 200, response);
+    } else {
+        if (response != NULL) MHD_destroy_response(response);
+        http_reply_fail(exchange, BLASD_E_record_expired, "", "the outputs of the job were cut");
+    }
+    parcel_free(parcel);
+}
+
 static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
     struct parcel *parcel = arg;
     struct http_exchange *exchange = parcel->exchange;
@@ -212,8 +240,7 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
                        output_wanted(exchange, &parcel->record),
                        (enum blasd_format)exchange->format);
     } else {
-        http_reply_document(exchange, 200, &parcel->record, parcel->blob.data);
-        parcel_free(parcel);
+        answer_document(parcel, exchange);
     }
     http_exchange_release(exchange);
 }

@@ -8,6 +8,7 @@
  * goes on with it. Each loop has up to three of its daemons, which differ in the memory of a
  * connection alone. Read next: exchange.h, doorman.h. */
 #include "base/clock.h"
+#include "base/cut.h"
 #include "base/log.h"
 #include "http/body_sink.h"
 #include "http/exchange.h"
@@ -383,6 +384,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     int started = 0, rc = 0;
     server.quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     signal(SIGPIPE, SIG_IGN);
+    blasd_cut_init();
     http_guard_init(&server.guard, options->allow_hosts, options->allow_origins);
     raise_file_limit(&server);
     measure_intake(&server);
