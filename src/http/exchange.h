@@ -20,6 +20,7 @@
 #include "http/http.h"
 #include "http/loop_core.h"
 #include "http/metrics.h"
+#include "http/pieces.h"
 #include "http/request.h"
 #include "queue/front_queue.h"
 
@@ -87,15 +88,17 @@ struct http_loop {
     struct blasd_buf scratch;             /* for what does not outlive a call */
     struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */
     int spare_count;
-    int landings;    /* bodies that are coming into slices */
-    int lingering;   /* see linger.c */
-    int parked;      /* exchanges that wait without being suspended */
-    int parked_most; /* by the pace: each turn asks all of them */
-    int answers;     /* in this turn */
-    double pace;     /* answers a turn, of late */
-    bool resumed;    /* MHD_run must be called in this turn */
-    bool more;       /* and again in the next: there may be more to receive or to send */
-    bool rest;       /* and again in this turn: what is left of a short body may lie there */
+    int landings;              /* bodies that are coming into slices */
+    int lingering;             /* see linger.c */
+    int parked;                /* exchanges that wait without being suspended */
+    int parked_most;           /* by the pace: each turn asks all of them */
+    int answers;               /* in this turn */
+    int mapped_answers;        /* see results.c */
+    struct http_pieces pieces; /* of large answers */
+    double pace;               /* answers a turn, of late */
+    bool resumed;              /* MHD_run must be called in this turn */
+    bool more;                 /* and again in the next: there may be more to receive or to send */
+    bool rest; /* and again in this turn: what is left of a short body may lie there */
     bool draining, out_of_time;
 };
 

@@ -15,6 +15,9 @@
 #define WHOLE_BYTES 262144 /* answers up to here are made in one piece */
 #define PIECE_BYTES 262144
 #define HEADER_BYTES 65536
+/* Of a mapped tensor the system takes what a socket holds, some megabytes, at once: beyond so many
+ * at a time they are sent in pieces, which have their share of a turn. */
+#define MAPPED_MOST 4
 
 /* What an answer is made from, for as long as its making and sending takes. */
 struct parcel {
@@ -25,6 +28,8 @@ struct parcel {
     void *copy;                  /* the outputs, where they came with the record; owned */
     struct blasd_answer *answer; /* owned */
     char *header;                /* of a tensor sent from where it is mapped; owned */
+    bool mapped;                 /* it is one of home->mapped_answers */
+    uint64_t round;              /* in which it had its last piece */
 };
 
 static struct parcel *parcel_new(struct http_exchange *exchange,
@@ -40,6 +45,7 @@ static struct parcel *parcel_new(struct http_exchange *exchange,
 static void parcel_free(void *cls) {
     struct parcel *parcel = cls;
     if (parcel == NULL) return;
+    if (parcel->mapped) parcel->home->mapped_answers--;
     blasd_answer_free(parcel->answer);
     blasd_blob_close(&parcel->blob);
     free(parcel->copy);
@@ -61,12 +67,14 @@ static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     struct parcel *parcel = cls;
     size_t len;
     (void)pos;
+    parcel->home->more = true;
+    if (!http_pieces_next(&parcel->home->pieces, &parcel->round)) return 0;
     watch(parcel);
     len = blasd_answer_read(parcel->answer, out, max);
     if (was_cut(parcel)) return MHD_CONTENT_READER_END_WITH_ERROR;
     if (len == 0) return MHD_CONTENT_READER_END_OF_STREAM;
     http_count(&parcel->home->metrics->sent_bytes, len);
-    parcel->home->more = true;
+    parcel->home->pieces.bytes += len;
     return (ssize_t)len;
 }
 
@@ -88,7 +96,9 @@ static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payl
     struct MHD_IoVec parts[2];
     struct MHD_Response *response;
     uint64_t bytes;
-    if (format == BLASD_FORMAT_JSON) return NULL;
+    if (format == BLASD_FORMAT_JSON || parcel->home->mapped_answers >= MAPPED_MOST) return NULL;
+    /* of a file that is cut the system sends what is there, and libmicrohttpd waits for the rest */
+    if (parcel->home->server->options->share) return NULL;
     if (output < 0 && output_count(record, &output) != 1) return NULL;
     bytes = record->outputs[output].bytes;
     if (bytes > size || size - bytes > HEADER_BYTES) return NULL;
@@ -101,7 +111,10 @@ static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payl
     parts[1].iov_base = payload + record->outputs[output].offset;
     parts[1].iov_len = (size_t)bytes;
     response = MHD_create_response_from_iovec(parts, 2, parcel_free, parcel);
-    if (response != NULL) http_count(&parcel->home->metrics->sent_bytes, size);
+    if (response == NULL) return NULL;
+    parcel->mapped = true;
+    parcel->home->mapped_answers++;
+    http_count(&parcel->home->metrics->sent_bytes, size);
     return response;
 }
 

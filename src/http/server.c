@@ -169,6 +169,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     http_loop_core_turn(&loop->core, loop->pace >= BUSY_FROM);
     open_gate(loop);
     loop->resumed = loop->more = loop->rest = false;
+    http_pieces_turn(&loop->pieces);
     run_daemons(loop);
     take_rests(loop);
     http_gate_turn(loop);

@@ -27,7 +27,7 @@ def test_a_result_that_is_cut_while_it_is_sent(make_service, kind, left):
     api = service.part("api")
     one, path = result(service)
     with socket.create_connection(("127.0.0.1", service.port), timeout=60) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 19)
         sock.sendall(f"GET /jobs/{one}/outputs/c HTTP/1.1\r\nHost: localhost\r\nAccept: {TYPES[kind]}\r\n"
                      "Connection: close\r\n\r\n".encode())
         got = len(sock.recv(4096))  # the answer is on its way, and most of it is still to be read
