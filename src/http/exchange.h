@@ -46,10 +46,12 @@ struct http_server {
     const struct blasd_limits *limits;
     struct blasd_store *store;
     struct http_guard guard;
-    struct http_loop *loops;       /* owned */
-    struct http_metrics *metrics;  /* owned; one a loop */
-    _Atomic uint64_t intake_used;  /* bytes of bodies being received */
-    _Atomic uint64_t intake_limit; /* what they may be */
+    struct http_loop *loops;                /* owned */
+    struct http_metrics *metrics;           /* owned; one a loop */
+    _Atomic uint64_t intake_used;           /* bytes of bodies being received */
+    _Atomic uint64_t intake_limit;          /* what they may be */
+    _Atomic uint64_t store_free, store_all; /* a second ago */
+    _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */
     int64_t started_us;
     int quit_fd; /* an eventfd, written when it is time to end; nobody reads it */
 };

@@ -239,6 +239,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (exchange->format == BLASD_FORMAT_NPY && outputs != 1)
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "the job has %d outputs, and a .npy file holds one", outputs);
+    exchange->upload->outputs = plan.output_bytes > plan.input_bytes ? plan.output_bytes : 0;
     exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
     choose_company(exchange->upload, &plan, *cost);
     return 0;

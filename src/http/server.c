@@ -50,10 +50,10 @@ static void ignore(struct blasd_watcher *watcher, uint32_t events) {
 static void measure_intake(struct http_server *server) {
     uint64_t limit = server->limits->intake_bytes, free_bytes, all_bytes;
     blasd_store_trim(server->store);
-    if (limit == 0) {
-        blasd_store_space(server->store, &free_bytes, &all_bytes);
-        limit = free_bytes / 2 < INTAKE_LEAST ? INTAKE_LEAST : free_bytes / 2;
-    }
+    blasd_store_space(server->store, &free_bytes, &all_bytes);
+    if (limit == 0) limit = free_bytes / 2 < INTAKE_LEAST ? INTAKE_LEAST : free_bytes / 2;
+    atomic_store_explicit(&server->store_free, free_bytes, memory_order_relaxed);
+    atomic_store_explicit(&server->store_all, all_bytes, memory_order_relaxed);
     atomic_store_explicit(&server->intake_limit, limit, memory_order_relaxed);
 }
 
