@@ -1,6 +1,8 @@
 /* The sink of a request body. */
 #include "http/body_sink.h"
 
+#include "base/cut.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +13,66 @@
 /* To map half a gibibyte takes the loop 50 ms and more, to unmap it 30: what is larger than this is
  * written piece by piece, which costs more in all and holds nobody up. */
 #define MAP_MOST (UINT64_C(128) << 20)
+
+/* A sum over bytes that come in pieces of any length. */
+static void sum_word(struct http_sum *sum, uint64_t word) {
+    sum->hash = (sum->hash ^ word) * UINT64_C(0x9fb21c651e98df25);
+    sum->hash ^= sum->hash >> 32;
+}
+
+void http_sum_add(struct http_sum *sum, const void *bytes, size_t len) {
+    const unsigned char *at = bytes, *end = at + len;
+    uint64_t word;
+    for (; at < end && sum->bytes % sizeof word != 0; sum->bytes++) {
+        sum->part |= (uint64_t)*at++ << 8 * (sum->bytes % sizeof word);
+        if ((sum->bytes + 1) % sizeof word == 0) {
+            sum_word(sum, sum->part);
+            sum->part = 0;
+        }
+    }
+    for (; (size_t)(end - at) >= sizeof word; at += sizeof word, sum->bytes += sizeof word) {
+        memcpy(&word, at, sizeof word);
+        sum_word(sum, word);
+    }
+    for (; at < end; sum->bytes++) sum->part |= (uint64_t)*at++ << 8 * (sum->bytes % sizeof word);
+}
+
+uint64_t http_sum_end(const struct http_sum *sum) {
+    struct http_sum all = *sum;
+    sum_word(&all, sum->part);
+    sum_word(&all, sum->bytes);
+    return all.hash ^ all.hash >> 29;
+}
+
+static void begin_sum(struct http_body_sink *sink, uint64_t offset, uint64_t bytes) {
+    if (!sink->sums_wanted || bytes == 0 || sink->sum_count == HTTP_SUMS) return;
+    sink->sums[sink->sum_count++] = (struct http_sum){.offset = offset};
+}
+
+/* Each tensor comes from its begin to its end. */
+static void add_to_sum(struct http_body_sink *sink, uint64_t offset, const void *bytes,
+                       size_t len) {
+    for (int i = sink->sum_count - 1; i >= 0; i--) {
+        struct http_sum *sum = &sink->sums[i];
+        if (sum->offset + sum->bytes != offset) continue;
+        http_sum_add(sum, bytes, len);
+        return;
+    }
+}
+
+int http_body_sink_sum(const struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
+                       struct http_sum *into, struct blasd_err *err) {
+    uint64_t one = 0;
+    if (bytes == 0) return 0;
+    for (int i = 0; i < sink->sum_count; i++) {
+        const struct http_sum *sum = &sink->sums[i];
+        if (sum->offset != offset || sum->bytes != bytes) continue;
+        one = http_sum_end(sum);
+        http_sum_add(into, &one, sizeof one);
+        return 0;
+    }
+    return blasd_fail(err, BLASD_E_internal_error, "", "a tensor has no sum");
+}
 
 static uint64_t align_up(uint64_t bytes) {
     return (bytes + ALIGN - 1) & ~(ALIGN - 1);
@@ -123,6 +185,7 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
         return rc;
     sink->total = at + bytes;
     *offset = at;
+    begin_sum(sink, at, bytes);
     return 0;
 }
 
@@ -132,6 +195,13 @@ static uint64_t grown(const struct http_body_sink *sink, uint64_t bytes) {
     uint64_t size = (bytes + GROW_BYTES - 1) / GROW_BYTES * GROW_BYTES;
     uint64_t most = sink->total > sink->expected ? sink->total : sink->expected;
     return size < most ? size : most;
+}
+
+/* Where it served before, somebody may hold on to the file and cut it. */
+static int check_cut(struct blasd_blob *blob, struct blasd_err *err) {
+    if (blasd_cut_seen()) blob->cut = true;
+    if (!blob->cut) return 0;
+    return blasd_fail(err, BLASD_E_no_space, "", "somebody has cut a file of the blob store");
 }
 
 static int write_blob(struct http_body_sink *sink, uint64_t offset, const void *bytes, size_t len,
@@ -150,8 +220,9 @@ static int write_blob(struct http_body_sink *sink, uint64_t offset, const void *
         if (rc != 0) return rc;
     }
     if (blob->data == NULL) return blasd_blob_write(blob, offset, bytes, len, err);
+    blasd_cut_watch(blob->data, (size_t)blob->mapped);
     memcpy((char *)blob->data + offset, bytes, len);
-    return 0;
+    return check_cut(blob, err);
 }
 
 static int sink_write(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
@@ -162,6 +233,7 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
     if (offset > sink->total || len > sink->total - offset)
         return blasd_fail(err, BLASD_E_internal_error, "",
                           "a tensor was written outside the room reserved for it");
+    add_to_sum(sink, offset, bytes, len);
     if (http_body_sink_in_blob(sink)) return write_blob(sink, offset, bytes, len, err);
     if ((rc = make_room(sink, err)) != 0) return rc;
     memcpy(held(sink) + offset, bytes, len);
@@ -170,7 +242,7 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
 
 static int reserve_in_place(struct blasd_sink *base, uint64_t bytes, uint64_t *offset,
                             struct blasd_err *err) {
-    const struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
+    struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
     if (base->body_at % ALIGN != 0)
         return blasd_fail(err, BLASD_E_body_file_refused, "inputs",
                           "a tensor begins at byte %" PRIu64
@@ -181,13 +253,15 @@ static int reserve_in_place(struct blasd_sink *base, uint64_t bytes, uint64_t *o
         return blasd_fail(err, BLASD_E_malformed_safetensors, "inputs",
                           "a tensor ends behind the end of the file");
     *offset = base->body_at;
+    begin_sum(sink, *offset, bytes);
     return 0;
 }
 
 static int write_in_place(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
                           struct blasd_err *err) {
-    (void)base, (void)offset, (void)bytes, (void)len, (void)err;
-    return 0; /* it is there */
+    (void)err;
+    add_to_sum((struct http_body_sink *)(void *)base, offset, bytes, len); /* it is there */
+    return 0;
 }
 
 int http_body_sink_adopt(struct http_body_sink *sink, const char *given, struct blasd_err *err) {
@@ -258,47 +332,5 @@ int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct bl
                           bytes, used, limit);
     }
     sink->intake = bytes;
-    return 0;
-}
-
-uint64_t http_hash(uint64_t hash, const void *bytes, size_t len) {
-    const unsigned char *at = bytes;
-    uint64_t word;
-    for (; len >= sizeof word; len -= sizeof word, at += sizeof word) {
-        memcpy(&word, at, sizeof word);
-        hash = (hash ^ word) * UINT64_C(0x9fb21c651e98df25);
-        hash ^= hash >> 32;
-    }
-    for (; len > 0; len--) hash = (hash ^ *at++) * UINT64_C(0x100000001b3);
-    return hash ^ hash >> 29;
-}
-
-/* A mapping of a file that its client cuts would be the end of this process. */
-static int hash_in_place(struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
-                         uint64_t *hash, struct blasd_err *err) {
-    char piece[16384];
-    while (bytes > 0) {
-        size_t len = bytes < sizeof piece ? (size_t)bytes : sizeof piece;
-        int rc = blasd_blob_read(&sink->blob, offset, piece, len, err);
-        if (rc != 0) return rc;
-        *hash = http_hash(*hash, piece, len);
-        offset += len;
-        bytes -= len;
-    }
-    return 0;
-}
-
-int http_body_sink_hash(struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
-                        uint64_t *hash, struct blasd_err *err) {
-    const char *data = held(sink);
-    int rc;
-    if (bytes == 0) return 0;
-    if (sink->base.in_place) return hash_in_place(sink, offset, bytes, hash, err);
-    if (http_body_sink_in_blob(sink)) {
-        rc = blasd_blob_map(&sink->blob, err);
-        if (rc != 0) return rc;
-        data = sink->blob.data;
-    }
-    *hash = http_hash(*hash, data + offset, (size_t)bytes);
     return 0;
 }

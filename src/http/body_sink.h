@@ -11,6 +11,14 @@
 #include "queue/segment.h"
 #include "wire/intake.h"
 
+#define HTTP_SUMS (BLASD_MAX_INPUTS + 8) /* no request has more tensors */
+
+/* A sum over the bytes of one tensor, as far as it has come. */
+struct http_sum {
+    uint64_t offset, bytes; /* where it begins; how many came */
+    uint64_t hash, part;    /* of whole words; the bytes of one that has begun */
+};
+
 struct http_body_sink {
     struct blasd_sink base; /* must come first */
     struct http_loop *loop; /* borrowed */
@@ -26,6 +34,9 @@ struct http_body_sink {
     uint64_t expected;      /* what total will come to, as a guess from the size of the body */
     uint64_t claim_limit;   /* what total may come to, from the size of the body */
     uint64_t intake;        /* bytes reserved of the server's intake */
+    bool sums_wanted;
+    int sum_count;
+    struct http_sum sums[HTTP_SUMS]; /* of its tensors */
 };
 
 /* Bytes of tensors that are held in memory. */
@@ -54,10 +65,12 @@ int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err);
 static inline bool http_body_sink_in_blob(const struct http_body_sink *sink) {
     return sink->blob.name[0] != '\0';
 }
-/* A hash of the bytes from `offset`; a blob is mapped for that, unless somebody else may cut it. */
-int http_body_sink_hash(struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
-                        uint64_t *hash, struct blasd_err *err);
-/* The hash behind it; start with any value. */
-uint64_t http_hash(uint64_t hash, const void *bytes, size_t len);
+/* Adds the sum of the tensor at `offset` to another one. It was made as the tensor came: at once it
+ * would take the loop a third of a second for a gigabyte. */
+int http_body_sink_sum(const struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
+                       struct http_sum *into, struct blasd_err *err);
+/* The sum itself, of a zeroed one on: the same whatever pieces the bytes come in. */
+void http_sum_add(struct http_sum *sum, const void *bytes, size_t len);
+uint64_t http_sum_end(const struct http_sum *sum);
 
 #endif

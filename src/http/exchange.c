@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "http/gate.h"
+#include "http/head.h"
 #include "http/jobs.h"
 #include "http/patience.h"
 #include "http/reply.h"
@@ -205,15 +206,45 @@ void http_exchange_answer(struct http_exchange *exchange, unsigned status,
 /* What collects headers and query parameters; the first error stays. */
 struct collecting {
     struct http_exchange *exchange;
+    struct http_head head;
     struct blasd_err err;
 };
 
 static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *name,
                                       size_t name_len, const char *value, size_t len) {
     struct collecting *collecting = cls;
-    (void)kind, (void)name_len;
-    http_request_header(&collecting->exchange->request, name, value, len, &collecting->err);
+    (void)kind;
+    if (http_head_header(&collecting->head, name, name_len, value, len, &collecting->err) == 0)
+        http_request_header(&collecting->exchange->request, name, value, len, &collecting->err);
     return collecting->err.code == BLASD_OK ? MHD_YES : MHD_NO;
+}
+
+/* The first byte behind the head, which begins with the method. */
+static const char *behind_head(struct MHD_Connection *connection, const char *method) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return info == NULL ? NULL : method + info->header_size;
+}
+
+/* Reads the head; whether a body follows, and where it ends, is clear if this returns 0. */
+static int read_head(struct http_exchange *exchange, const char *method, const char *version,
+                     struct blasd_err *err) {
+    struct http_request *request = &exchange->request;
+    struct collecting collecting = {.exchange = exchange, .head.bare_lines = !HTTP_STRICT_LIBRARY};
+    const char *behind = behind_head(exchange->connection, method);
+    if (http_head_start(&collecting.head, version, &collecting.err) == 0)
+        MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, collect_header,
+                                    &collecting);
+    if (collecting.err.code == BLASD_OK)
+        http_head_finish(&collecting.head, behind, &collecting.err);
+    if (collecting.err.code == BLASD_OK && request->host == NULL &&
+        strcmp(version, "HTTP/1.0") != 0)
+        blasd_fail(&collecting.err, BLASD_E_malformed_query, "Host",
+                   "a request of %.20s has a Host header", version);
+    *err = collecting.err;
+    if (err->code == BLASD_OK) return 0;
+    request->ambiguous = true; /* what comes next may be no request */
+    return -(int)err->code;
 }
 
 static enum MHD_Result collect_param(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -231,15 +262,15 @@ static bool has_body(const struct http_exchange *exchange) {
 }
 
 /* Finds the route and refuses what can be refused from the headers alone. */
-static void begin(struct http_exchange *exchange, const char *url, const char *method) {
+static void begin(struct http_exchange *exchange, const char *url, const char *method,
+                  const char *version) {
     struct http_request *request = &exchange->request;
     struct collecting collecting = {.exchange = exchange};
     request->method = http_method_find(method);
     exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
-    MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, collect_header, &collecting);
-    if (collecting.err.code == BLASD_OK)
-        http_guard_check(&exchange->home->server->guard, request->host, request->origin,
-                         &exchange->foreign, &collecting.err);
+    if (read_head(exchange, method, version, &collecting.err) == 0)
+        http_guard_check(&exchange->home->server->guard, request, &exchange->foreign,
+                         &collecting.err);
     if (collecting.err.code == BLASD_OK && exchange->route != NULL)
         MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,
                                     &collecting);
@@ -265,15 +296,25 @@ void http_exchange_count(struct http_loop *loop, const struct http_route *route,
     http_metrics_request(loop->metrics, route == NULL ? -1 : (int)(route - http_routes), status);
 }
 
+/* A request that expects `100 Continue` and has no body: where the next request lies behind it
+ * already, libmicrohttpd 0.9 calls us once too early, and takes no answer then. */
+static bool comes_again(struct http_exchange *exchange) {
+    bool again = exchange->request.expects_continue && !has_body(exchange) && !exchange->early;
+    exchange->early = true;
+    exchange->home->more = true;
+    return again;
+}
+
 static enum MHD_Result send_answer(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
     struct MHD_Response *response = exchange->response;
     enum MHD_Result result;
     if (response == NULL) return MHD_NO; /* memory has run out: closing is all that is left */
+    result = MHD_queue_response(exchange->connection, exchange->status, response);
+    if (result != MHD_YES && comes_again(exchange)) return MHD_YES;
     exchange->response = NULL;
     loop->answers++;
     http_exchange_count(loop, exchange->route, exchange->status);
-    result = MHD_queue_response(exchange->connection, exchange->status, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -330,16 +371,33 @@ static enum MHD_Result finish(struct http_exchange *exchange) {
     return send_answer(exchange);
 }
 
+/* Parameters that do not fit a connection's memory make libmicrohttpd close it without a word, or
+ * with a page of its own, before we are asked. So they are counted before it reads them. */
+void *http_exchange_uri(void *cls, const char *uri, struct MHD_Connection *connection) {
+    const char *at = strchr(uri, '?');
+    struct http_exchange *exchange;
+    struct blasd_err problem = {0};
+    int count = at == NULL ? 0 : 1, fd = connection_fd(connection);
+    while (at != NULL && (at = strchr(at + 1, '&')) != NULL) count++;
+    if (count <= HTTP_PARAMS_MOST || (exchange = exchange_new(cls, connection)) == NULL)
+        return NULL;
+    blasd_fail(&problem, BLASD_E_malformed_query, "", "the query has %d parameters; %d are read",
+               count, HTTP_PARAMS_MOST);
+    http_linger_problem(exchange->home, NULL, fd, &problem);
+    (void)shutdown(fd, SHUT_WR);
+    exchange->closing = exchange->linger = exchange->complete = true;
+    return exchange;
+}
+
 enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connection, const char *url,
                                      const char *method, const char *version, const char *upload,
                                      size_t *upload_size, void **context) {
     struct http_exchange *exchange = *context;
-    (void)version;
     if (exchange == NULL) {
         exchange = exchange_new(cls, connection);
         if (exchange == NULL) return MHD_NO;
         *context = exchange;
-        begin(exchange, url, method);
+        begin(exchange, url, method, version);
         if (exchange->request.expects_continue) exchange->home->more = true; /* and it says so */
         /* an answer given now closes the connection, so it waits for the end of a small body */
         if (!exchange->answered || !has_body(exchange)) return MHD_YES;
@@ -349,6 +407,7 @@ enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connectio
         exchange->linger = exchange->complete = true;
         return send_answer(exchange);
     }
+    if (exchange->closing) return MHD_NO;
     if (*upload_size > 0) {
         size_t len = *upload_size;
         *upload_size = 0;

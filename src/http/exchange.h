@@ -19,11 +19,15 @@
 #include "http/guard.h"
 #include "http/http.h"
 #include "http/metrics.h"
+#include "http/pieces.h"
 #include "http/request.h"
 #include "queue/front_queue.h"
 
 #include <microhttpd.h>
 #include <stdatomic.h>
+
+/* Whether libmicrohttpd can be told to look at the lines of a head itself (head.h, server.c). */
+#define HTTP_STRICT_LIBRARY (MHD_VERSION >= 0x00097701)
 
 /* A refused body of up to this size is read and thrown away, so that the connection lives on; of a
  * larger one the answer is sent at once and the connection closed. */
@@ -41,13 +45,15 @@ struct http_server {
     const struct blasd_limits *limits;
     struct blasd_store *store;
     struct http_guard guard;
-    struct http_loop *loops;       /* owned */
-    struct http_metrics *metrics;  /* owned; one a loop */
-    _Atomic uint64_t intake_used;  /* bytes of bodies being received */
-    _Atomic uint64_t intake_limit; /* what they may be */
-    bool queue_taken;              /* it has been told that jobs are taken */
-    int64_t queue_down_ns;         /* since when the first loop's queue takes no jobs; 0: it does */
-    int64_t queue_told_ns;         /* when on_queue was told so; 0: not since it did */
+    struct http_loop *loops;                /* owned */
+    struct http_metrics *metrics;           /* owned; one a loop */
+    _Atomic uint64_t intake_used;           /* bytes of bodies being received */
+    _Atomic uint64_t intake_limit;          /* what they may be */
+    _Atomic uint64_t store_free, store_all; /* a second ago */
+    _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */
+    bool queue_taken;                /* it has been told that jobs are taken */
+    int64_t queue_down_ns; /* since when the first loop's queue takes no jobs; 0: it does */
+    int64_t queue_told_ns; /* when on_queue was told so; 0: not since it did */
     int64_t started_us;
     int quit_fd;             /* an eventfd, written when it is time to drain; nobody reads it */
     _Atomic int told, quiet; /* bytes that stop_fd gave; loops that were without requests since */
@@ -87,15 +93,17 @@ struct http_loop {
     struct blasd_buf scratch;             /* for what does not outlive a call */
     struct blasd_buf spares[HTTP_SPARES]; /* memory of bodies, to be used again */
     int spare_count;
-    int landings;    /* bodies that are coming into slices */
-    int lingering;   /* see linger.c */
-    int parked;      /* exchanges that wait without being suspended */
-    int parked_most; /* by the pace: each turn asks all of them */
-    int answers;     /* in this turn */
-    double pace;     /* answers a turn, of late */
-    bool resumed;    /* MHD_run must be called in this turn */
-    bool more;       /* and again in the next: there may be more to receive or to send */
-    bool rest;       /* and again in this turn: what is left of a short body may lie there */
+    int landings;              /* bodies that are coming into slices */
+    int lingering;             /* see linger.c */
+    int parked;                /* exchanges that wait without being suspended */
+    int parked_most;           /* by the pace: each turn asks all of them */
+    int answers;               /* in this turn */
+    int mapped_answers;        /* see results.c */
+    struct http_pieces pieces; /* of large answers */
+    double pace;               /* answers a turn, of late */
+    bool resumed;              /* MHD_run must be called in this turn */
+    bool more;                 /* and again in the next: there may be more to receive or to send */
+    bool rest; /* and again in this turn: what is left of a short body may lie there */
     bool draining, out_of_time;
 };
 
@@ -132,6 +140,7 @@ struct http_exchange {
     bool suspended;           /* waits for its answer, and libmicrohttpd does not look at it */
     bool gone;                /* the client left while the connection was suspended */
     bool linger;              /* closed with a body still coming */
+    bool early;               /* libmicrohttpd would not take the answer yet */
     int pending;              /* callbacks of the queue still to come */
     uint64_t body;            /* bytes of the body seen */
     uint64_t body_refused_at;
@@ -163,6 +172,7 @@ struct http_exchange {
 enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connection, const char *url,
                                      const char *method, const char *version, const char *upload,
                                      size_t *upload_size, void **context);
+void *http_exchange_uri(void *cls, const char *uri, struct MHD_Connection *connection);
 void http_exchange_completed(void *cls, struct MHD_Connection *connection, void **context,
                              enum MHD_RequestTerminationCode code);
 

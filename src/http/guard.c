@@ -60,8 +60,22 @@ static bool same_origin(const char *origin, const char *host) {
     return at != NULL && host != NULL && strcasecmp(at + 3, host) == 0;
 }
 
-int http_guard_check(const struct http_guard *guard, const char *host, const char *origin,
+static bool is(const char *text, const char *word) {
+    return text != NULL && strcmp(text, word) == 0;
+}
+
+/* Whether a page of another site, or of another one of this machine's names or ports, had a browser
+ * send this for itself. */
+static bool from_elsewhere(const struct http_request *request) {
+    bool reads = (request->method & (HTTP_GET | HTTP_HEAD)) != 0;
+    if (!is(request->fetch_site, "cross-site") && !is(request->fetch_site, "same-site"))
+        return false;
+    return !reads || !is(request->fetch_mode, "navigate") || !is(request->fetch_dest, "document");
+}
+
+int http_guard_check(const struct http_guard *guard, const struct http_request *request,
                      bool *foreign, struct blasd_err *err) {
+    const char *host = request->host, *origin = request->origin;
     char name[256];
     *foreign = false;
     if (host != NULL) {
@@ -72,7 +86,11 @@ int http_guard_check(const struct http_guard *guard, const char *host, const cha
             return blasd_fail(err, BLASD_E_forbidden_host, "Host",
                               "'%.100s' is not a name of this service", name);
     }
-    if (origin == NULL || same_origin(origin, host)) return 0;
+    if (origin == NULL || same_origin(origin, host)) {
+        if (!from_elsewhere(request) || listed(guard->origins, "*")) return 0;
+        return blasd_fail(err, BLASD_E_forbidden_origin, "Sec-Fetch-Site",
+                          "pages of other sites may not call this service");
+    }
     if (!listed(guard->origins, origin))
         return blasd_fail(err, BLASD_E_forbidden_origin, "Origin",
                           "pages of '%.100s' may not call this service", origin);

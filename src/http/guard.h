@@ -2,13 +2,14 @@
  *
  * A page elsewhere can make a browser send requests to 127.0.0.1, directly (then Origin names the
  * page) or through a name of its own that it points there (then Host names the page). Addresses
- * cannot be forged that way, so any address is a good Host. Pure. Read next: exchange.h. */
+ * cannot be forged that way, so any address is a good Host. What it has shown as an image or in a
+ * frame comes without Origin; then Sec-Fetch-Site tells, which browsers send to loopback and over
+ * TLS. Somebody who follows a link here is let in: the page that had it learns nothing.
+ * Pure. Read next: exchange.h. */
 #ifndef BLASD_HTTP_GUARD_H
 #define BLASD_HTTP_GUARD_H
 
-#include "base/err.h"
-
-#include <stdbool.h>
+#include "http/request.h"
 
 struct http_guard {
     const char *const *hosts;   /* borrowed, ended by NULL; may be NULL */
@@ -18,9 +19,9 @@ struct http_guard {
 
 void http_guard_init(struct http_guard *guard, const char *const *hosts,
                      const char *const *origins);
-/* Checks the Host and Origin headers (each may be NULL). *foreign: the origin is another one that
- * is allowed, so the answer must tell the browser so. forbidden_host, forbidden_origin. */
-int http_guard_check(const struct http_guard *guard, const char *host, const char *origin,
+/* Checks what the headers say of who asks. *foreign: the origin is another one that is allowed, so
+ * the answer must tell the browser so. forbidden_host, forbidden_origin. */
+int http_guard_check(const struct http_guard *guard, const struct http_request *request,
                      bool *foreign, struct blasd_err *err);
 
 #endif

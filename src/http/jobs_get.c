@@ -17,7 +17,7 @@ static bool read_target(struct http_exchange *exchange, bool allow_npy) {
         http_reply_fail(exchange, BLASD_E_job_not_found, "", "no job has this id");
         return false;
     }
-    if (!blasd_format_accepted(exchange->request.accept, allow_npy, &format)) {
+    if (!blasd_accept_choose(&exchange->request.accepts, allow_npy, &format)) {
         http_reply_fail(exchange, BLASD_E_not_acceptable, "Accept",
                         "no answer of this route has a format that '%.100s' names",
                         exchange->request.accept);
@@ -100,7 +100,7 @@ void http_jobs_output(struct http_exchange *exchange) {
 }
 
 void http_jobs_delete(struct http_exchange *exchange) {
-    exchange->request.accept = NULL; /* always a document */
+    exchange->request.accepts = (struct blasd_accept){0}; /* always a document */
     if (!read_target(exchange, false)) return;
     http_exchange_hold(exchange);
     blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, on_record,

@@ -83,7 +83,7 @@ static int check_length(struct http_upload *upload, uint64_t bytes, struct blasd
 static int read_accept(struct http_exchange *exchange, bool wait, struct blasd_err *err) {
     enum blasd_format format = BLASD_FORMAT_JSON;
     /* what is answered without waiting is always a JSON document */
-    if (wait && !blasd_format_accepted(exchange->request.accept, true, &format))
+    if (wait && !blasd_accept_choose(&exchange->request.accepts, true, &format))
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "no answer to this request has a format that '%.100s' names",
                           exchange->request.accept);
@@ -103,6 +103,7 @@ void http_upload_prepare_sink(struct http_upload *upload) {
     const struct http_request *request = &upload->exchange->request;
     upload->sink.claim_limit = claim_limit(upload);
     upload->sink.expected = request->content_length;
+    upload->sink.sums_wanted = request->idempotency_key != NULL;
     upload->sink.direct = !request->chunked && !http_request_is_json(request);
 }
 
@@ -247,6 +248,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (exchange->format == BLASD_FORMAT_NPY && outputs != 1)
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "the job has %d outputs, and a .npy file holds one", outputs);
+    exchange->upload->outputs = plan.output_bytes > plan.input_bytes ? plan.output_bytes : 0;
     exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
     choose_company(exchange->upload, &plan, *cost);
     return 0;

@@ -8,6 +8,7 @@
 #include "http/waits.h"
 #include "wire/frame.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,19 +18,21 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
                        struct blasd_err *err) {
     struct blasd_buf *scratch = &upload->exchange->home->scratch;
     struct blasd_job plain = *job;
+    struct http_sum sum = {.hash = UINT64_C(0x626c617364)};
     int rc;
     memset(plain.id, '0', BLASD_ID_LEN);
     plain.id[0] = BLASD_ID_SYNC;
     plain.created_us = plain.receive_us = 0;
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
-    *hash = http_hash(UINT64_C(0x626c617364), scratch->data, scratch->len);
+    http_sum_add(&sum, scratch->data, scratch->len);
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
         const struct blasd_source *source = &job->inputs[i].source;
         if (source->kind != BLASD_SOURCE_PAYLOAD) continue;
-        rc = http_body_sink_hash(&upload->sink, source->offset, source->bytes, hash, err);
+        rc = http_body_sink_sum(&upload->sink, source->offset, source->bytes, &sum, err);
         if (rc != 0) return rc;
     }
+    *hash = http_sum_end(&sum);
     return 0;
 }
 
@@ -86,10 +89,39 @@ static bool back_to_gate(struct http_exchange *exchange, const struct blasd_err 
     return true;
 }
 
+#define LOOK_FROM BLASD_MIB /* for smaller ones what was free a second ago is good enough */
+
+/* Outputs need room when a worker runs the job. Those of no more bytes than the inputs have it:
+ * what may be received leaves as much. Larger ones, which a few bytes may ask for, have to fit
+ * beside all that is queued or running, which the queue counts until it has ended. The inputs of
+ * those jobs are counted twice, for they lie in the store by now: better too few than too many. */
+static int reserve_outputs(struct http_upload *upload, struct blasd_err *err) {
+    struct http_loop *loop = upload->exchange->home;
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    struct http_server *server = loop->server;
+    uint64_t bytes = upload->outputs, taken;
+    uint64_t free_bytes = atomic_load_explicit(&server->store_free, memory_order_relaxed);
+    uint64_t all_bytes = atomic_load_explicit(&server->store_all, memory_order_relaxed);
+    if (bytes == 0) return 0;
+    if (bytes >= LOOK_FROM) blasd_store_space(server->store, &free_bytes, &all_bytes);
+    if (bytes > all_bytes)
+        return blasd_fail(err, BLASD_E_job_too_large, "",
+                          "the outputs come to %" PRIu64 " bytes, and the blob store has %" PRIu64,
+                          bytes, all_bytes);
+    taken = atomic_fetch_add(&server->outputs_coming, bytes) + view->bytes;
+    if (bytes <= free_bytes && taken <= free_bytes - bytes) return 0;
+    atomic_fetch_sub(&server->outputs_coming, bytes);
+    return blasd_fail(err, BLASD_E_no_space, "",
+                      "the outputs come to %" PRIu64 " bytes, and of the %" PRIu64
+                      " that are free jobs before it may need %" PRIu64,
+                      bytes, free_bytes, taken);
+}
+
 static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
     struct http_exchange *exchange = arg;
     struct http_upload *upload = exchange->upload;
     exchange->home->submitting--;
+    atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
     let_go_of_inputs(upload, err, repeated);
     if (err != NULL) {
         if (!back_to_gate(exchange, err) && http_exchange_open(exchange))
@@ -169,7 +201,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     if ((rc = place_inputs(upload, job, err)) != 0) return rc;
     blasd_front_queue_join(loop->queue, &blasd_anonymous, &submission, exchange->id);
     memcpy(job->id, exchange->id, sizeof job->id);
-    if ((rc = write_frame(upload, job, err)) != 0) {
+    if ((rc = write_frame(upload, job, err)) != 0 || (rc = reserve_outputs(upload, err)) != 0) {
         blasd_front_queue_slice_drop(loop->queue, &job->slice);
         return rc;
     }

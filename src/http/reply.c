@@ -151,8 +151,9 @@ void http_reply_fail(struct http_exchange *exchange, enum blasd_code code, const
     http_reply_problem(exchange, &err);
 }
 
-void http_reply_document(struct http_exchange *exchange, unsigned status,
-                         const struct blasd_record *record, const void *payload) {
+struct MHD_Response *http_reply_document_response(struct http_exchange *exchange, unsigned status,
+                                                  const struct blasd_record *record,
+                                                  const void *payload) {
     struct MHD_Response *response;
     struct blasd_buf body;
     bool located = exchange->request.method == HTTP_POST || status == 202, written;
@@ -163,7 +164,13 @@ void http_reply_document(struct http_exchange *exchange, unsigned status,
                            shares(exchange), &body) == 0;
     response = response_of(exchange, &body, written, HTTP_TYPE_JSON);
     if (response != NULL) http_reply_job_headers(exchange, response, located ? record->id : NULL);
-    http_exchange_answer(exchange, status, response);
+    return response;
+}
+
+void http_reply_document(struct http_exchange *exchange, unsigned status,
+                         const struct blasd_record *record, const void *payload) {
+    http_exchange_answer(exchange, status,
+                         http_reply_document_response(exchange, status, record, payload));
 }
 
 void http_reply_options(struct http_exchange *exchange) {

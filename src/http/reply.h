@@ -23,9 +23,13 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
 __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange *exchange,
                                                            enum blasd_code code, const char *field,
                                                            const char *fmt, ...);
-/* The job document; payload may be NULL. */
+/* The job document; payload may be NULL. The second makes it and does not answer; NULL: memory has
+ * run out. New. */
 void http_reply_document(struct http_exchange *exchange, unsigned status,
                          const struct blasd_record *record, const void *payload);
+struct MHD_Response *http_reply_document_response(struct http_exchange *exchange, unsigned status,
+                                                  const struct blasd_record *record,
+                                                  const void *payload);
 /* OPTIONS, and the Allow header of 405. */
 void http_reply_options(struct http_exchange *exchange);
 

@@ -19,19 +19,28 @@ enum http_method http_method_find(const char *name) {
     return methods[i].method;
 }
 
-/* Reads seconds as people write them, "2" or "0.25"; no sign, exponent, nan or hexadecimal. */
+/* Passes digits; how many there are. */
+static size_t digits(const char **at) {
+    const char *from = *at;
+    while (**at >= '0' && **at <= '9') ++*at;
+    return (size_t)(*at - from);
+}
+
+/* Reads seconds as people and programs write them, "2", "0.25" or "1e1"; no sign, nan or
+ * hexadecimal. */
 static bool read_seconds(const char *text, size_t len, double *ret) {
-    size_t digits = 0, dots = 0;
-    if (len == 0 || len > 24) return false;
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] >= '0' && text[i] <= '9')
-            digits++;
-        else if (text[i] == '.')
-            dots++;
-        else
-            return false;
+    const char *at = text;
+    size_t some = digits(&at);
+    if (*at == '.') {
+        at++;
+        some += digits(&at);
     }
-    if (digits == 0 || dots > 1) return false;
+    if (some > 0 && (*at == 'e' || *at == 'E')) {
+        at++;
+        if (*at == '+' || *at == '-') at++;
+        some = digits(&at);
+    }
+    if (some == 0 || at != text + len) return false;
     *ret = strtod(text, NULL);
     return true;
 }
@@ -140,14 +149,15 @@ int http_request_header(struct http_request *request, const char *name, const ch
     size_t name_len = strlen(name);
     if (value == NULL || memchr(value, '\0', len) != NULL)
         return blasd_fail(err, BLASD_E_malformed_query, name, "the header holds a zero byte");
-    if (name_len > 0 && (name[name_len - 1] == ' ' || name[name_len - 1] == '\t'))
-        return ambiguous(request, "", "a space stands between a header's name and its colon", err);
     switch (name_len) { /* most headers are none of ours: one switch and they are past */
     case 4:
         if (strcasecmp(name, "Host") == 0) return once(&request->host, "Host", value, err);
         break;
     case 6:
-        if (strcasecmp(name, "Accept") == 0 && request->accept == NULL) request->accept = value;
+        if (strcasecmp(name, "Accept") == 0) {
+            blasd_accept_add(&request->accepts, value);
+            if (request->accept == NULL) request->accept = value;
+        }
         if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
         if (strcasecmp(name, "Origin") == 0) return once(&request->origin, "Origin", value, err);
         if (strcasecmp(name, "Expect") == 0)
@@ -163,6 +173,12 @@ int http_request_header(struct http_request *request, const char *name, const ch
         break;
     case 14:
         if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
+        if (strcasecmp(name, "Sec-Fetch-Site") == 0)
+            return once(&request->fetch_site, "Sec-Fetch-Site", value, err);
+        if (strcasecmp(name, "Sec-Fetch-Mode") == 0)
+            return once(&request->fetch_mode, "Sec-Fetch-Mode", value, err);
+        if (strcasecmp(name, "Sec-Fetch-Dest") == 0)
+            return once(&request->fetch_dest, "Sec-Fetch-Dest", value, err);
         break;
     case 15:
         if (strcasecmp(name, "Idempotency-Key") == 0) {

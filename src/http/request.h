@@ -5,12 +5,15 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "wire/answer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define HTTP_IDEMPOTENCY_KEY_MAX 128
+/* Query parameters that are looked at; no route takes so many, and each takes memory. */
+#define HTTP_PARAMS_MOST 64
 
 enum http_method {
     HTTP_GET = 1,
@@ -36,7 +39,11 @@ enum http_param {
 /* All text is borrowed from the connection and lasts as long as the request. Zero it before use. */
 struct http_request {
     enum http_method method;
-    const char *host, *origin, *accept, *content_type, *idempotency_key;
+    const char *host, *origin, *content_type, *idempotency_key;
+    const char *fetch_site, *fetch_mode,
+        *fetch_dest; /* Sec-Fetch-…: what a browser says of itself */
+    struct blasd_accept accepts;
+    const char *accept;    /* the first of these headers, to be named in an error */
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     bool respond_async;    /* Prefer: respond-async */
     bool prefers_share;    /* Prefer: share */

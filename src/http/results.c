@@ -2,6 +2,7 @@
  *
  * Small answers are made whole. Large ones are sent piece by piece, and one tensor alone straight
  * from where it is mapped. Read next: ../wire/answer.h. */
+#include "base/cut.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/waits.h"
@@ -14,6 +15,9 @@
 #define WHOLE_BYTES 262144 /* answers up to here are made in one piece */
 #define PIECE_BYTES 262144
 #define HEADER_BYTES 65536
+/* Of a mapped tensor the system takes what a socket holds, some megabytes, at once: beyond so many
+ * at a time they are sent in pieces, which have their share of a turn. */
+#define MAPPED_MOST 4
 
 /* What an answer is made from, for as long as its making and sending takes. */
 struct parcel {
@@ -24,6 +28,8 @@ struct parcel {
     void *copy;                  /* the outputs, where they came with the record; owned */
     struct blasd_answer *answer; /* owned */
     char *header;                /* of a tensor sent from where it is mapped; owned */
+    bool mapped;                 /* it is one of home->mapped_answers */
+    uint64_t round;              /* in which it had its last piece */
 };
 
 static struct parcel *parcel_new(struct http_exchange *exchange,
@@ -39,6 +45,7 @@ static struct parcel *parcel_new(struct http_exchange *exchange,
 static void parcel_free(void *cls) {
     struct parcel *parcel = cls;
     if (parcel == NULL) return;
+    if (parcel->mapped) parcel->home->mapped_answers--;
     blasd_answer_free(parcel->answer);
     blasd_blob_close(&parcel->blob);
     free(parcel->copy);
@@ -46,13 +53,28 @@ static void parcel_free(void *cls) {
     free(parcel);
 }
 
+/* The file may be cut by who shares it. */
+static void watch(const struct parcel *parcel) {
+    blasd_cut_watch(parcel->blob.data, parcel->blob.data == NULL ? 0 : (size_t)parcel->blob.mapped);
+}
+
+static bool was_cut(struct parcel *parcel) {
+    if (blasd_cut_seen()) parcel->blob.cut = true;
+    return parcel->blob.cut;
+}
+
 static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     struct parcel *parcel = cls;
-    size_t len = blasd_answer_read(parcel->answer, out, max);
+    size_t len;
     (void)pos;
+    parcel->home->more = true;
+    if (!http_pieces_next(&parcel->home->pieces, &parcel->round)) return 0;
+    watch(parcel);
+    len = blasd_answer_read(parcel->answer, out, max);
+    if (was_cut(parcel)) return MHD_CONTENT_READER_END_WITH_ERROR;
     if (len == 0) return MHD_CONTENT_READER_END_OF_STREAM;
     http_count(&parcel->home->metrics->sent_bytes, len);
-    parcel->home->more = true;
+    parcel->home->pieces.bytes += len;
     return (ssize_t)len;
 }
 
@@ -74,7 +96,9 @@ static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payl
     struct MHD_IoVec parts[2];
     struct MHD_Response *response;
     uint64_t bytes;
-    if (format == BLASD_FORMAT_JSON) return NULL;
+    if (format == BLASD_FORMAT_JSON || parcel->home->mapped_answers >= MAPPED_MOST) return NULL;
+    /* of a file that is cut the system sends what is there, and libmicrohttpd waits for the rest */
+    if (parcel->home->server->options->share) return NULL;
     if (output < 0 && output_count(record, &output) != 1) return NULL;
     bytes = record->outputs[output].bytes;
     if (bytes > size || size - bytes > HEADER_BYTES) return NULL;
@@ -87,7 +111,10 @@ static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payl
     parts[1].iov_base = payload + record->outputs[output].offset;
     parts[1].iov_len = (size_t)bytes;
     response = MHD_create_response_from_iovec(parts, 2, parcel_free, parcel);
-    if (response != NULL) http_count(&parcel->home->metrics->sent_bytes, size);
+    if (response == NULL) return NULL;
+    parcel->mapped = true;
+    parcel->home->mapped_answers++;
+    http_count(&parcel->home->metrics->sent_bytes, size);
     return response;
 }
 
@@ -195,6 +222,20 @@ static int output_wanted(const struct http_exchange *exchange, const struct blas
     return output;
 }
 
+/* Takes the parcel. */
+static void answer_document(struct parcel *parcel, struct http_exchange *exchange) {
+    struct MHD_Response *response;
+    watch(parcel);
+    response = http_reply_document_response(exchange, 200, &parcel->record, parcel->blob.data);
+    if (!was_cut(parcel)) {
+        http_exchange_answer(exchange, 200, response);
+    } else {
+        if (response != NULL) MHD_destroy_response(response);
+        http_reply_fail(exchange, BLASD_E_record_expired, "", "the outputs of the job were cut");
+    }
+    parcel_free(parcel);
+}
+
 static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
     struct parcel *parcel = arg;
     struct http_exchange *exchange = parcel->exchange;
@@ -212,8 +253,7 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
                        output_wanted(exchange, &parcel->record),
                        (enum blasd_format)exchange->format);
     } else {
-        http_reply_document(exchange, 200, &parcel->record, parcel->blob.data);
-        parcel_free(parcel);
+        answer_document(parcel, exchange);
     }
     http_exchange_release(exchange);
 }

@@ -8,6 +8,7 @@
  * goes on with it. Each loop has up to three of its daemons, which differ in the memory of a
  * connection alone. Read next: exchange.h, doorman.h. */
 #include "base/clock.h"
+#include "base/cut.h"
 #include "base/log.h"
 #include "http/body_sink.h"
 #include "http/exchange.h"
@@ -50,10 +51,10 @@ static void ignore(struct blasd_watcher *watcher, uint32_t events) {
 static void measure_intake(struct http_server *server) {
     uint64_t limit = server->limits->intake_bytes, free_bytes, all_bytes;
     blasd_store_trim(server->store);
-    if (limit == 0) {
-        blasd_store_space(server->store, &free_bytes, &all_bytes);
-        limit = free_bytes / 2 < INTAKE_LEAST ? INTAKE_LEAST : free_bytes / 2;
-    }
+    blasd_store_space(server->store, &free_bytes, &all_bytes);
+    if (limit == 0) limit = free_bytes / 2 < INTAKE_LEAST ? INTAKE_LEAST : free_bytes / 2;
+    atomic_store_explicit(&server->store_free, free_bytes, memory_order_relaxed);
+    atomic_store_explicit(&server->store_all, all_bytes, memory_order_relaxed);
     atomic_store_explicit(&server->intake_limit, limit, memory_order_relaxed);
 }
 
@@ -203,6 +204,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     blasd_loop_step(loop->loop, wait);
     open_gate(loop);
     loop->resumed = loop->more = loop->rest = false;
+    http_pieces_turn(&loop->pieces);
     run_daemons(loop);
     take_rests(loop);
     http_gate_turn(loop);
@@ -304,7 +306,12 @@ static int start_daemon(struct http_loop *loop, enum http_room room, uint64_t me
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
         increment, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->connection_idle_s,
         MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
-        count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
+        count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, http_exchange_uri, loop,
+#if HTTP_STRICT_LIBRARY
+        MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1,
+#endif
+        MHD_OPTION_END);
     if (*daemon == NULL) return -1;
     info = MHD_get_daemon_info(*daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL) return -1;
@@ -441,6 +448,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     int started = 0, rc = 0;
     server.quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     signal(SIGPIPE, SIG_IGN);
+    blasd_cut_init();
     http_guard_init(&server.guard, options->allow_hosts, options->allow_origins);
     raise_file_limit(&server);
     measure_intake(&server);

@@ -22,8 +22,9 @@ struct http_upload {
     bool held;      /* it has to pass the gate: until the queue has the job, `body` is the body */
     struct blasd_buf body;
     struct blasd_job
-        *job;      /* owned: read, checked and waiting at the gate all the same; else NULL */
-    uint64_t cost; /* of that job */
+        *job;         /* owned: read, checked and waiting at the gate all the same; else NULL */
+    uint64_t cost;    /* of that job */
+    uint64_t outputs; /* bytes that its plan predicts, where they are more than its inputs */
     /* The job may share its entry of the queue with those of the same key. */
     bool small;
     struct blasd_key company;

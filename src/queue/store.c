@@ -264,7 +264,7 @@ int blasd_blob_map(struct blasd_blob *blob, struct blasd_err *err) {
 
 void blasd_blob_unmap(struct blasd_blob *blob) {
     if (blob->data == NULL) return;
-    if (blob->store->maps.limit > 0 && blob->mapped >= STORE_POOL_LEAST) {
+    if (blob->store->maps.limit > 0 && blob->mapped >= STORE_POOL_LEAST && !blob->cut) {
         store_maps_keep(&blob->store->maps, (struct store_map){blob->data, blob->mapped,
                                                                blob->inode, blob->writable, 0});
     } else {

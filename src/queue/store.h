@@ -42,6 +42,7 @@ struct blasd_blob {
     uint64_t mapped, inode; /* the store's: bytes of the mapping, and the file behind it */
     bool writable;          /* this process made it */
     bool recycled;          /* it was one of the files kept */
+    bool cut; /* by somebody else, while it was mapped: the mapping is for no one else to use */
 };
 
 /* Opens the store that `spec` names: "dir:/path" (made with mode 0700 where it is missing; refused

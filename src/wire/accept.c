@@ -1,25 +1,17 @@
-/* Which format a client takes: the Accept header of RFC 9110, section 12.5.1. */
+/* Which format a client takes: the Accept headers of RFC 9110, section 12.5.1. */
 #include "wire/answer.h"
 
 #include <string.h>
 #include <strings.h>
 
-#define FORMATS 3
-
 const char *blasd_format_type(enum blasd_format format) {
-    static const char *const types[FORMATS] = {"application/json", "application/x-safetensors",
-                                               "application/x-npy"};
+    static const char *const types[BLASD_FORMATS] = {
+        "application/json", "application/x-safetensors", "application/x-npy"};
     return types[format];
 }
 
 /* How well a range of the header fits a format: the more exact one wins. */
 enum fit { FIT_NOT, FIT_ANY, FIT_TYPE, FIT_EXACT };
-
-/* What the header says of one format so far. */
-struct claim {
-    enum fit fit;
-    int q; /* thousandths */
-};
 
 struct text {
     const char *at;
@@ -95,33 +87,36 @@ static enum fit range_fit(struct text range, enum blasd_format format) {
     return FIT_NOT;
 }
 
-static void read_range(struct text range, struct claim claims[FORMATS]) {
+static void read_range(struct text range, struct blasd_accept *accept) {
     struct text type = cut(&range, ';');
     int q = range_q(range);
     if (q < 0) return;
-    for (int i = 0; i < FORMATS; i++) {
-        enum fit fit = range_fit(type, (enum blasd_format)i);
-        if (fit == FIT_NOT || fit < claims[i].fit) continue;
-        if (fit == claims[i].fit && q <= claims[i].q) continue;
-        claims[i] = (struct claim){.fit = fit, .q = q};
+    for (int i = 0; i < BLASD_FORMATS; i++) {
+        int fit = (int)range_fit(type, (enum blasd_format)i);
+        if (fit == FIT_NOT || fit < accept->of[i].fit) continue;
+        if (fit == accept->of[i].fit && q <= accept->of[i].q) continue;
+        accept->of[i].fit = fit;
+        accept->of[i].q = q;
     }
 }
 
-bool blasd_format_accepted(const char *accept, bool allow_npy, enum blasd_format *ret) {
-    struct claim claims[FORMATS] = {{.fit = FIT_NOT}};
-    struct text rest = {.at = accept};
+void blasd_accept_add(struct blasd_accept *accept, const char *value) {
+    struct text rest = trim((struct text){.at = value, .len = strlen(value)});
+    if (rest.len > 0) accept->given = true;
+    while (rest.len > 0) read_range(cut(&rest, ','), accept);
+}
+
+bool blasd_accept_choose(const struct blasd_accept *accept, bool allow_npy,
+                         enum blasd_format *ret) {
     int best = -1;
     *ret = BLASD_FORMAT_JSON;
-    if (accept == NULL) return true;
-    rest.len = strlen(accept);
-    if (trim(rest).len == 0) return true;
-    while (rest.len > 0) read_range(cut(&rest, ','), claims);
-    if (!allow_npy) claims[BLASD_FORMAT_NPY].q = 0;
+    if (!accept->given) return true;
     /* the highest weight; among equals what was named most exactly; then JSON */
-    for (int i = 0; i < FORMATS; i++) {
-        if (claims[i].fit == FIT_NOT || claims[i].q == 0) continue;
-        if (best >= 0 && (claims[i].q < claims[best].q ||
-                          (claims[i].q == claims[best].q && claims[i].fit <= claims[best].fit)))
+    for (int i = 0; i < BLASD_FORMATS; i++) {
+        int fit = accept->of[i].fit, q = accept->of[i].q;
+        if (fit == FIT_NOT || q == 0 || (i == BLASD_FORMAT_NPY && !allow_npy)) continue;
+        if (best >= 0 &&
+            (q < accept->of[best].q || (q == accept->of[best].q && fit <= accept->of[best].fit)))
             continue;
         best = i;
     }

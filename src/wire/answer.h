@@ -10,12 +10,24 @@
 #include <sys/types.h>
 
 enum blasd_format { BLASD_FORMAT_JSON, BLASD_FORMAT_SAFETENSORS, BLASD_FORMAT_NPY };
+#define BLASD_FORMATS 3
 
 /* The Content-Type of a format; static text. */
 const char *blasd_format_type(enum blasd_format format);
-/* Reads an Accept header (NULL: anything) with q-values and wildcards; `allow_npy` where one output
- * is asked for. JSON where the client has no preference. False where nothing fits. */
-bool blasd_format_accepted(const char *accept, bool allow_npy, enum blasd_format *ret);
+
+/* What the Accept headers of a request say of each format. Zeroed: there was none. */
+struct blasd_accept {
+    bool given;
+    struct {
+        int fit; /* how exactly a range names the format; 0: none does */
+        int q;   /* thousandths */
+    } of[BLASD_FORMATS];
+};
+/* Reads one Accept header, with q-values and wildcards; several are one list (RFC 9110, 5.2). */
+void blasd_accept_add(struct blasd_accept *accept, const char *value);
+/* The format that suits best; `allow_npy` where one output is asked for. JSON where the client has
+ * no preference. False where nothing fits. */
+bool blasd_accept_choose(const struct blasd_accept *accept, bool allow_npy, enum blasd_format *ret);
 
 /* These append to `out` and return 0, or -1 where the cap or memory does not suffice; `out` is then
  * as it was.

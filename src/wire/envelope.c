@@ -112,8 +112,10 @@ static int set_params(struct blasd_envelope *envelope, json_t *value, struct bla
 static int set_params_text(struct blasd_envelope *envelope, enum blasd_place place,
                            const char *text, size_t len, struct blasd_err *err) {
     json_error_t problem;
-    json_t *value = blasd_json_load(text, len, (int)envelope->limits->json_depth, &problem);
+    json_t *value;
     int rc;
+    if (len == 0) return 0; /* a form's field that was left empty */
+    value = blasd_json_load(text, len, (int)envelope->limits->json_depth, &problem);
     if (value == NULL)
         return blasd_fail(err,
                           place == BLASD_IN_QUERY ? BLASD_E_malformed_query : BLASD_E_invalid_field,

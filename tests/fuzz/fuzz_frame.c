@@ -92,13 +92,15 @@ static void try_record(const uint8_t *bytes, size_t len) {
 
 /* Headers as users send them. */
 static void try_accept(const uint8_t *bytes, size_t len) {
+    struct blasd_accept accept = {0};
     enum blasd_format format;
     char *text = malloc(len + 1);
     if (text == NULL) return;
     if (len > 0) memcpy(text, bytes, len);
     text[len] = '\0';
-    blasd_format_accepted(text, true, &format);
-    blasd_format_accepted(text, false, &format);
+    blasd_accept_add(&accept, text);
+    blasd_accept_choose(&accept, true, &format);
+    blasd_accept_choose(&accept, false, &format);
     free(text);
 }
 

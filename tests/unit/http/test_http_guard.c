@@ -13,11 +13,12 @@ static const char *const hosts[] = {"blasd.example", NULL};
 static const char *const origins[] = {"https://app.example", NULL};
 
 static enum blasd_code check(const char *host, const char *origin, bool *foreign) {
+    const struct http_request request = {.method = HTTP_GET, .host = host, .origin = origin};
     struct http_guard guard;
     struct blasd_err err = {0};
     http_guard_init(&guard, hosts, origins);
     memcpy(guard.own_name, "mybox", sizeof "mybox");
-    http_guard_check(&guard, host, origin, foreign, &err);
+    http_guard_check(&guard, &request, foreign, &err);
     return err.code;
 }
 
@@ -78,23 +79,67 @@ static void test_origins(void **state) {
 
 static void test_all_allowed(void **state) {
     static const char *const all[] = {"*", NULL};
+    struct http_request request = {.host = "any.example", .origin = "http://other.example"};
     struct http_guard guard;
     bool foreign;
     (void)state;
     http_guard_init(&guard, all, all);
-    assert_int_equal(
-        http_guard_check(&guard, "any.example", "http://other.example", &foreign, NULL), 0);
+    assert_int_equal(http_guard_check(&guard, &request, &foreign, NULL), 0);
     assert_true(foreign);
+    request.origin = NULL;
+    request.fetch_site = "cross-site";
+    assert_int_equal(http_guard_check(&guard, &request, &foreign, NULL), 0);
     http_guard_init(&guard, NULL, NULL);
-    assert_int_not_equal(http_guard_check(&guard, "any.example", NULL, &foreign, NULL), 0);
+    request.fetch_site = NULL;
+    assert_int_not_equal(http_guard_check(&guard, &request, &foreign, NULL), 0);
+}
+
+/* What a page elsewhere has the browser fetch for it, and what its reader goes to himself. */
+static void test_sites(void **state) {
+    static const struct {
+        enum http_method method;
+        const char *site, *mode, *dest, *origin;
+        bool good;
+    } cases[] = {
+        {HTTP_GET, NULL, NULL, NULL, NULL, true},
+        {HTTP_GET, "none", "navigate", "document", NULL, true},
+        {HTTP_GET, "same-origin", "cors", "empty", NULL, true},
+        {HTTP_GET, "same-origin", "no-cors", "image", NULL, true},
+        {HTTP_GET, "cross-site", "no-cors", "image", NULL, false},
+        {HTTP_GET, "same-site", "no-cors", "script", NULL, false},
+        {HTTP_GET, "cross-site", "navigate", "iframe", NULL, false},
+        {HTTP_GET, "cross-site", NULL, NULL, NULL, false},
+        {HTTP_GET, "cross-site", "navigate", "document", NULL, true},
+        {HTTP_HEAD, "same-site", "navigate", "document", NULL, true},
+        {HTTP_POST, "cross-site", "navigate", "document", NULL, false},
+        {HTTP_DELETE, "same-site", "navigate", "document", NULL, false},
+        {HTTP_POST, "cross-site", "cors", "empty", "https://app.example", true},
+        {HTTP_GET, "cross-site", "cors", "empty", "https://app.example", true},
+        {HTTP_GET, "cross-site", "cors", "empty", "https://evil.example", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct http_request request = {.method = cases[i].method,
+                                             .host = "localhost",
+                                             .origin = cases[i].origin,
+                                             .fetch_site = cases[i].site,
+                                             .fetch_mode = cases[i].mode,
+                                             .fetch_dest = cases[i].dest};
+        struct http_guard guard;
+        struct blasd_err err = {0};
+        bool foreign;
+        http_guard_init(&guard, hosts, origins);
+        http_guard_check(&guard, &request, &foreign, &err);
+        if ((err.code == BLASD_OK) != cases[i].good) fail_msg("case %zu", i);
+        assert_true(cases[i].good || err.code == BLASD_E_forbidden_origin);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_long_host),
-        cmocka_unit_test(test_origins),
-        cmocka_unit_test(test_all_allowed),
+        cmocka_unit_test(test_hosts),   cmocka_unit_test(test_long_host),
+        cmocka_unit_test(test_origins), cmocka_unit_test(test_all_allowed),
+        cmocka_unit_test(test_sites),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

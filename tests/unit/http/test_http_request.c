@@ -42,6 +42,7 @@ static void test_methods(void **state) {
 
 static void test_headers(void **state) {
     struct http_request request = {0};
+    enum blasd_format format;
     (void)state;
     assert_int_equal(header(&request, "hOsT", "localhost"), BLASD_OK);
     assert_string_equal(request.host, "localhost");
@@ -51,6 +52,7 @@ static void test_headers(void **state) {
     assert_int_equal(header(&request, "Accept", "text/html"), BLASD_OK);
     assert_int_equal(header(&request, "Accept", "*/*"), BLASD_OK);
     assert_string_equal(request.accept, "text/html");
+    assert_true(blasd_accept_choose(&request.accepts, true, &format));
     assert_int_equal(header(&request, "Expect", "100-Continue"), BLASD_OK);
     assert_true(request.expects_continue);
     request = (struct http_request){0};
@@ -77,9 +79,6 @@ static void test_ambiguous_lengths(void **state) {
         {"Content-Length", "4, 4"},
         {"Transfer-Encoding", "gzip"},
         {"Transfer-Encoding", ""},
-        {"Content-Length ", "4"},
-        {"Transfer-Encoding\t", "chunked"},
-        {"X-Whatever ", "nothing"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -147,6 +146,11 @@ static void test_wait(void **state) {
     (void)state;
     assert_true(wait_of(NULL, NULL, &preferred) == 0);
     assert_true(wait_of(NULL, "2.5", &preferred) == 2.5);
+    assert_true(wait_of(NULL, "1e1", &preferred) == 10);
+    assert_true(wait_of(NULL, "2.5E+1", &preferred) == 25);
+    assert_true(wait_of(NULL, "5e-324", &preferred) == 5e-324);
+    assert_true(wait_of(NULL, "0.1000000000000000055511151231257827021181583404541015625",
+                        &preferred) == 0.1);
     assert_false(preferred);
     assert_true(wait_of("wait=10", NULL, &preferred) == 10);
     assert_true(preferred);
@@ -174,9 +178,24 @@ static void test_respond_async(void **state) {
 }
 
 static void test_bad_waits(void **state) {
-    static const char *const bad[] = {"",    "-1",   "+1",  "1e2",
-                                      "nan", "inf",  "0x1", ".",
-                                      "1s",  "1..2", " 1",  "1111111111111111111111111"};
+    static const char *const bad[] = {"",
+                                      "-1",
+                                      "+1",
+                                      "1e3",
+                                      "nan",
+                                      "inf",
+                                      "0x1",
+                                      ".",
+                                      "1e",
+                                      "e1",
+                                      "1e+",
+                                      ".e1",
+                                      "1s",
+                                      "1..2",
+                                      " 1",
+                                      "1e1.5",
+                                      "1111111111111111111111111",
+                                      "1e400"};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct http_request request = {0};

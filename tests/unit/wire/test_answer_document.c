@@ -356,6 +356,28 @@ static void operations_describe_themselves(void **state) {
     blasd_buf_release(&text);
 }
 
+/* The format that one or two headers get; -1: none. */
+static int chosen(const char *first, const char *second, bool one) {
+    struct blasd_accept accept = {0};
+    enum blasd_format format;
+    if (first != NULL) blasd_accept_add(&accept, first);
+    if (second != NULL) blasd_accept_add(&accept, second);
+    return blasd_accept_choose(&accept, one, &format) ? (int)format : -1;
+}
+
+static void several_accept_headers_are_one_list(void **state) {
+    static const char npy[] = "application/x-npy", json[] = "application/json;q=0.5";
+    (void)state;
+    assert_int_equal(chosen(npy, json, true), BLASD_FORMAT_NPY);
+    assert_int_equal(chosen(json, npy, true), BLASD_FORMAT_NPY);
+    assert_int_equal(chosen(json, npy, false), BLASD_FORMAT_JSON);
+    assert_int_equal(chosen("text/html", npy, true), BLASD_FORMAT_NPY);
+    assert_int_equal(chosen("", npy, true), BLASD_FORMAT_NPY);
+    assert_int_equal(chosen("text/html", "image/png", true), -1);
+    assert_int_equal(chosen("application/json;q=0.1, */*;q=0.2", "application/json;q=0.9", true),
+                     BLASD_FORMAT_JSON);
+}
+
 static void accept_headers_choose_the_format(void **state) {
     enum { J = BLASD_FORMAT_JSON, S = BLASD_FORMAT_SAFETENSORS, N = BLASD_FORMAT_NPY, NONE = -1 };
     static const struct {
@@ -403,9 +425,7 @@ static void accept_headers_choose_the_format(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        enum blasd_format format;
-        int one = blasd_format_accepted(cases[i].accept, true, &format) ? (int)format : NONE;
-        int all = blasd_format_accepted(cases[i].accept, false, &format) ? (int)format : NONE;
+        int one = chosen(cases[i].accept, NULL, true), all = chosen(cases[i].accept, NULL, false);
         if (one != cases[i].one || all != cases[i].all)
             fail_msg("Accept: %s gave %d and %d", cases[i].accept, one, all);
     }
@@ -427,6 +447,7 @@ int main(void) {
         cmocka_unit_test(documents_keep_to_the_cap),
         cmocka_unit_test(operations_describe_themselves),
         cmocka_unit_test(accept_headers_choose_the_format),
+        cmocka_unit_test(several_accept_headers_are_one_list),
     };
     return cmocka_run_group_tests_name("answer_document", tests, NULL, NULL);
 }
