@@ -134,7 +134,7 @@ $(BUILD)/gen/cpu_kernels.c: $(wildcard kernels/*/cpu_*.c) Makefile
 	  echo 'const struct blasd_kernel *const blasd_cpu_kernels[] = {'; for o in $(CPU_KERNELS); do echo "    &blasd_cpu_$$o,"; done; \
 	  echo '    NULL,'; echo '};'; } > $@
 # one text, in this order: a function may use what stands above it
-FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets endings giving recovery upgrade front_ends workers register)
+FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets endings giving recovery upgrade front_ends listing workers register)
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
 	@{ echo 'static const char functions_lua[] = {'; cat $(FUNCTIONS_LUA) | od -An -v -tu1 | sed 's/\([0-9]\+\)/\1,/g'; echo '0};'; } > $@

@@ -6,7 +6,7 @@
 static void submit_wish(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *si, char wish) {
     char note[64], frame[16] = {'B', 'L', 'J', 'F', 1, 0, 0, 0, 16, 0, 0, 0, 1, wish, 0, 0};
     const char *argv[] = {
-        "FCALL", "blasd_3_submit", "1", bed->tag, bed->link.text, id, frame, si, "9", "", note};
+        "FCALL", "blasd_4_submit", "1", bed->tag, bed->link.text, id, frame, si, "9", "", note};
     size_t lens[sizeof argv / sizeof *argv];
     redisReply *reply;
     id_make(id, BLASD_ID_SYNC, 0);
@@ -91,7 +91,7 @@ static void what_a_dead_worker_had(void **state) {
     assert_int_equal(claim(cuda, 16, PLENTY, claims), 2);
     begin(cuda, claims, 1);
     assert_int_equal(blasd_worker_queue_bury(cpu, "g", &err), 0);
-    drop(fcall(&bed, "cancel", cancelled, NULL));
+    drop(fcall(&bed, "cancel", "1", cancelled, NULL));
     tick(&bed);
     assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);
     age(&bed, "cuda");

@@ -1,5 +1,5 @@
 /* Workers' heartbeats as rows of GET /metrics. */
-#include "http/device_metrics.h"
+#include "http/stats_metrics.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@ static struct blasd_buf out;
 
 static const char *metrics_of(const char *stats) {
     blasd_buf_reset(&out);
-    assert_int_equal(http_device_metrics(stats, strlen(stats), &out), 0);
+    assert_int_equal(http_stats_metrics(stats, strlen(stats), &out), 0);
     assert_int_equal(blasd_buf_add(&out, "", 1), 0);
     return out.data;
 }
@@ -73,7 +73,7 @@ static void memory_that_runs_out_is_told(void **state) {
     struct blasd_buf small;
     (void)state;
     blasd_buf_init(&small, 20);
-    assert_int_not_equal(http_device_metrics(text, sizeof text - 1, &small), 0);
+    assert_int_not_equal(http_stats_metrics(text, sizeof text - 1, &small), 0);
     blasd_buf_release(&small);
 }
 
