@@ -36,17 +36,12 @@ local function unknown(id)
     return (tonumber(b) <= gone or ended_by * 1000000 < now) and 410 or 404
 end
 
--- Adds or takes out a channel of a stub; returns the stub as it then is.
-local function stub_watch(id, stub, channel, on)
-    local head, channels, tail = match(stub, '^([^\t]*)\t([^\t]*)(\t.*)$')
-    local kept = {}
-    if not head then return stub end
-    for one in gmatch(channels, '[^,]+') do
-        if one ~= channel then kept[#kept + 1] = one end
-    end
-    if on then kept[#kept + 1] = channel end
-    local changed = head .. '\t' .. concat(kept, ',') .. tail
-    if changed ~= stub then call('HSET', K.pending, id, changed) end
+-- Adds a channel to a stub; returns the stub as it then is.
+local function stub_watch(id, stub, channel)
+    local head, channels, tail = match(stub, '^([^\t]*\t)([^\t]*)(\t.*)$')
+    if not head or find(',' .. channels .. ',', ',' .. channel .. ',', 1, true) then return stub end
+    local changed = head .. channels .. (channels ~= '' and ',' or '') .. channel .. tail
+    call('HSET', K.pending, id, changed)
     return changed
 end
 
@@ -61,7 +56,7 @@ local function repeated(key, fingerprint, channel)
     if print ~= fingerprint then return 2 end
     if channel == '' then return {id, ''} end
     if stub then
-        stub_watch(id, stub, channel, true)
+        stub_watch(id, stub, channel)
         return {id, ''}
     end
     return {id, record}
@@ -285,7 +280,7 @@ local function watch(keys, args)
         local id = args[2 + i]
         if stub and parse(stub).channels ~= args[2] then
             local alone = stubs_alone({id})[1]
-            stubs[i] = alone and stub_watch(id, alone, args[2], true)
+            stubs[i] = alone and stub_watch(id, alone, args[2])
         end
     end
     return look(args, 3, stubs)

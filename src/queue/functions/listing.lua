@@ -6,7 +6,7 @@
 
 local ROWS = 200      -- jobs looked at for one page, whether they are listed or not
 local BYTES = 1048576 -- the same, of their records
-local STEP = {p = 64, a = 16, s = 1} -- names of one step: pending, records, those of whole packets
+local STEP = {p = 64, a = 16, s = 2} -- names of one step: pending, records, those of whole packets
 
 -- When a job was made, in us, as its record says that begins at `at` of the text.
 local function record_made(text, at, id)
@@ -96,7 +96,7 @@ local function step_records(p, found)
         end
         if key then rows[#rows + 1] = {key, name, pieces, at, #pieces} end
     end
-    p.looked = p.looked + (#found / 2 - #rows) / 4 -- these were dealt with in little time
+    p.looked = p.looked + (#found / 2 - #rows) / 2 -- these were dealt with in little time
     local function record(row) return sub(row[3], row[4], row[5]) end
     local function jobs(row)
         local made, pieces, all, at = sub(row[1], 1, 16), row[3], {}, 1
@@ -170,7 +170,7 @@ local function list_steps(p, phase, bucket, scan)
             if whole_step then scan = r[1] end
         end
         if not whole_step then return here() end
-        p.last, p.at, p.looked, p.moved = '', '', p.looked + 4, true -- a step costs, too, if it finds nothing
+        p.last, p.at, p.looked, p.moved = '', '', p.looked + 1, true -- a step costs, too, if it finds nothing
         if phase == 'r' then return '' end
         if scan == '0' then
             if phase == 'p' and p.which ~= 'any' then return '' end
