@@ -158,12 +158,41 @@ static void very_many(void **state) {
     bed_close(&bed);
 }
 
+/* Those that stay keep their order, however often they are looked at, and those that go theirs. */
+static void who_stays_keeps_his_place(void **state) {
+    enum { JOBS = 600 };
+    static char ids[JOBS][BLASD_ID_LEN + 1];
+    static struct blasd_claim claims[JOBS];
+    struct bed bed;
+    int at = 0, count;
+    (void)state;
+    bed_open(&bed, &server, "strand5");
+    struct blasd_worker_queue *cpu = worker_new(&bed, "c", BLASD_DEVICE_CPU);
+    for (int i = 0; i < JOBS; i++) submit_wish(&bed, ids[i], "8", i % 3 == 0 ? 0 : 2);
+    tick(&bed);
+    age(&bed, "cuda");
+    for (int look = 0; look < 4; look++) tick(&bed); /* stops in the middle of the second round */
+    count = claim(cpu, JOBS, PLENTY, claims);
+    assert_int_equal(count, JOBS / 3);
+    for (int i = 0; i < count; i++) assert_string_equal(claims[i].id, ids[3 * i]);
+    assert_int_equal(counted(&bed, "8"), JOBS - count);
+    struct blasd_worker_queue *cuda = worker_new(&bed, "g", BLASD_DEVICE_CUDA);
+    count = claim(cuda, JOBS, PLENTY, claims);
+    assert_int_equal(count, JOBS - JOBS / 3);
+    for (int i = 0; i < JOBS; i++)
+        if (i % 3 != 0) assert_string_equal(claims[at++].id, ids[i]);
+    blasd_worker_queue_free(cpu);
+    blasd_worker_queue_free(cuda);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_may_run_anywhere_does),
         cmocka_unit_test(what_a_dead_worker_had),
         cmocka_unit_test(a_class_that_lives_keeps_its_jobs),
         cmocka_unit_test(very_many),
+        cmocka_unit_test(who_stays_keeps_his_place),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
