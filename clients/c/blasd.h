@@ -96,12 +96,15 @@ int blasd_client_get(struct blasd_client *client, const char *id, double wait_se
 /* The job with its arrays; a problem where it has none (yet). */
 int blasd_client_result(struct blasd_client *client, const char *id, struct blasd_reply **ret,
                         struct blasd_problem *problem);
-/* Cancels the job, or forgets it where it has ended. */
+/* Cancels the job, which must not have ended (job_ended). */
 int blasd_client_cancel(struct blasd_client *client, const char *id, struct blasd_reply **ret,
                         struct blasd_problem *problem);
 /* What can be asked: a reply whose document is that of GET /ops. */
 int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
                      struct blasd_problem *problem);
+/* Forgets a job that has ended, with its tensors; cancels it where it has not. */
+int blasd_client_forget(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                        struct blasd_problem *problem);
 /* Writes one output to a .npy file. */
 int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
                       const char *path, struct blasd_problem *problem);
@@ -150,7 +153,7 @@ const struct blasd_array *blasd_shared_array(const struct blasd_shared *shared, 
 void blasd_shared_free(struct blasd_shared *shared);
 
 /* Whether the reply's arrays are mapped: they stay as they are until the reply is freed, also when
- * the job is forgotten. blasd_client_cancel, after blasd_reply_free, gives their memory to the next
+ * the job is forgotten. blasd_client_forget, after blasd_reply_free, gives their memory to the next
  * result. */
 bool blasd_reply_mapped(const struct blasd_reply *reply);
 

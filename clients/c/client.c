@@ -420,6 +420,13 @@ int blasd_client_cancel(struct blasd_client *client, const char *id, struct blas
     return ask(client, "DELETE", path, "Accept: application/json", 0, ret, problem);
 }
 
+int blasd_client_forget(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                        struct blasd_problem *problem) {
+    char path[128];
+    snprintf(path, sizeof path, "/jobs/%.64s?forget=1", id);
+    return ask(client, "DELETE", path, "Accept: application/json", 0, ret, problem);
+}
+
 int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
                      struct blasd_problem *problem) {
     return ask(client, "GET", "/ops", "Accept: application/json", 0, ret, problem);

@@ -39,6 +39,8 @@
       "Send it in one go, or raise the limits that `detail` names.")                               \
     X(not_finished, 409, true, "The job has not ended yet",                                        \
       "Wait with GET /jobs/ID?wait=SECONDS, then ask again.")                                      \
+    X(job_ended, 409, false, "The job has ended already, so it cannot be cancelled",               \
+      "DELETE /jobs/ID?forget=1 forgets it with its tensors.")                                     \
     X(record_expired, 410, false, "The record of this job has expired",                            \
       "Fetch results soon after the job ends, or submit it again.")                                \
     X(body_too_large, 413, false, "The body is larger than this service takes",                    \
@@ -81,6 +83,9 @@
       "Use a new key for a new request.")                                                          \
     X(queue_full, 429, true, "The queue is full",                                                  \
       "Send the request again after the seconds in Retry-After.")                                  \
+    X(results_full, 429, true, "Results that are kept leave no room for those of new jobs",        \
+      "Forget those you have fetched with DELETE /jobs/ID?forget=1, or send the request again "    \
+      "later.")                                                                                    \
     X(headers_too_large, 431, false, "The headers of the request are too large",                   \
       "Send shorter headers and query.")                                                           \
     X(internal_error, 500, true, "The service made a mistake", "Report it with `detail`.")         \

@@ -49,6 +49,87 @@ void blasd_id_renew(char id[BLASD_ID_LEN + 1]) {
     id[BLASD_ID_LEN] = '\0';
 }
 
+/* SipHash-2-4 of three words: what it gives tells nothing of the key. */
+static uint64_t rotate(uint64_t x, int by) {
+    return x << by | x >> (64 - by);
+}
+
+static void sip_rounds(uint64_t v[4], int rounds) {
+    for (int i = 0; i < rounds; i++) {
+        v[0] += v[1], v[1] = rotate(v[1], 13) ^ v[0], v[0] = rotate(v[0], 32);
+        v[2] += v[3], v[3] = rotate(v[3], 16) ^ v[2];
+        v[0] += v[3], v[3] = rotate(v[3], 21) ^ v[0];
+        v[2] += v[1], v[1] = rotate(v[1], 17) ^ v[2], v[2] = rotate(v[2], 32);
+    }
+}
+
+static uint64_t sip(const struct blasd_id_key *key, uint64_t a, uint64_t b, uint64_t c) {
+    const uint64_t words[4] = {a, b, c, UINT64_C(24) << 56};
+    uint64_t v[4] = {key->word[0] ^ UINT64_C(0x736f6d6570736575),
+                     key->word[1] ^ UINT64_C(0x646f72616e646f6d),
+                     key->word[0] ^ UINT64_C(0x6c7967656e657261),
+                     key->word[1] ^ UINT64_C(0x7465646279746573)};
+    for (int i = 0; i < 4; i++) {
+        v[3] ^= words[i];
+        sip_rounds(v, 2);
+        v[0] ^= words[i];
+    }
+    v[2] ^= 0xff;
+    sip_rounds(v, 4);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* What the parts before the last one make of the key. */
+static struct blasd_id_key key_of_head(const char *id, const struct blasd_id_key *key) {
+    uint64_t words[4] = {0};
+    memcpy(words, id, BLASD_ID_PACKET);
+    struct blasd_id_key own = {{sip(key, words[0], words[1], 0), sip(key, words[2], words[3], 1)}};
+    return own;
+}
+
+#define HALF UINT64_C(0xffffff)
+#define ROUNDS 4
+
+/* A Feistel network over 48 bits. */
+static uint64_t encipher(const struct blasd_id_key *key, uint64_t number) {
+    uint64_t left = number >> 24, right = number & HALF;
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint64_t next = left ^ (sip(key, round, right, 0) & HALF);
+        left = right;
+        right = next;
+    }
+    return left << 24 | right;
+}
+
+static uint64_t decipher(const struct blasd_id_key *key, uint64_t number) {
+    uint64_t left = number >> 24, right = number & HALF;
+    for (uint64_t round = ROUNDS; round-- > 0;) {
+        uint64_t before = right ^ (sip(key, round, left, 0) & HALF);
+        right = left;
+        left = before;
+    }
+    return left << 24 | right;
+}
+
+#define CHECKED 16 /* bits of the number that are 0 */
+
+void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key) {
+    static _Thread_local uint32_t count;
+    static _Thread_local bool begun;
+    struct blasd_id_key own = key_of_head(id, key);
+    uint64_t number;
+    if (!begun) random_bytes((unsigned char *)&count, sizeof count);
+    begun = true;
+    number = encipher(&own, (uint64_t)count++ << CHECKED);
+    for (int i = BLASD_ID_LEN; i-- > BLASD_ID_PACKET; number >>= 4) id[i] = digits[number & 15];
+    id[BLASD_ID_LEN] = '\0';
+}
+
+bool blasd_id_signed(const char *id, const struct blasd_id_key *key) {
+    struct blasd_id_key own = key_of_head(id, key);
+    return (decipher(&own, strtoull(id + BLASD_ID_PACKET, NULL, 16)) & ((1 << CHECKED) - 1)) == 0;
+}
+
 bool blasd_id_valid(const char *text) {
     if (text[0] != BLASD_ID_SYNC && text[0] != BLASD_ID_ASYNC) return false;
     return strspn(text + 1, "0123456789abcdef") == BLASD_ID_LEN - 1 && text[BLASD_ID_LEN] == '\0';

@@ -7,7 +7,10 @@
  *     |             whether that can still exist
  *     the kind: `s` for a job somebody waits for, `a` for one to be fetched later
  *
- * So nobody guesses another's job: 128 bits are not known of it, and 48 to whoever has one of the
+ * Where it is signed, as every id is that a front end gives a job, the last part is not random: it
+ * is a number of its own, enciphered by the deployment's key and the parts before. So a deployment
+ * knows an id that it gave from one that was made up, long after the job's record is gone.
+ * Nobody guesses another's job: 128 bits are not known of it, and 48 to whoever has one of the
  * same packet, which is more than can be tried over HTTP while records last.
  * All before the last part is the name of the job's packet (queue/functions/contract.lua).
  * Read next: limits.h. */
@@ -26,6 +29,12 @@ enum blasd_id_kind { BLASD_ID_SYNC = 's', BLASD_ID_ASYNC = 'a' };
 void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN + 1]);
 /* Makes an id of the packet whose name `id` begins with: all but that is filled in anew. */
 void blasd_id_renew(char id[BLASD_ID_LEN + 1]);
+/* Fills in the last part of `id` so that it is signed, each time with another one. */
+struct blasd_id_key {
+    uint64_t word[2];
+};
+void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key);
+bool blasd_id_signed(const char *id, const struct blasd_id_key *key);
 /* Whether `text` has the form of an id. */
 bool blasd_id_valid(const char *text);
 

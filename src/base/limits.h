@@ -48,12 +48,14 @@ struct blasd_err;
       "how long a small request that finds the queue full waits for room before it is refused; "   \
       "some longer where many wait, for jobs go before refusals")                                  \
     X(record_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
-      "results kept for fetching (0: a quarter of the blob store); the oldest go first")           \
+      "results kept for fetching (0: a quarter of the blob store): those that were promised by "   \
+      "an answer 202 stay for their time, and where they fill it new jobs are refused")            \
     X(record_sync_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                         \
       "of these, results of waited-for jobs (0: a 64th of the blob store), looked at once a "      \
       "second; beyond it the oldest go before their time, by whole seconds, never the newest's")   \
     X(record_sync_s, 60, 1, 86400, "seconds", "how long the result of a waited-for job is kept")   \
-    X(record_async_s, 3600, 1, 2592000, "seconds", "how long the result of any other job is kept") \
+    X(record_async_s, 3600, 1, 2592000, "seconds",                                                 \
+      "how long the result of any other job is kept, once it was promised by an answer 202")       \
     X(pool_bytes, 0, 1, BLASD_TIB, "bytes",                                                        \
       "files of removed blobs kept for up to a minute for the next ones (0: a sixteenth of the "   \
       "blob store; less than 256K: none)")                                                         \
@@ -79,7 +81,7 @@ struct blasd_err;
       "hypervisor (0: never; docs/deploying.md)")                                                  \
     X(awake_cores, 8, 0, 65536, "cores",                                                           \
       "most cores of a machine on which that is done: all of them poll")                           \
-    X(list_jobs, 1000, 1, 100000, "jobs", "most jobs that GET /jobs lists at once")                \
+    X(list_jobs, 100, 1, 100, "jobs", "most jobs on a page of GET /jobs")                          \
     X(stop_s, 5, 1, 86400, "seconds",                                                              \
       "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \
       "lost) may go on before its worker ends itself")                                             \

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST_PRESET 100
-
 /* Reads the id and the Accept header of a job route. */
 static bool read_target(struct http_exchange *exchange, bool allow_npy) {
     enum blasd_format format;
@@ -56,16 +54,18 @@ static void on_record(void *arg, const struct blasd_err *err, const void *record
     http_exchange_release(exchange);
 }
 
+/* A 202 promises the job's end for later. */
 void http_jobs_fetch(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
-    blasd_front_queue_get(exchange->home->queue, &blasd_anonymous, exchange->id, on_record,
-                          exchange);
+    (exchange->wait_status == 202 ? blasd_front_queue_keep : blasd_front_queue_get)(
+        exchange->home->queue, &blasd_anonymous, exchange->id, on_record, exchange);
 }
 
 /* The record as it stood when the wait began: only a final one, or an error, ends the wait. */
 static void on_watched(void *arg, const struct blasd_err *err, const void *record, size_t len) {
     struct http_exchange *exchange = arg;
-    answer(exchange, err, record, len, exchange->time_up);
+    answer(exchange, err, record, len, false);
+    if (exchange->time_up && http_exchange_open(exchange)) http_jobs_fetch(exchange);
     http_exchange_release(exchange);
 }
 
@@ -103,8 +103,8 @@ void http_jobs_delete(struct http_exchange *exchange) {
     exchange->request.accepts = (struct blasd_accept){0}; /* always a document */
     if (!read_target(exchange, false)) return;
     http_exchange_hold(exchange);
-    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, on_record,
-                             exchange);
+    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id,
+                             exchange->request.forget, on_record, exchange);
 }
 
 /* What a list is sorted by, and where its record lies. */
@@ -119,10 +119,9 @@ static int newest_first(const void *a, const void *b) {
     return x->position - y->position;
 }
 
-/* The queue gives what it finds in each of its places; here it is filtered, sorted and cut. */
-static int write_list(const struct http_request *request, int limit, const void *const *records,
-                      const size_t *lens, int count, struct blasd_buf *out, struct blasd_err *err) {
-    bool filter = (request->given & HTTP_PARAM_STATE) != 0;
+/* The queue gives a page of what is asked for; here it is put in order. */
+static int write_list(const char *cursor, const void *const *records, const size_t *lens, int count,
+                      struct blasd_buf *out, struct blasd_err *err) {
     struct listed *order = calloc((size_t)count + 1, sizeof *order);
     struct blasd_record record;
     size_t payload_at;
@@ -130,37 +129,31 @@ static int write_list(const struct http_request *request, int limit, const void 
     bool full = order == NULL;
     struct blasd_err bad = {0};
     for (int i = 0; !full && i < count; i++) {
-        if (blasd_record_decode(records[i], lens[i], &record, &payload_at, &bad) != 0) {
+        if (blasd_record_decode(records[i], lens[i], &record, &payload_at, &bad) != 0)
             damaged++; /* whoever asks for that job is told; the others are still listed */
-            continue;
-        }
-        if (filter && (int)record.state != request->state) continue;
-        order[kept++] = (struct listed){.created_us = record.created_us, .position = i};
+        else
+            order[kept++] = (struct listed){.created_us = record.created_us, .position = i};
     }
     if (damaged > 0)
         blasd_log(BLASD_LOG_WARN, "%d records of %d are damaged: %s", damaged, count, bad.detail);
     if (kept > 0) qsort(order, (size_t)kept, sizeof *order, newest_first);
     full = full || blasd_buf_puts(out, "{\"jobs\":[") != 0;
-    for (int i = 0; !full && rc == 0 && i < kept && i < limit; i++) {
+    for (int i = 0; !full && rc == 0 && i < kept; i++) {
         int at = order[i].position;
         rc = blasd_record_decode(records[at], lens[at], &record, &payload_at, err);
         full = (i > 0 && blasd_buf_puts(out, ",") != 0) ||
                (rc == 0 && blasd_job_document(&record, NULL, 0, false, out) != 0);
     }
-    full = full || blasd_buf_puts(out, "]}") != 0;
+    full = full || blasd_buf_puts(out, "]") != 0;
+    if (cursor[0] != '\0') full = full || blasd_buf_printf(out, ",\"cursor\":\"%s\"", cursor) != 0;
+    full = full || blasd_buf_puts(out, "}") != 0;
     free(order);
     if (rc != 0 || !full) return rc;
     return blasd_fail(err, BLASD_E_no_space, "", "memory has run out; ask for fewer jobs");
 }
 
-static int list_limit(const struct http_exchange *exchange) {
-    uint64_t most = exchange->home->server->limits->list_jobs;
-    if ((exchange->request.given & HTTP_PARAM_LIMIT) != 0) return exchange->request.limit;
-    return most < LIST_PRESET ? (int)most : LIST_PRESET;
-}
-
-static void on_list(void *arg, const struct blasd_err *err, const void *const *records,
-                    const size_t *lens, int count) {
+static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
+                    const void *const *records, const size_t *lens, int count) {
     struct http_exchange *exchange = arg;
     struct blasd_buf body;
     struct blasd_err bad = {0};
@@ -168,8 +161,7 @@ static void on_list(void *arg, const struct blasd_err *err, const void *const *r
         blasd_buf_init(&body, BLASD_GIB);
         if (err != NULL)
             http_reply_problem(exchange, err);
-        else if (write_list(&exchange->request, list_limit(exchange), records, lens, count, &body,
-                            &bad) != 0)
+        else if (write_list(cursor, records, lens, count, &body, &bad) != 0)
             http_reply_problem(exchange, &bad);
         else
             http_reply_buf(exchange, 200, HTTP_TYPE_JSON, &body);
@@ -180,12 +172,15 @@ static void on_list(void *arg, const struct blasd_err *err, const void *const *r
 
 void http_jobs_list(struct http_exchange *exchange) {
     const struct http_request *request = &exchange->request;
-    bool filter = (request->given & HTTP_PARAM_STATE) != 0;
-    /* of the jobs that have ended any number may be of another state: look at as many as may be */
-    int limit = filter && blasd_state_final((enum blasd_state)request->state)
-                    ? (int)exchange->home->server->limits->list_jobs
-                    : list_limit(exchange);
+    const struct blasd_list_query query = {
+        .state = (request->given & HTTP_PARAM_STATE) != 0 ? request->state : -1,
+        .op = request->op,
+        .since_us = request->since_us,
+        .before_us = request->before_us,
+        .limit = (request->given & HTTP_PARAM_LIMIT) != 0
+                     ? request->limit
+                     : (int)exchange->home->server->limits->list_jobs,
+        .cursor = request->cursor};
     http_exchange_hold(exchange);
-    blasd_front_queue_list(exchange->home->queue, &blasd_anonymous, filter ? request->state : -1,
-                           limit, on_list, exchange);
+    blasd_front_queue_list(exchange->home->queue, &blasd_anonymous, &query, on_list, exchange);
 }

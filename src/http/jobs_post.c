@@ -54,6 +54,11 @@ static int check_queue(const struct http_exchange *exchange, struct blasd_err *e
         return blasd_fail(err, BLASD_E_draining, "", "the service takes no new jobs");
     if (!view->available)
         return blasd_fail(err, view->trouble->code, "", "%s", view->trouble->detail);
+    if (view->kept >= view->kept_limit && !(exchange->upload->wait_s > 0))
+        return blasd_fail(err, BLASD_E_results_full, "",
+                          "results that were promised take all the %" PRIu64
+                          " bytes there are for them (limit record_bytes)",
+                          view->kept_limit);
     if (jobs >= view->jobs_limit)
         return blasd_fail(err, BLASD_E_queue_full, "",
                           "%" PRIu64 " jobs are queued or running (limit queue_jobs)", jobs);
@@ -147,8 +152,8 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     upload->wait_s = http_request_wait(request, limits, &preferred);
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
-    blasd_id_new(upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, blasd_clock_wall_us(),
-                 exchange->id);
+    blasd_front_queue_id(exchange->home->queue, upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC,
+                         exchange->id);
     if (request->body_file != NULL && (rc = http_handed_adopt(exchange, &upload->sink, err)) != 0)
         return rc;
     if ((rc = check_length(upload, body_bytes(upload), err)) != 0) return rc;

@@ -63,8 +63,8 @@ void http_jobs_post_gone(struct http_exchange *exchange) {
         exchange->request.idempotency_key != NULL)
         return;
     http_exchange_hold(exchange);
-    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, on_cancelled,
-                             exchange);
+    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, false,
+                             on_cancelled, exchange);
 }
 
 /* The inputs belong to the queue now, or to nobody. */

@@ -2,9 +2,9 @@
 #include "http/metrics.h"
 
 #include "base/clock.h"
-#include "http/device_metrics.h"
 #include "http/jobs.h"
 #include "http/reply.h"
+#include "http/stats_metrics.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -35,9 +35,6 @@ static void observe(struct http_histogram *histogram, int64_t us) {
 }
 
 void http_metrics_job(struct http_metrics *metrics, const struct blasd_record *record) {
-    for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++)
-        if (strcmp(blasd_ops[op]->name, record->op) == 0)
-            http_count(&metrics->jobs[op][record->state], 1);
     if (record->state != BLASD_SUCCEEDED) return;
     observe(&metrics->queue, record->timing.queue_us);
     observe(&metrics->compute, record->timing.compute_us);
@@ -103,15 +100,6 @@ static void put_requests(const struct http_server *server, struct blasd_buf *out
                 known ? method_label(http_routes[route].methods) : "any", status, count);
         }
     }
-}
-
-static void put_jobs(const struct http_server *server, struct blasd_buf *out, int *rc) {
-    put_head(out, rc, "blasd_jobs_total", "counter",
-             "Jobs whose end a request waited for, by operation and final state.");
-    for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++)
-        for (int state = BLASD_SUCCEEDED; state < BLASD_STATE_COUNT; state++)
-            PUT("blasd_jobs_total{op=\"%s\",state=\"%s\"} %" PRIu64 "\n", blasd_ops[op]->name,
-                blasd_state_names[state], sum(server, &server->metrics[0].jobs[op][state]));
 }
 
 static void put_sent(const struct http_server *server, struct blasd_buf *out, int *rc) {
@@ -209,10 +197,9 @@ static void show(struct http_exchange *exchange, const char *stats, size_t len) 
     PUT("blasd_build_info{version=\"%s\"} 1\n",
         server->options->version == NULL ? "" : server->options->version);
     put_requests(server, out, rc);
-    put_jobs(server, out, rc);
     put_sent(server, out, rc);
     put_queue(loop, out, rc);
-    if (http_device_metrics(stats, len, out) != 0) status = -1;
+    if (http_stats_metrics(stats, len, out) != 0) status = -1;
     put_http(server, out, rc);
     put_process(server, out, rc);
     if (status == 0)
@@ -222,7 +209,7 @@ static void show(struct http_exchange *exchange, const char *stats, size_t len) 
     blasd_buf_release(out);
 }
 
-/* Without Redis the rows about devices are missing, and no others. */
+/* Without Redis the rows of stats_metrics.c are missing, and no others. */
 static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
     struct http_exchange *exchange = arg;
     if (http_exchange_open(exchange))

@@ -18,7 +18,6 @@ struct http_histogram {
 
 struct http_metrics {
     _Atomic uint64_t requests[HTTP_MAX_ROUTES + 1][HTTP_MAX_STATUSES]; /* last row: no route */
-    _Atomic uint64_t jobs[BLASD_OPS_MOST][BLASD_STATE_COUNT];
     _Atomic uint64_t sent[BLASD_DEVICE_CLASS_COUNT]; /* jobs queued for each class of devices */
     _Atomic uint64_t connections, in_flight, waiting;
     _Atomic uint64_t received_bytes, sent_bytes;
@@ -36,6 +35,7 @@ static inline void http_uncount(_Atomic uint64_t *counter) {
 
 /* `route`: its row, or negative for none. */
 void http_metrics_request(struct http_metrics *metrics, int route, unsigned status);
+/* The times of a job that was waited for. */
 void http_metrics_job(struct http_metrics *metrics, const struct blasd_record *record);
 
 #endif

@@ -4,9 +4,11 @@
 #include "core/record.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 enum http_method http_method_find(const char *name) {
     static const struct {
@@ -98,6 +100,21 @@ static void read_prefer(struct http_request *request, const char *value, size_t 
     }
 }
 
+/* "k", as the header's draft writes it, and k are one key. */
+static int unquote_key(struct http_request *request, const char *value, struct blasd_err *err) {
+    size_t len = 0;
+    for (value++; *value != '"' && *value != '\0'; value++) {
+        if (*value == '\\' && (value[1] == '"' || value[1] == '\\')) value++;
+        request->key[len++] = *value;
+    }
+    if (len == 0 || strcmp(value, "\"") != 0)
+        return blasd_fail(err, BLASD_E_malformed_query, "Idempotency-Key",
+                          "a key that begins with a quote must end with one, and not be empty");
+    request->key[len] = '\0';
+    request->idempotency_key = request->key;
+    return 0;
+}
+
 static int read_key(struct http_request *request, const char *value, size_t len,
                     struct blasd_err *err) {
     bool printable = len >= 1 && len <= HTTP_IDEMPOTENCY_KEY_MAX;
@@ -107,7 +124,7 @@ static int read_key(struct http_request *request, const char *value, size_t len,
                           "the header must be 1 to %d printable ASCII characters",
                           HTTP_IDEMPOTENCY_KEY_MAX);
     request->idempotency_key = value;
-    return 0;
+    return value[0] == '"' ? unquote_key(request, value, err) : 0;
 }
 
 static int once(const char **slot, const char *name, const char *value, struct blasd_err *err) {
@@ -231,6 +248,39 @@ static int param_state(struct http_request *request, const char *value, struct b
     return 0;
 }
 
+static int bad_time(const char *name, struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_malformed_query, name,
+                      "%s is a time such as 2026-01-31T12:00:00Z, or seconds since 1970", name);
+}
+
+/* A time as job documents write it, "2026-01-31T12:00:00Z", to the microsecond at most; or seconds
+ * since 1970. */
+static int read_time(const char *name, const char *value, int64_t *ret, struct blasd_err *err) {
+    struct tm tm = {0};
+    double fraction = 0;
+    const char *rest = strptime(value, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (rest != NULL && rest[0] == '.') {
+        size_t digits = strspn(rest + 1, "0123456789");
+        if (digits == 0 || !read_seconds(rest, digits + 1, &fraction)) return bad_time(name, err);
+        rest += digits + 1;
+    }
+    if (rest != NULL && strcmp(rest, "Z") == 0 && tm.tm_year >= 70) {
+        *ret = (int64_t)timegm(&tm) * 1000000 + llround(fraction * 1e6);
+        return 0;
+    }
+    if (rest != NULL || !read_seconds(value, strlen(value), &fraction) || fraction > 1e11)
+        return bad_time(name, err);
+    *ret = llround(fraction * 1e6);
+    return 0;
+}
+
+static int param_forget(struct http_request *request, const char *value, struct blasd_err *err) {
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+        return blasd_fail(err, BLASD_E_malformed_query, "forget", "forget is 0 or 1");
+    request->forget = value[0] == '1';
+    return 0;
+}
+
 int http_request_param(struct http_request *request, unsigned allowed,
                        const struct blasd_limits *limits, const char *name, const char *value,
                        size_t len, struct blasd_err *err) {
@@ -244,7 +294,11 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"deadline_ms", HTTP_PARAM_DEADLINE},
                   {"device", HTTP_PARAM_DEVICE},
                   {"state", HTTP_PARAM_STATE},
-                  {"limit", HTTP_PARAM_LIMIT}};
+                  {"limit", HTTP_PARAM_LIMIT},
+                  {"cursor", HTTP_PARAM_CURSOR},
+                  {"since", HTTP_PARAM_SINCE},
+                  {"before", HTTP_PARAM_BEFORE},
+                  {"forget", HTTP_PARAM_FORGET}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
@@ -260,6 +314,10 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_WAIT: return param_wait(request, limits, value, len, err);
     case HTTP_PARAM_LIMIT: return param_limit(request, limits, value, err);
     case HTTP_PARAM_STATE: return param_state(request, value, err);
+    case HTTP_PARAM_SINCE: return read_time(name, value, &request->since_us, err);
+    case HTTP_PARAM_BEFORE: return read_time(name, value, &request->before_us, err);
+    case HTTP_PARAM_FORGET: return param_forget(request, value, err);
+    case HTTP_PARAM_CURSOR: request->cursor = value; break;
     case HTTP_PARAM_OP: request->op = value; break;
     case HTTP_PARAM_PARAMS: request->params = value; break;
     case HTTP_PARAM_PRIORITY: request->priority = value; break;

@@ -33,7 +33,11 @@ enum http_param {
     HTTP_PARAM_DEADLINE = 16,
     HTTP_PARAM_DEVICE = 32,
     HTTP_PARAM_STATE = 64,
-    HTTP_PARAM_LIMIT = 128
+    HTTP_PARAM_LIMIT = 128,
+    HTTP_PARAM_CURSOR = 256,
+    HTTP_PARAM_SINCE = 512,
+    HTTP_PARAM_BEFORE = 1024,
+    HTTP_PARAM_FORGET = 2048
 };
 
 /* All text is borrowed from the connection and lasts as long as the request. Zero it before use. */
@@ -56,10 +60,13 @@ struct http_request {
         ambiguous; /* where the body ends depends on who reads the headers: close after answering */
 
     unsigned given; /* query parameters that were there, HTTP_PARAM_ bits */
-    const char *op, *params, *priority, *deadline_ms, *device;
+    const char *op, *params, *priority, *deadline_ms, *device, *cursor;
+    int64_t since_us, before_us; /* HTTP_PARAM_SINCE and _BEFORE, since 1970 */
+    bool forget;                 /* HTTP_PARAM_FORGET */
     double wait_s; /* HTTP_PARAM_WAIT */
     int state;     /* HTTP_PARAM_STATE: an enum blasd_state */
     int limit;     /* HTTP_PARAM_LIMIT */
+    char key[HTTP_IDEMPOTENCY_KEY_MAX + 1]; /* idempotency_key, where it is not the header itself */
 };
 
 enum http_method http_method_find(const char *name);

@@ -9,12 +9,16 @@
     (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
      HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
 
+#define LIST_PARAMS                                                                                \
+    (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
+     HTTP_PARAM_CURSOR)
+
 const struct http_route http_routes[] = {
     {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body,
      http_jobs_post_run},
-    {"/jobs", READ, HTTP_PARAM_STATE | HTTP_PARAM_LIMIT, NULL, NULL, http_jobs_list},
+    {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list},
     {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get},
-    {"/jobs/{id}", HTTP_DELETE, 0, NULL, NULL, http_jobs_delete},
+    {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete},
     {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result},
     {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output},
     {"/ops", READ, 0, NULL, NULL, http_ops_list},

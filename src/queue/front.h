@@ -120,8 +120,8 @@ struct blasd_front_queue {
     char channel[FRONT_CHANNEL_MAX];        /* ours, for as long as the object lives */
     struct blasd_link_address address;
     struct blasd_link_limits limits;
-    uint64_t list_jobs; /* the limit */
     bool may_lose_jobs;
+    struct blasd_id_key id_key;
 
     struct blasd_front_link commands, replies;
     bool ready;      /* `commands` speaks with the functions and the store is the right one */

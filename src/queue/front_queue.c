@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,25 +207,38 @@ void front_deadline_in(struct blasd_front_queue *queue, int64_t ms) {
     set_timer(queue, &queue->deadline_timer, at);
 }
 
+#define ID_KEY "%016" PRIx64 "%016" PRIx64
+
+static bool read_id_key(const redisReply *r, struct blasd_id_key *key) {
+    uint64_t a, b;
+    if (r->type != REDIS_REPLY_STRING || sscanf(r->str, "%16" SCNx64 "%16" SCNx64, &a, &b) != 2)
+        return false;
+    *key = (struct blasd_id_key){{a, b}};
+    return true;
+}
+
 static void tick_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
     struct blasd_front_queue *queue = call->queue;
     struct blasd_queue_view *view = &queue->view;
-    int64_t number[7];
+    int64_t number[8];
     queue->ticking = false;
     view->available = false;
     if (err != NULL) {
         front_refused(queue, err);
         return;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 7) return;
-    for (int i = 0; i < 7; i++) {
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 9 ||
+        !read_id_key(reply->element[8], &queue->id_key))
+        return;
+    for (int i = 0; i < 8; i++) {
         if (reply->element[i]->type != REDIS_REPLY_INTEGER) return;
         number[i] = reply->element[i]->integer;
     }
     view->available = queue->writable;
     view->jobs = (uint64_t)number[1];
     view->bytes = (uint64_t)number[2];
+    view->kept = number[7] > 0 ? (uint64_t)number[7] : 0;
     view->workers_of[BLASD_DEVICE_CPU] = (int)number[3];
     view->workers_of[BLASD_DEVICE_CUDA] = (int)number[4];
     view->workers = (int)(number[3] + number[4]);
@@ -238,6 +252,7 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
 
 static void tick(struct blasd_front_queue *queue) {
     struct front_call *call;
+    char id_key[33];
     if (!queue->ready) return;
     queue->tick_again = queue->ticking;
     if (queue->ticking) return;
@@ -247,6 +262,8 @@ static void tick(struct blasd_front_queue *queue) {
     queue->ticking = true;
     queue->ticked_ns = blasd_clock_ns();
     front_call_function(call, "tick");
+    snprintf(id_key, sizeof id_key, ID_KEY, queue->id_key.word[0], queue->id_key.word[1]);
+    front_call_text(call, id_key); /* taken where the queue has none */
     front_call_send(call);
 }
 
@@ -354,7 +371,7 @@ static void expire_fire(struct blasd_timer *timer) {
 
 static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_options *options,
                       struct blasd_err *err) {
-    uint64_t random[3];
+    uint64_t random[5];
     int result = blasd_link_check_name(options->name, err);
     if (result == 0) result = blasd_link_parse(options->url, &queue->address, err);
     if (result != 0) return result;
@@ -367,13 +384,14 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
              "{%s}:" BLASD_LINK_FRONT_CHANNEL ":%016llx%016llx", queue->name,
              (unsigned long long)random[0], (unsigned long long)random[1]);
     queue->watch_seed = random[2];
+    queue->id_key = (struct blasd_id_key){{random[3], random[4]}};
     queue->store = options->store;
     queue->may_lose_jobs = options->may_lose_jobs;
-    queue->list_jobs = options->limits->list_jobs;
     queue->view.trouble = &queue->trouble;
     no_trouble(queue);
     queue->view.jobs_limit = queue->limits.queue_jobs;
     queue->view.bytes_limit = queue->limits.queue_bytes;
+    queue->view.kept_limit = queue->limits.record_bytes;
     return 0;
 }
 
@@ -450,6 +468,12 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
     else if (queue->expire_timer.slot == 0 || queue->expire_timer.at_ns != next)
         set_timer(queue, &queue->expire_timer, next); /* also to wake the loop for another turn */
     queue->in_flush = false;
+}
+
+void blasd_front_queue_id(struct blasd_front_queue *queue, enum blasd_id_kind kind,
+                          char id[BLASD_ID_LEN + 1]) {
+    blasd_id_new(kind, blasd_clock_wall_us(), id);
+    blasd_id_sign(id, &queue->id_key);
 }
 
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue) {

@@ -41,8 +41,8 @@ struct blasd_submission {
 /* `id`: the job's id, which is an earlier job's where the Idempotency-Key had been used for the
  * same request (*repeated; such a job is watched too if asked, and a record that is already final
  * comes to on_ended right after). Errors: queue_full, queue_unavailable and disk_full (it is then
- * not known whether the job was queued), no_such_device, idempotency_conflict, inputs_lost.
- * on_ended never comes before this callback. */
+ * not known whether the job was queued), results_full, no_such_device, idempotency_conflict,
+ * inputs_lost. on_ended never comes before this callback. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
 /* Whether a submission that ended with this may have been queued all the same, by a call whose
@@ -54,9 +54,9 @@ static inline bool blasd_front_queue_unsure(const struct blasd_err *err) {
  * Errors: job_not_found, record_expired, queue_unavailable. */
 typedef void (*blasd_record_fn)(void *arg, const struct blasd_err *err, const void *record,
                                 size_t len);
-/* `count` records; see blasd_front_queue_list. */
-typedef void (*blasd_list_fn)(void *arg, const struct blasd_err *err, const void *const *records,
-                              const size_t *lens, int count);
+/* `count` records, and where the next page goes on, "" at the end; see blasd_front_queue_list. */
+typedef void (*blasd_list_fn)(void *arg, const struct blasd_err *err, const char *cursor,
+                              const void *const *records, const size_t *lens, int count);
 /* One text, borrowed during the call. */
 typedef void (*blasd_text_fn)(void *arg, const struct blasd_err *err, const char *text, size_t len);
 /* A blob, mapped for reading; the callee owns it and closes it. Errors: inputs_lost,
@@ -88,9 +88,13 @@ struct blasd_queue_view {
     int workers, workers_of[BLASD_DEVICE_CLASS_COUNT]; /* by the worker's own class (cpu, cuda) */
     uint64_t jobs, bytes;                              /* queued and running, and their cost */
     uint64_t jobs_limit, bytes_limit;
+    uint64_t kept, kept_limit; /* bytes of results that were promised */
 };
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue);
 
+/* A new id for a job that is to be submitted. */
+void blasd_front_queue_id(struct blasd_front_queue *queue, enum blasd_id_kind kind,
+                          char id[BLASD_ID_LEN + 1]);
 /* Gives a job with `company` another id where it can travel with others (base/id.h tells how). The
  * submission is complete but for its frame; blasd_front_queue_submit is to follow, if it does,
  * before any other call. */
@@ -104,6 +108,11 @@ void blasd_front_queue_submit(struct blasd_front_queue *queue,
 /* The record as it stands. */
 void blasd_front_queue_get(struct blasd_front_queue *queue, const struct blasd_principal *principal,
                            const char *id, blasd_record_fn done, void *arg);
+/* The same, and where the job has not ended, its end is kept as long as that of one that nobody
+ * waited for: to be called before an answer promises it. */
+void blasd_front_queue_keep(struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal, const char *id,
+                            blasd_record_fn done, void *arg);
 /* Asks for on_ended when the job `id` ends, wherever it was submitted; the record as it stands
  * comes to `done` first, and if it is final no watch is set. */
 void blasd_front_queue_watch(struct blasd_front_queue *queue,
@@ -111,18 +120,28 @@ void blasd_front_queue_watch(struct blasd_front_queue *queue,
                              blasd_record_fn done, void *arg);
 /* Nobody waits for the job here any more: on_ended does not come, whoever asked for it. */
 void blasd_front_queue_unwatch(struct blasd_front_queue *queue, const char *id);
-/* A job that has not ended ends as cancelled; one that has is forgotten with its tensors. The
- * record as it then stands (of the forgotten job: as it stood) comes back. */
+/* A job that has not ended ends as cancelled; one that has is forgotten with its tensors if
+ * `forget`, else that is the error job_ended. The record as it then stands (of the forgotten job:
+ * as it stood) comes back. */
 void blasd_front_queue_cancel(struct blasd_front_queue *queue,
-                              const struct blasd_principal *principal, const char *id,
+                              const struct blasd_principal *principal, const char *id, bool forget,
                               blasd_record_fn done, void *arg);
-/* Jobs of the state given (-1: any), newest first within running, queued and ended ones, about
- * `limit` of each. The queue does not read the records that workers wrote: where a final state is
- * asked for, they come whatever their state, so the caller filters, sorts and cuts. */
+/* Which jobs a list is to hold. */
+struct blasd_list_query {
+    int state;                   /* an enum blasd_state, or -1: any */
+    const char *op;              /* NULL: any */
+    int64_t since_us, before_us; /* when they were made; before_us 0: any time */
+    int limit;
+    const char *cursor; /* NULL: from the begin */
+};
+/* A page of them, pending ones first, and newest first as far as functions/contract.lua says. Few
+ * jobs are looked at for one page: it may hold less than the limit, or none, and not be the last.
+ * malformed_query where the cursor is none. */
 void blasd_front_queue_list(struct blasd_front_queue *queue,
-                            const struct blasd_principal *principal, int state, int limit,
-                            blasd_list_fn done, void *arg);
-/* A JSON object {"workers":{NAME:INFO,…},"queue":{…counts by class and priority…}}. */
+                            const struct blasd_principal *principal,
+                            const struct blasd_list_query *query, blasd_list_fn done, void *arg);
+/* A JSON object {"totals":{"OP STATE[ CODE]":jobs that ended so,…,"OP submitted":…},
+ * "workers":{NAME:INFO,…},"queue":{…counts by class and priority…}}. */
 void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg);
 /* The outputs of a job that lie in the store. */
 void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *name, uint64_t bytes,

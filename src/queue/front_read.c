@@ -56,8 +56,13 @@ static void record_reply(struct front_call *call, const redisReply *reply,
             front_watch_settle(call->queue, c->id, c->serial, !front_record_final(r->str, r->len));
         return;
     } else {
-        if (r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 404)
+        /* of an id that is old enough; whether there was such a job its signature tells */
+        bool made_up = r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 410 &&
+                       !blasd_id_signed(c->id, &call->queue->id_key);
+        if (made_up || (r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 404))
             blasd_fail(&own, BLASD_E_job_not_found, "id", "there is no job %s", c->id);
+        else if (r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 409)
+            blasd_fail(&own, BLASD_E_job_ended, "id", "job %s has ended", c->id);
         else if (r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 410)
             blasd_fail(&own, BLASD_E_record_expired, "id", "the record of job %s has expired",
                        c->id);
@@ -68,8 +73,9 @@ static void record_reply(struct front_call *call, const redisReply *reply,
     if (c->watch) front_watch_settle(call->queue, c->id, c->serial, false);
 }
 
+/* `forget`: "0" or "1" for cancel, else NULL. */
 static void ask_record(struct blasd_front_queue *queue, const char *function, const char *id,
-                       blasd_record_fn done, void *arg) {
+                       const char *forget, blasd_record_fn done, void *arg) {
     struct blasd_err err;
     struct record_call *c = new_call(queue, sizeof *c, record_reply, &err);
     bool valid = blasd_id_valid(id);
@@ -85,12 +91,13 @@ static void ask_record(struct blasd_front_queue *queue, const char *function, co
         return;
     }
     c->watch = strcmp(function, "watch") == 0;
-    c->cancel = strcmp(function, "cancel") == 0;
-    /* a second cancel would forget the job that the first one has ended */
+    c->cancel = forget != NULL;
+    /* a second cancel would find the job that the first one has ended, and forget it */
     if (c->cancel) c->call.tries_left = 0;
     memcpy(c->id, id, sizeof c->id);
     front_call_function(&c->call, function);
     if (c->watch) front_call_text(&c->call, queue->channel);
+    if (c->cancel) front_call_text(&c->call, forget);
     front_call_arg(&c->call, c->id, BLASD_ID_LEN);
     if (c->watch) c->serial = front_watch_begin(queue, c->id);
     front_call_send(&c->call);
@@ -100,38 +107,35 @@ static void ask_record(struct blasd_front_queue *queue, const char *function, co
 void blasd_front_queue_get(struct blasd_front_queue *queue, const struct blasd_principal *principal,
                            const char *id, blasd_record_fn done, void *arg) {
     (void)principal;
-    ask_record(queue, "get", id, done, arg);
+    ask_record(queue, "get", id, NULL, done, arg);
+}
+
+void blasd_front_queue_keep(struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal, const char *id,
+                            blasd_record_fn done, void *arg) {
+    (void)principal;
+    ask_record(queue, "keep", id, NULL, done, arg);
 }
 
 void blasd_front_queue_watch(struct blasd_front_queue *queue,
                              const struct blasd_principal *principal, const char *id,
                              blasd_record_fn done, void *arg) {
     (void)principal;
-    ask_record(queue, "watch", id, done, arg);
+    ask_record(queue, "watch", id, NULL, done, arg);
 }
 
 void blasd_front_queue_cancel(struct blasd_front_queue *queue,
-                              const struct blasd_principal *principal, const char *id,
+                              const struct blasd_principal *principal, const char *id, bool forget,
                               blasd_record_fn done, void *arg) {
     (void)principal;
-    ask_record(queue, "cancel", id, done, arg);
+    ask_record(queue, "cancel", id, forget ? "1" : "0", done, arg);
 }
 
 struct list_call {
     struct front_call call;
     blasd_list_fn done;
     void *arg;
-    int state;
 };
-
-/* Whether a record says, in the queue's own terse form, that it is of another state. */
-static bool other_state(const redisReply *r, int state) {
-    char head[32];
-    int len;
-    if (state < 0 || r->len < 3 || memcmp(r->str, "T1\n", 3) != 0) return false;
-    len = snprintf(head, sizeof head, "T1\n%s\n", blasd_state_names[state]);
-    return r->len < (size_t)len || memcmp(r->str, head, (size_t)len) != 0;
-}
 
 static void list_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
@@ -139,58 +143,56 @@ static void list_reply(struct front_call *call, const redisReply *reply,
     const void **records = NULL;
     size_t *lens = NULL;
     struct blasd_err own;
-    int count = 0;
-    if (err != NULL) goto fail;
-    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY) {
-        unknown_answer(&own);
+    bool whole = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
+    for (size_t i = 0; whole && i < reply->elements; i++)
+        whole = reply->element[i]->type == REDIS_REPLY_STRING;
+    if (err == NULL && !whole) {
+        if (reply != NULL && reply->type == REDIS_REPLY_INTEGER)
+            blasd_fail(&own, BLASD_E_malformed_query, "cursor",
+                       "cursor is not one that a page of GET /jobs gave");
+        else
+            unknown_answer(&own);
         err = &own;
-        goto fail;
     }
-    records = calloc(reply->elements + 1, sizeof *records);
-    lens = calloc(reply->elements + 1, sizeof *lens);
+    if (err != NULL) {
+        c->done(c->arg, err, "", NULL, NULL, 0);
+        return;
+    }
+    records = calloc(reply->elements, sizeof *records);
+    lens = calloc(reply->elements, sizeof *lens);
     if (records == NULL || lens == NULL) {
         no_memory(&own);
-        err = &own;
-        goto fail;
+        c->done(c->arg, &own, "", NULL, NULL, 0);
+    } else {
+        for (size_t i = 1; i < reply->elements; i++) {
+            records[i - 1] = reply->element[i]->str;
+            lens[i - 1] = reply->element[i]->len;
+        }
+        c->done(c->arg, NULL, reply->element[0]->str, records, lens, (int)reply->elements - 1);
     }
-    for (size_t i = 0; i < reply->elements; i++) {
-        const redisReply *r = reply->element[i];
-        if (r->type != REDIS_REPLY_STRING || other_state(r, c->state)) continue;
-        records[count] = r->str;
-        lens[count++] = r->len;
-    }
-    c->done(c->arg, NULL, records, lens, count);
-    goto done;
-fail:
-    c->done(c->arg, err, NULL, NULL, 0);
-done:
     free(records);
     free(lens);
 }
 
 void blasd_front_queue_list(struct blasd_front_queue *queue,
-                            const struct blasd_principal *principal, int state, int limit,
-                            blasd_list_fn done, void *arg) {
+                            const struct blasd_principal *principal,
+                            const struct blasd_list_query *query, blasd_list_fn done, void *arg) {
     struct blasd_err err;
     struct list_call *c = new_call(queue, sizeof *c, list_reply, &err);
-    const char *which = "any";
     (void)principal;
     if (c == NULL) {
-        done(arg, &err, NULL, NULL, 0);
+        done(arg, &err, "", NULL, NULL, 0);
         return;
     }
     c->done = done;
     c->arg = arg;
-    c->state = state < BLASD_STATE_COUNT ? state : -1;
-    if (state == BLASD_QUEUED || state == BLASD_RUNNING)
-        which = blasd_state_names[state];
-    else if (c->state >= 0) /* the queue does not tell final states apart: look at more of them */
-        which = "ended";
-    if (strcmp(which, "ended") == 0 && (uint64_t)limit < queue->list_jobs)
-        limit = (int)queue->list_jobs;
     front_call_function(&c->call, "list");
-    front_call_text(&c->call, which);
-    front_call_number(&c->call, limit < 1 ? 1 : (uint64_t)limit);
+    front_call_text(&c->call, query->state < 0 ? "any" : blasd_state_names[query->state]);
+    front_call_text(&c->call, query->op == NULL ? "" : query->op);
+    front_call_number(&c->call, query->since_us < 0 ? 0 : (uint64_t)query->since_us);
+    front_call_number(&c->call, query->before_us <= 0 ? INT64_MAX : (uint64_t)query->before_us);
+    front_call_number(&c->call, query->limit < 1 ? 1 : (uint64_t)query->limit);
+    front_call_text(&c->call, query->cursor == NULL ? "" : query->cursor);
     front_call_send(&c->call);
 }
 

@@ -83,6 +83,11 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
     else if (code == 2)
         blasd_fail(&err, BLASD_E_idempotency_conflict, "Idempotency-Key",
                    "the key was used before, for a request that differs from this one");
+    else if (code == 5)
+        blasd_fail(&err, BLASD_E_results_full, "",
+                   "results that were promised take all the %" PRIu64
+                   " bytes there are for them (limit record_bytes)",
+                   view->kept_limit);
     else if (code == 3)
         blasd_fail(&err, BLASD_E_inputs_lost, "", "the tensors were lost on their way");
     else
@@ -306,10 +311,12 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal,
                             const struct blasd_submission *s, char id[BLASD_ID_LEN + 1]) {
     struct front_packet like;
+    char head[BLASD_ID_PACKET];
     if (s->company == NULL || s->job->payload_in_blob || s->job->deadline_ms > 0 ||
         s->idempotency_key != NULL)
         return;
     if (queue->batch != NULL && batch_full(queue, s->job->payload_bytes)) front_batch_close(queue);
+    memcpy(head, id, sizeof head);
     like.id[0] = id[0];
     like.cost = s->cost_bytes;
     like.bytes_most = blasd_slice_given(&s->job->slice) ? FRONT_PACKET_BYTES : FRONT_PACKET_INLINE;
@@ -318,6 +325,7 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     like.note_len = write_note(queue, principal, s, like.note);
     like.company = *s->company;
     front_packet_join(&queue->packets, &like, id);
+    if (memcmp(head, id, sizeof head) != 0) blasd_id_sign(id, &queue->id_key);
 }
 
 static void fill_item(struct item *item, const struct blasd_submission *s, blasd_submitted_fn done,

@@ -9,7 +9,7 @@
 
 #include <hiredis/hiredis.h>
 
-#define BLASD_LINK_LIBRARY "blasd_3"
+#define BLASD_LINK_LIBRARY "blasd_4"
 /* The name of a function as FCALL takes it: BLASD_LINK_FN("submit"). */
 #define BLASD_LINK_FN(name) BLASD_LINK_LIBRARY "_" name
 

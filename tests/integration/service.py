@@ -298,6 +298,23 @@ class Service:
             API.check(method, urllib.parse.urlsplit(path).path, answer)
         return answer
 
+    def list_jobs(self, query="", limit=100):
+        """The jobs of all pages of GET /jobs."""
+        jobs, cursor = [], ""
+        while True:
+            page = self.request("GET", f"/jobs?limit={limit}{query and '&' + query}{cursor}").json()
+            assert len(page["jobs"]) <= limit
+            jobs += page["jobs"]
+            if "cursor" not in page:
+                return jobs
+            cursor = f"&cursor={page['cursor']}"
+
+    def metrics(self):
+        """What GET /metrics says: {row with its labels: value}."""
+        rows = [line.rsplit(" ", 1) for line in self.request("GET", "/metrics").body.decode().splitlines()
+                if not line.startswith("#")]
+        return {row: float(value) for row, value in rows}
+
     def post(self, op, inputs, params=None, wait=30, form="json", accept=None, query="", **members):
         """Submits a job in one of the three forms; inputs are arrays."""
         headers = {"Content-Type": TYPES[form]}

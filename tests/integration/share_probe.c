@@ -108,7 +108,7 @@ static int later(struct blasd_client *client) {
     if (code == 0)
         code = blasd_client_get(client, blasd_reply_id(queued), 30, &ended, &problem) ||
                blasd_client_result(client, blasd_reply_id(queued), &result, &problem) ||
-               blasd_client_cancel(client, blasd_reply_id(queued), &gone, &problem);
+               blasd_client_forget(client, blasd_reply_id(queued), &gone, &problem);
     if (code == 0) {
         judge(result, b);
         ((double *)blasd_reply_array(result, "c")->data)[0] = 1;

@@ -202,7 +202,7 @@ def test_damaged_stubs_and_lists_stop_no_other_job(make_service):
     assert service.request("GET", "/jobs").status == 200
     for one in ids:
         assert service.request("GET", f"/jobs/{one}?wait=20").status == 200
-        assert service.request("DELETE", f"/jobs/{one}").status == 200
+        assert service.request("DELETE", f"/jobs/{one}?forget=1").status == 200
     redis.close()
     works(service)
 
@@ -257,7 +257,7 @@ def test_changed_blobs_are_lost_and_no_more(service, how):
     path = blob_folder(service) / f"{one}.out"
     change(path, how)
     assert service.request("GET", f"/jobs/{one}/outputs/c").status == 410
-    assert service.request("DELETE", f"/jobs/{one}").status == 200
+    assert service.request("DELETE", f"/jobs/{one}?forget=1").status == 200
     if path.is_dir():
         path.rmdir()
     elif path.is_symlink() or path.exists():

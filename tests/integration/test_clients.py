@@ -49,8 +49,11 @@ def test_submit_wait_result_cancel(client):
     assert job.wait(20) and job.state == "succeeded" and job.progress == 1
     assert np.array_equal(job.result()["c"], np.ones((3, 3)))
     assert client.job(job.id).state == "succeeded"
-    assert job.id in [j.id for j in client.jobs(limit=1000)]
-    job.cancel()
+    assert job.id in [j.id for j in client.jobs(limit=None)]
+    with pytest.raises(blasd.Error) as caught:
+        job.cancel()
+    assert caught.value.code == "job_ended"
+    client.forget(job.id)
     with pytest.raises(blasd.Error) as caught:
         client.job(job.id)
     assert caught.value.status in (404, 410)

@@ -77,8 +77,14 @@ def test_cancel_and_forget(make_service):
     assert service.request("GET", f"/jobs/{job['id']}").json()["state"] == "cancelled"
     assert service.request("GET", f"/jobs/{job['id']}/result").json()["code"] == "job_ended_without_result"
     done = service.post("matmul", SMALL).json()
-    assert service.request("DELETE", f"/jobs/{done['id']}").json()["state"] == "succeeded"
-    assert service.request("GET", f"/jobs/{done['id']}").status in (404, 410)
+    refused = service.request("DELETE", f"/jobs/{done['id']}")
+    assert (refused.status, refused.json()["code"]) == (409, "job_ended")
+    assert service.request("DELETE", f"/jobs/{done['id']}?forget=0").status == 409
+    assert service.request("DELETE", f"/jobs/{done['id']}?forget=yes").status == 400
+    assert service.request("GET", f"/jobs/{done['id']}").status == 200
+    assert service.request("DELETE", f"/jobs/{done['id']}?forget=1").json()["state"] == "succeeded"
+    assert service.request("GET", f"/jobs/{done['id']}").status == 404
+    assert service.request("DELETE", f"/jobs/{done['id']}?forget=1").status == 404
 
 
 def test_cancel_of_a_running_job_and_of_a_waited_for_one(make_service):
@@ -120,6 +126,156 @@ def test_list_by_state_newest_first(make_service):
     assert [j["created_at"] for j in listed] == sorted((j["created_at"] for j in listed), reverse=True)
     assert [j["state"] for j in service.request("GET", "/jobs?state=failed").json()["jobs"]] == ["failed"]
     assert len(service.request("GET", "/jobs").json()["jobs"]) == 6
+
+
+def test_pages_hold_each_job_once(make_service):
+    service = make_service()
+    done = [service.post("matmul", SMALL, wait=30 if i % 2 else 0).json()["id"] for i in range(130)]
+    for job_id in done:
+        poll(service, job_id)
+    service.post("solve", {"a": np.zeros((2, 2)), "b": np.ones(2)})
+    with service.worker_held():
+        left = [service.post("distance", {"x": np.ones((2, 2))}, wait=0).json()["id"] for _ in range(30)]
+        assert sorted(j["id"] for j in service.list_jobs("op=distance", limit=7)) == sorted(left)
+        pending = service.list_jobs("state=queued", 13) + service.list_jobs("state=running", 13)
+        assert sorted(j["id"] for j in pending) == sorted(left)
+        first = service.request("GET", "/jobs").json()
+        assert len(first["jobs"]) == 100 and first["cursor"]
+        assert {j["state"] for j in first["jobs"][:30]} <= {"queued", "running"}
+        everything = service.list_jobs(limit=9)
+        assert len(everything) == 161 and {j["id"] for j in everything} >= {*done, *left}
+    assert sorted(j["id"] for j in service.list_jobs("state=succeeded&op=matmul", 10)) == sorted(done)
+    assert [j["op"] for j in service.list_jobs("state=failed")] == ["solve"]
+    assert service.list_jobs("state=expired") == [] and service.list_jobs("op=no") == []
+    made = service.request("GET", f"/jobs/{done[60]}").json()["created_at"]
+    early, late = service.list_jobs(f"before={made}", 40), service.list_jobs(f"since={made}", 40)
+    assert len(early) + len(late) == 161 and max(j["created_at"] for j in early) < min(j["created_at"] for j in late)
+    assert done[60] in [j["id"] for j in late]
+    for query in ("limit=101", "limit=0", "cursor=x", "cursor=e--0-", "cursor=p-s1-0-", "since=today",
+                  "before=2026-13-01T00:00:00Z", "since=1&since=2", "state=done"):
+        answer = service.request("GET", f"/jobs?{query}")
+        assert (answer.status, answer.json()["code"]) == (400, "malformed_query"), query
+
+
+def test_a_key_with_quotes_is_the_same_key(service):
+    def send(key):
+        return service.request("POST", "/jobs?wait=10", json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}}),
+                               {"Content-Type": TYPES["json"], "Idempotency-Key": key})
+    first = send('"8e03978e-40d5"').json()["id"]
+    assert send("8e03978e-40d5").json()["id"] == first
+    assert send(r'"a \"key\""').json()["id"] == send('a "key"').json()["id"] != first
+    for bad in ('"', '""', '"a', '"a"b', '"a";b=1'):
+        assert send(bad).status == 400, bad
+
+
+def test_a_key_lives_while_its_job_waits(make_service):
+    service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=1")
+    headers = {"Content-Type": TYPES["json"], "Idempotency-Key": "patience"}
+    body = json.dumps({"op": "matmul", "inputs": {"a": [[2]], "b": [[1]]}})
+    with service.worker_held():
+        first = service.request("POST", "/jobs", body, headers).json()["id"]
+        time.sleep(3)  # longer than the key's time once the job has ended
+        assert service.request("POST", "/jobs", body, headers).json()["id"] == first
+    poll(service, first)
+    end = time.monotonic() + 40
+    while service.request("GET", f"/jobs/{first}").status == 200:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    assert service.request("POST", "/jobs?wait=10", body, headers).json()["id"] != first
+
+
+def test_what_a_202_promised_stays(make_service):
+    """Two jobs of which one was waited for, until the time was up: both outlive what was answered with 200."""
+    service = make_service("--limit", "record_sync_s=1", "--limit", "record_sync_bytes=1M")
+    a = np.ones((300, 300))
+    with service.worker_held():
+        late = service.post("matmul", {"a": a, "b": a}, wait=0.2, form="safetensors")
+        asked = service.post("matmul", {"a": a, "b": a}, wait=0, form="safetensors")
+        assert (late.status, asked.status) == (202, 202)
+    ids = [late.json()["id"], asked.json()["id"]]
+    for job_id in ids:
+        assert poll(service, job_id)["state"] == "succeeded"
+    first = service.post("matmul", {"a": a, "b": a}, form="safetensors").json()["id"]
+    end = time.monotonic() + 40
+    while service.request("GET", f"/jobs/{first}").status == 200:
+        service.post("matmul", {"a": a, "b": a}, form="safetensors")
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    for job_id in ids:
+        got = service.request("GET", f"/jobs/{job_id}/outputs/c", headers={"Accept": TYPES["npy"]})
+        assert got.status == 200 and (got.npy() == 300).all()
+
+
+def test_kept_results_that_fill_their_room_refuse_new_jobs(make_service):
+    service = make_service("--limit", "record_bytes=1M")
+    a = np.ones((300, 300))
+    ids, answer = [], None
+    for _ in range(4):
+        answer = service.post("matmul", {"a": a, "b": a}, wait=0, form="safetensors")
+        if answer.status == 429:
+            break
+        ids.append(answer.json()["id"])
+        poll(service, ids[-1])
+    assert answer.status == 429 and answer.json()["code"] == "results_full" and int(answer.headers["Retry-After"]) >= 1
+    assert all(service.request("GET", f"/jobs/{one}/result").status == 200 for one in ids)
+    assert service.request("DELETE", f"/jobs/{ids[0]}?forget=1").status == 200
+    end = time.monotonic() + 10
+    while service.post("matmul", SMALL, wait=0).status != 202:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_made_up_ids_never_expired(make_service):
+    service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=1")
+    for wait in (0, 10):
+        job_id = service.post("matmul", SMALL, wait=wait).json()["id"]
+        end = time.monotonic() + 40
+        while service.request("GET", f"/jobs/{job_id}").status == 200:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        assert service.request("GET", f"/jobs/{job_id}").status == 410
+        flip = lambda at: job_id[:at] + format(int(job_id[at], 16) ^ 1, "x") + job_id[at + 1:]
+        for made_up in (flip(40), flip(29), flip(28), flip(9), flip(8), job_id[0] + "0" * 40,
+                        {"s": "a", "a": "s"}[job_id[0]] + job_id[1:]):
+            for path in ("", "/result", "/outputs/c", "?wait=1"):
+                answer = service.request("GET", f"/jobs/{made_up}{path}")
+                assert (answer.status, answer.json()["code"]) == (404, "job_not_found"), made_up
+            assert service.request("DELETE", f"/jobs/{made_up}?forget=1").status == 404
+
+
+def test_every_end_is_counted_once(make_service):
+    service = make_service()
+    singular = {"a": np.zeros((2, 2)), "b": np.ones(2)}
+    for wait in (0, 10):
+        poll(service, service.post("solve", singular, wait=wait).json()["id"])
+        for _ in range(3):
+            poll(service, service.post("matmul", SMALL, wait=wait).json()["id"])
+    with service.worker_held():
+        job = service.post("matmul", SMALL, wait=0).json()
+        service.request("DELETE", f"/jobs/{job['id']}")
+        assert service.request("DELETE", f"/jobs/{job['id']}").status == 409
+        assert service.post("matmul", SMALL, wait=10, deadline_ms=100).json()["state"] == "expired"
+    expected = {'blasd_jobs_submitted_total{op="matmul"}': 8, 'blasd_jobs_submitted_total{op="solve"}': 2,
+                'blasd_jobs_total{op="matmul",state="succeeded"}': 6,
+                'blasd_jobs_total{op="matmul",state="cancelled"}': 1,
+                'blasd_jobs_total{op="matmul",state="expired"}': 1, 'blasd_jobs_total{op="matmul",state="failed"}': 0,
+                'blasd_jobs_total{op="solve",state="failed"}': 2,
+                'blasd_job_failures_total{op="solve",code="singular_matrix"}': 2}
+    metrics = service.metrics()
+    assert {row: metrics.get(row) for row in expected} == expected
+    service.kill("worker")
+    service.kill("api")
+    end = time.monotonic() + 30
+    while True:
+        try:
+            metrics = service.metrics()
+            if 'blasd_jobs_total{op="solve",state="failed"}' in metrics:
+                break
+        except OSError:
+            pass
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert {row: metrics.get(row) for row in expected} == expected
 
 
 def test_idempotency_key(service):

@@ -90,7 +90,7 @@ def names_pending(service):
 
 
 def ids_pending(service):
-    return [job["id"] for job in service.request("GET", "/jobs?state=queued&limit=1000").json()["jobs"]]
+    return [job["id"] for job in service.list_jobs("state=queued")]
 
 
 def test_jobs_that_come_at_once_are_told_apart(make_service):

@@ -40,7 +40,7 @@ static int run(struct blasd_client *client, const struct blasd_request *request)
         code = row[0] == N + 2.0 * 2 * N ? 0 : -1;
     }
     blasd_reply_free(reply);
-    if (blasd_client_cancel(client, id, &forgotten, &problem) == 0) blasd_reply_free(forgotten);
+    if (blasd_client_forget(client, id, &forgotten, &problem) == 0) blasd_reply_free(forgotten);
     return code;
 }
 

@@ -117,7 +117,7 @@ class Job:
         return self._client._outputs(self.document)
 
     def cancel(self):
-        """Cancels the job, or forgets it and its tensors where it has ended. Returns the job."""
+        """Cancels the job, which must not have ended (Error `job_ended`). Returns the job."""
         self.document = self._client._json("DELETE", f"/jobs/{self.id}")
         return self
 
@@ -241,15 +241,25 @@ class Client:
         """The Job with this id."""
         return Job(self, self._json("GET", f"/jobs/{job_id}"))
 
-    def jobs(self, state=None, limit=100):
-        """A list of Jobs, newest first."""
-        query = urllib.parse.urlencode({k: v for k, v in (("state", state), ("limit", limit)) if v is not None})
-        return [Job(self, document) for document in self._json("GET", f"/jobs?{query}")["jobs"]]
+    def jobs(self, state=None, limit=100, op=None, since=None, before=None):
+        """A list of up to `limit` Jobs, all where that is None: those that have not ended first, then the newest.
+        `since` and `before` are times, as `created_at` in job documents or in seconds since 1970."""
+        listed, cursor = [], None
+        while limit is None or len(listed) < limit:
+            query = {"state": state, "op": op, "since": since, "before": before, "cursor": cursor,
+                     "limit": None if limit is None else min(limit - len(listed), 100)}
+            query = urllib.parse.urlencode({k: v for k, v in query.items() if v is not None})
+            page = self._json("GET", f"/jobs?{query}")
+            listed += [Job(self, document) for document in page["jobs"]]
+            cursor = page.get("cursor")
+            if cursor is None:
+                break
+        return listed
 
     def forget(self, job_id):
-        """Cancels a job, or forgets it and its tensors where it has ended. Mapped results stay readable; where the
-        arrays are gone already, the next result takes their memory."""
-        self._json("DELETE", f"/jobs/{job_id}")
+        """Forgets a job that has ended, with its tensors; cancels it where it has not. Mapped results stay readable;
+        where the arrays are gone already, the next result takes their memory."""
+        self._json("DELETE", f"/jobs/{job_id}?forget=1")
 
     def ops(self):
         """What can be asked: a list of operations with their inputs, parameters and outputs."""

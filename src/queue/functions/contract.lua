@@ -1,5 +1,5 @@
-#!lua name=blasd_3
--- revision 5
+#!lua name=blasd_4
+-- revision 1
 --[[ The queue inside Redis: what its keys are and what each function does.
 
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
@@ -16,11 +16,13 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        over
   {q}:pending          hash NAME -> stub, exactly while the job, or packet, is queued or running;
                        whoever removes it ends the job, so a job ends once. A stub is
-                         "SI US COST BLOB DEADLINE[ SEG][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT"
+                         "SI US COST FLAGS DEADLINE[ SEG][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
-                       bytes, of each job; BLOB 1 if its inputs are the blob ID.in, else 0; DEADLINE
-                       in us, 0: none; SEG: the segment its inputs lie in; N: jobs of a packet
+                       bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
+                       of kind s and its end was promised for later, see keep; DEADLINE in us, 0:
+                       none; SEG: the segment its inputs lie in; N: jobs of a packet; KEY: its
+                       Idempotency-Key
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
                        packet, a PIECE with each job's frame
   {q}:opened           hash PACKET -> "ID ID ...", of packets that were opened, while jobs of them
@@ -29,13 +31,17 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
   {q}:rec:KIND:B       hash ID -> PIECE with the final record, or PACKET -> the pieces of a packet
                        whose jobs ended together, of kind s. KIND s|a and B come from the id: B is
-                       its second / 1 (s) or / 8 (a)
+                       its second / 1 (s) or / 8 (a); of a promised job KIND is a in any case
   {q}:out:KIND:B       hash ID -> bytes of the blob ID.out, of records that have one
   {q}:refs             hash SEG -> references to the segment SEG: pending jobs whose inputs lie in
                        it, and records whose outputs do; no field means none
   {q}:seg:KIND:B       hash SEG -> how many of these references are records of that bucket
+  {q}:keys:KIND:B      hash ID -> key of the Idempotency-Key, of records that have one
   {q}:recs             zset "KIND:B" -> second in which the bucket expires (last finish + its time)
-  {q}:recbytes         hash "KIND:B" -> bytes of records and their blobs; field `total`: of all
+  {q}:seconds          zset "KIND:B" -> the second behind those its ids are made in
+  {q}:recbytes         hash "KIND:B" -> bytes of records, their blobs and keys; fields `s`, `a`: of
+                       all of the kind. Those of kind a stay for their time: where they are as many
+                       as may be (record_bytes), jobs are refused
   {q}:gone             hash KIND -> the highest B dropped so far
   {q}:epoch            counter of leases
   {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
@@ -54,7 +60,11 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:wake:NAME        list that wakes the worker NAME from BLMPOP: "1", it must claim; "0", it has
                        nudged itself; or what claim would have given it, now_us as a text: these
                        jobs are its already
-  {q}:idem:TENANT:KEY  "ID FINGERPRINT", with an expiry: the Idempotency-Keys in use
+  {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use; with an expiry once the job
+                       has ended
+  {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
+                       that ended so: since the queue was made
+  {q}:idkey            what ids are signed with (base/id.h)
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
   {q}:blob:BLOB:N      their bytes in pieces of 1 MiB (N = 0, 1, ...; the last one is shorter)
@@ -74,7 +84,7 @@ back by a worker that had begun it), the packet is opened: its jobs are entries 
 then on, and whoever comes upon its name, in a list or among what a worker held, takes them for it.
 So each pending job is named in one place, by its id or by its packet's name: NAME is either.
 
-FUNCTIONS. Called as FCALL blasd_3_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
+FUNCTIONS. Called as FCALL blasd_4_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
 queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
 integers. A RECORD in a reply is a final record as it was given to finish, or a terse text record,
@@ -102,30 +112,36 @@ Front ends call
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
       NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
-      blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; or, where the key was used for
-      the same request, an array {ID of the earlier job, its RECORD where it has ended and a CHANNEL
+      blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
+      no room for more; or, where the key was used for the same request, an array {ID of the earlier job, its RECORD where it has ended and a CHANNEL
       was given, else ""}; where it has not ended, CHANNEL now watches it; or, of a packet for which
       there is not room as a whole, or was not when it was sent before, a text with one of these
       digits for each job
   get ID...               -> {RECORD or 404|410, ...}
   watch CHANNEL ID...     -> the same; CHANNEL is told when those that have not ended end
-  unwatch CHANNEL ID...   -> 0
-  cancel ID...
-      -> {RECORD or 404|410, ...}: a pending job ends as cancelled; an ended one is forgotten, and
-      the record is what it was. The caller removes the blobs ID.in and ID.out in either case
-  list WHICH LIMIT
-      -> {RECORD, ...}, newest first. WHICH: queued, running, ended or any. May hold up to LIMIT of
-      each kind of place (running, queued, ended): the caller sorts, filters and cuts. At most 8 MiB
-      of records; where there are very many, a sample of the newest
+  keep ID...
+      -> the same; the ends of those that have not ended are kept as long as those of kind a. To be
+      called before an answer says that the end can be fetched later
+  cancel FORGET ID...
+      -> {RECORD or 404|409|410, ...}: a pending job ends as cancelled; one that has ended is, where
+      FORGET is 1, forgotten, and the record is what it was, else 409. Where there is a record the
+      caller removes the blobs ID.in and ID.out
+  list WHICH OP SINCE BEFORE LIMIT CURSOR
+      -> {CURSOR, RECORD, ...}, or 400 where CURSOR is none: a page of the jobs of the state WHICH
+      or, any, of all; of the operation OP unless that is ""; made from SINCE on and before BEFORE,
+      in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
+      the newest buckets first; within a step (see listing.lua) newest first. What is there from
+      the first page to the last comes once or more often
   stats
-      -> JSON text {"workers":{NAME:INFO,...},"queue":{"jobs":...,"bytes":...,"running":...,
+      -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,"bytes":...,"running":...,
       "records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...}}
   refs BLOB...
       -> text of one digit for each: 1 referred to (ID.in while the job is pending; ID.out while it
       is pending or its record lives; both while on hold; SEG.seg while it has references), 0 not
-  tick
+  tick [IDKEY]
       -> {now_us, jobs, bytes, cpu workers, cuda workers, blobs set free (> 0: worth a sweep), next
-      deadline or 0}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
+      deadline or 0, bytes of results that are kept, {q}:idkey, which is IDKEY where there was none}:
+      housekeeping that anyone may do: passed deadlines, lapsed leases, expired
       records. Each front end calls it about once a second, and may at the next deadline
   blob BLOB BYTES
       -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before the
@@ -148,8 +164,6 @@ lease is not theirs any more)
       HELD: the names, as it was given them, of what it still has, a packet as long as it has a job
       of it. CHECK 1: a reply may have been missed, so what is noted as held by it but is not in
       HELD goes back, packets opened
-  begin NAME EPOCH TEXT   -> 0: TEXT, lines without an epoch, becomes part 0 of {q}:begun:NAME (workers
-      of earlier versions call it)
   finish NAME EPOCH RESENT, then 3 for each job, or whole packet: NAME PIECES OUTPUTS
       -> text of a digit for each job: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was
       missed; what is recorded just so counts as accepted. OUTPUTS: "0", they are in the records;

@@ -2,7 +2,55 @@
 
 local function ending_new()
     return {count = 0, names = {}, jobs = 0, terse = {}, cost = 0, segs = {}, into = {}, told = {},
-            one_channel = false}
+            ends = {}, one_channel = false}
+end
+
+-- Where things stand in a record that a worker wrote (wire/frame_record.c).
+local RECORD_STATES = {[2] = 'succeeded', [3] = 'failed', [4] = 'cancelled', [5] = 'expired'}
+
+-- The state of the record that begins at `at` of the text, its operation, and where what follows
+-- that lies; nil where no worker wrote it.
+local function record_head(text, at)
+    if sub(text, at, at + 3) ~= 'BLRF' then return nil end
+    local op_bytes = byte(text, at + 58) or 0
+    return RECORD_STATES[byte(text, at + 12)], sub(text, at + 59, at + 58 + op_bytes),
+           at + 59 + op_bytes
+end
+
+-- The name of the error in it: behind the times, three texts, the warnings and four numbers.
+local function record_error(text, at)
+    at = at + 11 * 8
+    local function pass() at = at + 1 + (byte(text, at) or 0) end
+    for _ = 1, 3 do pass() end
+    local warnings = byte(text, at) or 0
+    at = at + 1
+    for _ = 1, warnings do pass() end
+    at = at + 4 + 4 + 8 + 8
+    local code = sub(text, at + 1, at + (byte(text, at) or 0))
+    return match(code, '^[%l_]+$') or 'internal_error'
+end
+
+-- Counts the ends of a job's, or a packet's, records.
+local function count_ends(ends, op, pieces)
+    local at, most, good = 1, #pieces, 0
+    while at + PIECE_HEAD - 1 <= most do
+        local record = at + PIECE_HEAD
+        local state, _, behind = record_head(pieces, record)
+        if state == 'succeeded' then
+            good = good + 1
+        else
+            local label = op .. ' ' .. (state or 'failed')
+            if not state or state == 'failed' then
+                label = label .. ' ' .. (state and record_error(pieces, behind) or 'internal_error')
+            end
+            ends[label] = (ends[label] or 0) + 1
+        end
+        at = record + struct.unpack('<I4', pieces, at)
+    end
+    if good > 0 then
+        local label = op .. ' succeeded'
+        ends[label] = (ends[label] or 0) + good
+    end
 end
 
 local TOLD = 1048576 -- bytes of one message
@@ -36,18 +84,32 @@ local function records_add(records, name, pieces)
     end)
 end
 
+-- What an Idempotency-Key takes: as a key with a value and an expiry, and beside the record.
+local function key_bytes(key) return 320 + 2 * #key end
+
 -- Notes that the pending job, or packet, has ended with `pieces`. `out_bytes` lie outside the
--- records: in the blob ID.out, or in segments, " SEG JOBS SEG JOBS ...".
-local function ending_add(e, name, job, pieces, out_bytes, out_segs)
+-- records: in the blob ID.out, or in segments, " SEG JOBS SEG JOBS ...". `label`: how it is counted,
+-- where the records do not say.
+local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
     local count, seg, channels = e.count + 1, job.seg, job.channels
     e.count, e.names[count] = count, name
     e.jobs, e.cost = e.jobs + job.jobs, e.cost + job.jobs * job.cost
     if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - job.jobs end
-    local bucket = bucket_of(name)
+    if label then
+        e.ends[label] = (e.ends[label] or 0) + 1
+    else
+        count_ends(e.ends, job.op, pieces)
+    end
+    local bucket = job.promised and promised_bucket(name) or bucket_of(name)
     local into = e.into[bucket]
     if not into then
-        into = {bytes = 0, records = {}, outs = {}, segs = {}}
+        into = {bytes = 0, records = {}, outs = {}, segs = {}, keys = {}}
         e.into[bucket] = into
+    end
+    if job.key ~= '' then
+        local key, keys = K.idem_of .. job.tenant .. ':' .. job.key, into.keys
+        keys[#keys + 1], keys[#keys + 2] = name, key
+        into.bytes = into.bytes + key_bytes(key)
     end
     records_add(into.records, name, pieces)
     into.bytes = into.bytes + #pieces + out_bytes + RECORD_OVERHEAD * job.jobs
@@ -68,45 +130,53 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs)
     end
 end
 
--- Forgets a bucket of records; returns how many blobs nobody refers to any more.
-local function bucket_drop(bucket)
+-- Changes the bytes of records: of a bucket, and of all of its kind.
+local function weigh(bucket, by)
+    call('HINCRBY', K.recbytes, sub(bucket, 1, 1), whole(by))
+    return call('HINCRBY', K.recbytes, bucket, whole(by))
+end
+
+local function kept_bytes(kind) return tonumber(call('HGET', K.recbytes, kind) or 0) end
+
+-- Frees an Idempotency-Key, if it is that job's.
+local function key_drop(key, id)
+    if sub(call('GET', key) or '', 1, ID) == id then call('UNLINK', key) end
+end
+
+-- Forgets a bucket of records; returns how many blobs nobody refers to any more. `early`: before
+-- its time, so that its Idempotency-Keys are still there.
+local function bucket_drop(bucket, early)
+    local keys = early and call('HGETALL', K.keys_of .. bucket) or {}
+    for i = 1, #keys, 2 do key_drop(keys[i + 1], keys[i]) end
     local blobs, segs = call('HLEN', K.out_of .. bucket), call('HGETALL', K.seg_of .. bucket)
     for i = 1, #segs, 2 do refer(segs[i], whole(-segs[i + 1])) end
-    call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket, K.seg_of .. bucket)
+    call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket, K.seg_of .. bucket, K.keys_of .. bucket)
     local bytes = call('HGET', K.recbytes, bucket)
     if bytes then
         call('HDEL', K.recbytes, bucket)
-        call('HINCRBY', K.recbytes, 'total', whole(-bytes))
+        call('HINCRBY', K.recbytes, sub(bucket, 1, 1), whole(-bytes))
     end
     call('ZREM', K.recs, bucket)
+    call('ZREM', K.seconds, bucket)
     local kind, b = match(bucket, '^(%a):(%d+)$')
     local gone = tonumber(call('HGET', K.gone, kind) or -1)
     if tonumber(b) > gone then call('HSET', K.gone, kind, b) end
     return blobs
 end
 
--- Drops the buckets whose last record ended longest ago until the records fit; one always stays.
-local function buckets_fit(total, most)
-    local blobs = 0
-    for _ = 1, most do
-        if total <= L.record_bytes or call('ZCARD', K.recs) < 2 then break end
-        blobs = blobs + bucket_drop(call('ZRANGE', K.recs, 0, 0)[1])
-        total = tonumber(call('HGET', K.recbytes, 'total') or 0)
-    end
-    return blobs
-end
-
--- The same for results that were waited for, which have a limit of their own: of the newest buckets
--- as many stay as fit.
-local function buckets_fit_sync()
-    local sync, sum, blobs = {}, 0, 0
+-- Drops records that somebody waited for, the oldest seconds first, until they have room beside
+-- those that were promised for later, which stay for their time. The newest second always stays.
+local function sync_fit()
+    local room, sum, blobs, sync = L.record_sync_bytes, 0, 0, {}
+    room = min(room, max(L.record_bytes - kept_bytes('a'), 0))
+    if kept_bytes('s') <= room then return 0 end
     for _, bucket in ipairs(call('ZRANGE', K.recs, 0, -1)) do
         if byte(bucket) == 115 then sync[#sync + 1] = bucket end
     end
     local bytes = get_many(K.recbytes, sync)
     for i = #sync, 1, -1 do
         sum = sum + tonumber(bytes[i] or 0)
-        if i < #sync and sum > L.record_sync_bytes then blobs = blobs + bucket_drop(sync[i]) end
+        if i < #sync and sum > room then blobs = blobs + bucket_drop(sync[i], true) end
     end
     return blobs
 end
@@ -151,14 +221,26 @@ local function count_ghosts(ended)
 end
 
 -- Records of a bucket expire some time after the last of them came. `bytes`: of the bucket before.
+-- Returns whether it is new.
 local expiries, expiry_count = {}, 0 -- what was said last, which holds for a second
 local function expire_later(bucket, bytes)
     local second = floor(now / 1000000) + L.ttl[sub(bucket, 1, 1)] + 1
     local key = K.rec_of .. bucket
-    if bytes > 0 and expiries[key] == second then return end
+    if bytes > 0 and expiries[key] == second then return false end
     if expiry_count >= 1000 then expiries, expiry_count = {}, 0 end
     expiries[key], expiry_count = second, expiry_count + 1
     call('ZADD', K.recs, 'GT', second, bucket)
+    if bytes > 0 then return false end
+    local kind, b = match(bucket, '^(%a):(%d+)$')
+    call('ZADD', K.seconds, whole((tonumber(b) + 1) * WIDTH[kind]), bucket)
+    return true
+end
+
+-- The Idempotency-Keys of jobs that have ended: they had no end while these were pending.
+local function keys_expire(bucket, keys)
+    local kind = sub(bucket, 1, 1)
+    for i = 2, #keys, 2 do call('EXPIRE', keys[i], L.ttl[kind] + WIDTH[kind] + 2) end
+    call_many('HSET', K.keys_of .. bucket, keys)
 end
 
 -- Returns how many jobs are pending yet.
@@ -176,7 +258,7 @@ local function ending_commit(e, worker)
         if worker then call_many('HDEL', prog, e.names) end
     end
     for seg, by in pairs(e.segs) do refer(seg, by) end
-    local sum = 0
+    local fresh = false
     for bucket, into in pairs(e.into) do
         for seg, by in pairs(into.segs) do
             refer(seg, by)
@@ -184,11 +266,11 @@ local function ending_commit(e, worker)
         end
         call_many('HSET', K.rec_of .. bucket, into.records)
         call_many('HSET', K.out_of .. bucket, into.outs)
-        expire_later(bucket, call('HINCRBY', K.recbytes, bucket, whole(into.bytes)) - into.bytes)
-        sum = sum + into.bytes
+        if #into.keys > 0 then keys_expire(bucket, into.keys) end
+        fresh = expire_later(bucket, weigh(bucket, into.bytes) - into.bytes) or fresh
     end
-    local total = call('HINCRBY', K.recbytes, 'total', whole(sum))
-    if total > L.record_bytes then buckets_fit(total, 4) end
+    for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, jobs) end
+    if fresh then sync_fit() end -- once a second, as it were
     for channel, told in pairs(e.told) do
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
     end
@@ -199,7 +281,9 @@ end
 local function ending_add_terse(e, id, job, state, code, finder)
     local record = terse(id, job, state, code, finder)
     local piece = struct.pack('<I4', #record) .. id .. record
-    ending_add(e, id, job, piece, 0, '')
+    local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
+    ending_add(e, id, job, piece, 0, '', label)
+    if code == 'poisoned' then redis.log(redis.LOG_WARNING, 'job ' .. id .. ' failed: poisoned') end
     e.terse[#e.terse + 1] = {id, job.si}
     return record
 end

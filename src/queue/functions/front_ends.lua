@@ -1,4 +1,4 @@
--- What front ends call. Read next: workers.lua.
+-- What front ends call, but for lists. Read next: listing.lua.
 
 local function open(keys, args)
     start(keys, args)
@@ -7,17 +7,24 @@ local function open(keys, args)
     return call('GET', K.store)
 end
 
--- The final record of `id`, or nil; then the piece it is in, and, where that lies among those of a
--- packet, all of these.
+-- The final record of `id`, or nil; then the piece it is in, its bucket, and, where it lies among
+-- those of a packet, all of these.
 local function recorded(id)
     local bucket = bucket_of(id)
-    local piece = bucket and call('HGET', K.rec_of .. bucket, id)
-    if piece then return sub(piece, PIECE_HEAD + 1), piece end
-    local pieces = bucket and call('HGET', K.rec_of .. bucket, sub(id, 1, PACKET))
+    if not bucket then return nil end
+    local piece = call('HGET', K.rec_of .. bucket, id)
+    if piece then return sub(piece, PIECE_HEAD + 1), piece, bucket end
+    if byte(id) ~= 115 then return nil end
+    local pieces = call('HGET', K.rec_of .. bucket, sub(id, 1, PACKET))
     local from, to = find_piece(pieces or '', id)
-    if not from then return nil end
-    piece = sub(pieces, from, to)
-    return sub(piece, PIECE_HEAD + 1), piece, pieces
+    if from then
+        piece = sub(pieces, from, to)
+        return sub(piece, PIECE_HEAD + 1), piece, bucket, pieces
+    end
+    bucket = promised_bucket(id)
+    piece = call('HGET', K.rec_of .. bucket, id)
+    if piece then return sub(piece, PIECE_HEAD + 1), piece, bucket end
+    return nil
 end
 
 local function unknown(id)
@@ -29,17 +36,12 @@ local function unknown(id)
     return (tonumber(b) <= gone or ended_by * 1000000 < now) and 410 or 404
 end
 
--- Adds or takes out a channel of a stub; returns the stub as it then is.
-local function stub_watch(id, stub, channel, on)
-    local head, channels, tail = match(stub, '^([^\t]*)\t([^\t]*)(\t.*)$')
-    local kept = {}
-    if not head then return stub end
-    for one in gmatch(channels, '[^,]+') do
-        if one ~= channel then kept[#kept + 1] = one end
-    end
-    if on then kept[#kept + 1] = channel end
-    local changed = head .. '\t' .. concat(kept, ',') .. tail
-    if changed ~= stub then call('HSET', K.pending, id, changed) end
+-- Adds a channel to a stub; returns the stub as it then is.
+local function stub_watch(id, stub, channel)
+    local head, channels, tail = match(stub, '^([^\t]*\t)([^\t]*)(\t.*)$')
+    if not head or find(',' .. channels .. ',', ',' .. channel .. ',', 1, true) then return stub end
+    local changed = head .. channels .. (channels ~= '' and ',' or '') .. channel .. tail
+    call('HSET', K.pending, id, changed)
     return changed
 end
 
@@ -54,7 +56,7 @@ local function repeated(key, fingerprint, channel)
     if print ~= fingerprint then return 2 end
     if channel == '' then return {id, ''} end
     if stub then
-        stub_watch(id, stub, channel, true)
+        stub_watch(id, stub, channel)
         return {id, ''}
     end
     return {id, record}
@@ -65,8 +67,8 @@ end
 local function intake_new()
     local jobs, bytes = unpack(call('HMGET', K.count, 'jobs', 'bytes'))
     return {entries = {}, written = 0, jobs = max(tonumber(jobs or 0), 0),
-            sum = max(tonumber(bytes or 0), 0), taken = 0, segs = {}, count = {0, 0, 0},
-            like = false, stub = false, looked = false}
+            sum = max(tonumber(bytes or 0), 0), taken = 0, segs = {}, count = {0, 0, 0}, ops = {},
+            kept = kept_bytes('a'), like = false, stub = false, looked = false}
 end
 
 local function intake_add(t, name, stub, frame, jobs)
@@ -129,10 +131,15 @@ local function submit_options(id, options, like)
     if find(head, ' r=1') and (stubs_alone({id})[1] or recorded(id)) then return nil, 0 end
     local blob = find(head, ' [bB]=1') and '1' or '0'
     if not key then return deadline, blob end
-    key = K.idem_of .. like.tenant .. ':' .. key
-    local r = repeated(key, print, like.channels)
+    local r = repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels)
     if r then return nil, r end
     return deadline, blob, key, id .. ' ' .. print
+end
+
+-- Whether results that were promised leave no room for more. Jobs that somebody waits for need none
+-- as a rule: they are refused where some that did have filled a quarter more.
+local function results_full(t, name)
+    return t.kept >= L.record_bytes * (byte(name) == 115 and 1.25 or 1)
 end
 
 -- Counts jobs in, if the queue has room for all; true where it has.
@@ -148,6 +155,7 @@ local function submit_fits(t, n)
     end
     if jobs > L.queue_jobs or bytes > L.queue_bytes then return false end
     t.jobs, t.sum, t.taken = jobs, bytes, t.taken + n
+    t.ops[t.like.op] = (t.ops[t.like.op] or 0) + n
     return true
 end
 
@@ -164,14 +172,15 @@ local function submit_one(t, id, frame, options)
         if not deadline then return blob end
         stub = false
     end
+    if results_full(t, id) then return 5 end
     if not submit_fits(t, 1) then return 1 end
     if not stub then
-        stub = stub_of(t.like, blob, deadline, nil)
+        stub = stub_of(t.like, blob, deadline, nil, key)
         if options == '' then t.stub = stub end
     end
     intake_add(t, id, stub, frame, 1)
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
-    if key then call('SET', key, value, 'EX', L.ttl.a) end
+    if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
     return 0
 end
 
@@ -192,6 +201,7 @@ local function submit_packet(t, packet, pieces, options)
         end
         if any_known(pieces) then alone = options end -- there may have been room for a part only
     end
+    if results_full(t, packet) and alone == '' then return 5 end
     local jobs = t.like.packed
     if alone == '' and submit_fits(t, jobs) then
         intake_add(t, packet, stub_of(t.like, '0', '0', jobs), pieces, jobs)
@@ -224,6 +234,7 @@ local function submit(keys, args)
         reply[#reply + 1] = submit_any(t, args[i], args[i + 1], args[i + 4])
     end
     for seg, jobs in pairs(t.segs) do refer(seg, jobs) end
+    for op, jobs in pairs(t.ops) do call('HINCRBY', K.totals, op .. ' submitted', jobs) end
     intake_give(t)
     reply[2], reply[3] = t.jobs, t.sum
     return reply
@@ -271,25 +282,38 @@ local function watch(keys, args)
         local id = args[2 + i]
         if stub and parse(stub).channels ~= args[2] then
             local alone = stubs_alone({id})[1]
-            stubs[i] = alone and stub_watch(id, alone, args[2], true)
+            stubs[i] = alone and stub_watch(id, alone, args[2])
         end
     end
     return look(args, 3, stubs)
 end
 
-local function unwatch(keys, args)
+-- What is pending of these is kept, once it has ended, as long as what nobody waited for.
+local function keep(keys, args)
     start(keys, args)
-    for i, stub in ipairs(stubs_alone(args, 3)) do
-        if stub then stub_watch(args[2 + i], stub, args[2], false) end
+    local stubs = stubs_of(args, 2)
+    for i, stub in ipairs(stubs) do
+        local id = args[1 + i]
+        if stub and byte(id) == 115 and not parse(stub).promised then
+            local head, flags, tail = match(stubs_alone({id})[1] or '', '^(%d+ %d+ %d+ )([01])( .*)$')
+            if head then
+                stubs[i] = head .. tonumber(flags) + 2 .. tail
+                call('HSET', K.pending, id, stubs[i])
+            end
+        end
     end
-    return 0
+    return look(args, 2, stubs)
 end
 
 -- Deletes the record of an ended job, which recorded() has found.
-local function forget(id, piece, pieces)
-    local bucket = bucket_of(id)
-    local blob = tonumber(call('HGET', K.out_of .. bucket, id) or 0)
-    local bytes = whole(-(#piece + blob + RECORD_OVERHEAD))
+local function forget(id, piece, bucket, pieces)
+    local bytes = #piece + tonumber(call('HGET', K.out_of .. bucket, id) or 0) + RECORD_OVERHEAD
+    local key = call('HGET', K.keys_of .. bucket, id)
+    if key then
+        key_drop(key, id)
+        call('HDEL', K.keys_of .. bucket, id)
+        bytes = bytes + key_bytes(key)
+    end
     local from, to = find_piece(pieces or '', id)
     if from and #pieces > #piece then
         call('HSET', K.rec_of .. bucket, sub(id, 1, PACKET),
@@ -298,130 +322,28 @@ local function forget(id, piece, pieces)
         call('HDEL', K.rec_of .. bucket, from and sub(id, 1, PACKET) or id)
     end
     call('HDEL', K.out_of .. bucket, id)
-    call('HINCRBY', K.recbytes, bucket, bytes)
-    call('HINCRBY', K.recbytes, 'total', bytes)
+    weigh(bucket, -bytes)
 end
 
 local function cancel(keys, args)
     start(keys, args)
-    local reply, e, finder = {}, ending_new(), running_finder(#args - 1)
-    local seen = {}
-    for i, stub in ipairs(stubs_alone(args, 2)) do
-        local id = args[1 + i]
+    local reply, e, finder = {}, ending_new(), running_finder(#args - 2)
+    local seen, too = {}, args[2] == '1'
+    for i, stub in ipairs(stubs_alone(args, 3)) do
+        local id = args[2 + i]
         if seen[id] then
             reply[i] = 404
         elseif stub then
             local job = parse(stub)
             reply[i] = ending_add_terse(e, id, job, 'cancelled', 'cancelled', finder)
         else
-            local record, piece, pieces = recorded(id)
-            if record then forget(id, piece, pieces) end
-            reply[i] = record or unknown(id)
+            local record, piece, bucket, pieces = recorded(id)
+            if record and too then forget(id, piece, bucket, pieces) end
+            reply[i] = record and (too and record or 409) or unknown(id)
         end
         seen[id] = true
     end
     ending_commit(e)
-    return reply
-end
-
-local LIST_BYTES = 8388608
-
--- Up to about `want` pairs of a hash, and never less than SAMPLE where it has them and they are not
--- large, as a flat list; which ones is chance where there are more.
-local SAMPLE = 500
-local function sample(key, want)
-    local pairs_, cursor, bytes = {}, '0', 0
-    want = max(want, SAMPLE)
-    repeat
-        local r = call('HSCAN', key, cursor, 'COUNT', min(want, 100))
-        cursor = r[1]
-        for _, value in ipairs(r[2]) do
-            pairs_[#pairs_ + 1] = value
-            bytes = bytes + #value
-        end
-    until cursor == '0' or #pairs_ >= 2 * want or bytes > LIST_BYTES
-    return pairs_
-end
-
--- Appends the records of the newest rows; a row is {time, record} or, of what is pending, {time,
--- name, job}. Returns the bytes listed so far.
-local function newest_first(rows, limit, reply, bytes, finder)
-    table.sort(rows, function(a, b) return a[1] > b[1] end)
-    local room, i = limit, 1
-    while room > 0 and rows[i] do
-        local name, job, records = rows[i][2], rows[i][3], {rows[i][2]}
-        if job then records = is_packet(name) and packet_ids(name) or {name} end
-        for k = 1, min(room, #records) do
-            local record = job and terse(records[k], job, nil, nil, finder) or records[k]
-            bytes = bytes + #record
-            if bytes > LIST_BYTES then return bytes end
-            reply[#reply + 1] = record
-        end
-        room, i = room - #records, i + 1
-    end
-    return bytes
-end
-
-local function add_row(rows, name, stub)
-    local job = parse(stub)
-    rows[#rows + 1] = {tonumber(job.us), name, job}
-end
-
-local function list_pending(which, limit, reply)
-    local running, names, rows, finder = {}, {}, {}, running_finder(1000)
-    for _, worker in ipairs(call('HKEYS', K.workers)) do
-        local _, begun = holdings(worker)
-        for name in pairs(begun) do names[#names + 1] = name end
-    end
-    local found, stubs = resolve(names)
-    for i, name in ipairs(found) do
-        running[name] = true
-        if which ~= 'queued' then add_row(rows, name, stubs[i]) end
-    end
-    local bytes = newest_first(rows, limit, reply, 0, finder)
-    if which == 'running' then return bytes end
-    rows = {}
-    local some = sample(K.pending, 4 * limit)
-    for i = 1, #some, 2 do
-        if not running[some[i]] then add_row(rows, some[i], some[i + 1]) end
-    end
-    return newest_first(rows, limit, reply, bytes, finder)
-end
-
--- Whether `limit` rows are as new as `second`.
-local function enough(rows, limit, second)
-    if #rows < limit then return false end
-    local n = 0
-    for _, row in ipairs(rows) do
-        if row[1] >= second then n = n + 1 end
-    end
-    return n >= limit
-end
-
-local function list_ended(limit, reply, bytes)
-    local order, rows, size = {}, {}, 0
-    for _, bucket in ipairs(call('ZRANGE', K.recs, 0, -1)) do
-        local kind, b = match(bucket, '^(%a):(%d+)$')
-        order[#order + 1] = {(tonumber(b) + 1) * WIDTH[kind], bucket} -- all in it are older
-    end
-    table.sort(order, function(a, b) return a[1] > b[1] end)
-    for _, pair in ipairs(order) do
-        if size > 2 * LIST_BYTES or enough(rows, limit, pair[1]) then break end
-        local some = sample(K.rec_of .. pair[2], limit)
-        for i = 1, #some, 2 do
-            local second, pieces = tonumber(sub(some[i], 2, 9), 16), some[i + 1]
-            each_piece(pieces, function(_, from, to) rows[#rows + 1] = {second, sub(pieces, from, to)} end)
-            size = size + #pieces
-        end
-    end
-    newest_first(rows, limit, reply, bytes)
-end
-
-local function list(keys, args)
-    start(keys, args)
-    local which, limit, reply, bytes = args[2], min(tonumber(args[3]), 10000), {}, 0
-    if which ~= 'ended' then bytes = list_pending(which, limit, reply) end
-    if which == 'ended' or which == 'any' then list_ended(limit, reply, bytes) end
     return reply
 end
 
@@ -461,10 +383,12 @@ local function stats(keys, args)
         end
         parts[c] = format('"%s":{%s}', class, concat(rows, ','))
     end
-    return format('{"workers":{%s},"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
+    local totals, all = {}, call('HGETALL', K.totals)
+    for i = 1, #all, 2 do totals[#totals + 1] = cjson.encode(all[i]) .. ':' .. all[i + 1] end
+    return format('{"totals":{%s},"workers":{%s},"queue":{"jobs":%d,"bytes":%s,"running":%d,' ..
                   '"records_bytes":%s,%s}}',
-                  concat(infos, ','), counted('jobs'), whole(counted('bytes')), running,
-                  call('HGET', K.recbytes, 'total') or '0', concat(parts, ','))
+                  concat(totals, ','), concat(infos, ','), counted('jobs'), whole(counted('bytes')), running,
+                  whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','))
 end
 
 local function refs(keys, args)
@@ -476,7 +400,9 @@ local function refs(keys, args)
         local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
                     bucket and (call('HEXISTS', K.pending, id) == 1 or
                                 call('HEXISTS', K.pending, sub(id, 1, PACKET)) == 1 or
-                                (kind == 'out' and call('HEXISTS', K.out_of .. bucket, id) == 1) or
+                                kind == 'out' and
+                                (call('HEXISTS', K.out_of .. bucket, id) == 1 or
+                                 call('HEXISTS', K.out_of .. promised_bucket(id), id) == 1) or
                                 call('EXISTS', K.hold_of .. args[i]) == 1)
         digits[#digits + 1] = yes and '1' or '0'
     end
@@ -485,6 +411,7 @@ end
 
 local function tick(keys, args)
     start(keys, args)
+    if args[2] then call('SETNX', K.idkey, args[2]) end
     return housekeeping()
 end
 

@@ -143,33 +143,41 @@ end
 -- device class their user asked for) saying any, and for which no worker of it has lived for
 -- ALONE_US, are for whoever comes. All jobs of a packet asked for the same.
 local ALONE_US = 5000000
-local LOOK = 256 -- at so many names of each priority a time, in steps: frames are read for it
-local STEP = 32
+local LOOK = 256 -- at so many names of each priority a time: frames are read for it
 local function may_move(name, frame)
     local at = is_packet(name) and PIECE_HEAD or 0
     return sub(frame, at + 1, at + 4) == 'BLJF' and byte(frame, at + 14) == 0
 end
 
-local function reroute_list(si, any)
-    for _ = 1, min(LOOK, call('LLEN', K.wait[si])), STEP do
-        local names = call('LPOP', K.wait[si], STEP)
-        if not names then return end
-        local found, stubs = resolve(names)
-        local frames, stay, moved, jobs = get_many(K.frames, found), {}, {}, 0
-        for i, name in ipairs(found) do
-            if may_move(name, frames[i] or '') then
-                moved[#moved + 1] = name
-                jobs = jobs + parse(stubs[i]).jobs
-                call('HSET', K.pending, name, any .. sub(stubs[i], 2))
-            else
-                stay[#stay + 1] = name
-            end
+-- Moves what a name in a list stands for, where it may: appends it to `moved`. Returns how many jobs.
+local function reroute_name(name, any, moved)
+    local found, stubs = resolve({name})
+    local frames, jobs = get_many(K.frames, found), 0
+    for i, one in ipairs(found) do
+        if may_move(one, frames[i] or '') then
+            moved[#moved + 1] = one
+            jobs = jobs + parse(stubs[i]).jobs
+            call('HSET', K.pending, one, any .. sub(stubs[i], 2))
         end
-        call_many('RPUSH', K.wait[si], stay)
-        call_many('RPUSH', K.wait[any], moved)
-        tally(si, -jobs)
-        tally(any, jobs)
     end
+    return jobs
+end
+
+-- A name that moves leaves a ghost, so that those that stay keep their places.
+local looked = {} -- how far each list was looked at, by its key
+local function reroute_list(si, any)
+    local key, moved, jobs = K.wait[si], {}, 0
+    local from = looked[key] or 0
+    if from >= call('LLEN', key) then from = 0 end
+    looked[key] = from + LOOK
+    for i, name in ipairs(call('LRANGE', key, from, from + LOOK - 1)) do
+        local gone = reroute_name(name, any, moved)
+        if gone > 0 then call('LSET', key, from + i - 1, '-') end
+        jobs = jobs + gone
+    end
+    call_many('RPUSH', K.wait[any], moved)
+    tally(si, -jobs)
+    tally(any, jobs)
 end
 
 local function reroute(class)
@@ -215,14 +223,12 @@ local function housekeeping()
     local blobs = 0
     local old = call('ZRANGE', K.recs, '-inf', floor(now / 1000000), 'BYSCORE', 'LIMIT', 0, 16)
     for _, bucket in ipairs(old) do blobs = blobs + bucket_drop(bucket) end
-    local total = tonumber(call('HGET', K.recbytes, 'total') or 0)
-    if total > L.record_sync_bytes then blobs = blobs + buckets_fit_sync() end
-    if total > L.record_bytes then blobs = blobs + buckets_fit(total, 64) end
+    blobs = blobs + sync_fit()
     recount()
     forget_opened()
     reroute_stranded(live)
     wake_for_backlog()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
     return {now, counted('jobs'), counted('bytes'), live[1], live[2], blobs,
-            tonumber(first[2] or 0)}
+            tonumber(first[2] or 0), kept_bytes('a'), call('GET', K.idkey) or ''}
 end

@@ -1,13 +1,13 @@
 -- A Redis that is out of memory still lets jobs end, which is how it gets memory back.
 local function add(name, callback, flags)
-    redis.register_function({function_name = 'blasd_3_' .. name, callback = callback,
+    redis.register_function({function_name = 'blasd_4_' .. name, callback = callback,
                              flags = flags})
 end
 add('open', open, {})
 add('submit', submit, {})
 add('blob', blob, {})
 add('watch', watch, {'allow-oom'})
-add('unwatch', unwatch, {'allow-oom'})
+add('keep', keep, {'allow-oom'})
 add('cancel', cancel, {'allow-oom'})
 add('tick', tick, {'allow-oom'})
 add('blob_drop', blob_drop, {'allow-oom'})
@@ -16,7 +16,6 @@ add('renew', renew, {'allow-oom'})
 add('release', release, {'allow-oom'})
 add('bury', bury, {'allow-oom'})
 add('claim', claim, {'allow-oom'})
-add('begin', begin, {'allow-oom'})
 add('finish', finish, {'allow-oom'})
 add('progress', progress, {'allow-oom'})
 add('get', get, {'no-writes'})

@@ -29,11 +29,11 @@ local function key_table(q)
     k = {wait = {}}
     for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
                            'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
-                           'refs', 'refused'}) do
+                           'refs', 'refused', 'seconds', 'totals', 'idkey'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'held', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
-                           'blob', 'hold', 'alone', 'begun'}) do
+                           'blob', 'hold', 'alone', 'begun', 'keys'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -65,8 +65,10 @@ local function prepare(keys, args)
     end
 end
 
+local devices -- of the workers, as this call has read them
 local function start(keys, args)
     prepare(keys, args)
+    devices = {}
     local t = call('TIME')
     now_text = t[1] .. sub('00000' .. t[2], -6)
     now = tonumber(now_text)
@@ -120,6 +122,9 @@ local function bucket_of(id)
     return bucket
 end
 
+-- The same for a job that somebody had waited for until its end was promised for later.
+local function promised_bucket(id) return 'a:' .. floor(tonumber(sub(id, 2, 9), 16) / WIDTH.a) end
+
 -- Stubs
 
 local last_stub, last_job -- of many stubs in a row all but the first are the same text
@@ -128,16 +133,19 @@ local last_stub, last_job -- of many stubs in a row all but the first are the sa
 -- beside it: its own job can still be read, ended and cancelled.
 local function parse(stub)
     if stub == last_stub then return last_job end
-    local si, us, cost, blob, deadline, seg, jobs, channels, op, tenant =
-        match(stub, '^([1-9]) (%d+) (%d+) ([01]) (%d+) ?(%x*) ?x?(%d*)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
+    local si, us, cost, flags, deadline, seg, jobs, channels, op, tenant, key =
+        match(stub, '^([1-9]) (%d+) (%d+) ([0-3]) (%d+) ?(%x*) ?x?(%d*)\t([^\t]*)\t([^\t]*)\t' ..
+                    '([^\t]*)\t?(.*)$')
     if not si then
         return {si = '2', cost = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
-                tenant = 'anonymous', us = now_text, claim = ' ' .. now_text .. ' 0 0'}
+                tenant = 'anonymous', key = '', promised = false, us = now_text,
+                claim = ' ' .. now_text .. ' 0 0'}
     end
+    local blob = (flags == '1' or flags == '3') and '1' or '0'
     last_stub = stub
     last_job = {si = si, cost = tonumber(cost), jobs = tonumber(jobs) or 1,
                 deadline = tonumber(deadline), seg = seg, channels = channels, op = op,
-                tenant = tenant, us = us,
+                tenant = tenant, key = key, promised = flags >= '2', us = us,
                 claim = concat({'', us, cost, blob}, ' ')} -- behind the name, as in a claim
     if jobs ~= '' then last_job.claim = last_job.claim .. ' 0 ' .. jobs end
     return last_job
@@ -157,15 +165,15 @@ local function alike(si, cost_text, note)
 end
 
 -- The stub of such jobs, submitted now, which is read as a rule before any other.
-local function stub_of(like, blob, deadline, packed)
+local function stub_of(like, blob, deadline, packed, key)
     local cost = whole(like.cost)
     local head = ' ' .. now_text .. ' ' .. cost .. ' ' .. blob
     last_stub = like.si .. head .. ' ' .. deadline .. (like.seg ~= '' and ' ' or '') .. like.seg ..
                 (packed and ' x' .. whole(packed) or '') .. '\t' .. like.channels .. '\t' .. like.op ..
-                '\t' .. like.tenant
+                '\t' .. like.tenant .. (key and '\t' .. key or '')
     last_job = {si = like.si, cost = like.cost, jobs = packed or 1, deadline = tonumber(deadline),
                 seg = like.seg, channels = like.channels, op = like.op, tenant = like.tenant,
-                us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
+                key = key or '', promised = false, us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
     return last_stub
 end
 
@@ -249,12 +257,14 @@ local function running_finder(count)
 end
 
 local function device_of(worker)
+    if devices[worker] then return devices[worker] end
+    devices[worker] = ''
     local text = call('HGET', K.workers, worker)
     local ok, info = pcall(cjson.decode, match(text or '', '^%S+ %S+ (.*)$') or '')
     if ok and type(info) == 'table' and type(info.id) == 'string' and not find(info.id, '%c') then
-        return info.id
+        devices[worker] = info.id
     end
-    return ''
+    return devices[worker]
 end
 
 -- Terse records

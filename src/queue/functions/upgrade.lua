@@ -41,9 +41,24 @@ local function upgrade_begun()
     end
 end
 
+-- Before schema 4 records were weighed together, and nothing said in which order they were made.
+local function upgrade_records()
+    if call('HDEL', K.recbytes, 'total') == 0 then return end
+    local sums, bytes = {s = 0, a = 0}, call('HGETALL', K.recbytes)
+    for i = 1, #bytes, 2 do
+        local kind, b = match(bytes[i], '^([sa]):(%d+)$')
+        if kind then
+            sums[kind] = sums[kind] + tonumber(bytes[i + 1])
+            call('ZADD', K.seconds, whole((tonumber(b) + 1) * WIDTH[kind]), bytes[i])
+        end
+    end
+    call('HSET', K.recbytes, 's', whole(sums.s), 'a', whole(sums.a))
+end
+
 local function upgrade()
     upgrade_streams()
     upgrade_begun()
+    upgrade_records()
     local bytes, ghosts = (gsub(K.count, 'count$', 'bytes')), (gsub(K.count, 'count$', 'ghosts'))
     if call('EXISTS', bytes) == 0 then return end
     for si in pairs(K.wait) do compact(si) end

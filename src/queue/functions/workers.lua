@@ -96,14 +96,6 @@ local function claim(keys, args)
     return c.reply
 end
 
-local function begin(keys, args)
-    prepare(keys, args)
-    local lost = lapsed(args[2], args[3])
-    if lost then return lost end
-    call('HSET', K.begun_of .. args[2], '0', args[3] .. '\n' .. args[4])
-    return 0
-end
-
 -- What OUTPUTS say: bytes, and where they lie, as ending_add takes it.
 local function outputs_of(outputs)
     if outputs == '0' then return 0, '' end

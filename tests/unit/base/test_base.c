@@ -84,6 +84,35 @@ static void ids_are_valid_distinct_and_carry_their_second(void **state) {
     assert_false(blasd_id_valid(ids[2]));
 }
 
+static void signed_ids_are_known_again(void **state) {
+    const struct blasd_id_key key = {{1, UINT64_C(0x8000000000000000)}}, other = {{1, 1}};
+    char ids[1000][BLASD_ID_LEN + 1], head[BLASD_ID_PACKET];
+    int others = 0;
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        if (i == 0)
+            blasd_id_new(BLASD_ID_ASYNC, 1763690000123456, ids[i]);
+        else
+            memcpy(ids[i], ids[0], sizeof ids[i]); /* all of one packet */
+        memcpy(head, ids[i], sizeof head);
+        blasd_id_sign(ids[i], &key);
+        assert_memory_equal(ids[i], head, sizeof head);
+        assert_true(blasd_id_valid(ids[i]));
+        assert_true(blasd_id_signed(ids[i], &key));
+        others += blasd_id_signed(ids[i], &other);
+        for (int j = 0; j < i; j++) assert_string_not_equal(ids[i], ids[j]);
+    }
+    assert_in_range(others, 0, 2); /* it is one in 65,536 */
+    int known = 0; /* the same of what is changed in any place */
+    for (int at = 0; at < BLASD_ID_LEN; at++) {
+        char made_up[BLASD_ID_LEN + 1];
+        memcpy(made_up, ids[7], sizeof made_up);
+        made_up[at] = at == 0 ? 's' : made_up[at] == '0' ? '1' : '0';
+        known += blasd_id_signed(made_up, &key);
+    }
+    assert_in_range(known, 0, 1);
+}
+
 static void dates_are_rfc3339(void **state) {
     char text[BLASD_TIME_TEXT];
     (void)state;
@@ -158,6 +187,7 @@ int main(void) {
         cmocka_unit_test(an_overlong_detail_is_cut_and_ended),
         cmocka_unit_test(a_buffer_stops_at_its_cap_and_stays_whole),
         cmocka_unit_test(ids_are_valid_distinct_and_carry_their_second),
+        cmocka_unit_test(signed_ids_are_known_again),
         cmocka_unit_test(dates_are_rfc3339),
         cmocka_unit_test(limits_have_sane_defaults_and_take_units),
         cmocka_unit_test(bad_limits_are_refused_and_change_nothing),

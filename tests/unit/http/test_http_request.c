@@ -120,6 +120,46 @@ static void test_idempotency_key(void **state) {
     assert_int_equal(header(&request, "Idempotency-Key", "caf\xc3\xa9"), BLASD_E_malformed_query);
 }
 
+static void test_idempotency_key_in_quotes(void **state) {
+    static const char *const same[][2] = {
+        {"\"k\"", "k"}, {"k", "k"}, {"\"a \\\"b\\\" \\\\\"", "a \"b\" \\"}, {"k\"", "k\""}};
+    static const char *const bad[] = {"\"", "\"\"", "\"k", "\"k\"l", "\"k\\\"", "\"k\";a=1"};
+    (void)state;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        struct http_request request = {0};
+        assert_int_equal(header(&request, "Idempotency-Key", same[i][0]), BLASD_OK);
+        assert_string_equal(request.idempotency_key, same[i][1]);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct http_request request = {0};
+        assert_int_equal(header(&request, "Idempotency-Key", bad[i]), BLASD_E_malformed_query);
+    }
+}
+
+static void test_times(void **state) {
+    static const struct {
+        const char *text;
+        int64_t us;
+    } good[] = {{"2026-01-31T12:00:00Z", INT64_C(1769860800000000)},
+                {"2026-01-31T12:00:00.25Z", INT64_C(1769860800250000)},
+                {"1769860800.000001", INT64_C(1769860800000001)},
+                {"0", 0}};
+    static const char *const bad[] = {"",  "today", "2026-01-31", "2026-01-31T12:00:00",
+                                      "-1", "1e9",  "nan",        "2026-13-01T00:00:00Z",
+                                      "9999999999999", "2026-01-31T12:00:00.Z",
+                                      "2026-01-31T12:00:00Zx"};
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct http_request request = {0};
+        assert_int_equal(param(&request, ~0u, "since", good[i].text), BLASD_OK);
+        assert_true(request.since_us == good[i].us);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct http_request request = {0};
+        assert_int_equal(param(&request, ~0u, "before", bad[i]), BLASD_E_malformed_query);
+    }
+}
+
 static void test_files_and_sharing(void **state) {
     struct http_request request = {0};
     (void)state;
@@ -221,8 +261,8 @@ static void test_params(void **state) {
                      BLASD_E_malformed_query);
     assert_int_equal(param(&request, ~0u, "limit", "10"), BLASD_E_malformed_query); /* twice */
     request = (struct http_request){0};
-    assert_int_equal(param(&request, ~0u, "limit", "1000"), BLASD_OK);
-    assert_int_equal(request.limit, 1000);
+    assert_int_equal(param(&request, ~0u, "limit", "100"), BLASD_OK);
+    assert_int_equal(request.limit, 100);
     assert_int_equal(param(&request, ~0u, "state", "running"), BLASD_OK);
     assert_int_equal(request.state, BLASD_RUNNING);
     request = (struct http_request){0};
@@ -255,6 +295,8 @@ int main(void) {
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_wait),
         cmocka_unit_test(test_idempotency_key),
+        cmocka_unit_test(test_idempotency_key_in_quotes),
+        cmocka_unit_test(test_times),
         cmocka_unit_test(test_files_and_sharing),
         cmocka_unit_test(test_respond_async),
         cmocka_unit_test(test_bad_waits),

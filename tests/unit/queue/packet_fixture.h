@@ -81,7 +81,7 @@ static inline const char *submit_pieces(struct bed *bed, const char *name, int j
     char cost_text[32];
     struct words words;
     snprintf(cost_text, sizeof cost_text, "%d %d", cost, jobs);
-    words_begin(&words, bed, "blasd_3_submit");
+    words_begin(&words, bed, "blasd_4_submit");
     word(&words, name);
     word_add(&words, pieces->len ? pieces->data : "", pieces->len);
     word(&words, si);
@@ -167,7 +167,7 @@ static inline const char *finish_raw(struct bed *bed, const char *worker, const 
     struct words words;
     redisReply *epoch = redisCommand(bed->raw, "GET %s:lease:%s", bed->tag, worker);
     assert_int_equal(epoch->type, REDIS_REPLY_STRING);
-    words_begin(&words, bed, "blasd_3_finish");
+    words_begin(&words, bed, "blasd_4_finish");
     word(&words, worker);
     word(&words, epoch->str);
     word(&words, resent);

@@ -146,13 +146,13 @@ static inline void bed_close(struct bed *bed) {
     blasd_store_free(bed->store);
 }
 
-/* FCALL blasd_3_<function>, with words ended by NULL behind LIMITS. New reply. */
+/* FCALL blasd_4_<function>, with words ended by NULL behind LIMITS. New reply. */
 static inline redisReply *fcall(struct bed *bed, const char *function, ...) {
     char name[64];
     const char *argv[64] = {"FCALL", name, "1", bed->tag, bed->link.text};
     int argc = 5;
     va_list words;
-    snprintf(name, sizeof name, "blasd_3_%s", function);
+    snprintf(name, sizeof name, "blasd_4_%s", function);
     va_start(words, function);
     while (argc < 64 && (argv[argc] = va_arg(words, const char *))) argc++;
     va_end(words);
@@ -222,6 +222,24 @@ enum {
     LINE_ERROR,
     LINE_DEVICE
 };
+
+/* Goes through all pages of a list; `each` is called with every record. Returns how many there are. */
+static inline int list_all(struct bed *bed, const char *which, const char *limit,
+                           void (*each)(void *arg, const redisReply *record), void *arg) {
+    char cursor[128] = "";
+    int count = 0;
+    do {
+        redisReply *reply = fcall(bed, "list", which, "", "0", "9000000000000000", limit, cursor,
+                                  NULL);
+        assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+        assert_true(reply->elements <= strtoul(limit, NULL, 10) + 1);
+        for (size_t i = 1; i < reply->elements; i++, count++)
+            if (each != NULL) each(arg, reply->element[i]);
+        snprintf(cursor, sizeof cursor, "%s", reply->element[0]->str);
+        drop(reply);
+    } while (cursor[0] != '\0');
+    return count;
+}
 
 /* What the queue counts: `field` jobs, bytes, or an SI. */
 static inline long long counted(struct bed *bed, const char *field) {

@@ -83,7 +83,7 @@ static void ids_inside_frames(void **state) {
         assert_int_equal(reply->element[0]->len, i < 2 ? bait.len : 0);
         drop(reply);
     }
-    drop(fcall(&bed, "cancel", packet.id[1], NULL));
+    drop(fcall(&bed, "cancel", "1", packet.id[1], NULL));
     assert_string_equal(record_line(&bed, packet.id[1], 0), "404");
     redisReply *reply = fcall(&bed, "get", packet.id[0], packet.id[2], NULL);
     assert_int_equal(reply->element[0]->len, bait.len);
@@ -139,7 +139,7 @@ static void damaged_pieces(void **state) {
             }
         }
         if (done != 5) fail_msg("damage %d: %d of 5 jobs beside it ended", damage, done);
-        for (int i = 0; i < 4; i++) drop(fcall(&bed, "cancel", packet.id[i], NULL));
+        for (int i = 0; i < 4; i++) drop(fcall(&bed, "cancel", "1", packet.id[i], NULL));
         claim(worker, 64, PLENTY, claims);
         expect_empty(&bed);
         blasd_buf_release(&pieces);

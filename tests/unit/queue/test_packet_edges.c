@@ -104,7 +104,7 @@ static void sent_again(void **state) {
             assert_int_equal(pending(&bed), 3);
         }
         if (round / 2) {
-            drop(fcall(&bed, "cancel", packet.id[1], NULL));
+            drop(fcall(&bed, "cancel", "1", packet.id[1], NULL));
             submit_packet_as(&bed, &packet, "2", 100, "r=1", NOTE);
             audit(&bed);
             assert_int_equal(pending(&bed), 2);
@@ -150,7 +150,7 @@ static void segments_of_packets(void **state) {
         const char *ids[5];
         for (int i = 0; i < count; i++) ids[i] = claims[i].id;
         if (round == 1) {
-            drop(fcall(&bed, "cancel", packet.id[1], NULL));
+            drop(fcall(&bed, "cancel", "1", packet.id[1], NULL));
             assert_int_equal(refs_of(&bed, SEG_IN), 4);
         }
         /* outputs that lie in a segment are referred to while the job is pending */
@@ -167,14 +167,14 @@ static void segments_of_packets(void **state) {
             fail_msg("round %d: %d references", round, refs_of(&bed, SEG_A));
         assert_int_equal(refs_of(&bed, SEG_B), 1);
         /* one record is forgotten, the bytes stay until its neighbours go */
-        drop(fcall(&bed, "cancel", packet.id[0], NULL));
+        drop(fcall(&bed, "cancel", "1", packet.id[0], NULL));
         assert_string_equal(record_line(&bed, packet.id[0], 0), "404");
         expect_record(&bed, packet.id[2]);
         sleep_ms(2200);
         drop(fcall(&bed, "tick", NULL));
         assert_string_equal(record_line(&bed, packet.id[2], 0), "410");
         assert_int_equal(ask(&bed, "EXISTS", "refs"), 0);
-        reply = redisCommand(bed.raw, "HGET %s:recbytes total", bed.tag);
+        reply = redisCommand(bed.raw, "HGET %s:recbytes s", bed.tag);
         assert_string_equal(reply->str, "0");
         drop(reply);
         expect_empty(&bed);
@@ -195,7 +195,7 @@ static void records_forgotten_one_by_one(void **state) {
     finish_claims(worker, claims, 4);
     static const int order[] = {1, 3, 0, 2};
     for (int k = 0; k < 4; k++) {
-        redisReply *reply = fcall(&bed, "cancel", packet.id[order[k]], NULL);
+        redisReply *reply = fcall(&bed, "cancel", "1", packet.id[order[k]], NULL);
         assert_memory_equal(reply->element[0]->str, "record of ", 10);
         assert_memory_equal(reply->element[0]->str + 10, packet.id[order[k]], BLASD_ID_LEN);
         drop(reply);
@@ -208,7 +208,7 @@ static void records_forgotten_one_by_one(void **state) {
                 expect_record(&bed, packet.id[i]);
         }
     }
-    redisReply *reply = redisCommand(bed.raw, "HGET %s:recbytes total", bed.tag);
+    redisReply *reply = redisCommand(bed.raw, "HGET %s:recbytes s", bed.tag);
     assert_string_equal(reply->str, "0");
     drop(reply);
     reply = redisCommand(bed.raw, "KEYS %s:rec:*", bed.tag);
@@ -218,26 +218,34 @@ static void records_forgotten_one_by_one(void **state) {
     bed_close(&bed);
 }
 
-/* What list says of the ids: how often each occurs, with `state` where given. */
+struct listed {
+    const struct packet *packet;
+    int times[PACKET_MOST];
+    char is[PACKET_MOST];
+};
+
+static void on_listed(void *arg, const redisReply *record) {
+    struct listed *listed = arg;
+    for (int i = 0; i < listed->packet->jobs; i++) {
+        if (strstr(record->str, listed->packet->id[i]) == NULL) continue;
+        listed->times[i]++;
+        listed->is[i] = strncmp(record->str, "T1\nqueued\n", 10) == 0      ? 'q'
+                        : strncmp(record->str, "T1\nrunning\n", 11) == 0   ? 'r'
+                        : strncmp(record->str, "T1\ncancelled\n", 13) == 0 ? 'c'
+                                                                           : 'd';
+    }
+}
+
+/* What the pages of a list say of the ids: each occurs once, with its state, or, ' ', not. */
 static void expect_listed(struct bed *bed, const char *which, const char *limit,
                           const struct packet *packet, const char *states) {
-    redisReply *reply = fcall(bed, "list", which, limit, NULL);
+    struct listed listed = {.packet = packet};
+    list_all(bed, which, limit, on_listed, &listed);
     for (int i = 0; i < packet->jobs; i++) {
-        int times = 0;
-        for (size_t k = 0; k < reply->elements; k++) {
-            const char *record = reply->element[k]->str;
-            if (strstr(record, packet->id[i]) == NULL) continue;
-            times++;
-            const char *is = strncmp(record, "T1\nqueued\n", 10) == 0      ? "q"
-                             : strncmp(record, "T1\nrunning\n", 11) == 0   ? "r"
-                             : strncmp(record, "T1\ncancelled\n", 13) == 0 ? "c"
-                                                                           : "d";
-            assert_int_equal(*is, states[i]);
-        }
-        if (times != (states[i] != ' '))
-            fail_msg("%s lists job %d of '%s' %d times", which, i, states, times);
+        if (listed.times[i] != (states[i] != ' '))
+            fail_msg("%s lists job %d of '%s' %d times", which, i, states, listed.times[i]);
+        if (states[i] != ' ') assert_int_equal(listed.is[i], states[i]);
     }
-    drop(reply);
 }
 
 /* Counts in stats of class any and priority normal, and running. */
@@ -275,21 +283,19 @@ static void lists_and_counts(void **state) {
     expect_listed(&bed, "queued", "100", &two, "qq");
     expect_listed(&bed, "any", "100", &one, "rrr");
     expect_listed(&bed, "any", "100", &two, "qq");
-    drop(fcall(&bed, "cancel", one.id[1], two.id[0], NULL));
+    drop(fcall(&bed, "cancel", "1", one.id[1], two.id[0], NULL));
     expect_stats(&bed, 1, 2, 2);
     expect_listed(&bed, "any", "100", &one, "rcr");
     expect_listed(&bed, "any", "100", &two, "cq");
     finish_claims(worker, claims, 3);
-    expect_listed(&bed, "ended", "100", &one, "dcd");
+    expect_listed(&bed, "any", "100", &one, "dcd");
     assert_int_equal(claim(worker, 8, PLENTY, claims), 1);
     finish_claims(worker, claims, 1);
     worker = fresh_worker(&bed, worker);
     submit_packet(&bed, &two, BLASD_ID_SYNC, 5, "");
-    redisReply *reply = fcall(&bed, "list", "queued", "2", NULL); /* no more than was asked for */
-    assert_int_equal(reply->elements, 2);
-    drop(reply);
+    expect_listed(&bed, "queued", "2", &two, "qqqqq"); /* in pages of no more than was asked for */
     assert_int_equal(work_off(&bed), 5);
-    expect_listed(&bed, "ended", "100", &two, "ddddd");
+    expect_listed(&bed, "any", "100", &two, "ddddd");
     expect_stats(&bed, 0, 0, 0);
     expect_empty(&bed);
     blasd_worker_queue_free(worker);
@@ -316,7 +322,7 @@ static void a_few_jobs_read_few_packets(void **state) {
     bed_open(&bed, &server, "few");
     for (int i = 0; i < PACKETS; i++) submit_packet(&bed, &packet, BLASD_ID_SYNC, 8, "me");
     before = hgets(&bed);
-    drop(fcall(&bed, "list", "queued", "20", NULL));
+    drop(fcall(&bed, "list", "queued", "", "0", "9000000000000000", "20", "", NULL));
     assert_in_range(hgets(&bed) - before, 3, 3 + 20); /* three packets, and attempts of each job */
     before = hgets(&bed);
     drop(fcall(&bed, "watch", "me", packet.id[0], packet.id[1], packet.id[2], packet.id[3],
@@ -370,7 +376,7 @@ static void moved_from_a_class_without_workers(void **state) {
     assert_string_equal(submit_pieces(&bed, any.name, 4, &a, "8", 9, "", NOTE), "0");
     assert_string_equal(submit_pieces(&bed, cuda.name, 3, &c, "8", 9, "", NOTE), "0");
     assert_string_equal(submit_pieces(&bed, opened.name, 2, &o, "8", 9, "", NOTE), "0");
-    drop(fcall(&bed, "cancel", opened.id[0], NULL));
+    drop(fcall(&bed, "cancel", "1", opened.id[0], NULL));
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(claim(worker, 16, PLENTY, claims), 0);
     drop(fcall(&bed, "tick", NULL));
@@ -415,7 +421,7 @@ static void handed_over(void **state) {
     }
     struct words words;
     struct blasd_buf pieces[PACKETS];
-    words_begin(&words, &bed, "blasd_3_submit");
+    words_begin(&words, &bed, "blasd_4_submit");
     for (int i = 0; i < PACKETS; i++) {
         packet_make(&packet[i], BLASD_ID_SYNC, 5);
         pieces[i] = pieces_of(packet[i].id, 5, "frame of ");

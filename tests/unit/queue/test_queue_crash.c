@@ -29,7 +29,7 @@ static redisContext *reconnect(const char *url) {
 static void *submitter(void *arg) {
     struct load *load = arg;
     static char ids[BATCH][BLASD_ID_LEN + 1];
-    const char *argv[5 + 6 * BATCH] = {"FCALL", "blasd_3_submit", "1", load->bed->tag,
+    const char *argv[5 + 6 * BATCH] = {"FCALL", "blasd_4_submit", "1", load->bed->tag,
                                        load->bed->link.text};
     redisContext *redis = NULL;
     while (!atomic_load(&load->stop_submit)) {
@@ -268,17 +268,9 @@ static void test_begun_too_late(void **state) {
     sleep_ms(20);
     assert_int_equal(blasd_worker_queue_bury(third, "w", &err), 0);
     assert_string_equal(record_line(&bed, id, LINE_ATTEMPTS), "2");
-    /* and workers of earlier versions call the function, which knows no epochs */
-    struct blasd_worker_queue *fourth = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    assert_int_equal(claim(fourth, 1, PLENTY, claims), 1);
-    char text[96];
-    snprintf(text, sizeof text, "1795321940965573 %s", id);
-    drop(fcall(&bed, "begin", "w", fourth->epoch, text, NULL));
-    assert_string_equal(record_line(&bed, id, LINE_STATE), "running");
     blasd_worker_queue_free(old);
     blasd_worker_queue_free(heir);
     blasd_worker_queue_free(third);
-    blasd_worker_queue_free(fourth);
     bed_close(&bed);
 }
 

@@ -16,7 +16,7 @@ static void test_cancel(void **state) {
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
     assert_int_equal(finish(worker, ended, "as it was", 55), 1);
     submit_new(&bed, queued, "2");
-    redisReply *reply = fcall(&bed, "cancel", queued, running, ended, queued, "nonsense", NULL);
+    redisReply *reply = fcall(&bed, "cancel", "1", queued, running, ended, queued, "nonsense", NULL);
     assert_int_equal(reply->elements, 5);
     assert_memory_equal(reply->element[0]->str, "T1\ncancelled\n", 13);
     assert_memory_equal(reply->element[1]->str, "T1\ncancelled\n", 13);
@@ -31,9 +31,9 @@ static void test_cancel(void **state) {
     assert_int_equal(finish(worker, running, "r", 0), 0);
     assert_string_equal(record_line(&bed, running, LINE_STATE), "cancelled");
     assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
-    drop(fcall(&bed, "cancel", queued, running, NULL)); /* forgotten now */
+    drop(fcall(&bed, "cancel", "1", queued, running, NULL)); /* forgotten now */
     assert_string_equal(record_line(&bed, queued, 0), "404");
-    reply = redisCommand(bed.raw, "HGET %s:recbytes total", bed.tag);
+    reply = redisCommand(bed.raw, "HGET %s:recbytes s", bed.tag);
     assert_string_equal(reply->str, "0");
     drop(reply);
     blasd_worker_queue_free(worker);
@@ -154,7 +154,7 @@ static void test_idempotency(void **state) {
     assert_string_equal(reply->element[4]->element[0]->str, c);
     drop(reply);
     /* the key is free once its job's record is gone */
-    drop(fcall(&bed, "cancel", first, NULL));
+    drop(fcall(&bed, "cancel", "1", first, NULL));
     assert_int_equal(submit_as(&bed, d, "2", "9", "k=00ff:my key: d=1", ""), 0);
     /* sent again after a lost reply */
     long long before = pending(&bed);
@@ -195,7 +195,7 @@ static void test_records_expire(void **state) {
     assert_string_equal(record_line(&bed, old, 0), "410");
     assert_string_equal(record_line(&bed, id, 0), "410");
     assert_string_equal(record_line(&bed, waiting, LINE_STATE), "queued"); /* never a pending one */
-    reply = redisCommand(bed.raw, "HGET %s:recbytes total", bed.tag);
+    reply = redisCommand(bed.raw, "HGET %s:recbytes s", bed.tag);
     assert_string_equal(reply->str, "0");
     drop(reply);
     reply = redisCommand(bed.raw, "KEYS %s:rec:*", bed.tag);
@@ -215,7 +215,7 @@ static void test_deleted_records_expire(void **state) {
     bed_limits(&bed);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     finished(&bed, worker, id, 0, 123);
-    drop(fcall(&bed, "cancel", id, NULL)); /* ended already: forgotten */
+    drop(fcall(&bed, "cancel", "1", id, NULL)); /* ended already: forgotten */
     assert_string_equal(record_line(&bed, id, 0), "404");
     sleep_ms(2200);
     redisReply *reply = fcall(&bed, "tick", NULL);
@@ -275,6 +275,11 @@ static void test_records_fit(void **state) {
     bed_close(&bed);
 }
 
+static redisReply *list_page(struct bed *bed, const char *which, const char *limit,
+                             const char *cursor) {
+    return fcall(bed, "list", which, "", "0", "9000000000000000", limit, cursor, NULL);
+}
+
 static int count_states(const redisReply *reply, const char *state) {
     char head[32];
     int n = 0;
@@ -305,24 +310,32 @@ static void test_list(void **state) {
         assert_int_equal(finish(worker, record, record, 0), 1);
     }
     begin(worker, claims + 5, 3);
-    redisReply *reply = fcall(&bed, "list", "any", "100", NULL);
-    assert_int_equal(reply->elements, 12);
+    redisReply *reply = list_page(&bed, "any", "100", "");
+    assert_int_equal(reply->elements, 13);
+    assert_string_equal(reply->element[0]->str, "");
     assert_int_equal(count_states(reply, "queued"), 4);
     assert_int_equal(count_states(reply, "running"), 3);
-    for (int i = 0; i < 5; i++) assert_string_equal(reply->element[7 + i]->str, id[4 - i]);
+    for (int i = 0; i < 5; i++) { /* those of each kind newest first */
+        static const int order[] = {4, 2, 0, 3, 1};
+        bool there = false;
+        for (int k = 0; k < 5; k++)
+            there = there || strcmp(reply->element[8 + k]->str, id[order[i]]) == 0;
+        assert_true(there);
+    }
     drop(reply);
-    reply = fcall(&bed, "list", "running", "2", NULL);
-    assert_int_equal(reply->elements, 2);
+    reply = list_page(&bed, "running", "2", "");
+    assert_int_equal(reply->elements, 3);
     assert_int_equal(count_states(reply, "running"), 2);
     drop(reply);
-    reply = fcall(&bed, "list", "queued", "3", NULL);
-    assert_int_equal(reply->elements, 3);
+    reply = list_page(&bed, "queued", "3", "");
+    assert_int_equal(reply->elements, 4);
     assert_int_equal(count_states(reply, "queued"), 3);
-    assert_non_null(strstr(reply->element[0]->str, id[11])); /* newest first */
+    assert_non_null(strstr(reply->element[1]->str, id[11])); /* newest first */
     drop(reply);
-    reply = fcall(&bed, "list", "ended", "2", NULL);
-    assert_int_equal(reply->elements, 2);
-    assert_string_equal(reply->element[0]->str, id[4]);
+    reply = list_page(&bed, "succeeded", "2", "");
+    assert_int_equal(reply->elements, 3);
+    assert_true(strcmp(reply->element[1]->str, id[4]) == 0 ||
+                strcmp(reply->element[1]->str, id[3]) == 0);
     drop(reply);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
@@ -479,7 +492,7 @@ static void test_errors(void **state) {
     submit_new(&bed, id, "2");
     drop(redisCommand(bed.raw, "CONFIG SET maxmemory 1"));
     redisReply *reply =
-        redisCommand(bed.raw, "FCALL blasd_3_submit 1 %s %s", bed.tag, bed.link.text);
+        redisCommand(bed.raw, "FCALL blasd_4_submit 1 %s %s", bed.tag, bed.link.text);
     assert_int_equal(reply->type, REDIS_REPLY_ERROR);
     assert_int_equal(blasd_link_error(reply->str, &err), -(int)BLASD_E_queue_unavailable);
     drop(reply);

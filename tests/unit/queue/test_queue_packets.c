@@ -108,7 +108,7 @@ static void cancelled_while_it_waits(void **state) {
     submit_packet(&bed, &packet, BLASD_ID_SYNC, 5, "");
     submit_packet(&bed, &last, BLASD_ID_SYNC, 3, "");
     redisReply *reply =
-        fcall(&bed, "cancel", packet.id[1], stranger(&packet), packet.id[3], packet.id[1], NULL);
+        fcall(&bed, "cancel", "1", packet.id[1], stranger(&packet), packet.id[3], packet.id[1], NULL);
     assert_memory_equal(reply->element[0]->str, "T1\ncancelled\n", 13);
     assert_int_equal(reply->element[1]->integer, 404);
     assert_memory_equal(reply->element[2]->str, "T1\ncancelled\n", 13);
@@ -121,7 +121,7 @@ static void cancelled_while_it_waits(void **state) {
     assert_string_equal(record_line(&bed, packet.id[0], LINE_STATE), "queued");
     audit(&bed);
     /* all of one that waits */
-    drop(fcall(&bed, "cancel", last.id[0], last.id[1], last.id[2], NULL));
+    drop(fcall(&bed, "cancel", "1", last.id[0], last.id[1], last.id[2], NULL));
     audit(&bed);
     assert_int_equal(claim(worker, 64, PLENTY, claims), 5);
     expect_claimed(&claims[0], first.id[0]);
@@ -149,11 +149,11 @@ static void cancelled_in_the_hands_of_a_worker(void **state) {
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     submit_packet(&bed, &packet, BLASD_ID_SYNC, 4, "hands");
     assert_int_equal(claim(worker, 64, PLENTY, claims), 4);
-    drop(fcall(&bed, "cancel", packet.id[0], NULL));
+    drop(fcall(&bed, "cancel", "1", packet.id[0], NULL));
     audit(&bed);
     assert_int_equal(counted(&bed, "2"), 0);
     begun(worker, claims, 4);
-    drop(fcall(&bed, "cancel", packet.id[2], NULL));
+    drop(fcall(&bed, "cancel", "1", packet.id[2], NULL));
     assert_string_equal(record_line(&bed, packet.id[1], LINE_STATE), "running");
     audit(&bed);
     assert_string_equal(finish_claims(worker, claims, 4), "0101");
@@ -211,7 +211,7 @@ static void a_finish_sent_again(void **state) {
         submit_packet(&bed, &packet, kind, 3, "again");
         assert_int_equal(claim(worker, 64, PLENTY, claims), 3);
         begun(worker, claims, 3);
-        if (round == 1) drop(fcall(&bed, "cancel", packet.id[1], NULL));
+        if (round == 1) drop(fcall(&bed, "cancel", "1", packet.id[1], NULL));
         struct blasd_buf pieces = pieces_of(packet.id, 3, "record of ");
         struct blasd_buf others = pieces_of(packet.id, 3, "another of ");
         const char *digits = round == 1 ? "101" : "111";
@@ -316,7 +316,7 @@ static void a_claim_that_was_missed(void **state) {
     drop(reply);
     drop(epoch);
     audit(&bed);
-    drop(fcall(&bed, "cancel", packet.id[0], NULL));
+    drop(fcall(&bed, "cancel", "1", packet.id[0], NULL));
     worker->claim_missed = true;
     assert_int_equal(claim(worker, 64, PLENTY, claims + 2), 3);
     audit(&bed);
@@ -415,11 +415,10 @@ static void watched_by_this_one_and_that(void **state) {
     assert_memory_equal(reply->element[2]->str, "T1\nqueued\n", 10);
     assert_memory_equal(reply->element[3]->str, "T1\nqueued\n", 10);
     drop(reply);
-    drop(fcall(&bed, "unwatch", "me", packet.id[2], packet.id[3], stranger(&packet), NULL));
     audit(&bed);
     assert_int_equal(claim(worker, 64, PLENTY, claims), 5);
     assert_string_equal(finish_claims(worker, claims, 5), "11111");
-    expect_told(&bed, me, "me", &packet, (const int[]){1, 1, 0, 0, 1});
+    expect_told(&bed, me, "me", &packet, (const int[]){1, 1, 1, 1, 1});
     expect_told(&bed, other, "other", &packet, (const int[]){0, 1, 1, 0, 0});
     /* a packet that nobody watched: what is watched later is told, and what had ended not */
     submit_packet(&bed, &packet, BLASD_ID_ASYNC, 3, "");
@@ -455,7 +454,7 @@ static void progress_of_its_jobs(void **state) {
     const char *ids[] = {packet.id[0], packet.id[1]};
     assert_int_equal(blasd_worker_queue_progress(worker, ids, 2, 0.5, &wanted, &err), 0);
     assert_true(wanted);
-    drop(fcall(&bed, "cancel", packet.id[0], NULL));
+    drop(fcall(&bed, "cancel", "1", packet.id[0], NULL));
     assert_int_equal(blasd_worker_queue_progress(worker, ids, 1, 0.75, &wanted, &err), 0);
     assert_false(wanted);
     assert_int_equal(blasd_worker_queue_progress(worker, ids, 2, 0.75, &wanted, &err), 0);

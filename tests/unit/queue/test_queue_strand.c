@@ -6,7 +6,7 @@
 static void submit_wish(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *si, char wish) {
     char note[64], frame[16] = {'B', 'L', 'J', 'F', 1, 0, 0, 0, 16, 0, 0, 0, 1, wish, 0, 0};
     const char *argv[] = {
-        "FCALL", "blasd_3_submit", "1", bed->tag, bed->link.text, id, frame, si, "9", "", note};
+        "FCALL", "blasd_4_submit", "1", bed->tag, bed->link.text, id, frame, si, "9", "", note};
     size_t lens[sizeof argv / sizeof *argv];
     redisReply *reply;
     id_make(id, BLASD_ID_SYNC, 0);
@@ -91,7 +91,7 @@ static void what_a_dead_worker_had(void **state) {
     assert_int_equal(claim(cuda, 16, PLENTY, claims), 2);
     begin(cuda, claims, 1);
     assert_int_equal(blasd_worker_queue_bury(cpu, "g", &err), 0);
-    drop(fcall(&bed, "cancel", cancelled, NULL));
+    drop(fcall(&bed, "cancel", "1", cancelled, NULL));
     tick(&bed);
     assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);
     age(&bed, "cuda");
@@ -158,12 +158,41 @@ static void very_many(void **state) {
     bed_close(&bed);
 }
 
+/* Those that stay keep their order, however often they are looked at, and those that go theirs. */
+static void who_stays_keeps_his_place(void **state) {
+    enum { JOBS = 600 };
+    static char ids[JOBS][BLASD_ID_LEN + 1];
+    static struct blasd_claim claims[JOBS];
+    struct bed bed;
+    int at = 0, count;
+    (void)state;
+    bed_open(&bed, &server, "strand5");
+    struct blasd_worker_queue *cpu = worker_new(&bed, "c", BLASD_DEVICE_CPU);
+    for (int i = 0; i < JOBS; i++) submit_wish(&bed, ids[i], "8", i % 3 == 0 ? 0 : 2);
+    tick(&bed);
+    age(&bed, "cuda");
+    for (int look = 0; look < 4; look++) tick(&bed); /* stops in the middle of the second round */
+    count = claim(cpu, JOBS, PLENTY, claims);
+    assert_int_equal(count, JOBS / 3);
+    for (int i = 0; i < count; i++) assert_string_equal(claims[i].id, ids[3 * i]);
+    assert_int_equal(counted(&bed, "8"), JOBS - count);
+    struct blasd_worker_queue *cuda = worker_new(&bed, "g", BLASD_DEVICE_CUDA);
+    count = claim(cuda, JOBS, PLENTY, claims);
+    assert_int_equal(count, JOBS - JOBS / 3);
+    for (int i = 0; i < JOBS; i++)
+        if (i % 3 != 0) assert_string_equal(claims[at++].id, ids[i]);
+    blasd_worker_queue_free(cpu);
+    blasd_worker_queue_free(cuda);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_may_run_anywhere_does),
         cmocka_unit_test(what_a_dead_worker_had),
         cmocka_unit_test(a_class_that_lives_keeps_its_jobs),
         cmocka_unit_test(very_many),
+        cmocka_unit_test(who_stays_keeps_his_place),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -255,7 +255,7 @@ static void test_handed_over(void **state) {
     /* cancelled between the handing over and the end */
     assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
     submit_new(&bed, id, "2");
-    drop(fcall(&bed, "cancel", id, NULL));
+    drop(fcall(&bed, "cancel", "1", id, NULL));
     assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
     assert_int_equal(finish(worker, id, "r", 0), 0);
@@ -352,7 +352,7 @@ static void test_missed_rest(void **state) {
     char piece[4 + BLASD_ID_LEN + 1] = {1};
     memcpy(piece + 4, id, BLASD_ID_LEN);
     piece[4 + BLASD_ID_LEN] = 'r';
-    reply = redisCommand(bed.raw, "FCALL blasd_3_finish 1 %s %s w %s %s %s %b 0", bed.tag,
+    reply = redisCommand(bed.raw, "FCALL blasd_4_finish 1 %s %s w %s %s %s %b 0", bed.tag,
                          bed.link.text, epoch, "0 1 4 1000 0", id, piece, sizeof piece);
     assert_string_equal(reply->str, "1i");
     drop(reply);

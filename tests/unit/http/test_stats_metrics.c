@@ -1,5 +1,5 @@
-/* Workers' heartbeats as rows of GET /metrics. */
-#include "http/device_metrics.h"
+/* The queue's stats as rows of GET /metrics. */
+#include "http/stats_metrics.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@ static struct blasd_buf out;
 
 static const char *metrics_of(const char *stats) {
     blasd_buf_reset(&out);
-    assert_int_equal(http_device_metrics(stats, strlen(stats), &out), 0);
+    assert_int_equal(http_stats_metrics(stats, strlen(stats), &out), 0);
     assert_int_equal(blasd_buf_add(&out, "", 1), 0);
     return out.data;
 }
@@ -46,6 +46,23 @@ static void only_what_is_told(void **state) {
     assert_int_equal(count(text, "worker=\"two\""), 1);
 }
 
+static void ends_of_jobs(void **state) {
+    const char *text = metrics_of(
+        "{\"totals\":{\"matmul submitted\":7,\"matmul succeeded\":4,\"matmul failed out_of_memory\":1,"
+        "\"matmul failed poisoned\":2,\"solve cancelled\":3,\"unheard of\":9}}");
+    (void)state;
+    assert_int_equal(count(text, "# TYPE blasd_jobs_total counter\n"), 1);
+    assert_non_null(strstr(text, "\nblasd_jobs_submitted_total{op=\"matmul\"} 7\n"));
+    assert_non_null(strstr(text, "\nblasd_jobs_submitted_total{op=\"solve\"} 0\n"));
+    assert_non_null(strstr(text, "\nblasd_jobs_total{op=\"matmul\",state=\"succeeded\"} 4\n"));
+    assert_non_null(strstr(text, "\nblasd_jobs_total{op=\"matmul\",state=\"failed\"} 3\n"));
+    assert_non_null(strstr(text, "\nblasd_jobs_total{op=\"solve\",state=\"cancelled\"} 3\n"));
+    assert_non_null(
+        strstr(text, "\nblasd_job_failures_total{op=\"matmul\",code=\"poisoned\"} 2\n"));
+    assert_int_equal(count(text, "\nblasd_job_failures_total{"), 2);
+    assert_null(strstr(text, "unheard"));
+}
+
 static void names_are_escaped(void **state) {
     const char *text =
         metrics_of("{\"workers\":{\"a\\\"b\\\\c\\nd\":{\"device\":7,\"memory_bytes\":1}}}");
@@ -73,13 +90,14 @@ static void memory_that_runs_out_is_told(void **state) {
     struct blasd_buf small;
     (void)state;
     blasd_buf_init(&small, 20);
-    assert_int_not_equal(http_device_metrics(text, sizeof text - 1, &small), 0);
+    assert_int_not_equal(http_stats_metrics(text, sizeof text - 1, &small), 0);
     blasd_buf_release(&small);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_is_told),
+        cmocka_unit_test(ends_of_jobs),
         cmocka_unit_test(names_are_escaped),
         cmocka_unit_test(what_is_not_statistics_adds_nothing),
         cmocka_unit_test(memory_that_runs_out_is_told),

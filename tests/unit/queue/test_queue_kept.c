@@ -1,0 +1,267 @@
+/* What stays of jobs that have ended, and for how long: results that were promised by an answer 202
+ * and those that were not, Idempotency-Keys, and the counts of how jobs ended. */
+#include "redis_fixture.h"
+
+#include "wire/frame.h"
+
+static long long hget(struct bed *bed, const char *key, const char *field) {
+    redisReply *reply = redisCommand(bed->raw, "HGET %s:%s %s", bed->tag, key, field);
+    long long n = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
+    drop(reply);
+    return n;
+}
+
+static long long keys_like(struct bed *bed, const char *pattern) {
+    redisReply *reply = redisCommand(bed->raw, "KEYS %s:%s", bed->tag, pattern);
+    long long n = (long long)reply->elements;
+    drop(reply);
+    return n;
+}
+
+static long long ttl(struct bed *bed, const char *key) {
+    redisReply *reply = redisCommand(bed->raw, "TTL %s:idem:anonymous:%s", bed->tag, key);
+    long long n = reply->integer;
+    drop(reply);
+    return n;
+}
+
+static void end(struct bed *bed, struct blasd_worker_queue *worker, const char *id,
+                uint64_t bytes) {
+    struct blasd_claim claims[8];
+    (void)bed;
+    claim(worker, 8, PLENTY, claims);
+    assert_int_equal(finish(worker, id, "record", bytes), 1);
+}
+
+/* Of two jobs that were waited for, one until the time was up. */
+static void what_was_promised_stays(void **state) {
+    struct bed bed;
+    char kept[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "promise");
+    bed.limits.record_sync_s = 1;
+    bed.limits.record_sync_bytes = BLASD_MIB;
+    bed_limits(&bed);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    id_make(kept, BLASD_ID_SYNC, 0);
+    assert_int_equal(submit_as(&bed, kept, "2", "9", "b=1", "me"), 0);
+    submit_new(&bed, other, "2");
+    for (int i = 0; i < 2; i++) { /* asking twice changes nothing */
+        redisReply *reply = fcall(&bed, "keep", kept, NULL);
+        assert_memory_equal(reply->element[0]->str, "T1\nqueued\n", 10);
+        drop(reply);
+    }
+    struct blasd_claim claims[8];
+    assert_int_equal(claim(worker, 8, PLENTY, claims), 2);
+    assert_true(claims[0].stored && !claims[1].stored);
+    assert_int_equal(finish(worker, kept, "promised", 5000000), 1);
+    assert_int_equal(finish(worker, other, "record", 0), 1);
+    redisReply *reply = fcall(&bed, "keep", kept, other, NULL); /* they have ended */
+    assert_string_equal(reply->element[0]->str, "promised");
+    assert_string_equal(reply->element[1]->str, "record");
+    drop(reply);
+    sleep_ms(2200);
+    drop(fcall(&bed, "tick", NULL));
+    assert_string_equal(record_line(&bed, other, 0), "410");
+    assert_string_equal(record_line(&bed, kept, 0), "promised");
+    char blob[BLASD_ID_LEN + 5];
+    snprintf(blob, sizeof blob, "%s.out", kept);
+    reply = fcall(&bed, "refs", blob, NULL);
+    assert_string_equal(reply->str, "1");
+    drop(reply);
+    assert_int_equal(list_all(&bed, "any", "10", NULL, NULL), 1);
+    drop(fcall(&bed, "cancel", "1", kept, NULL));
+    assert_int_equal(hget(&bed, "recbytes", "a"), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Where what is kept has filled its room, jobs are refused; nothing that was promised goes. */
+static void full_of_promises(void **state) {
+    struct bed bed;
+    char id[2][BLASD_ID_LEN + 1], more[BLASD_ID_LEN + 1], waited[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "promises");
+    bed.limits.record_bytes = BLASD_MIB;
+    bed_limits(&bed);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int i = 0; i < 2; i++) {
+        id_make(id[i], BLASD_ID_ASYNC, 20 - 10 * i);
+        assert_int_equal(submit_as(&bed, id[i], "2", "9", "", ""), 0);
+        end(&bed, worker, id[i], 600000);
+    }
+    drop(fcall(&bed, "tick", NULL));
+    id_make(more, BLASD_ID_ASYNC, 0);
+    assert_int_equal(submit_as(&bed, more, "2", "9", "", ""), 5);
+    assert_string_equal(record_line(&bed, more, 0), "404");
+    submit_new(&bed, waited, "2"); /* which needs no room as a rule */
+    drop(fcall(&bed, "keep", waited, NULL));
+    end(&bed, worker, waited, 600000);
+    id_make(more, BLASD_ID_SYNC, 0);
+    assert_int_equal(submit_as(&bed, more, "2", "9", "", ""), 5); /* but enough is enough */
+    for (int i = 0; i < 2; i++) assert_string_equal(record_line(&bed, id[i], 0), "record");
+    assert_string_equal(record_line(&bed, waited, 0), "record");
+    drop(fcall(&bed, "cancel", "1", id[0], waited, NULL));
+    id_make(more, BLASD_ID_ASYNC, 0);
+    assert_int_equal(submit_as(&bed, more, "2", "9", "", ""), 0);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* A key has no end while its job is pending, then the end of its record, and it is weighed. */
+static void keys_live_with_their_jobs(void **state) {
+    struct bed bed;
+    char id[BLASD_ID_LEN + 1], again[BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "keys");
+    bed.limits.record_async_s = 100;
+    bed_limits(&bed);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    id_make(id, BLASD_ID_ASYNC, 0);
+    id_make(again, BLASD_ID_ASYNC, 0);
+    assert_int_equal(submit_as(&bed, id, "2", "9", "k=1:mine", ""), 0);
+    assert_int_equal(ttl(&bed, "mine"), -1);
+    drop(fcall(&bed, "keep", id, NULL));
+    assert_int_equal(submit_as(&bed, again, "2", "9", "k=1:mine", "other"), -1); /* that job */
+    end(&bed, worker, id, 0);
+    assert_in_range(ttl(&bed, "mine"), 100, 120);
+    assert_true(hget(&bed, "recbytes", "a") > 300);
+    assert_int_equal(submit_as(&bed, again, "2", "9", "k=1:mine", ""), -1);
+    drop(fcall(&bed, "cancel", "1", id, NULL)); /* forgotten, key and all */
+    assert_int_equal(ttl(&bed, "mine"), -2);
+    assert_int_equal(hget(&bed, "recbytes", "a"), 0);
+    assert_int_equal(keys_like(&bed, "keys:*"), 0);
+    assert_int_equal(submit_as(&bed, again, "2", "9", "k=2:mine", ""), 0);
+    drop(fcall(&bed, "cancel", "0", again, NULL)); /* ended without a worker */
+    assert_in_range(ttl(&bed, "mine"), 100, 120);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* Jobs with keys that are waited for fill no more than their limit, keys and all. */
+static void keys_go_with_their_records(void **state) {
+    enum { JOBS = 8000 };
+    struct bed bed;
+    char id[BLASD_ID_LEN + 1], option[64];
+    (void)state;
+    bed_open(&bed, &server, "many_keys");
+    bed.limits.record_sync_bytes = BLASD_MIB;
+    bed_limits(&bed);
+    for (int i = 0; i < JOBS; i++) {
+        id_make(id, BLASD_ID_SYNC, 50 - i / 200);
+        snprintf(option, sizeof option, "k=1:key number %d of very many", i);
+        assert_int_equal(submit_as(&bed, id, "2", "9", option, ""), 0);
+        drop(fcall(&bed, "cancel", "0", id, NULL));
+    }
+    drop(fcall(&bed, "tick", NULL));
+    long long left = keys_like(&bed, "idem:*");
+    assert_in_range(left, 200, 1048576 / 320); /* of each more than 320 bytes are weighed */
+    redisReply *reply = redisCommand(
+        bed.raw, "EVAL %s 1 %s",
+        "local n = 0 for _, k in ipairs(redis.call('KEYS', KEYS[1] .. ':rec:s:*')) do "
+        "n = n + redis.call('HLEN', k) end return n",
+        bed.tag);
+    assert_int_equal(reply->integer, left);
+    drop(reply);
+    assert_true(hget(&bed, "recbytes", "s") <= (long long)BLASD_MIB + 200 * 1024);
+    bed_close(&bed);
+}
+
+/* Every end, whoever decides it, and once. */
+static void ends_are_counted(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[8];
+    struct blasd_err err;
+    char id[5][BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "ends");
+    bed.limits.attempts = 1;
+    bed_limits(&bed);
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int i = 0; i < 5; i++) {
+        id_make(id[i], BLASD_ID_ASYNC, 0);
+        assert_int_equal(submit_as(&bed, id[i], "2", "9", i == 3 ? "d=1" : "", ""), 0);
+    }
+    assert_int_equal(submit_as(&bed, id[0], "2", "9", "r=1", ""), 0); /* sent again */
+    assert_int_equal(hget(&bed, "totals", "matmul submitted"), 5);
+    drop(fcall(&bed, "cancel", "0", id[0], id[0], NULL));
+    drop(fcall(&bed, "cancel", "0", id[0], NULL));
+    sleep_ms(5);
+    drop(fcall(&bed, "tick", NULL));
+    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+    begin(worker, claims, 1);
+    sleep_ms(20);
+    assert_int_equal(blasd_worker_queue_bury(worker, "w", &err), 0);
+    worker = (blasd_worker_queue_free(worker), worker_new(&bed, "w", BLASD_DEVICE_CPU));
+    assert_int_equal(claim(worker, 8, PLENTY, claims), 2);
+    for (int i = 0; i < 2; i++) {
+        struct blasd_record record = {.state = i == 0 ? BLASD_SUCCEEDED : BLASD_FAILED};
+        struct blasd_buf buf;
+        bool lost;
+        for (int k = 0; k < BLASD_MAX_OUTPUTS; k++) record.outputs[k].tensor.rank = -1;
+        snprintf(record.id, sizeof record.id, "%s", claims[i].id);
+        snprintf(record.op, sizeof record.op, "matmul");
+        snprintf(record.execution.device_name, sizeof record.execution.device_name, "a device");
+        snprintf(record.execution.warnings[0], BLASD_WARNING_MAX, "careful");
+        record.execution.warning_count = 1;
+        if (i == 1) blasd_fail(&record.error, BLASD_E_singular_matrix, "inputs.a", "it is");
+        blasd_buf_init(&buf, BLASD_MIB);
+        assert_int_equal(blasd_record_encode(&record, &buf, &err), 0);
+        struct blasd_ending ending = {
+            .id = claims[i].id, .record = buf.data, .record_len = buf.len};
+        assert_int_equal(blasd_worker_queue_finish(worker, &ending, 1, &lost, &err), 0);
+        assert_true(ending.accepted);
+        assert_int_equal(blasd_worker_queue_finish(worker, &ending, 1, &lost, &err), 0);
+        assert_false(ending.accepted);
+        blasd_buf_release(&buf);
+    }
+    assert_int_equal(hget(&bed, "totals", "matmul succeeded"), 1);
+    assert_int_equal(hget(&bed, "totals", "matmul failed singular_matrix"), 1);
+    assert_int_equal(hget(&bed, "totals", "matmul failed poisoned"), 1);
+    assert_int_equal(hget(&bed, "totals", "matmul cancelled"), 1);
+    assert_int_equal(hget(&bed, "totals", "matmul expired"), 1);
+    redisReply *reply = redisCommand(bed.raw, "HLEN %s:totals", bed.tag);
+    assert_int_equal(reply->integer, 6);
+    drop(reply);
+    reply = fcall(&bed, "stats", NULL);
+    assert_non_null(strstr(reply->str, "\"matmul failed singular_matrix\":1"));
+    drop(reply);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+/* What schema 3 left: records weighed together, in no order. */
+static void records_of_schema_3(void **state) {
+    struct bed bed;
+    char id[2][BLASD_ID_LEN + 1];
+    struct blasd_worker_queue *worker;
+    (void)state;
+    bed_open(&bed, &server, "schema3");
+    worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    for (int i = 0; i < 2; i++) {
+        id_make(id[i], i == 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, 0);
+        assert_int_equal(submit_as(&bed, id[i], "2", "9", "", ""), 0);
+        end(&bed, worker, id[i], 1000);
+    }
+    long long s = hget(&bed, "recbytes", "s"), a = hget(&bed, "recbytes", "a");
+    assert_true(s > 1000 && a > 1000);
+    drop(redisCommand(bed.raw, "HDEL %s:recbytes s a", bed.tag));
+    drop(redisCommand(bed.raw, "HSET %s:recbytes total %lld", bed.tag, s + a));
+    drop(redisCommand(bed.raw, "DEL %s:seconds", bed.tag));
+    for (int i = 0; i < 2; i++) drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
+    assert_int_equal(hget(&bed, "recbytes", "s"), s);
+    assert_int_equal(hget(&bed, "recbytes", "a"), a);
+    assert_int_equal(hget(&bed, "recbytes", "total"), 0);
+    assert_int_equal(list_all(&bed, "any", "1", NULL, NULL), 2);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_promised_stays),    cmocka_unit_test(full_of_promises),
+        cmocka_unit_test(keys_live_with_their_jobs),  cmocka_unit_test(keys_go_with_their_records),
+        cmocka_unit_test(ends_are_counted),           cmocka_unit_test(records_of_schema_3),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
