@@ -113,7 +113,7 @@ static void count_of_a_packet(const char *name, bool opened) {
     submit_packet(&bed, &packet, BLASD_ID_SYNC, JOBS, "c");
     assert_int_equal(claim(worker, 4 * JOBS, PLENTY, claims), JOBS); /* as a whole */
     begun(part, &claims[1], 1);
-    if (opened) drop(fcall(&bed, "cancel", packet.id[3], NULL));
+    if (opened) drop(fcall(&bed, "cancel", "1", packet.id[3], NULL));
     assert_int_equal(blasd_worker_queue_bury(other, "w", &err), 0);
     assert_int_equal(counted(&bed, "2"), left);
     assert_int_equal(claim(other, 4 * JOBS, PLENTY, claims), left);
