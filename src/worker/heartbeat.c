@@ -26,7 +26,7 @@
 #define SWEEP_SOON_NS (1100 * MS) /* while jobs end, and after one that found something */
 #define INFO_MOST (4096 + BLASD_COST_TEXT_MOST)
 #define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
-#define SIGN_NS (1000 * MS)
+#define SIGN_NS (500 * MS)
 #define LEAP_NS (1000 * MS) /* more between two looks of the watchdog: it did not run */
 #define MAIN_LONGER 3       /* times silence_s: the main thread may be waiting for Redis */
 
