@@ -85,6 +85,18 @@ def test_each_of_several_workers_is_replaced(make_service):
     assert not any(command_line(pid) for pid in workers)
 
 
+@pytest.mark.parametrize("victim", PARTS)
+def test_a_drain_does_not_wait_for_a_part_that_is_stopped(make_service, victim):
+    service = make_service("--limit", "silence_s=4")
+    ids = [submit(service) for _ in range(5)]
+    pid = service.kill(victim, signal.SIGSTOP)
+    assert service.stop() == 0
+    assert f"(process {pid}) has given no sign of life" in service.log_text()
+    service.start()
+    for job_id in ids:
+        assert ended(service, job_id)["state"] == "succeeded"
+
+
 def test_a_supervisor_that_was_stopped_replaces_nothing(make_service):
     """It counts what it missed itself, not how long it was away."""
     service = make_service("--limit", "silence_s=3")
