@@ -88,7 +88,7 @@ struct blasd_err;
     X(drain_s, 20, 1, 86400, "seconds",                                                            \
       "how long a worker that was told to end lets the jobs in hand compute before they go back "  \
       "to the queue")                                                                              \
-    X(silence_s, 10, 1, 86400, "seconds",                                                          \
+    X(silence_s, 10, 2, 86400, "seconds",                                                          \
       "how long the front end, a worker or the private Redis may give no sign of life before "     \
       "`blasd up` replaces it; a worker whose loop stands still for three times as long ends "     \
       "itself")                                                                                    \

@@ -193,7 +193,8 @@ void child_stop(struct child *child, int grace_ms) {
     if (!child->stopping) {
         child->stopping = true;
         blasd_loop_timer_clear(child->loop, &child->restart);
-        blasd_loop_timer_clear(child->loop, &child->look); /* the grace bounds its silence now */
+        /* one that does not speak by itself may be asked no more */
+        if (!child->notifies) blasd_loop_timer_clear(child->loop, &child->look);
     }
     if (child->pid == 0) return;
     child_signal(child, SIGTERM);

@@ -26,7 +26,7 @@
 #define SWEEP_SOON_NS (1100 * MS) /* while jobs end, and after one that found something */
 #define INFO_MOST (4096 + BLASD_COST_TEXT_MOST)
 #define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
-#define SIGN_NS (1000 * MS)
+#define SIGN_NS (500 * MS)
 #define LEAP_NS (1000 * MS) /* more between two looks of the watchdog: it did not run */
 #define MAIN_LONGER 3       /* times silence_s: the main thread may be waiting for Redis */
 
@@ -443,7 +443,7 @@ static struct shift *find_hung(struct blasd_heartbeat *heartbeat, int64_t now, c
 /* The record of the job that computes by itself and took too long: it is not to be tried again.
  * With the lock. */
 static void end_too_long(struct blasd_heartbeat *heartbeat, const struct shift *shift,
-                         struct blasd_endings *endings) {
+                         char id[BLASD_ID_LEN + 1], struct blasd_endings *endings) {
     int64_t now = blasd_clock_ns(), began = shift->began_ns;
     struct blasd_batch_times times = {began, began, began, now, now};
     struct blasd_batch_place place = {heartbeat->device.id, heartbeat->device.name, 1};
@@ -452,7 +452,9 @@ static void end_too_long(struct blasd_heartbeat *heartbeat, const struct shift *
     if (shift->count != 1 || atomic_load(&shift->told) != BLASD_TOO_LONG) return;
     blasd_heartbeat_too_long(heartbeat, &error);
     blasd_ending_record(shift->jobs[0], NULL, NULL, &error, &times, &place, &record);
-    (void)blasd_endings_add(endings, &record, shift->jobs[0], NULL, &ignored);
+    if (blasd_endings_add(endings, &record, shift->jobs[0], NULL, &ignored) != 0) return;
+    memcpy(id, shift->jobs[0]->claim->id, BLASD_ID_LEN + 1); /* the item may not outlive the lock */
+    endings->rows[0].id = id;
 }
 
 /* Ends what is in `endings` and gives back all that the worker holds, over a connection that nobody
@@ -480,12 +482,13 @@ static void end_worker(struct blasd_heartbeat *heartbeat, const struct shift *sh
     int64_t epoch = heartbeat->epoch;
     struct blasd_device_info device = heartbeat->device;
     struct blasd_endings endings;
+    char id[BLASD_ID_LEN + 1];
     blasd_endings_init(&endings);
     if (shift != NULL) {
         blasd_log(BLASD_LOG_ERROR,
                   "%s %s (jobs in the call: %d) %s and does not stop: ending this worker",
                   shift->jobs[0]->job.op->name, shift->jobs[0]->claim->id, shift->count, why);
-        end_too_long(heartbeat, shift, &endings);
+        end_too_long(heartbeat, shift, id, &endings);
     } else {
         blasd_log(BLASD_LOG_ERROR, "the worker's loop stands still: ending this worker");
     }

@@ -29,7 +29,7 @@ struct blasd_worker_options {
     /* Asked between batches and while waiting, by two threads: true makes the worker finish the
      * batch in hand, give back the rest and return. May be called often; must be cheap. */
     bool (*stopping)(void *arg);
-    /* Called about once a second, by a thread of its own, while the worker is alive; NULL: nobody
+    /* Called about twice a second, by a thread of its own, while the worker is alive; NULL: nobody
      * wants to know. */
     void (*alive)(void *arg);
     /* The process must end now, for a computation does not stop or the loop stands still; what it

@@ -57,7 +57,7 @@ PARTS = ("redis", "api", "worker")
 
 @pytest.mark.parametrize("victim", PARTS)
 def test_a_part_that_gives_no_sign_of_life_is_replaced(make_service, victim):
-    service = make_service("--limit", "silence_s=2")
+    service = make_service("--limit", "silence_s=4")
     before = {name: service.part(name) for name in PARTS}
     ids = [submit(service) for _ in range(20)]
     service.kill(victim, signal.SIGSTOP)
@@ -73,7 +73,7 @@ def test_a_part_that_gives_no_sign_of_life_is_replaced(make_service, victim):
 
 
 def test_each_of_several_workers_is_replaced(make_service):
-    service = make_service("--workers", "2", "--limit", "silence_s=2")
+    service = make_service("--workers", "2", "--limit", "silence_s=4")
     from service import children
     workers = [pid for pid in children(service.process.pid) if command_line(pid).startswith("blasd worker")]
     assert len(workers) == 2
@@ -85,13 +85,25 @@ def test_each_of_several_workers_is_replaced(make_service):
     assert not any(command_line(pid) for pid in workers)
 
 
+@pytest.mark.parametrize("victim", PARTS)
+def test_a_drain_does_not_wait_for_a_part_that_is_stopped(make_service, victim):
+    service = make_service("--limit", "silence_s=4")
+    ids = [submit(service) for _ in range(5)]
+    pid = service.kill(victim, signal.SIGSTOP)
+    assert service.stop() == 0
+    assert f"(process {pid}) has given no sign of life" in service.log_text()
+    service.start()
+    for job_id in ids:
+        assert ended(service, job_id)["state"] == "succeeded"
+
+
 def test_a_supervisor_that_was_stopped_replaces_nothing(make_service):
     """It counts what it missed itself, not how long it was away."""
-    service = make_service("--limit", "silence_s=1")
+    service = make_service("--limit", "silence_s=3")
     before = {name: service.part(name) for name in PARTS}
     for _ in range(2):
         service.process.send_signal(signal.SIGSTOP)
-        time.sleep(4)
+        time.sleep(6)
         service.process.send_signal(signal.SIGCONT)
         time.sleep(2)
     assert {name: service.part(name) for name in PARTS} == before
@@ -159,9 +171,9 @@ def test_a_job_past_job_s_fails_once(hanging):
 
 def test_a_long_call_that_is_wanted_keeps_its_lease(hanging):
     """Neither the worker's lease nor the supervisor takes a library call of long for a worker that hangs."""
-    service = hanging("lease_ms=1000", "silence_s=1")
+    service = hanging("lease_ms=3000", "silence_s=3")
     worker, job_id = service.part("worker"), start(service, GATED)
-    for _ in range(12):  # other jobs go on beside it, or wait
+    for _ in range(16):
         time.sleep(0.5)
         assert state(service, job_id) == "running"
     service.gate.touch()
@@ -176,13 +188,13 @@ def test_a_drain_does_not_wait_for_what_hangs(hanging, cancelled):
     job_id, behind = start(service, FOREVER), submit(service, product(5.0))
     if cancelled:
         service.request("DELETE", f"/jobs/{job_id}")
-    assert service.stop() == 0  # within a minute
+    assert service.stop() == 0
+    assert "killing it" not in service.log_text()  # it ended by itself, and gave back what it had
     service.start()
-    assert ended(service, behind)["state"] == "succeeded" if cancelled else state(service, behind) in ("queued", "running")
     if not cancelled:
         until(lambda: state(service, job_id) == "running")
         service.request("DELETE", f"/jobs/{job_id}")
-        assert ended(service, behind)["state"] == "succeeded"
+    assert ended(service, behind)["state"] == "succeeded"
     assert state(service, job_id) == "cancelled"
 
 

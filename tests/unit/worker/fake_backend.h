@@ -75,6 +75,11 @@ static int fake_run(struct blasd_device *device, struct blasd_task *tasks, int c
     for (int i = 0; fake.poison > 0 && i < count; i++)
         if (fake_element(&tasks[i].inputs[0], 0, 0) == fake.poison)
             return blasd_fail(err, BLASD_E_not_converged, "", "the whole call failed");
+    for (int i = 0; fake.endless > 0 && i < count; i++) {
+        if (fake_element(&tasks[i].inputs[0], 0, 0) != fake.endless) continue;
+        for (int ms = 0; ms < 60000 && watch->go_on(watch, 0.5); ms++) usleep(1000);
+        return blasd_fail(err, BLASD_E_cancelled, "", "stopped");
+    }
     for (int i = 0; i < 3000 && fake.slow; i++) {
         usleep(1000);
         if (!watch->go_on(watch, (double)i / 3000))

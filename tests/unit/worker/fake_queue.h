@@ -57,6 +57,7 @@ struct fake {
     char order[MOST_JOBS]; /* first element of the first input of each run's first job */
     int memory_for;        /* a call of more jobs is out of memory; 0: never */
     double poison;         /* a call with this first element fails whole; 0: none */
+    double endless;        /* a call with this first element goes on until it is told to stop */
     double singular;       /* a task with this first element fails alone; 0: none */
     bool device_fails, slow;
     int more_units; /* of the device, beside the one it has */

@@ -46,6 +46,29 @@ static void test_one_of_two_fails(void **state) {
     }
 }
 
+/* One that takes too long, while the next batch is under way. */
+static void test_one_of_two_takes_too_long(void **state) {
+    struct fake_spec spec = small;
+    (void)state;
+    limits.job_s = 1;
+    fake.endless = 2;
+    for (int i = 0; i < 6; i++) {
+        spec.n = i < 3 ? 2 : 3;
+        spec.value = i + 1;
+        fake_add(spec);
+    }
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake_begun, fake_ended);
+    for (int i = 0; i < 6; i++) {
+        spec.n = i < 3 ? 2 : 3;
+        spec.value = i + 1;
+        if (i == 1)
+            assert_int_equal(fake.jobs[i].result.error.code, BLASD_E_job_too_long);
+        else
+            fake_check(&fake.jobs[i], spec);
+    }
+}
+
 static void test_two_under_way_when_the_device_fails(void **state) {
     struct fake_spec spec = {.n = 100, .value = 1, .priority = BLASD_PRIORITY_NORMAL};
     (void)state;
@@ -100,6 +123,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_the_next_batch_begins_before_the_last_one_ends),
         TEST(test_one_of_two_fails),
+        TEST(test_one_of_two_takes_too_long),
         TEST(test_two_under_way_when_the_device_fails),
         TEST(test_two_under_way_when_the_lease_is_lost),
         TEST(test_jobs_that_differ_share_a_call_where_the_kernel_says_so),
