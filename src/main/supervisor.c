@@ -19,6 +19,7 @@
 
 #define MS INT64_C(1000000)
 #define CARE_NS (100 * MS)
+#define ADOPT_NS (1000 * MS) /* until a Redis that refuses writes is asked again */
 #define API_GRACE_MS 20000
 #define WORKER_GRACE_MS 30000
 #define REDIS_GRACE_MS 60000
@@ -144,6 +145,7 @@ static void api_due(struct blasd_timer *timer) {
 }
 
 static void start_rest(struct supervisor *up) {
+    up->rest_starts = true;
     for (int i = 0; i < up->worker_count; i++) child_start(&up->worker_children[i]);
     up->api_due.fire = api_due;
     blasd_loop_timer_set(up->loop, &up->api_due, blasd_clock_ns() + API_DELAY_NS);
@@ -157,13 +159,19 @@ static void on_redis_answers(struct probe *probe) {
                                         .name = up->common->queue,
                                         .limits = &up->common->limits,
                                         .store = up->store};
+    int code;
     up->redis_child.ready = true;
-    if (blasd_queue_adopt_store(&queue, &err) != 0) {
+    code = blasd_queue_adopt_store(&queue, &err);
+    if (code == -(int)BLASD_E_queue_unavailable) {
+        /* as with a full disk: the rest starts, so that users hear of it */
+        if (!up->rest_starts) blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+        blasd_loop_timer_set(up->loop, &probe->timer, blasd_clock_ns() + ADOPT_NS);
+    } else if (code != 0) {
         blasd_log(BLASD_LOG_ERROR, "cannot prepare the private Redis: %s", err.detail);
         drain(up, BLASD_EXIT_FAILED);
         return;
     }
-    start_rest(up);
+    if (!up->rest_starts) start_rest(up);
 }
 
 static void on_redis_exit(struct child *child, int status, bool *again) {

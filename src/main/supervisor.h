@@ -44,8 +44,9 @@ struct supervisor {
     struct blasd_timer care, api_due;
     struct probe redis_probe, ready_probe;
     char question[128];
-    bool running;  /* the ready line was printed */
-    bool draining; /* told to end, or unable to start */
+    bool rest_starts; /* workers and front end were told to */
+    bool running;     /* the ready line was printed */
+    bool draining;    /* told to end, or unable to start */
     bool done;
     int told, status;
 };
