@@ -17,6 +17,8 @@ MIB = 1 << 20
 
 
 def run(*words):
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} is not installed")
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
