@@ -21,6 +21,7 @@
 #define CARE_NS (100 * MS)
 #define ALIVE_NS (1000 * MS) /* between two questions to Redis */
 #define REQUESTS_MS 10000    /* that the workers go on taking jobs for requests under way */
+#define ADOPT_NS (1000 * MS) /* until a Redis that refuses writes is asked again */
 #define API_GRACE_MS 20000
 #define WORKER_GRACE_MS 5000 /* beyond what it gives its jobs */
 #define REDIS_GRACE_MS 60000
@@ -178,6 +179,7 @@ static void api_due(struct blasd_timer *timer) {
 }
 
 static void start_rest(struct supervisor *up) {
+    up->rest_starts = true;
     for (int i = 0; i < up->worker_count; i++) child_start(&up->worker_children[i]);
     up->api_due.fire = api_due;
     blasd_loop_timer_set(up->loop, &up->api_due, blasd_clock_ns() + API_DELAY_NS);
@@ -191,13 +193,19 @@ static void on_redis_answers(struct probe *probe) {
                                         .name = up->common->queue,
                                         .limits = &up->common->limits,
                                         .store = up->store};
+    int code;
     probe_start(&up->redis_alive);
-    if (blasd_queue_adopt_store(&queue, &err) != 0) {
+    code = blasd_queue_adopt_store(&queue, &err);
+    if (code == -(int)BLASD_E_queue_unavailable) {
+        /* as with a full disk: the rest starts, so that users hear of it */
+        if (!up->rest_starts) blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+        blasd_loop_timer_set(up->loop, &probe->timer, blasd_clock_ns() + ADOPT_NS);
+    } else if (code != 0) {
         blasd_log(BLASD_LOG_ERROR, "cannot prepare the private Redis: %s", err.detail);
         drain(up, BLASD_EXIT_FAILED);
         return;
     }
-    start_rest(up);
+    if (!up->rest_starts) start_rest(up);
 }
 
 /* Whatever it says, it is alive: that it loads, or is busy, too. */

@@ -44,6 +44,7 @@ struct supervisor {
     struct blasd_timer care, api_due, requests_due;
     struct probe redis_probe, redis_alive, ready_probe;
     char question[128];
+    bool rest_starts;    /* workers and front end were told to */
     bool running;        /* the ready line was printed */
     bool draining;       /* told to end, or unable to start */
     bool requests_ended; /* the front end has none that the workers should still answer */

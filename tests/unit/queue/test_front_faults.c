@@ -94,6 +94,8 @@ static void test_emptied(void **state) {
         s = submit(env, (struct want){.watch = true});
         UNTIL(env, s->answered == 1);
         assert_int_equal(s->code, BLASD_OK);
+        blasd_worker_queue_free(env->worker);
+        env->worker = NULL;
         worker_register(env);
         UNTIL(env, work_once(env) >= 0 && s->ended > 0);
         expect_done(s);
