@@ -14,8 +14,8 @@ import sys
 import pytest
 from service import BLASD, ROOT
 
-DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.md")
-                   if "build" not in path.relative_to(ROOT).parts[:1] and not any(p.startswith(".") for p in path.parts))
+DOCUMENTS = sorted(str(path) for path in (one.relative_to(ROOT) for one in ROOT.rglob("*.md"))
+                   if path.parts[0] != "build" and not any(part.startswith(".") for part in path.parts))
 EXAMPLES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "clients/c/examples").glob("*.c"))
 
 INSTALLS = "installs packages of the system, or from a registry"
@@ -101,7 +101,7 @@ def kind_of(word, text):
 
 
 def is_prose(document, text):
-    return text.startswith(PROSE.get(document, ())) if document in PROSE else False
+    return text.startswith(PROSE.get(document, ()))
 
 
 def commands(text):
@@ -194,8 +194,8 @@ def test_what_is_not_run_is_printed_somewhere():
 
 
 def run_command(command, service, tree):
-    done = subprocess.run(["sh", "-ec", with_port(command, service)], cwd=tree, env=environment(service), capture_output=True,
-                          text=True, timeout=120)
+    done = subprocess.run(["sh", "-ec", with_port(command, service)], cwd=tree, env=environment(service),
+                          capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, (command, done.stdout, done.stderr)
     assert '"code":' not in done.stdout, (command, done.stdout)
     return done.stdout
@@ -203,8 +203,8 @@ def run_command(command, service, tree):
 
 def compile_c(text, tree):
     (tree / "snippet.c").write_text(f"{C_HEAD}{text}\n}}\n")
-    done = subprocess.run(["gcc", "-std=c17", "-I.", "-Wall", "-Wno-unused", "-Werror", "-fsyntax-only", "snippet.c"], cwd=tree,
-                          capture_output=True, text=True)
+    done = subprocess.run(["gcc", "-std=c17", "-I.", "-Wall", "-Wno-unused", "-Werror", "-fsyntax-only", "snippet.c"],
+                          cwd=tree, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
