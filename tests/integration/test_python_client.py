@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +38,7 @@ def in_child(work):
     pid = os.fork()
     if pid == 0:
         status = 1
+        signal.alarm(120)  # no child waits for ever
         try:
             work()
             status = 0
