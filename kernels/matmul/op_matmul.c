@@ -39,7 +39,7 @@ static const struct blasd_port outputs[] = {
     {.name = "c",
      .shape = "(..., m, n)",
      .doc = "alpha * a @ b + beta * c. Its dtype is the widest of the inputs', integers counting "
-            "as float64, with a warning where that may round; float16 with bfloat16 gives float32.",
+            "as float64; float16 with bfloat16 gives float32.",
      .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF},
     {.name = NULL}};
 
