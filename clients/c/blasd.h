@@ -16,8 +16,9 @@
  *         fprintf(stderr, "%s\n", problem.message);
  *     blasd_client_free(client);
  *
- * Needs libcurl and jansson. A client serves one thread at a time; several may exist. Functions
- * return 0, or -1 with `problem` filled. Nothing is printed, nothing exits. */
+ * Needs libcurl and jansson. A client serves one thread at a time; several may exist. After fork
+ * parent and child may both go on with one; the arrays of blasd_shared_new are one memory to both.
+ * Functions return 0, or -1 with `problem` filled. Nothing is printed, nothing exits. */
 #ifndef BLASD_CLIENT_H
 #define BLASD_CLIENT_H
 

@@ -16,6 +16,7 @@
 
 struct blasd_client {
     CURL *curl;
+    pid_t owner;     /* the process whose connections `curl` holds */
     char *base;      /* the service's URL without a slash at its end */
     char *shown;     /* the same without user and password, for messages */
     char *directory; /* where files are shared with the service; NULL: nowhere */
@@ -63,6 +64,7 @@ struct blasd_client *blasd_client_new(const char *url) {
     pthread_once(&once, global_init);
     if (client == NULL) return NULL;
     client->curl = curl_easy_init();
+    client->owner = getpid();
     client->base = strdup(url);
     client->shown = strdup(url);
     if (client->curl == NULL || client->base == NULL || client->shown == NULL) {
@@ -76,7 +78,7 @@ struct blasd_client *blasd_client_new(const char *url) {
 
 void blasd_client_free(struct blasd_client *client) {
     if (client == NULL) return;
-    if (client->curl != NULL) curl_easy_cleanup(client->curl);
+    if (client->curl != NULL && client->owner == getpid()) curl_easy_cleanup(client->curl);
     free(client->base);
     free(client->shown);
     free(client->directory);
@@ -107,11 +109,22 @@ static size_t on_answer(char *data, size_t size, size_t count, void *arg) {
     return more;
 }
 
+/* After a fork the connections are the parent's: this process makes its own. The parent's are left
+ * as they are, for to close one of TLS would say so to the service. */
+static void own_connections(struct blasd_client *client) {
+    CURL *fresh = client->owner == getpid() ? NULL : curl_easy_init();
+    if (fresh == NULL) return;
+    client->curl = fresh;
+    client->owner = getpid();
+}
+
 /* `wait`: seconds for which the service may be silent on purpose. */
 static void prepare(struct blasd_client *client, const char *path, double wait,
                     struct answer *answer, struct curl_slist *headers) {
     char *url = NULL;
+    own_connections(client);
     curl_easy_reset(client->curl); /* keeps the connection */
+    curl_easy_setopt(client->curl, CURLOPT_FRESH_CONNECT, client->owner == getpid() ? 0L : 1L);
     if (asprintf(&url, "%s%s", client->base, path) >= 0) {
         curl_easy_setopt(client->curl, CURLOPT_URL, url); /* copies it */
         free(url);

@@ -61,6 +61,7 @@ int blasd_shared_open(const char *directory, struct blasd_shared **ret,
     *ret = NULL;
     if (shared == NULL) return out_of_memory(problem);
     shared->fd = -1;
+    shared->owner = getpid();
     if (name_at_random(shared->name) != 0) goto fail;
     if (asprintf(&shared->path, "%s/%s.put", directory, shared->name) < 0) {
         shared->path = NULL;
@@ -81,7 +82,7 @@ void blasd_shared_free(struct blasd_shared *shared) {
     if (shared == NULL) return;
     if (shared->map != NULL) munmap(shared->map, shared->len);
     if (shared->fd >= 0) {
-        unlink(shared->path);
+        if (shared->owner == getpid()) unlink(shared->path); /* not a fork's parent's */
         close(shared->fd);
     }
     for (int i = 0; i < shared->array_count; i++) free((char *)(uintptr_t)shared->arrays[i].name);

@@ -29,6 +29,7 @@ struct blasd_shared {
     char name[BLASD_SHARED_NAME + 1];
     char *path; /* owned */
     int fd;
+    pid_t owner;        /* the process that made it, and removes it */
     unsigned char *map; /* owned; NULL: the file was written, not mapped */
     size_t len;
     struct blasd_array *arrays; /* owned, with their names; none where it was written */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define N 500
@@ -167,6 +168,50 @@ static int refusals(struct blasd_client *client) {
     return 0;
 }
 
+/* `who` times each of 50 numbers, and what each process is told is its own. */
+static bool own_products(struct blasd_client *client, double who) {
+    bool right = true;
+    for (int i = 0; right && i < 50; i++) {
+        double a = who, b = i;
+        struct blasd_array inputs[2] = {
+            {.name = "a", .dtype = "float64", .rank = 2, .shape = {1, 1}, .data = &a},
+            {.name = "b", .dtype = "float64", .rank = 2, .shape = {1, 1}, .data = &b}};
+        struct blasd_request request = {.op = "matmul", .inputs = inputs, .input_count = 2};
+        struct blasd_problem problem;
+        struct blasd_reply *reply = NULL;
+        if (blasd_client_run(client, &request, 60, NULL, NULL, &reply, &problem) != 0)
+            return complain(&problem) == 0;
+        right = *(double *)blasd_reply_array(reply, "c")->data == who * i;
+        blasd_reply_free(reply);
+    }
+    return right;
+}
+
+/* One client, used before fork, in the parent and in its children at once; the children free it and
+ * the arrays, which stay the parent's. */
+static int forks(struct blasd_client *client) {
+    struct blasd_shared *shared;
+    struct blasd_request request = {.op = "matmul"};
+    pid_t children[3];
+    int code = make_shared(client, &shared), status;
+    bool right = code == 0 && own_products(client, 1);
+    for (int i = 0; i < 3; i++)
+        if ((children[i] = fork()) == 0) {
+            right = own_products(client, 3 + i);
+            blasd_shared_free(shared);
+            blasd_client_free(client);
+            _exit(right ? 0 : 1);
+        }
+    right = own_products(client, 2) && right;
+    for (int i = 0; i < 3; i++)
+        right = waitpid(children[i], &status, 0) == children[i] && status == 0 && right;
+    puts(right ? "each its own" : "mixed up");
+    request.shared = shared;
+    code = product(client, &request, blasd_shared_array(shared, "b")->data);
+    blasd_shared_free(shared);
+    return code;
+}
+
 int main(int argc, char **argv) {
     struct blasd_client *client = blasd_client_new(NULL);
     const char *what = argc > 1 ? argv[1] : "";
@@ -191,6 +236,8 @@ int main(int argc, char **argv) {
         code = hold(client);
     else if (strcmp(what, "refusals") == 0)
         code = refusals(client);
+    else if (strcmp(what, "forks") == 0)
+        code = forks(client);
     blasd_client_free(client);
     return code;
 }

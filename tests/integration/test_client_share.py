@@ -158,6 +158,7 @@ def test_the_c_client(sharing):
     assert probe(sharing, "in-place") == ["mapped right"] * 3
     assert probe(sharing, "copies") == ["mapped right"]
     assert probe(sharing, "later") == ["mapped right"]
+    assert probe(sharing, "forks") == ["each its own", "mapped right"]
     assert probe(sharing, "refusals") == ["invalid_tensor", "no_space"]
     assert probe(sharing, "unshared", status=1)[0].startswith("sharing_off")
     done = subprocess.run([EXAMPLE, sharing.url], capture_output=True, text=True, timeout=60)

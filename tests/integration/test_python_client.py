@@ -1,4 +1,4 @@
-"""The Python client in programs of every shape: forks, pickles, results that are written to, inputs that are no plain arrays."""
+"""The Python client in programs of every shape: forks, pickles, results that are written to, inputs of other kinds."""
 import base64
 import concurrent.futures
 import copy
@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +38,7 @@ def in_child(work):
     pid = os.fork()
     if pid == 0:
         status = 1
+        signal.alarm(120)  # no child waits for ever
         try:
             work()
             status = 0
@@ -241,7 +243,8 @@ def test_results_are_written_to(client, sharing):
 
 def test_large_results_are_not_copied(client):
     """What is received is what the array lies in: nothing of its size is made beside it."""
-    code = ("import blasd, numpy as np, resource, sys; c = blasd.Client(sys.argv[1]); a = np.ones((1, 6000)); c.matmul(a, a.T)\n"
+    code = ("import blasd, numpy as np, resource, sys; c = blasd.Client(sys.argv[1])\n"
+            "a = np.ones((1, 6000)); c.matmul(a, a.T)\n"
             "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; r = c.matmul(a.T, a)\n"
             "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / r.nbytes)")
     done = subprocess.run([sys.executable, "-c", code, client.url], capture_output=True, text=True, check=True, timeout=120,

@@ -40,8 +40,8 @@ def _array(name, value, where=""):
         _refuse_missing(name, sum(map(_is_missing, array.flat)), where)
         raise InputError(f"{name}: NumPy makes no array of numbers of the {type(value).__name__}{where}, but one of dtype "
                        "object; give numbers of one dtype, e.g. with astype(float)")
-    if array.dtype.kind == "f" and isinstance(value, (list, tuple)) and _too_long(value):
-        warn(_ROUNDED.format(name, array.dtype))
+    if isinstance(value, (list, tuple)):
+        _look_for_rounding(name, array, value)
     return array
 
 
@@ -49,11 +49,15 @@ class InputError(TypeError):
     """An input that cannot be sent without a change, with its name and what to do."""
 
 
-_ROUNDED = "{}: integers beyond 2^53 were rounded where NumPy made {} of them and of what is beside them"
+_NUMBERS = {int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
 
 def _plain(name, value, where):
     """The same in a form of which np.asarray makes what it says, or the refusal."""
+    if isinstance(value, (list, tuple)):
+        if set(map(type, value)) <= _NUMBERS:
+            return value
+        return [_plain(name, item, where) for item in value]
     kind = type(value)
     pandas = sys.modules.get("pandas")
     if isinstance(value, np.ma.MaskedArray):
@@ -62,10 +66,6 @@ def _plain(name, value, where):
             raise InputError(f"{name}: {masked} masked element{'s' if masked > 1 else ''}{where}; give them values "
                            "(.filled) or leave them out (.compressed) first")
         return value.data
-    if isinstance(value, (list, tuple)):
-        if all(_is_number(kind) for kind in set(map(type, value))):
-            return value
-        return [item if _is_number(type(item)) else _plain(name, item, where) for item in value]
     if pandas is not None and isinstance(value, pandas.DataFrame):
         kinds = set(value.dtypes)
         if len(kinds) > 1 or any(not isinstance(kind, np.dtype) for kind in kinds):
@@ -96,8 +96,7 @@ def _plain(name, value, where):
 def _table(name, columns):
     arrays = [_array(name, column, f" in column {label!r}") for label, column in columns]
     table = np.column_stack(arrays)
-    if table.dtype.kind == "f" and any(map(_too_long, arrays)):
-        warn(_ROUNDED.format(name, table.dtype))
+    _look_for_rounding(name, table, arrays)
     return table
 
 
@@ -114,8 +113,10 @@ def _is_missing(value):
         return type(value).__name__ == "NAType"
 
 
-def _is_number(kind):
-    return kind in (int, float, bool) or issubclass(kind, np.generic)
+def _look_for_rounding(name, array, parts):
+    """Warns where NumPy made floats of integers and of what is beside them, and rounded some."""
+    if array.dtype.kind == "f" and (np.abs(array) >= 2.0**53).any() and _too_long(parts):
+        warn(f"{name}: integers beyond 2^53 were rounded where NumPy made {array.dtype} of them")
 
 
 def _too_long(value):

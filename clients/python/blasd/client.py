@@ -418,7 +418,7 @@ class Client:
 def _readable(sock):
     if not hasattr(select, "poll"):
         return bool(select.select([sock], [], [], 0)[0])
-    poll = select.poll()
+    poll = select.poll()  # takes descriptors above 1023 too
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
 
