@@ -223,9 +223,7 @@ static bool prepare(struct blasd_engine *e, const REAL *a) {
         break;
     case BLASD_ASSUME_SYMMETRIC:
         e->method = BLASD_SOLVED_LDLT;
-        copy_matrix(e);
-        e->info = LAPACK(sytrf)(LAPACK_COL_MAJOR, 'L', e->n, e->factors, e->n, e->pivots, e->work,
-                                e->work_size);
+        going = factor_symmetric(e);
         break;
     case BLASD_ASSUME_POSITIVE_DEFINITE:
         e->method = BLASD_SOLVED_CHOLESKY;
@@ -327,7 +325,7 @@ static bool residual_piece(void *arg, int64_t i, int slot) {
 /* r := b - A x for all columns, by one product in working precision. */
 static void residual_block(struct blasd_engine *e, const struct blasd_block *block, const REAL *x,
                            REAL *r) {
-    struct NAME(columns) work = {.e = e, .x = x, .to = r, .k = block->k};
+    struct NAME(columns) work = {.e = e, .x = x, .to = r, .k = block->k, .threads = e->threads};
     memcpy(r, e->b, (size_t)e->n * (size_t)block->k * sizeof(REAL));
     share_columns(&work, residual_piece);
 }
