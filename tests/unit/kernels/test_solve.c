@@ -350,6 +350,7 @@ static void large_systems_in_panels_can_be_stopped(void **state) {
     }
 }
 
+#ifdef TRIAL_ON_THE_CPU
 /* A symmetric one with pivots of both kinds on either side of each panel's end, and one whose
  * pivots grow, which is left to QR. */
 static void large_systems_of_other_kinds(void **state) {
@@ -376,6 +377,7 @@ static void large_systems_of_other_kinds(void **state) {
         trial_free(t);
     }
 }
+#endif
 
 static void many_right_hand_sides(void **state) {
     static const char *const choices[] = {"auto", "extended", "none"};
@@ -406,7 +408,9 @@ int main(void) {
         cmocka_unit_test(growth_is_left_to_qr),
         cmocka_unit_test(integers_are_solved_exactly),
         cmocka_unit_test(large_systems_in_panels_can_be_stopped),
+#ifdef TRIAL_ON_THE_CPU
         cmocka_unit_test(large_systems_of_other_kinds),
+#endif
         cmocka_unit_test(many_right_hand_sides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,9 +4,6 @@
  *
  * Each job that would run for minutes or for ever runs in a process of its own, whose watch says
  * stop the first time it is asked; one that does not hear it is killed by an alarm. */
-#ifndef TRIAL_BACKEND
-#define ON_THE_CPU
-#endif
 #include "kernel_support.h"
 
 #include "kernels/numeric/parallel.h"
@@ -125,7 +122,7 @@ static void work_without_data_hears(void **state) {
         {"matmul", "a=1e12,1,0 b=0,0", "", false},
         {"matmul", "a=0,5,5 b=1,5,5", "", false},
         {"solve", "a=0,3,3 b=3,0", "", false},
-#ifdef ON_THE_CPU /* a device refuses some of these, and emulated is slow at the others */
+#ifdef TRIAL_ON_THE_CPU /* a device refuses some of these, and emulated is slow at the others */
         {"distance", "x=1,0 y=1e12,0", "output=argmin", true},
         {"distance", "x=1,0 y=1e12,0", "output=topk k=2", true},
         {"distance", "x=1,0 y=1e12,0", "output=within radius=1e-9", false},
@@ -155,7 +152,7 @@ static void iterations_without_end_hear(void **state) {
 
 /* ---- how often the watch is asked ---- */
 
-#ifdef ON_THE_CPU
+#ifdef TRIAL_ON_THE_CPU
 /* Parts of a long job between which nobody looks: operations, some hundredths of a second. */
 #define MOST_UNSEEN 2e8
 
@@ -351,7 +348,7 @@ int main(void) {
         cmocka_unit_test(plans_count_what_takes_long),
         cmocka_unit_test(outputs_of_nothing_have_their_bytes),
         cmocka_unit_test(degenerate_shapes_are_planned),
-#ifdef ON_THE_CPU
+#ifdef TRIAL_ON_THE_CPU
         cmocka_unit_test(long_jobs_look_up_often),
 #endif
     };
