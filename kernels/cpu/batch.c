@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STEP 100 /* operations that a step is taken for beside its work */
+
 void *blasd_cpu_alloc(size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 64) return NULL;
@@ -16,6 +18,9 @@ void *blasd_cpu_alloc(size_t count, size_t size) {
 
 bool blasd_cpu_step(struct blasd_cpu_progress *progress, double work) {
     progress->done += work;
+    if (!blasd_wanted_due(&progress->unseen,
+                          work < BLASD_WANTED_WORK ? (int64_t)work + STEP : BLASD_WANTED_WORK))
+        return true;
     return blasd_wanted_at(progress->total > 0 ? progress->done / progress->total : 0);
 }
 

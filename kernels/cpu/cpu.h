@@ -33,10 +33,9 @@ void *blasd_cpu_alloc(size_t count, size_t size) __attribute__((warn_unused_resu
 
 /* How far a batch has come. A kernel says after each piece of work what it was worth. */
 struct blasd_cpu_progress {
-    struct blasd_watch
-        *watch; /* borrowed: for the kernel's loops; NULL where one around them tells */
-    double total,
-        done; /* operations, or any other measure of work; total 0: nobody wants to know */
+    struct blasd_watch *watch; /* borrowed: for loops; NULL where one around them tells */
+    double total, done; /* operations, or any measure of work; total 0: nobody wants to know */
+    int64_t unseen;     /* work since the clock was looked at */
 };
 
 /* Adds `work`; false: nobody wants the results any more, stop (numeric/wanted.h). */

@@ -111,9 +111,10 @@ static int start_lists(struct run *run, int64_t number, const struct distance_ou
 static bool small_problems(void *arg, int64_t piece, int slot) {
     struct run *run = arg;
     const struct distance_shape *shape = run->shape;
-    int64_t end = (piece + 1) * run->group;
+    int64_t end = (piece + 1) * run->group, done = 0, work = (int64_t)run->work + 500;
     if (end > run->problems) end = run->problems;
-    for (int64_t number = piece * run->group; number < end && blasd_wanted(); number++) {
+    for (int64_t number = piece * run->group; number < end && blasd_wanted_after(&done, work);
+         number++) {
         struct blasd_task *task = &run->tasks[number / shape->problems];
         struct distance_problem *problem = &run->ready[slot];
         struct distance_out out = problem_out(shape, task, number % shape->problems);

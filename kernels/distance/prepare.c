@@ -223,7 +223,7 @@ static void pack(const struct distance_shape *shape, const void *rows, void *pan
     int64_t k = shape->k, part;
     if (k == 0) return;
     part = (PACK_ELEMENTS / k / DISTANCE_PAD + 1) * DISTANCE_PAD;
-    for (int64_t j = 0; j < shape->n && blasd_wanted(); j += part) {
+    for (int64_t j = 0; j < shape->n && (j == 0 || blasd_wanted()); j += part) {
         int64_t n = shape->n - j < part ? shape->n - j : part;
         const void *from = (const char *)rows + (size_t)(j * k) * size;
         void *to = (char *)panel + (size_t)(j * k) * size;

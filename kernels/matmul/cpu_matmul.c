@@ -204,6 +204,10 @@ static struct patch piece_at(const struct tiling *tiling, int64_t number) {
 static bool run_gemv_parts(const struct product *p, int64_t first, int64_t count) {
     double rows = VECTOR_FLOPS / (2 * (double)p->k + 1);
     int64_t part = rows < 64 ? 64 : rows < (double)count ? (int64_t)rows : count;
+    if (part >= count) {
+        run_gemv(p, first, count);
+        return true;
+    }
     for (int64_t i = 0; i < count && blasd_wanted(); i += part)
         run_gemv(p, first + i, count - i < part ? count - i : part);
     return blasd_wanted();
@@ -218,7 +222,7 @@ static bool run_piece(void *arg, int64_t number, int slot) {
     if (patch.rows == 0 || patch.columns == 0) return true;
     if (is_gemv(p))
         return run_gemv_parts(p, p->m == 1 ? patch.column : patch.row, patch.rows * patch.columns);
-    for (int64_t l = 0; l < p->k && blasd_wanted(); l += depth)
+    for (int64_t l = 0; l < p->k && (l == 0 || blasd_wanted()); l += depth)
         run_gemm(p, patch.row, patch.column, l, patch.rows, patch.columns,
                  p->k - l < depth ? p->k - l : depth);
     return true;

@@ -30,11 +30,14 @@ bool blasd_wanted_tell(double progress);
 /* For loops whose steps are too short for a look at the clock: asks once each BLASD_WANTED_WORK
  * operations or so. `*done` is the loop's own count, 0 at first; `work` is that of the step. */
 #define BLASD_WANTED_WORK 50000
-static inline bool blasd_wanted_after(int64_t *done, int64_t work) {
+static inline bool blasd_wanted_due(int64_t *done, int64_t work) {
     *done += work + 1;
-    if (*done < BLASD_WANTED_WORK) return true;
+    if (*done < BLASD_WANTED_WORK) return false;
     *done = 0;
-    return blasd_wanted();
+    return true;
+}
+static inline bool blasd_wanted_after(int64_t *done, int64_t work) {
+    return !blasd_wanted_due(done, work) || blasd_wanted();
 }
 
 /* What the calling thread works on; NULL: nothing. A thread that helps another takes its. */

@@ -39,6 +39,10 @@ struct regression_dense {
 };
 
 extern const struct regression_dense blasd_regression_lapack, blasd_regression_own;
+/* LAPACK's geqrf in calls that are not long, of as many operations as this; for tests to change.
+ * `work` as dormqr wants it for 512 columns. */
+int blasd_regression_qr(int m, int n, double *a, int lda, double *tau, double *work, int work_len);
+extern double blasd_regression_long_call;
 
 /* The length of x, which neither overflows nor underflows on the way. */
 double blasd_regression_length(int64_t n, const double *x);

@@ -1,18 +1,67 @@
-/* dense.h with OpenBLAS and LAPACKE. */
+/* dense.h with OpenBLAS and LAPACKE. What would be a long call of a library is made of shorter
+ * ones, between which the work may end; the arithmetic is LAPACK's own. Those that are left whole:
+ * geqp3, orgqr and gesdd. */
 #include "kernels/regression/dense.h"
+
+#include "kernels/numeric/wanted.h"
 
 #include <cblas.h>
 #include <lapacke.h>
+#include <stdlib.h>
+
+double blasd_regression_long_call = 5e9; /* operations: some tenths of a second */
+
+#define PANEL 128 /* columns that are factored or inverted at once */
+#define STRIP 512 /* columns or rows that follow at once */
+
+static bool is_long(double flops) {
+    return flops > blasd_regression_long_call;
+}
+
+static int least_of(int a, int b) {
+    return a < b ? a : b;
+}
+
+static double *at(const double *a, int lda, int i, int j) {
+    return (double *)(uintptr_t)a + (int64_t)j * lda + i;
+}
+
+int blasd_regression_qr(int m, int n, double *a, int lda, double *tau, double *work, int work_len) {
+    int least = least_of(m, n), info = 0;
+    if (!is_long(2.0 * m * n * least))
+        return LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, m, n, a, lda, tau, work, work_len);
+    for (int j = 0; info == 0 && j < least && blasd_wanted(); j += PANEL) {
+        int width = least_of(PANEL, least - j);
+        info = LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, m - j, width, at(a, lda, j, j), lda, tau + j,
+                                   work, work_len);
+        for (int c = j + width; info == 0 && c < n && blasd_wanted(); c += STRIP)
+            info = LAPACKE_dormqr_work(LAPACK_COL_MAJOR, 'L', 'T', m - j, least_of(STRIP, n - c),
+                                       width, at(a, lda, j, j), lda, tau + j, at(a, lda, j, c), lda,
+                                       work, work_len);
+    }
+    return info;
+}
 
 static int geqp3(int m, int n, double *a, int lda, int *pivot, double *tau) {
     return LAPACKE_dgeqp3(LAPACK_COL_MAJOR, m, n, a, lda, pivot, tau);
 }
 static int geqrf(int m, int n, double *a, int lda, double *tau) {
-    return LAPACKE_dgeqrf(LAPACK_COL_MAJOR, m, n, a, lda, tau);
+    int work_len = 64 * (n > STRIP ? n : STRIP) + 8192, info; /* dormqr's largest block, and more */
+    double *work;
+    if (!is_long(2.0 * m * n * least_of(m, n)))
+        return LAPACKE_dgeqrf(LAPACK_COL_MAJOR, m, n, a, lda, tau);
+    work = malloc((size_t)work_len * sizeof *work);
+    info = work == NULL ? -1 : blasd_regression_qr(m, n, a, lda, tau, work, work_len);
+    free(work);
+    return info;
 }
 static int ormqr(int m, int n, int k, const double *a, int lda, const double *tau, double *c,
                  int ldc) {
-    return LAPACKE_dormqr(LAPACK_COL_MAJOR, 'L', 'T', m, n, k, a, lda, tau, c, ldc);
+    int strip = is_long(4.0 * m * n * k) ? STRIP : n > 0 ? n : 1, info = 0;
+    for (int j = 0; info == 0 && j < n && blasd_wanted(); j += strip)
+        info = LAPACKE_dormqr(LAPACK_COL_MAJOR, 'L', 'T', m, least_of(strip, n - j), k, a, lda, tau,
+                              at(c, ldc, 0, j), ldc);
+    return info;
 }
 static int orgqr(int m, int n, double *a, int lda, const double *tau) {
     return LAPACKE_dorgqr(LAPACK_COL_MAJOR, m, n, n, a, lda, tau);
@@ -20,21 +69,77 @@ static int orgqr(int m, int n, double *a, int lda, const double *tau) {
 static int gesdd(int m, int n, double *a, int lda, double *values) {
     return LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'N', m, n, a, lda, values, NULL, 1, NULL, 1);
 }
-static int trtri(bool upper, int n, double *a, int lda) {
-    return LAPACKE_dtrtri_work(LAPACK_COL_MAJOR, upper ? 'U' : 'L', 'N', n, a, lda);
-}
-static int potrf(bool upper, int n, double *a, int lda) {
-    return LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, upper ? 'U' : 'L', n, a, lda);
-}
-static void trsm(bool right, bool upper, bool trans, int m, int n, const double *a, int lda,
-                 double *b, int ldb) {
+static void trsm_call(bool right, bool upper, bool trans, int m, int n, const double *a, int lda,
+                      double *b, int ldb) {
     cblas_dtrsm(CblasColMajor, right ? CblasRight : CblasLeft, upper ? CblasUpper : CblasLower,
                 trans ? CblasTrans : CblasNoTrans, CblasNonUnit, m, n, 1, a, lda, b, ldb);
 }
+static void trsm(bool right, bool upper, bool trans, int m, int n, const double *a, int lda,
+                 double *b, int ldb) {
+    int free_side = right ? m : n, strip = free_side;
+    if (is_long((double)m * n * (right ? n : m))) strip = STRIP;
+    for (int i = 0; i < free_side && blasd_wanted(); i += strip) {
+        int part = least_of(strip, free_side - i);
+        trsm_call(right, upper, trans, right ? part : m, right ? n : part, a, lda,
+                  right ? at(b, ldb, i, 0) : at(b, ldb, 0, i), ldb);
+    }
+}
+
+/* Block column by block column, as LAPACK's own: of an upper triangle from the left, of a lower one
+ * from the right; what is done already times the block, times the inverse of its diagonal. */
+static int trtri(bool upper, int n, double *a, int lda) {
+    CBLAS_UPLO uplo = upper ? CblasUpper : CblasLower;
+    int last = (n - 1) / PANEL * PANEL;
+    if (!is_long((double)n * n * n / 3))
+        return LAPACKE_dtrtri_work(LAPACK_COL_MAJOR, upper ? 'U' : 'L', 'N', n, a, lda);
+    for (int i = 0; i < n; i++)
+        if (*at(a, lda, i, i) == 0) return i + 1;
+    for (int step = 0; step <= last && blasd_wanted(); step += PANEL) {
+        int j = upper ? step : last - step, width = least_of(PANEL, n - j);
+        int from = upper ? 0 : j + width, rows = upper ? j : n - from;
+        double *block = at(a, lda, from, j);
+        if (rows > 0) {
+            cblas_dtrmm(CblasColMajor, CblasLeft, uplo, CblasNoTrans, CblasNonUnit, rows, width, 1,
+                        at(a, lda, from, from), lda, block, lda);
+            cblas_dtrsm(CblasColMajor, CblasRight, uplo, CblasNoTrans, CblasNonUnit, rows, width,
+                        -1, at(a, lda, j, j), lda, block, lda);
+        }
+        LAPACKE_dtrtri_work(LAPACK_COL_MAJOR, upper ? 'U' : 'L', 'N', width, at(a, lda, j, j), lda);
+    }
+    return 0;
+}
+
+/* Each panel beside the diagonal takes what is done already, then its own triangle. */
+static int potrf(bool upper, int n, double *a, int lda) {
+    CBLAS_UPLO uplo = upper ? CblasUpper : CblasLower;
+    char letter = upper ? 'U' : 'L';
+    int info = 0;
+    if (!is_long((double)n * n * n / 3))
+        return LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, letter, n, a, lda);
+    for (int j = 0; info == 0 && j < n && blasd_wanted(); j += PANEL) {
+        int width = least_of(PANEL, n - j);
+        double *panel = upper ? at(a, lda, 0, j) : at(a, lda, j, 0);
+        if (j > 0)
+            cblas_dtrsm(CblasColMajor, upper ? CblasLeft : CblasRight, uplo, CblasTrans,
+                        CblasNonUnit, upper ? j : width, upper ? width : j, 1, a, lda, panel, lda);
+        cblas_dsyrk(CblasColMajor, uplo, upper ? CblasTrans : CblasNoTrans, width, j, -1, panel,
+                    lda, 1, at(a, lda, j, j), lda);
+        info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, letter, width, at(a, lda, j, j), lda);
+        if (info != 0) info += j;
+    }
+    return info;
+}
 static void gemm(bool trans_a, bool trans_b, int m, int n, int k, const double *a, int lda,
                  const double *b, int ldb, double *c, int ldc) {
-    cblas_dgemm(CblasColMajor, trans_a ? CblasTrans : CblasNoTrans,
-                trans_b ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb, 0, c, ldc);
+    bool parts = is_long(2.0 * m * n * k);
+    int rows = parts ? 2 * STRIP : m, columns = parts ? STRIP : n;
+    for (int j = 0; j < n; j += columns)
+        for (int i = 0; i < m && blasd_wanted(); i += rows)
+            cblas_dgemm(
+                CblasColMajor, trans_a ? CblasTrans : CblasNoTrans,
+                trans_b ? CblasTrans : CblasNoTrans, least_of(rows, m - i),
+                least_of(columns, n - j), k, 1, trans_a ? at(a, lda, 0, i) : at(a, lda, i, 0), lda,
+                trans_b ? at(b, ldb, j, 0) : at(b, ldb, 0, j), ldb, 0, at(c, ldc, i, j), ldc);
 }
 static void gemv(int m, int n, const double *a, int lda, const double *x, double *y) {
     cblas_dgemv(CblasColMajor, CblasNoTrans, m, n, 1, a, lda, x, 1, 0, y, 1);
@@ -43,7 +148,13 @@ static void syr(int n, double alpha, const double *x, double *c, int ldc) {
     cblas_dsyr(CblasColMajor, CblasUpper, n, alpha, x, 1, c, ldc);
 }
 static void syrk(int n, int k, const double *a, int lda, double *c, int ldc) {
-    cblas_dsyrk(CblasColMajor, CblasUpper, CblasTrans, n, k, 1, a, lda, 0, c, ldc);
+    int strip = is_long((double)n * n * k) ? STRIP : n > 0 ? n : 1;
+    for (int j = 0; j < n && blasd_wanted(); j += strip) {
+        int width = least_of(strip, n - j);
+        gemm(true, false, j, width, k, a, lda, at(a, lda, 0, j), lda, at(c, ldc, 0, j), ldc);
+        cblas_dsyrk(CblasColMajor, CblasUpper, CblasTrans, width, k, 1, at(a, lda, 0, j), lda, 0,
+                    at(c, ldc, j, j), ldc);
+    }
 }
 static double dot(int n, const double *x, const double *y) {
     return cblas_ddot(n, x, 1, y, 1);

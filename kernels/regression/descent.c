@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CALL_FLOPS 5e9 /* of one call of BLAS, about: the work may end between two */
+
 struct descent {
     const struct regression_shape *shape;
     int64_t n, q, t;
@@ -68,23 +70,33 @@ static int init(struct descent *d, const struct regression_shape *shape,
 /* X'X (both triangles) and X'y. */
 static void products(struct descent *d) {
     int n = (int)d->n, q = (int)d->q, t = (int)d->t;
+    double most = CALL_FLOPS / (2.0 * q * (q > t ? q : t) + 1);
+    int part = most < 256 ? 256 : most < n ? (int)most : n; /* rows that are added at once */
     if (q == 0 || t == 0) return;
-    cblas_dsyrk(CblasRowMajor, CblasUpper, CblasTrans, q, n, 1, d->a, q, 0, d->gram, q);
+    for (int i = 0; i < n && blasd_wanted(); i += part) {
+        const double *a = d->a + i * d->q, *y = d->y + i * d->t;
+        int rows = n - i < part ? n - i : part;
+        double beta = i > 0 ? 1 : 0;
+        cblas_dsyrk(CblasRowMajor, CblasUpper, CblasTrans, q, rows, 1, a, q, beta, d->gram, q);
+        cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q, t, rows, 1, a, q, y, t, beta, d->ay,
+                    t);
+    }
     for (int64_t i = 0; i < d->q; i++)
         for (int64_t j = 0; j < i; j++) d->gram[i * d->q + j] = d->gram[j * d->q + i];
-    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q, t, n, 1, d->a, q, d->y, t, 0, d->ay, t);
 }
 
 /* g = X'(X b - y) */
 static void gradient(struct descent *d) {
     int n = (int)d->n, q = (int)d->q, t = (int)d->t;
+    int targets = 2.0 * q * q * t > CALL_FLOPS ? 256 : t;
     if (d->gram != NULL) {
         memcpy(d->g, d->ay, (size_t)(d->q * d->t) * sizeof(double));
         if (t == 1)
             cblas_dgemv(CblasRowMajor, CblasNoTrans, q, q, 1, d->gram, q, d->b, 1, -1, d->g, 1);
-        else
-            cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, q, t, q, 1, d->gram, q, d->b, t,
-                        -1, d->g, t);
+        for (int l = 0; t > 1 && l < t && blasd_wanted(); l += targets)
+            cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, q,
+                        t - l < targets ? t - l : targets, q, 1, d->gram, q, d->b + l, t, -1,
+                        d->g + l, t);
         return;
     }
     memcpy(d->left, d->y, (size_t)(d->n * d->t) * sizeof(double));

@@ -385,7 +385,7 @@ static int plan_outputs(struct blasd_plan *plan, const struct regression_shape *
 /* Operations of one step of gd, or of one sweep of lasso with its part of what follows. */
 static double step_flops(const struct regression_shape *shape) {
     double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
-    double rows = n < q ? n : q, used = q < 2000 ? q : 2000;
+    double rows = n < q ? n : q, used = q < 200 ? q : 200;
     if (shape->method == METHOD_GD)
         return t * (2 * q * (q < 2 * n ? q : 2 * n) + 2 * q) + STEP_FLOPS;
     return t * (4 * rows * q + used * used * (rows + used / 3) / NEWTON_SWEEPS + STEP_FLOPS);

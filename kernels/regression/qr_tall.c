@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/double_double.h"
 #include "kernels/numeric/wanted.h"
+#include "kernels/regression/dense.h"
 
 #include <cblas.h>
 #include <float.h>
@@ -22,6 +23,7 @@
 enum { LANES = 16 };
 #define CHUNK_BYTES (384 << 10) /* of columns in one chunk */
 #define MOST_STEPS 8            /* of refinement */
+#define TARGETS 512             /* in one call of LAPACK */
 
 struct regression_tall {
     const struct regression_shape *shape; /* borrowed */
@@ -139,14 +141,15 @@ static int fold(struct regression_tall *tall, int64_t count, double *rest) {
     const struct regression_shape *shape = tall->shape;
     int64_t q = shape->q, t = shape->t, rows = q + count, stride = tall->stride;
     double *targets = tall->columns + q * stride;
-    if (q > 0 && LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, (int)rows, (int)q, tall->columns,
-                                     (int)stride, tall->tau, tall->work, tall->work_len) != 0)
+    if (q > 0 && blasd_regression_qr((int)rows, (int)q, tall->columns, (int)stride, tall->tau,
+                                     tall->work, tall->work_len) != 0)
         return -1;
-    if (q > 0 && t > 0 &&
-        LAPACKE_dormqr_work(LAPACK_COL_MAJOR, 'L', 'T', (int)rows, (int)t, (int)q, tall->columns,
-                            (int)stride, tall->tau, targets, (int)stride, tall->work,
-                            tall->work_len) != 0)
-        return -1;
+    for (int64_t l = 0; q > 0 && l < t && blasd_wanted(); l += TARGETS)
+        if (LAPACKE_dormqr_work(LAPACK_COL_MAJOR, 'L', 'T', (int)rows,
+                                (int)(t - l < TARGETS ? t - l : TARGETS), (int)q, tall->columns,
+                                (int)stride, tall->tau, targets + l * stride, (int)stride,
+                                tall->work, tall->work_len) != 0)
+            return -1;
     for (int64_t j = 0; j < q; j++)
         memset(tall->columns + j * stride + j + 1, 0, (size_t)(rows - j - 1) * sizeof(double));
     for (int64_t l = 0; l < t; l++) {

@@ -108,6 +108,7 @@ static bool run_piece(void *arg, int64_t piece, int slot) {
     const struct blasd_solve *s = &batch->solve;
     int64_t at = piece * batch->in_piece, end = at + batch->in_piece;
     int width = batch->use_lanes ? blasd_lanes_width(batch->single) : 1, count;
+    int64_t work = width * (s->n * s->n * 30 + 500), done = 0;
     struct blasd_system systems[BLASD_LANES_MAX];
     struct blasd_walk walk;
     if (end > batch->total) end = batch->total;
@@ -115,7 +116,7 @@ static bool run_piece(void *arg, int64_t piece, int slot) {
     blasd_walk_operand(&walk, 0, s->a_rank, s->a_batch);
     blasd_walk_operand(&walk, 1, s->b_rank, s->b_batch);
     blasd_walk_seek(&walk, at % s->batch_count);
-    for (; at < end && blasd_wanted(); at += count) {
+    for (; at < end && blasd_wanted_after(&done, work); at += count) {
         for (count = 0; count < width && at + count < end; count++) {
             systems[count] = locate(batch, &walk, at + count);
             blasd_walk_next(&walk);

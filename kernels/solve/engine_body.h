@@ -20,10 +20,10 @@ static REAL *at(const void *matrix, int64_t ld, int64_t i, int64_t j) {
 /* Copies the elements of op(a) for which keep(i, j) into e->matrix, zeros elsewhere; by tiles, for
  * one of the two is read against its order. */
 static void load_general(struct blasd_engine *e, const REAL *a) {
-    int64_t n = e->n, row = e->shape.a_row, column = e->shape.a_column, done = 0;
+    int64_t n = e->n, row = e->shape.a_row, column = e->shape.a_column;
     bool lower = e->shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR;
     bool upper = e->shape.assume == BLASD_ASSUME_UPPER_TRIANGULAR;
-    for (int64_t jj = 0; jj < n && blasd_wanted_after(&done, n * TILE); jj += TILE)
+    for (int64_t jj = 0; jj < n; jj += TILE)
         for (int64_t ii = 0; ii < n; ii += TILE)
             for (int64_t j = jj; j < jj + TILE && j < n; j++)
                 for (int64_t i = ii; i < ii + TILE && i < n; i++) {
@@ -223,9 +223,7 @@ static bool prepare(struct blasd_engine *e, const REAL *a) {
         break;
     case BLASD_ASSUME_SYMMETRIC:
         e->method = BLASD_SOLVED_LDLT;
-        copy_matrix(e);
-        e->info = LAPACK(sytrf)(LAPACK_COL_MAJOR, 'L', e->n, e->factors, e->n, e->pivots, e->work,
-                                e->work_size);
+        going = factor_symmetric(e);
         break;
     case BLASD_ASSUME_POSITIVE_DEFINITE:
         e->method = BLASD_SOLVED_CHOLESKY;
@@ -327,7 +325,7 @@ static bool residual_piece(void *arg, int64_t i, int slot) {
 /* r := b - A x for all columns, by one product in working precision. */
 static void residual_block(struct blasd_engine *e, const struct blasd_block *block, const REAL *x,
                            REAL *r) {
-    struct NAME(columns) work = {.e = e, .x = x, .to = r, .k = block->k};
+    struct NAME(columns) work = {.e = e, .x = x, .to = r, .k = block->k, .threads = e->threads};
     memcpy(r, e->b, (size_t)e->n * (size_t)block->k * sizeof(REAL));
     share_columns(&work, residual_piece);
 }

@@ -14,6 +14,7 @@
 #define REAL float
 #define LAPACK(name) LAPACKE_s##name##_work
 #define CBLAS(name) cblas_s##name
+#define FORTRAN(name) s##name##_
 #define NAME(name) name##_f32
 #define UNIT 0x1p-24f
 #define SAFE 0x1p40f
@@ -36,5 +37,12 @@ static void residual(const struct blasd_engine *e, const float *x, const float *
         for (int64_t k = 0; k < rows; k++) r[i + k] = (float)e->sum[k];
     }
 }
+
+/* what sytrf is made of, which LAPACKE does not have; the last argument is the text's length */
+void FORTRAN(lasyf)(const char *uplo, const lapack_int *n, const lapack_int *nb, lapack_int *kb,
+                    REAL *a, const lapack_int *lda, lapack_int *pivots, REAL *work,
+                    const lapack_int *ldwork, lapack_int *info, size_t length);
+void FORTRAN(sytf2)(const char *uplo, const lapack_int *n, REAL *a, const lapack_int *lda,
+                    lapack_int *pivots, lapack_int *info, size_t length);
 
 #include "kernels/solve/engine_body.h"

@@ -13,6 +13,7 @@
 #define REAL double
 #define LAPACK(name) LAPACKE_d##name##_work
 #define CBLAS(name) cblas_d##name
+#define FORTRAN(name) d##name##_
 #define NAME(name) name##_f64
 #define UNIT 0x1p-53
 #define SAFE 0x1p200
@@ -49,5 +50,12 @@ static void residual(const struct blasd_engine *e, const double *x, const double
         for (int64_t k = 0; k < rows; k++) r[i + k] = e->sum[k] + e->rest[k];
     }
 }
+
+/* what sytrf is made of, which LAPACKE does not have; the last argument is the text's length */
+void FORTRAN(lasyf)(const char *uplo, const lapack_int *n, const lapack_int *nb, lapack_int *kb,
+                    REAL *a, const lapack_int *lda, lapack_int *pivots, REAL *work,
+                    const lapack_int *ldwork, lapack_int *info, size_t length);
+void FORTRAN(sytf2)(const char *uplo, const lapack_int *n, REAL *a, const lapack_int *lda,
+                    lapack_int *pivots, lapack_int *info, size_t length);
 
 #include "kernels/solve/engine_body.h"

@@ -2,10 +2,13 @@
  * by strips that threads share. Included by engine_body.h, once for each precision, under its
  * definitions; knows nothing of scales and refinement. */
 
-#define BLOCKED_N 2048 /* from here on factors are made panel by panel, so that one can stop */
-#define SHARED_N 512   /* and from here on where there are threads to share the strips */
-#define PANEL 256      /* columns of a panel, at most */
-#define LEAST_STRIP 64 /* columns of a strip of what lies right of a panel */
+#define BLOCKED_N 2048   /* from here on factors are made panel by panel, so that one can stop */
+#define SHARED_N 512     /* and from here on where there are threads to share the strips */
+#define PANEL 256        /* columns of a panel, at most */
+#define WORK_PANEL 64    /* of LDL': what the workspace has columns for */
+#define LONG_CALL 1e10   /* operations with right-hand sides, from which they are fewer at once, */
+#define LEAST_COLUMNS 32 /* but not fewer than these */
+#define LEAST_STRIP 64   /* columns of a strip of what lies right of a panel */
 #define MOST_STRIP 1024
 
 /* What is done with a panel once it is factored, strip by strip. */
@@ -138,12 +141,38 @@ static bool factor_cholesky_panels(struct blasd_engine *e) {
     return true;
 }
 
-static bool by_panels(const struct blasd_engine *e) {
-    return e->n >= BLOCKED_N || (e->threads > 1 && e->n >= SHARED_N);
-}
-
 static void copy_matrix(struct blasd_engine *e) {
     memcpy(e->factors, e->matrix, (size_t)e->n * (size_t)e->n * sizeof(REAL));
+}
+
+/* LDL' with pauses: what sytrf does with its panels, lasyf and, at the end, sytf2. */
+static bool factor_symmetric(struct blasd_engine *e) {
+    lapack_int n = e->n, block = WORK_PANEL, done = 0, info = 0;
+    copy_matrix(e);
+    e->info = 0;
+    if (n < BLOCKED_N) {
+        e->info = LAPACK(sytrf)(LAPACK_COL_MAJOR, 'L', n, e->factors, n, e->pivots, e->work,
+                                e->work_size);
+        return true;
+    }
+    for (lapack_int k = 0; k < n && blasd_wanted(); k += done) {
+        lapack_int rest = n - k;
+        if (rest > block) {
+            FORTRAN(lasyf)
+            ("L", &rest, &block, &done, at(e->factors, n, k, k), &n, e->pivots + k, e->work, &n,
+             &info, 1);
+        } else {
+            FORTRAN(sytf2)("L", &rest, at(e->factors, n, k, k), &n, e->pivots + k, &info, 1);
+            done = rest;
+        }
+        if (info > 0 && e->info == 0) e->info = k + info;
+        for (lapack_int i = k; i < k + done; i++) e->pivots[i] += e->pivots[i] > 0 ? k : -k;
+    }
+    return blasd_wanted();
+}
+
+static bool by_panels(const struct blasd_engine *e) {
+    return e->n >= BLOCKED_N || (e->threads > 1 && e->n >= SHARED_N);
 }
 
 static bool factor_lu(struct blasd_engine *e) {
@@ -177,9 +206,20 @@ static void factor_triangle(struct blasd_engine *e) {
         if (*at(e->factors, e->n, i, i) == 0) e->info = i + 1;
 }
 
+/* By panels where the matrix is large: the same reflections as geqrf's, with pauses. */
 static bool factor_qr(struct blasd_engine *e) {
+    lapack_int n = e->n, panel = n < BLOCKED_N ? n : PANEL;
+    REAL *tau = e->tau;
     copy_matrix(e);
-    LAPACK(geqrf)(LAPACK_COL_MAJOR, e->n, e->n, e->factors, e->n, e->tau, e->work, e->work_size);
+    for (lapack_int j = 0; j < n && blasd_wanted(); j += panel) {
+        lapack_int width = n - j < panel ? n - j : panel;
+        LAPACK(geqrf)
+        (LAPACK_COL_MAJOR, n - j, width, at(e->factors, n, j, j), n, tau + j, e->work,
+         e->work_size);
+        for (lapack_int c = j + width; c < n && blasd_wanted(); c += MOST_STRIP) LAPACK(ormqr)
+        (LAPACK_COL_MAJOR, 'L', 'T', n - j, n - c < MOST_STRIP ? n - c : MOST_STRIP, width,
+         at(e->factors, n, j, j), n, tau + j, at(e->factors, n, j, c), n, e->work, e->work_size);
+    }
     for (lapack_int i = 0; i < e->n; i++)
         if (*at(e->factors, e->n, i, i) == 0) return false;
     return true;
@@ -220,6 +260,7 @@ struct NAME(columns) {
     const REAL *x; /* residual: of what */
     REAL *to;
     int64_t k, strip;
+    int threads;
     bool transposed;
 };
 
@@ -228,23 +269,32 @@ static bool apply_piece(void *arg, int64_t i, int slot) {
     int64_t c = i * work->strip, k = work->k - c < work->strip ? work->k - c : work->strip;
     (void)slot;
     apply_to(work->e, at(work->to, work->e->n, 0, c), (lapack_int)k, work->transposed);
-    return true;
+    return blasd_wanted();
+}
+
+/* Columns that one call of LAPACK is given: all, unless that would take long. */
+static int64_t columns_at_once(const struct blasd_engine *e, int64_t k) {
+    double square = 2 * (double)e->n * (double)e->n, most = LONG_CALL / square;
+    if (square * (double)k <= LONG_CALL) return k;
+    return most < LEAST_COLUMNS ? LEAST_COLUMNS : (int64_t)most;
 }
 
 static void share_columns(struct NAME(columns) * work, bool (*piece)(void *, int64_t, int)) {
     double n = (double)work->e->n;
-    struct blasd_parallel loop = {.piece = piece, .arg = work, .threads = work->e->threads};
+    struct blasd_parallel loop = {.piece = piece, .arg = work, .threads = work->threads};
     work->strip = work->k;
     if (loop.threads > 1 && n * n * (double)work->k >= BLASD_CPU_THREADS_FLOPS)
         work->strip = (work->k / loop.threads + 15) / 16 * 16 + 16;
+    if (work->strip > columns_at_once(work->e, work->k))
+        work->strip = columns_at_once(work->e, work->k);
     loop.count = (work->k + work->strip - 1) / work->strip;
     blasd_parallel_run(&loop);
 }
 
 static void apply_factors(struct blasd_engine *e, REAL *x, lapack_int k, bool transposed) {
-    struct NAME(columns) work = {.e = e, .to = x, .k = k, .transposed = transposed};
+    struct NAME(columns)
+        work = {.e = e, .to = x, .k = k, .threads = e->threads, .transposed = transposed};
     if (e->method == BLASD_SOLVED_LDLT || e->method == BLASD_SOLVED_QR)
-        apply_to(e, x, k, transposed); /* these have one workspace */
-    else
-        share_columns(&work, apply_piece);
+        work.threads = 1; /* these have one workspace */
+    share_columns(&work, apply_piece);
 }

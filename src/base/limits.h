@@ -29,13 +29,13 @@ struct blasd_err;
       "blob store, and where that is a directory 1K to 256K go to segments in it in any case")     \
     X(answer_inline_elements, 4096, 0, 16 * BLASD_MIB, "elements",                                 \
       "largest output whose data stands in the job document")                                      \
+    X(job_items, 100000000, 1, 1000000000000000, "problems",                                       \
+      "most problems in one job: the product of its leading dimensions, broadcast")                \
     X(job_bytes, 64 * BLASD_GIB, BLASD_KIB, 64 * BLASD_TIB, "bytes",                               \
       "most memory for inputs, outputs and workspace that the plan of one job may ask for")        \
     X(job_s, 3600, 0, 31536000, "seconds",                                                         \
       "how long one job may compute: one predicted to take longer is refused, one that has run "   \
       "longer is ended (0: no limit)")                                                             \
-    X(job_items, 100000000, 1, 1000000000000000, "problems",                                       \
-      "most problems in one job: the product of its leading dimensions, broadcast")                \
     X(intake_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                              \
       "request bodies being received at one time (0: half of the blob store's free space)")        \
     X(queue_jobs, 200000, 1, 100000000, "jobs", "jobs that are queued or running")                 \

@@ -219,7 +219,8 @@ static bool predict(const struct http_choice_class *class, const struct blasd_op
 
 int http_choice_check_time(const struct http_choice *choice, const struct blasd_queue_view *view,
                            enum blasd_device_class wish, const struct blasd_op *op,
-                           const struct blasd_plan *plan, uint64_t host_bytes, struct blasd_err *err) {
+                           const struct blasd_plan *plan, uint64_t host_bytes,
+                           struct blasd_err *err) {
     double least = INFINITY;
     for (int c = BLASD_DEVICE_CPU; choice->most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
         const struct http_choice_class *class = &choice->of[c];
@@ -233,8 +234,7 @@ int http_choice_check_time(const struct http_choice *choice, const struct blasd_
         err, BLASD_E_job_too_long, "",
         "it is predicted to take up to %.3g s (%.3g operations, %.0f problems), and a "
         "job may take %" PRIu64 " s (limit job_s)",
-        least, plan->flops, plan->items < 1 ? 1 : plan->items,
-        (uint64_t)choice->most_s);
+        least, plan->flops, plan->items < 1 ? 1 : plan->items, (uint64_t)choice->most_s);
 }
 
 /* The work that waits, now. */

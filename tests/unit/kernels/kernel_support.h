@@ -29,6 +29,7 @@
 #define TRIAL_UNUSED __attribute__((unused))
 #ifndef TRIAL_BACKEND /* tests/unit/cuda and tests/gpu run the same trials on theirs */
 #define TRIAL_BACKEND blasd_backend_cpu
+#define TRIAL_ON_THE_CPU
 #include "kernels/cpu/cpu.h"
 #endif
 #define TRIAL_GUARD 64 /* bytes behind every output that must stay as they were */

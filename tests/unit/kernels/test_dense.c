@@ -134,6 +134,56 @@ static void products_are_lapacks(void **state) {
     }
 }
 
+/* One of the routines on fresh numbers, its calls whole or in parts, into `out` of SIDE x SIDE. */
+enum { SIDE = 600 };
+static void run_routine(int which, bool in_parts, double *a, double *b, double *out) {
+    double tau[SIDE];
+    bool first = which % 2 == 0;
+    blasd_regression_long_call = in_parts ? 0 : 1e18;
+    switch (which / 2) {
+    case 0: assert_int_equal(lapack->trtri(first, SIDE, a, SIDE), 0); break;
+    case 1: assert_int_equal(lapack->potrf(first, SIDE, a, SIDE), 0); break;
+    case 2: lapack->trsm(first, true, !first, SIDE, SIDE, b, SIDE, a, SIDE); break;
+    case 3: lapack->trsm(first, false, first, SIDE, SIDE, b, SIDE, a, SIDE); break;
+    case 4: lapack->gemm(first, !first, SIDE, SIDE, 30, a, SIDE, b, SIDE, out, SIDE); return;
+    case 5: lapack->syrk(SIDE, 40, a, SIDE, out, SIDE); return;
+    default:
+        assert_int_equal(lapack->geqrf(SIDE, SIDE - 40, a, SIDE, tau), 0);
+        assert_int_equal(lapack->ormqr(SIDE, SIDE, SIDE - 40, a, SIDE, tau, b, SIDE), 0);
+        memcpy(out, b, (size_t)SIDE * SIDE * sizeof *out);
+        return;
+    }
+    memcpy(out, a, (size_t)SIDE * SIDE * sizeof *out);
+}
+
+/* What would be a long call is made of short ones, with the same result. */
+static void calls_in_parts_are_lapacks(void **state) {
+    double *m[6]; /* a and b, as they are and for either run; whole, in parts */
+    double usual = blasd_regression_long_call;
+    size_t bytes = (size_t)SIDE * SIDE * sizeof(double);
+    (void)state;
+    for (int i = 0; i < 6; i++) assert_non_null(m[i] = calloc(1, bytes));
+    fill(m[0], SIDE * SIDE);
+    fill(m[1], SIDE * SIDE);
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < SIDE; j++) m[i][j * SIDE + j] += 2 * SIDE;
+    for (int which = 0; which < 13; which++) {
+        for (int run = 0; run < 2; run++) {
+            memcpy(m[2], m[0], bytes);
+            memcpy(m[3], m[1], bytes);
+            run_routine(which, run == 1, m[2], m[3], m[4 + run]);
+        }
+        for (int i = 0; i < SIDE * SIDE; i++) CLOSE(m[5][i], m[4][i], 1e-10 * (1 + fabs(m[4][i])));
+    }
+    m[0][7 * SIDE + 7] = 0;
+    blasd_regression_long_call = 0;
+    assert_int_equal(lapack->trtri(true, SIDE, m[0], SIDE), 8);
+    m[1][200 * SIDE + 200] = -1;
+    assert_int_equal(lapack->potrf(true, SIDE, m[1], SIDE), 201);
+    blasd_regression_long_call = usual;
+    for (int i = 0; i < 6; i++) free(m[i]);
+}
+
 static void lengths_neither_overflow_nor_vanish(void **state) {
     const double large[3] = {3e300, 4e300, 0}, small[3] = {3e-300, 0, 4e-300};
     const double odd[2] = {1, NAN};
@@ -150,6 +200,7 @@ int main(void) {
         cmocka_unit_test(singular_values_are_lapacks),
         cmocka_unit_test(triangles_are_lapacks),
         cmocka_unit_test(products_are_lapacks),
+        cmocka_unit_test(calls_in_parts_are_lapacks),
         cmocka_unit_test(lengths_neither_overflow_nor_vanish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include "kernel_support.h"
 #include "kernels/cpu/ref.h"
 #include "kernels/solve/ref_solve.h"
+#include "kernels/solve/solve.h"
 
 #include <float.h>
 
@@ -335,9 +336,9 @@ static struct trial *large(int64_t n, int64_t columns, enum blasd_dtype dtype, c
 }
 
 static void large_systems_in_panels_can_be_stopped(void **state) {
-    static const char *const assumes[] = {"general", "positive_definite"};
+    static const char *const assumes[] = {"general", "positive_definite", "symmetric"};
     (void)state;
-    for (int which = 0; which < 2; which++) {
+    for (int which = 0; which < 3; which++) {
         struct trial *t = large(2100, 1, BLASD_float64, assumes[which]);
         assert_int_equal(trial_run(t), BLASD_OK);
         assert_true(trial_watch.calls > 5);
@@ -348,6 +349,35 @@ static void large_systems_in_panels_can_be_stopped(void **state) {
         trial_free(t);
     }
 }
+
+#ifdef TRIAL_ON_THE_CPU
+/* A symmetric one with pivots of both kinds on either side of each panel's end, and one whose
+ * pivots grow, which is left to QR. */
+static void large_systems_of_other_kinds(void **state) {
+    const int64_t n = 2111;
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        enum blasd_dtype dtype = kind % 2 == 0 ? BLASD_float64 : BLASD_float32;
+        struct trial *t = large(n, 2, dtype, kind < 2 ? "symmetric" : "general");
+        void *a = t->given[blasd_op_input(t->job.op, "a")];
+        for (int64_t i = 0; kind < 2 && i < n; i++)
+            trial_put(a, dtype, i * n + i, i % 3 == 0 ? trial_uniform() : 0);
+        for (int64_t i = 0; kind >= 2 && i < n; i++)
+            for (int64_t j = 0; j < n; j++) {
+                bool wild = i < 70 && j < 70;
+                double v = i == j ? 1 : !wild ? 0 : j == 69 ? 1 : i > j ? -1 : 0;
+                trial_put(a, dtype, i * n + j, v);
+            }
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_int_equal((int)trial_value(trial_output(t, "method"), 0),
+                         kind < 2 ? BLASD_SOLVED_LDLT : BLASD_SOLVED_QR);
+        if (!(trial_value(trial_output(t, "backward_error"), 0) <=
+              (dtype == BLASD_float64 ? 0x1p-52 : 0x1p-23)))
+            fail_msg("kind %d: %g", kind, trial_value(trial_output(t, "backward_error"), 0));
+        trial_free(t);
+    }
+}
+#endif
 
 static void many_right_hand_sides(void **state) {
     static const char *const choices[] = {"auto", "extended", "none"};
@@ -378,6 +408,9 @@ int main(void) {
         cmocka_unit_test(growth_is_left_to_qr),
         cmocka_unit_test(integers_are_solved_exactly),
         cmocka_unit_test(large_systems_in_panels_can_be_stopped),
+#ifdef TRIAL_ON_THE_CPU
+        cmocka_unit_test(large_systems_of_other_kinds),
+#endif
         cmocka_unit_test(many_right_hand_sides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
