@@ -63,6 +63,7 @@ static void on_tick(struct blasd_timer *timer) {
     loop->ticks++;
     if (loop == &loop->server->loops[0] && loop->ticks % SLOW_TICKS == 0)
         measure_intake(loop->server);
+    if (loop->ticks % SLOW_TICKS == 0) blasd_log_job_tick();
     if (loop->ticks % SLOW_TICKS == 0) http_visits_check(loop);
     http_choice_tick(loop);
     http_doorman_tick(&loop->doorman);
@@ -386,6 +387,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     server.quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     signal(SIGPIPE, SIG_IGN);
     blasd_cut_init();
+    blasd_log_job_most(server.limits->log_jobs);
     http_guard_init(&server.guard, options->allow_hosts, options->allow_origins);
     raise_file_limit(&server);
     measure_intake(&server);
