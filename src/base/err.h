@@ -81,6 +81,8 @@
       "Use a new key for a new request.")                                                          \
     X(queue_full, 429, true, "The queue is full",                                                  \
       "Send the request again after the seconds in Retry-After.")                                  \
+    X(too_many_connections, 503, true, "This address has too many connections open",               \
+      "Use fewer connections, for more requests each, or raise the limit that `detail` names.")    \
     X(headers_too_large, 431, false, "The headers of the request are too large",                   \
       "Send shorter headers and query.")                                                           \
     X(internal_error, 500, true, "The service made a mistake", "Report it with `detail`.")         \
