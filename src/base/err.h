@@ -86,6 +86,8 @@
     X(results_full, 429, true, "Results that are kept leave no room for those of new jobs",        \
       "Forget those you have fetched with DELETE /jobs/ID?forget=1, or send the request again "    \
       "later.")                                                                                    \
+    X(too_many_connections, 503, true, "This address has too many connections open",               \
+      "Use fewer connections, for more requests each, or raise the limit that `detail` names.")    \
     X(headers_too_large, 431, false, "The headers of the request are too large",                   \
       "Send shorter headers and query.")                                                           \
     X(internal_error, 500, true, "The service made a mistake", "Report it with `detail`.")         \

@@ -63,6 +63,10 @@ struct blasd_err;
     X(deadline_ms, 86400000, 1, 2592000000, "milliseconds", "longest deadline of a job")           \
     X(connections, 16384, 16, 1000000, "connections", "open connections of one front end")         \
     X(connection_idle_s, 60, 1, 86400, "seconds", "how long an idle connection stays open")        \
+    X(connections_per_address, 0, 1, 1000000, "connections",                                       \
+      "of these, from one address, or one /64 of IPv6 (0: half of them); further ones are "        \
+      "answered "                                                                                  \
+      "503 and closed")                                                                            \
     X(request_s, 60, 1, 86400, "seconds",                                                          \
       "how long a request's head may take to come, and its body, which has a second more for "     \
       "each request_rate bytes that came")                                                         \
@@ -92,6 +96,9 @@ struct blasd_err;
       "how long the front end, a worker or the private Redis may give no sign of life before "     \
       "`blasd up` replaces it; a worker whose loop stands still for three times as long ends "     \
       "itself")                                                                                    \
+    X(log_jobs, 20, 0, 1000000, "lines a second",                                                  \
+      "lines that a process logs about refused, failed and cancelled jobs; what is left out is "   \
+      "counted")                                                                                   \
     X(lease_ms, 10000, 500, 600000, "milliseconds",                                                \
       "how long a silent worker keeps its jobs before others take them")                           \
     X(attempts, 5, 1, 100, "attempts", "workers that a job may end before it is given up")         \

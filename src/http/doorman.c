@@ -6,11 +6,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,6 +31,44 @@ struct http_newcomer {
     struct sockaddr_storage address;
 };
 
+/* The parts of an address that somebody else does not have; false: none. */
+static bool part_of(const struct sockaddr *address, uint64_t *part) {
+    const struct sockaddr_in *four = (const void *)address;
+    const struct sockaddr_in6 *six = (const void *)address;
+    *part = 0;
+    if (address->sa_family == AF_INET)
+        memcpy(part, &four->sin_addr, 4);
+    else if (address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
+        memcpy(part, six->sin6_addr.s6_addr + 12, 4);
+    else if (address->sa_family == AF_INET6)
+        memcpy(part, six->sin6_addr.s6_addr, 8);
+    else
+        return false;
+    return true;
+}
+
+static uint32_t slot_of(const struct http_crowd *crowd, uint64_t part, int row) {
+    uint64_t hash = (part ^ crowd->seed) * UINT64_C(0x9fb21c651e98df25);
+    hash = (hash ^ hash >> 32 ^ crowd->seed) * UINT64_C(0xd6e8feb86659fd93);
+    return (uint32_t)(hash >> (row == 0 ? 32 : 48)) % HTTP_CROWD_SLOTS;
+}
+
+void http_crowd_count(struct http_crowd *crowd, const struct sockaddr *address, bool began) {
+    uint64_t part;
+    if (!part_of(address, &part)) return;
+    for (int row = 0; row < 2; row++)
+        crowd->slots[row][slot_of(crowd, part, row)] += began ? 1 : UINT32_MAX;
+}
+
+uint32_t http_crowd_of(const struct http_crowd *crowd, const struct sockaddr *address) {
+    uint32_t one, other;
+    uint64_t part;
+    if (!part_of(address, &part)) return 0;
+    one = crowd->slots[0][slot_of(crowd, part, 0)];
+    other = crowd->slots[1][slot_of(crowd, part, 1)];
+    return one < other ? one : other;
+}
+
 static void forget(struct http_newcomer *newcomer) {
     struct http_doorman *doorman = newcomer->home;
     blasd_loop_unwatch(doorman->loop, &newcomer->watcher);
@@ -41,6 +81,7 @@ static void forget(struct http_newcomer *newcomer) {
     else
         doorman->oldest = newcomer->next;
     doorman->waiting--;
+    http_crowd_count(&doorman->crowd, (struct sockaddr *)(void *)&newcomer->address, false);
     free(newcomer);
 }
 
@@ -126,11 +167,17 @@ static bool remember(struct http_doorman *doorman, int fd, const struct sockaddr
         doorman->oldest = newcomer;
     doorman->newest = newcomer;
     doorman->waiting++;
+    http_crowd_count(&doorman->crowd, (struct sockaddr *)(void *)&newcomer->address, true);
     return true;
 }
 
 static void take_in(struct http_doorman *doorman, int fd, const struct sockaddr_storage *address,
                     socklen_t len) {
+    const struct sockaddr *from = (const struct sockaddr *)(const void *)address;
+    if (http_crowd_of(&doorman->crowd, from) >= doorman->limit_of_one) {
+        doorman->refuse(doorman->arg, fd, from);
+        return;
+    }
     bool choice = doorman->daemons[HTTP_TIGHT] != NULL || doorman->daemons[HTTP_ROOMY] != NULL;
     int room = choice ? look(fd) : HTTP_USUAL;
     if (room == -1 && remember(doorman, fd, address, len)) return;
@@ -176,11 +223,11 @@ static void on_arrival(struct blasd_watcher *watcher, uint32_t events) {
     if (is_full(doorman)) stop_listening(doorman);
 }
 
-int http_doorman_open(struct http_doorman *doorman, struct blasd_loop *loop, int listen_fd,
-                      uint64_t limit) {
+int http_doorman_open(struct http_doorman *doorman, struct blasd_loop *loop, int listen_fd) {
     int flags = fcntl(listen_fd, F_GETFL);
     doorman->loop = loop;
-    doorman->limit = limit;
+    if (getrandom(&doorman->crowd.seed, sizeof doorman->crowd.seed, GRND_NONBLOCK) < 0)
+        doorman->crowd.seed = (uint64_t)blasd_clock_ns();
     doorman->listener = (struct blasd_watcher){.fd = listen_fd, .ready = on_arrival};
     if (flags < 0 || fcntl(listen_fd, F_SETFL, flags | O_NONBLOCK) != 0) return -1;
     return blasd_loop_watch(loop, &doorman->listener, EPOLLIN);
@@ -211,7 +258,11 @@ void http_doorman_count(struct http_doorman *doorman, struct MHD_Connection *con
                         bool began) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON);
+    const union MHD_ConnectionInfo *peer =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     int room = HTTP_USUAL;
+    if (peer != NULL && peer->client_addr != NULL)
+        http_crowd_count(&doorman->crowd, peer->client_addr, began);
     for (int i = 0; i < HTTP_ROOMS; i++)
         if (info != NULL && info->daemon == doorman->daemons[i]) room = i;
     doorman->open[room] += began ? 1 : UINT64_MAX;

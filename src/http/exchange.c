@@ -165,6 +165,8 @@ static bool is_cut_off(struct http_exchange *exchange) {
                    "connection_bytes)");
     else if (!http_body_late(exchange, &problem))
         return false;
+    if (exchange->upload != NULL && !exchange->answered)
+        http_log_job(exchange, "refused", &problem);
     unwatch_client(exchange);
     http_cut_off(exchange->home, exchange->route, exchange->connection, &problem);
     exchange->closing = true;

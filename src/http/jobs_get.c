@@ -29,6 +29,7 @@ static bool read_target(struct http_exchange *exchange, bool allow_npy) {
 /* Answers with an error, or with a record; one that is not final only where `unended_too`. */
 static void answer(struct http_exchange *exchange, const struct blasd_err *err, const void *bytes,
                    size_t len, bool unended_too) {
+    const struct blasd_err cancelled = {.code = BLASD_E_cancelled};
     struct blasd_record record;
     struct blasd_err bad = {0};
     const char *payload;
@@ -39,6 +40,7 @@ static void answer(struct http_exchange *exchange, const struct blasd_err *err, 
     else if (blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0)
         http_reply_problem(exchange, &bad);
     else if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
+        if (record.state == BLASD_CANCELLED) http_log_job(exchange, "cancelled", &cancelled);
         if (http_result_payload(exchange, &record, (const char *)bytes + payload_at, &payload,
                                 &bad) != 0)
             payload = NULL;

@@ -276,7 +276,10 @@ static void run(struct http_exchange *exchange) {
     struct blasd_job job;
     struct blasd_err err = {0};
     uint64_t cost = 0;
-    int rc = blasd_intake_finish(upload->intake, &job, &err);
+    int rc;
+    job.op = NULL;
+    rc = blasd_intake_finish(upload->intake, &job, &err);
+    if (job.op != NULL) upload->op = job.op->name;
     blasd_intake_free(upload->intake);
     upload->intake = NULL;
     if (rc == 0) rc = check_job(exchange, &job, &cost, &err);

@@ -2,9 +2,13 @@
  */
 #include "http/reply.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/text.h"
 
 #include "http/jobs.h"
+#include "http/peer.h"
+#include "http/upload.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,7 +38,8 @@ void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *res
         add(response, "Connection", "close");
     if (!exchange->foreign) return;
     add(response, "Access-Control-Allow-Origin", exchange->request.origin);
-    add(response, "Access-Control-Expose-Headers", "Location, Retry-After, Preference-Applied");
+    add(response, "Access-Control-Expose-Headers",
+        "Location, Retry-After, Preference-Applied, Request-Id");
     add(response, "Vary", "Origin");
 }
 
@@ -119,6 +124,28 @@ const char *http_retry_after(enum blasd_code code) {
     }
 }
 
+void http_log_job(const struct http_exchange *exchange, const char *what,
+                  const struct blasd_err *problem) {
+    const struct blasd_err_info *info = blasd_err_info(problem->code);
+    const union MHD_ConnectionInfo *peer = NULL;
+    const char *op = exchange->upload == NULL ? NULL : exchange->upload->op;
+    char client[HTTP_PEER_TEXT];
+    if (exchange->connection != NULL)
+        peer = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    http_peer_text(peer == NULL ? NULL : peer->client_addr, client);
+    blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s client=%s", what,
+                  exchange->id, info->name, info->http_status, op == NULL ? "-" : op, client);
+}
+
+/* A job that was to be submitted: the one line about it has the id that its answer has. */
+static void note_refusal(struct http_exchange *exchange, const struct blasd_err *problem,
+                         struct MHD_Response *response) {
+    if (exchange->route == NULL || exchange->route->run != http_jobs_post_run) return;
+    if (exchange->id[0] == '\0') blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), exchange->id);
+    http_log_job(exchange, "refused", problem);
+    if (response != NULL) add(response, "Request-Id", exchange->id);
+}
+
 void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *problem) {
     const struct blasd_err_info *info = blasd_err_info(problem->code);
     unsigned status = (unsigned)info->http_status;
@@ -131,6 +158,7 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     response = response_of(exchange, &body, written, PROBLEM_TYPE);
     if (response != NULL && http_retry_after(problem->code) != NULL)
         add(response, "Retry-After", http_retry_after(problem->code));
+    note_refusal(exchange, problem, response);
     if (response != NULL && status == 405) {
         char methods[64];
         method_names(exchange->allow, methods, sizeof methods);

@@ -23,6 +23,9 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
 __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange *exchange,
                                                            enum blasd_code code, const char *field,
                                                            const char *fmt, ...);
+/* The one line that is logged about a job that was refused, or cancelled from here. */
+void http_log_job(const struct http_exchange *exchange, const char *what,
+                  const struct blasd_err *problem);
 /* The job document; payload may be NULL. The second makes it and does not answer; NULL: memory has
  * run out. New. */
 void http_reply_document(struct http_exchange *exchange, unsigned status,

@@ -15,10 +15,12 @@
 #include "http/gate.h"
 #include "http/jobs.h"
 #include "http/patience.h"
+#include "http/peer.h"
 #include "http/share.h"
 #include "http/waits.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -99,6 +101,7 @@ static void on_tick(struct blasd_timer *timer) {
     }
     if (loop == &loop->server->loops[0] && loop->server->options->on_queue != NULL)
         tell_of_queue(loop);
+    if (loop->ticks % SLOW_TICKS == 0) blasd_log_job_tick();
     if (loop->ticks % SLOW_TICKS == 0) http_visits_check(loop);
     http_choice_tick(loop);
     http_doorman_tick(&loop->doorman);
@@ -320,6 +323,21 @@ static int start_daemon(struct http_loop *loop, enum http_room room, uint64_t me
     return blasd_loop_watch(loop->loop, watcher, EPOLLIN);
 }
 
+static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
+    struct http_loop *loop = arg;
+    struct blasd_err problem = {0};
+    char client[HTTP_PEER_TEXT];
+    http_peer_text(address, client);
+    blasd_log_job(BLASD_LOG_WARN, "connection refused: code=too_many_connections client=%s",
+                  client);
+    blasd_fail(&problem, BLASD_E_too_many_connections, "",
+               "this address has %" PRIu64 " connections open (limit connections_per_address)",
+               loop->doorman.limit_of_one);
+    http_linger_problem(loop, NULL, fd, &problem);
+    http_linger(loop, fd);
+    close(fd);
+}
+
 /* The daemons, and the doorman before them. */
 static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err *err) {
     const struct blasd_limits *limits = loop->server->limits;
@@ -329,7 +347,13 @@ static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err
         (small < usual && start_daemon(loop, HTTP_TIGHT, small) != 0) ||
         (large > usual && start_daemon(loop, HTTP_ROOMY, large) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
-    if (http_doorman_open(&loop->doorman, loop->loop, listen_fd, limits->connections) != 0)
+    loop->doorman.limit = limits->connections;
+    loop->doorman.limit_of_one = limits->connections_per_address > 0
+                                     ? limits->connections_per_address
+                                     : limits->connections / 2;
+    loop->doorman.refuse = refuse_crowd;
+    loop->doorman.arg = loop;
+    if (http_doorman_open(&loop->doorman, loop->loop, listen_fd) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "the listening socket: %s",
                           strerror(errno));
     return 0;
@@ -449,6 +473,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     server.quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     signal(SIGPIPE, SIG_IGN);
     blasd_cut_init();
+    blasd_log_job_most(server.limits->log_jobs);
     http_guard_init(&server.guard, options->allow_hosts, options->allow_origins);
     raise_file_limit(&server);
     measure_intake(&server);

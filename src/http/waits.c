@@ -2,6 +2,7 @@
 #include "http/waits.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "wire/frame.h"
@@ -101,6 +102,16 @@ void http_waits_time_up(struct http_exchange *exchange) {
         http_jobs_fetch(exchange);
 }
 
+/* What no worker has ended, no worker has logged. */
+static void note_end(struct http_loop *loop, const struct blasd_record *record) {
+    bool poisoned = record->state == BLASD_FAILED && record->error.code == BLASD_E_poisoned;
+    http_metrics_job(loop->metrics, record);
+    if (record->state == BLASD_EXPIRED || poisoned)
+        blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s op=%s",
+                      blasd_state_names[record->state], record->id,
+                      blasd_err_info(record->error.code)->name, record->op);
+}
+
 void http_waits_ended(void *arg, const char *id, const void *bytes, size_t len) {
     struct http_loop *loop = arg;
     struct http_exchange *exchange;
@@ -111,7 +122,7 @@ void http_waits_ended(void *arg, const char *id, const void *bytes, size_t len) 
     if (bytes == NULL)
         blasd_fail(&err, BLASD_E_job_lost, "", "the job %s was waited for and is gone", id);
     else if (blasd_record_decode(bytes, len, &record, &payload_at, &err) == 0)
-        http_metrics_job(loop->metrics, &record);
+        note_end(loop, &record);
     while ((exchange = find(loop, id)) != NULL) {
         take_out(exchange);
         if (!http_exchange_open(exchange)) continue;

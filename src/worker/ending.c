@@ -1,6 +1,7 @@
 /* From a task that ran, or could not, to the bytes of its final record. */
 #include "worker/ending.h"
 
+#include "base/log.h"
 #include "wire/frame.h"
 
 #include <stdlib.h>
@@ -149,6 +150,10 @@ int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *
         endings->bytes.len = start;
         return code;
     }
+    if (record->state == BLASD_FAILED && record->error.code != BLASD_E_cancelled)
+        blasd_log_job(BLASD_LOG_INFO, "job failed: id=%s code=%s op=%s device=%s attempts=%d",
+                      record->id, blasd_err_info(record->error.code)->name, record->op,
+                      record->execution.device, record->execution.attempts);
     endings->of[endings->count] =
         (struct blasd_ending_of){.at = start, .item = item, .bound = bound};
     endings->rows[endings->count++] =

@@ -184,6 +184,7 @@ static void adapt(struct worker *worker, int count, int64_t took_ns) {
 
 /* What the device has left changes; GET /devices shows it. */
 static void refresh(struct worker *worker) {
+    blasd_log_job_tick();
     struct blasd_batcher *batcher = &worker->batcher;
     struct blasd_device_info info;
     struct blasd_err ignored;
@@ -358,6 +359,7 @@ static int work(struct worker *worker, struct blasd_err *err) {
 
 static int make_rooms(struct worker *worker, struct blasd_err *err) {
     worker->room = (int)worker->options->queue.limits->claim_jobs;
+    blasd_log_job_most(worker->options->queue.limits->log_jobs);
     worker->most = worker->room;
     worker->claims = calloc((size_t)worker->room, sizeof *worker->claims);
     worker->items = calloc((size_t)worker->room, sizeof *worker->items);

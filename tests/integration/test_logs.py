@@ -1,0 +1,85 @@
+"""What the log says of jobs that were refused, failed or cancelled: one line each, with what finds them again, and no more."""
+import http.client
+import json
+import re
+import socket
+import time
+
+import numpy as np
+from service import TYPES
+
+LINE = re.compile(r"^\S+ blasd (\w+)\[\d+\] info: job (\w+): (.*)$", re.M)
+
+
+def lines(service, what=None):
+    text = (service.folder / "log").read_text()
+    found = [(part, kind, dict(pair.split("=", 1) for pair in rest.split())) for part, kind, rest in LINE.findall(text)]
+    return [fields for part, kind, fields in found if what in (None, kind)]
+
+
+def wait_for(service, what, count):
+    end = time.monotonic() + 20
+    while len(lines(service, what)) < count and time.monotonic() < end:
+        time.sleep(0.05)
+    assert len(lines(service, what)) == count, lines(service)
+    return lines(service, what)
+
+
+def ask(service, body, headers=None, path="/jobs"):
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+    connection.request("POST", path, body, {"Content-Type": TYPES["json"], **(headers or {})})
+    here = "%s:%d" % connection.sock.getsockname()
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer, here
+
+
+def test_refused_failed_and_cancelled(make_service):
+    service = make_service()
+    secret = {"Idempotency-Key": "hunter2-key", "Authorization": "Bearer hunter2", "Cookie": "hunter2"}
+    cases = [
+        ('{"op":"matmul","inputs":{"a":[[1,2]],"b":[[1,2]]}}', {}, "/jobs", 422, "shape_mismatch", "matmul"),
+        ('{"op":"hunter2\\nx","inputs":{"a":[[1,2]]}}', {}, "/jobs", 422, "unknown_operation", "-"),
+        ("hunter2", {}, "/jobs", 400, "malformed_json", "-"),
+        ("{}", {"Origin": "http://hunter2.example"}, "/jobs", 403, "forbidden_origin", "-"),
+        ("{}", {}, "/jobs?hunter2=1", 400, "malformed_query", "-"),
+    ]
+    for number, (body, headers, path, status, code, op) in enumerate(cases, 1):
+        answer, here = ask(service, body, {**secret, **headers}, path)
+        assert answer.status == status
+        fields = wait_for(service, "refused", number)[-1]
+        assert fields == {"id": answer.headers["Request-Id"], "code": code, "status": str(status), "op": op, "client": here}
+    job = service.post("solve", {"a": np.zeros((2, 2)), "b": np.ones(2)}).json()
+    assert job["state"] == "failed"
+    fields = wait_for(service, "failed", 1)[0]
+    assert (fields["id"], fields["code"], fields["op"]) == (job["id"], "singular_matrix", "solve")
+    with service.worker_held():
+        first, second = (service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}, wait=0).json()["id"] for _ in range(2))
+        service.request("DELETE", f"/jobs/{second}")
+        assert wait_for(service, "cancelled", 1)[0]["id"] == second
+    assert service.request("GET", f"/jobs/{first}?wait=20").json()["state"] == "succeeded"
+    assert len(lines(service)) == len(cases) + 2, "a job that succeeded has no line"
+    assert "hunter2" not in (service.folder / "log").read_text()
+
+
+def test_a_flood_of_refusals_is_counted_and_not_written(make_service):
+    service = make_service("--limit", "log_jobs=3")
+    count, many = 2000, 200
+    request = b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]"
+    for _ in range(count // many):
+        with socket.create_connection(("127.0.0.1", service.port), timeout=60) as sock:
+            sock.sendall(request * many)
+            got = b""
+            while got.count(b"HTTP/1.1 400") < many:
+                got += sock.recv(65536)
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        text = (service.folder / "log").read_text()
+        left_out = sum(int(n) for n in re.findall(r" (\d+) lines about jobs were left out", text))
+        if left_out + len(lines(service, "refused")) == count:
+            break
+        time.sleep(0.1)
+    assert left_out + len(lines(service, "refused")) == count
+    assert left_out > 0 and len(text) < 200 * count
+    assert json.loads(service.request("GET", "/health/live").body)["status"] == "live"
