@@ -65,10 +65,9 @@ static void sip_rounds(uint64_t v[4], int rounds) {
 
 static uint64_t sip(const struct blasd_id_key *key, uint64_t a, uint64_t b, uint64_t c) {
     const uint64_t words[4] = {a, b, c, UINT64_C(24) << 56};
-    uint64_t v[4] = {key->word[0] ^ UINT64_C(0x736f6d6570736575),
-                     key->word[1] ^ UINT64_C(0x646f72616e646f6d),
-                     key->word[0] ^ UINT64_C(0x6c7967656e657261),
-                     key->word[1] ^ UINT64_C(0x7465646279746573)};
+    uint64_t v[4] = {
+        key->word[0] ^ UINT64_C(0x736f6d6570736575), key->word[1] ^ UINT64_C(0x646f72616e646f6d),
+        key->word[0] ^ UINT64_C(0x6c7967656e657261), key->word[1] ^ UINT64_C(0x7465646279746573)};
     for (int i = 0; i < 4; i++) {
         v[3] ^= words[i];
         sip_rounds(v, 2);

@@ -41,8 +41,8 @@ struct blasd_submission {
 /* `id`: the job's id, which is an earlier job's where the Idempotency-Key had been used for the
  * same request (*repeated; such a job is watched too if asked, and a record that is already final
  * comes to on_ended right after). Errors: queue_full, queue_unavailable (it is then not known
- * whether the job was queued), results_full, no_such_device, idempotency_conflict, inputs_lost. on_ended never
- * comes before this callback. */
+ * whether the job was queued), results_full, no_such_device, idempotency_conflict, inputs_lost.
+ * on_ended never comes before this callback. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
 /* `record` bytes (wire/frame.h) are borrowed during the call; the record may be of any state.

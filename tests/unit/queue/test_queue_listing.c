@@ -119,9 +119,17 @@ static void a_page_looks_at_few(void **state) {
 }
 
 static void what_is_no_cursor(void **state) {
-    static const char *const bad[] = {"x",      "e--0-",     "p-s1-0-",           "e-s1--",
-                                      "e-1-0-", "q--0-",     "e-s99999999999-0-", "e-s1-0-x y",
-                                      "--",     "e-s1-0-x-", "e-s1-999999999999999999999-"};
+    static const char *const bad[] = {"x",
+                                      "e--0-",
+                                      "p-s1-0-",
+                                      "e-s1--",
+                                      "e-1-0-",
+                                      "q--0-",
+                                      "e-s99999999999-0-",
+                                      "e-s1-0-x y",
+                                      "--",
+                                      "e-s1-0-x-",
+                                      "e-s1-999999999999999999999-"};
     struct bed bed;
     (void)state;
     bed_open(&bed, &server, "cursors");
@@ -163,8 +171,8 @@ static void newest_first_and_since(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_comes_once),     cmocka_unit_test(who_stays_is_not_missed),
-        cmocka_unit_test(a_page_looks_at_few), cmocka_unit_test(what_is_no_cursor),
+        cmocka_unit_test(each_comes_once),        cmocka_unit_test(who_stays_is_not_missed),
+        cmocka_unit_test(a_page_looks_at_few),    cmocka_unit_test(what_is_no_cursor),
         cmocka_unit_test(newest_first_and_since),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
