@@ -46,33 +46,39 @@ static void each_comes_once(void **state) {
 }
 
 /* Jobs end and come while the pages are read: none that stays is missed. */
-static void who_stays_is_not_missed(void **state) {
+static void changes(const char *limit, int each) {
     enum { STAY = 400 };
     struct bed bed;
-    char cursor[128] = "", id[BLASD_ID_LEN + 1];
+    char cursor[128] = "", id[BLASD_ID_LEN + 1], name[24];
     int count = STAY, pages = 0;
-    (void)state;
-    bed_open(&bed, &server, "changes");
+    snprintf(name, sizeof name, "changes%s", limit);
+    bed_open(&bed, &server, name);
     for (int i = 0; i < MANY; i++) {
         id_make(ids[i], BLASD_ID_ASYNC, 0);
         seen[i] = 0;
         assert_int_equal(submit_as(&bed, ids[i], "2", "9", "", ""), 0);
     }
     do {
-        redisReply *reply = page(&bed, "any", "0", "50", cursor);
+        redisReply *reply = page(&bed, "any", "0", limit, cursor);
         for (size_t i = 1; i < reply->elements; i++) on_seen(&count, reply->element[i]);
         snprintf(cursor, sizeof cursor, "%s", reply->element[0]->str);
         drop(reply);
-        for (int i = 0; i < 20 && STAY + 20 * pages + i < MANY; i++) { /* some end, some come */
-            drop(fcall(&bed, "cancel", i % 2 ? "1" : "0", ids[STAY + 20 * pages + i], NULL));
+        for (int i = 0; i < each && STAY + each * pages + i < MANY; i++) { /* end and come */
+            drop(fcall(&bed, "cancel", i % 2 ? "1" : "0", ids[STAY + each * pages + i], NULL));
             submit_new(&bed, id, "2");
         }
         pages++;
-    } while (cursor[0] != '\0' && pages < 1000);
+    } while (cursor[0] != '\0' && pages < 3000);
     assert_string_equal(cursor, "");
     for (int i = 0; i < STAY; i++)
         if (seen[i] == 0) fail_msg("job %d of %d is on none of %d pages", i, STAY, pages);
     bed_close(&bed);
+}
+
+static void who_stays_is_not_missed(void **state) {
+    (void)state;
+    changes("50", 20);
+    changes("3", 2);
 }
 
 static long long calls_of(struct bed *bed) {
