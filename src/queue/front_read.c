@@ -234,7 +234,7 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
     front_call_text(&c->call, query->state < 0 ? "any" : blasd_state_names[query->state]);
     front_call_text(&c->call, query->op == NULL ? "" : query->op);
     front_call_number(&c->call, query->since_us < 0 ? 0 : (uint64_t)query->since_us);
-    front_call_number(&c->call, query->before_us <= 0 ? INT64_MAX : (uint64_t)query->before_us);
+    front_call_number(&c->call, query->before_us < 0 ? 0 : (uint64_t)query->before_us);
     front_call_number(&c->call, query->limit < 1 ? 1 : (uint64_t)query->limit);
     front_call_text(&c->call, query->cursor == NULL ? "" : query->cursor);
     if (!queue->listing && queue->list_timer.slot == 0) {

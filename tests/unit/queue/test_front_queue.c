@@ -217,9 +217,10 @@ static void test_cancel(void **state) {
 
 static struct got list(struct env *env, int state, int limit) {
     struct got got = {0};
-    blasd_front_queue_list(env->queue, &(struct blasd_principal){"anonymous"},
-                           &(struct blasd_list_query){.state = state, .limit = limit}, on_list,
-                           &got);
+    blasd_front_queue_list(
+        env->queue, &(struct blasd_principal){"anonymous"},
+        &(struct blasd_list_query){.state = state, .before_us = INT64_MAX, .limit = limit}, on_list,
+        &got);
     UNTIL(env, got.answered == 1);
     assert_int_equal(got.code, BLASD_OK);
     return got;
@@ -233,9 +234,10 @@ static void test_lists_take_turns(void **state) {
     int listed = 0;
     memset(got, 0, sizeof got);
     for (int i = 0; i < LISTS; i++)
-        blasd_front_queue_list(env->queue, &(struct blasd_principal){"anonymous"},
-                               &(struct blasd_list_query){.state = -1, .limit = 10}, on_list,
-                               &got[i]);
+        blasd_front_queue_list(
+            env->queue, &(struct blasd_principal){"anonymous"},
+            &(struct blasd_list_query){.state = -1, .before_us = INT64_MAX, .limit = 10}, on_list,
+            &got[i]);
     submit(env, (struct want){0});
     UNTIL(env, env->answered == 1);
     for (int i = 0; i < LISTS; i++) listed += got[i].answered;
@@ -246,9 +248,10 @@ static void test_lists_take_turns(void **state) {
     }
     /* what waits when the queue is freed is freed with it */
     for (int i = 0; i < LISTS; i++)
-        blasd_front_queue_list(env->queue, &(struct blasd_principal){"anonymous"},
-                               &(struct blasd_list_query){.state = -1, .limit = 10}, on_list,
-                               &got[i]);
+        blasd_front_queue_list(
+            env->queue, &(struct blasd_principal){"anonymous"},
+            &(struct blasd_list_query){.state = -1, .before_us = INT64_MAX, .limit = 10}, on_list,
+            &got[i]);
 }
 
 static void test_list_and_stats(void **state) {
