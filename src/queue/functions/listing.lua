@@ -172,14 +172,15 @@ end
 -- The steps from where the cursor says; returns where the next page goes on, '' at the end.
 local function list_steps(p, phase, bucket, scan)
     local function here(slots)
-        return concat({slots and phase:upper() or phase, (gsub(bucket or '', ':', '')), scan, p.at}, '-')
+        local place = gsub(bucket or '', ':', '')
+        return concat({slots and phase:upper() or phase, place, scan, p.at}, '-')
     end
     if phase == 'r' then return list_running(p) and '' or here() end
     while true do
         local key = phase == 'p' and K.pending or K.rec_of .. bucket
         local on = scan_step(p, phase, key, STEP[sub(bucket or phase, 1, 1)], scan)
         if not on then return here(p.slots) end
-        scan, p.last, p.at, p.looked = on, '', '', p.looked + 1 -- it costs, too, if it finds nothing
+        scan, p.last, p.at, p.looked = on, '', '', p.looked + 1 -- it costs where it finds none, too
         if scan == '0' then
             if phase == 'p' and p.which ~= 'any' then return '' end
             bucket, phase = bucket_after(p, bucket), 'e'
@@ -197,7 +198,7 @@ local function list(keys, args)
                bytes = 0, reply = {''}, finder = running_finder(100), slots = false,
                state = WANTED[args[2]], terse = 'T1\n' .. args[2] .. '\n'}
     p.timed = p.since > 0 or p.before < 9e15
-    local phase = p.which == 'running' and 'r' or (p.which == 'any' or p.which == 'queued') and 'p' or 'e'
+    local phase = p.state and 'e' or p.which == 'running' and 'r' or 'p'
     local bucket, scan = nil, '0'
     if args[7] ~= '' then
         local kind, b
