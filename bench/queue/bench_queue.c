@@ -174,6 +174,8 @@ int main(int argc, char **argv) {
     static struct bench bench;
     int64_t epoch;
     memset(&bench, 'x', sizeof bench);
+    memcpy(bench.record, "BLRF", 4); /* of a job that succeeded */
+    bench.record[12] = 2;
     bench.frame_len = argc > 3 ? (size_t)strtoul(argv[3], NULL, 10) : FRAME;
     bench.packet = argc > 4 ? (int)strtol(argv[4], NULL, 10) : PACKET;
     if (bench.packet < 1 || bench.packet > DEPTH_MOST) die("a packet is of 1 to 256 jobs");

@@ -178,7 +178,7 @@ void http_jobs_list(struct http_exchange *exchange) {
         .state = (request->given & HTTP_PARAM_STATE) != 0 ? request->state : -1,
         .op = request->op,
         .since_us = request->since_us,
-        .before_us = request->before_us,
+        .before_us = (request->given & HTTP_PARAM_BEFORE) != 0 ? request->before_us : INT64_MAX,
         .limit = (request->given & HTTP_PARAM_LIMIT) != 0
                      ? request->limit
                      : (int)exchange->home->server->limits->list_jobs,

@@ -61,11 +61,11 @@ struct http_request {
 
     unsigned given; /* query parameters that were there, HTTP_PARAM_ bits */
     const char *op, *params, *priority, *deadline_ms, *device, *cursor;
-    int64_t since_us, before_us; /* HTTP_PARAM_SINCE and _BEFORE, since 1970 */
-    bool forget;                 /* HTTP_PARAM_FORGET */
-    double wait_s; /* HTTP_PARAM_WAIT */
-    int state;     /* HTTP_PARAM_STATE: an enum blasd_state */
-    int limit;     /* HTTP_PARAM_LIMIT */
+    int64_t since_us, before_us;            /* HTTP_PARAM_SINCE and _BEFORE, since 1970 */
+    bool forget;                            /* HTTP_PARAM_FORGET */
+    double wait_s;                          /* HTTP_PARAM_WAIT */
+    int state;                              /* HTTP_PARAM_STATE: an enum blasd_state */
+    int limit;                              /* HTTP_PARAM_LIMIT */
     char key[HTTP_IDEMPOTENCY_KEY_MAX + 1]; /* idempotency_key, where it is not the header itself */
 };
 

@@ -1,6 +1,6 @@
-/* Rows of GET /metrics from the queue's stats: about jobs, which it counts where they end, and about
- * devices, from what workers tell with their heartbeats: memory, and what cards count themselves.
- * Knows nothing of Redis. Read next: metrics.c. */
+/* Rows of GET /metrics from the queue's stats: about jobs, which it counts where they end, and
+ * about devices, from what workers tell with their heartbeats: memory, and what cards count
+ * themselves. Knows nothing of Redis. Read next: metrics.c. */
 #include "http/stats_metrics.h"
 
 #include "core/op.h"

@@ -1,4 +1,5 @@
-/* What the queue counts of jobs, and workers say of their devices, as Prometheus' text. Read next: stats_metrics.c. */
+/* What the queue counts of jobs, and workers say of their devices, as Prometheus' text. Read next:
+ * stats_metrics.c. */
 #ifndef BLASD_HTTP_STATS_METRICS_H
 #define BLASD_HTTP_STATS_METRICS_H
 

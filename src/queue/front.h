@@ -123,6 +123,11 @@ struct blasd_front_queue {
     bool may_lose_jobs;
     struct blasd_id_key id_key;
 
+    struct list_call *lists, **lists_end; /* owned: asked for while another list is made */
+    bool listing;
+    int64_t listed_ns; /* when that was asked for */
+    struct blasd_timer list_timer;
+
     struct blasd_front_link commands, replies;
     bool ready;      /* `commands` speaks with the functions and the store is the right one */
     bool writable;   /* the last probe was taken */
@@ -157,6 +162,10 @@ struct blasd_front_queue {
     bool rewatch;       /* all watches must be told to Redis, and their records read */
     bool rewatch_later; /* that failed: try again with the next tick */
 };
+
+/* front_read.c: a fire of list_timer, and what is there at the end. */
+void front_lists_next(struct blasd_timer *timer);
+void front_lists_free(struct blasd_front_queue *queue);
 
 /* front_submit.c */
 void front_batch_close(struct blasd_front_queue *queue);

@@ -419,6 +419,8 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
     queue->tick_timer.fire = tick_fire;
     queue->deadline_timer.fire = deadline_fire;
     queue->expire_timer.fire = expire_fire;
+    queue->list_timer.fire = front_lists_next;
+    queue->lists_end = &queue->lists;
     queue->commands = (struct blasd_front_link){.loop = loop,
                                                 .address = &queue->address,
                                                 .on_up = commands_up,
@@ -440,9 +442,11 @@ void blasd_front_queue_free(struct blasd_front_queue *queue) {
     blasd_loop_timer_clear(queue->loop, &queue->tick_timer);
     blasd_loop_timer_clear(queue->loop, &queue->deadline_timer);
     blasd_loop_timer_clear(queue->loop, &queue->expire_timer);
+    blasd_loop_timer_clear(queue->loop, &queue->list_timer);
     blasd_front_link_close(&queue->commands);
     blasd_front_link_close(&queue->replies);
     front_batch_free(queue);
+    front_lists_free(queue);
     front_calls_free(queue);
     front_watch_free(queue);
     blasd_segments_free(queue->segments);

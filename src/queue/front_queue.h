@@ -130,7 +130,7 @@ void blasd_front_queue_cancel(struct blasd_front_queue *queue,
 struct blasd_list_query {
     int state;                   /* an enum blasd_state, or -1: any */
     const char *op;              /* NULL: any */
-    int64_t since_us, before_us; /* when they were made; before_us 0: any time */
+    int64_t since_us, before_us; /* made from the one on, and before the other */
     int limit;
     const char *cursor; /* NULL: from the begin */
 };

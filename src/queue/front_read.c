@@ -2,6 +2,8 @@
  * Read next: front_blob.c. */
 #include "queue/front.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,11 +133,52 @@ void blasd_front_queue_cancel(struct blasd_front_queue *queue,
     ask_record(queue, "cancel", id, forget ? "1" : "0", done, arg);
 }
 
+/* Lists are made one at a time, and between two of them Redis has time for others: four times as
+ * long as the one took. So whoever asks for lists on end slows down lists, not jobs. */
+#define LIST_SHARE 4
+#define LIST_APART_MAX (100 * MS)
+
 struct list_call {
     struct front_call call;
+    struct list_call *next;
     blasd_list_fn done;
     void *arg;
 };
+
+static void list_send(struct list_call *c) {
+    struct blasd_front_queue *queue = c->call.queue;
+    queue->listing = true;
+    queue->listed_ns = blasd_clock_ns();
+    front_call_send(&c->call);
+}
+
+void front_lists_next(struct blasd_timer *timer) {
+    struct blasd_front_queue *queue =
+        (struct blasd_front_queue *)(void *)((char *)timer -
+                                             offsetof(struct blasd_front_queue, list_timer));
+    struct list_call *c = queue->lists;
+    if (c == NULL || queue->listing) return;
+    queue->lists = c->next;
+    if (c->next == NULL) queue->lists_end = &queue->lists;
+    list_send(c);
+}
+
+void front_lists_free(struct blasd_front_queue *queue) {
+    struct list_call *next;
+    for (struct list_call *c = queue->lists; c != NULL; c = next) {
+        next = c->next;
+        front_call_free(&c->call);
+    }
+    queue->lists = NULL;
+}
+
+static void list_made(struct blasd_front_queue *queue) {
+    int64_t now = blasd_clock_ns(), apart = LIST_SHARE * (now - queue->listed_ns);
+    if (apart > LIST_APART_MAX) apart = LIST_APART_MAX;
+    queue->listing = false;
+    if (blasd_loop_timer_set(queue->loop, &queue->list_timer, now + apart) != 0)
+        front_lists_next(&queue->list_timer);
+}
 
 static void list_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
@@ -144,6 +187,7 @@ static void list_reply(struct front_call *call, const redisReply *reply,
     size_t *lens = NULL;
     struct blasd_err own;
     bool whole = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
+    list_made(call->queue);
     for (size_t i = 0; whole && i < reply->elements; i++)
         whole = reply->element[i]->type == REDIS_REPLY_STRING;
     if (err == NULL && !whole) {
@@ -190,10 +234,15 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
     front_call_text(&c->call, query->state < 0 ? "any" : blasd_state_names[query->state]);
     front_call_text(&c->call, query->op == NULL ? "" : query->op);
     front_call_number(&c->call, query->since_us < 0 ? 0 : (uint64_t)query->since_us);
-    front_call_number(&c->call, query->before_us <= 0 ? INT64_MAX : (uint64_t)query->before_us);
+    front_call_number(&c->call, query->before_us < 0 ? 0 : (uint64_t)query->before_us);
     front_call_number(&c->call, query->limit < 1 ? 1 : (uint64_t)query->limit);
     front_call_text(&c->call, query->cursor == NULL ? "" : query->cursor);
-    front_call_send(&c->call);
+    if (!queue->listing && queue->list_timer.slot == 0) {
+        list_send(c);
+    } else {
+        *queue->lists_end = c;
+        queue->lists_end = &c->next;
+    }
 }
 
 struct text_call {

@@ -16,7 +16,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        over
   {q}:pending          hash NAME -> stub, exactly while the job, or packet, is queued or running;
                        whoever removes it ends the job, so a job ends once. A stub is
-                         "SI US COST FLAGS DEADLINE[ SEG][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
+                       "SI US COST FLAGS DEADLINE[ SEG][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
@@ -113,10 +113,10 @@ Front ends call
       NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
-      no room for more; or, where the key was used for the same request, an array {ID of the earlier job, its RECORD where it has ended and a CHANNEL
-      was given, else ""}; where it has not ended, CHANNEL now watches it; or, of a packet for which
-      there is not room as a whole, or was not when it was sent before, a text with one of these
-      digits for each job
+      no room for more; or, where the key was used for the same request, an array {ID of the
+      earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
+      ended, CHANNEL now watches it; or, of a packet for which there is not room as a whole, or was
+      not when it was sent before, a text with one of these digits for each job
   get ID...               -> {RECORD or 404|410, ...}
   watch CHANNEL ID...     -> the same; CHANNEL is told when those that have not ended end
   keep ID...
@@ -133,8 +133,8 @@ Front ends call
       the newest buckets first; within a step (see listing.lua) newest first. What is there from
       the first page to the last comes once or more often
   stats
-      -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,"bytes":...,"running":...,
-      "records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...}}
+      -> JSON text {"totals":{FIELD:JOBS,...},"workers":{NAME:INFO,...},"queue":{"jobs":...,
+      "bytes":...,"running":...,"records_bytes":...,"any":{"high":{"queued":...,"claimed":...},...},"cpu":...,"cuda":...}}
   refs BLOB...
       -> text of one digit for each: 1 referred to (ID.in while the job is pending; ID.out while it
       is pending or its record lives; both while on hold; SEG.seg while it has references), 0 not

@@ -295,7 +295,8 @@ local function keep(keys, args)
     for i, stub in ipairs(stubs) do
         local id = args[1 + i]
         if stub and byte(id) == 115 and not parse(stub).promised then
-            local head, flags, tail = match(stubs_alone({id})[1] or '', '^(%d+ %d+ %d+ )([01])( .*)$')
+            local alone = stubs_alone({id})[1] or ''
+            local head, flags, tail = match(alone, '^(%d+ %d+ %d+ )([01])( .*)$')
             if head then
                 stubs[i] = head .. tonumber(flags) + 2 .. tail
                 call('HSET', K.pending, id, stubs[i])

@@ -2,11 +2,15 @@
 --
 -- A page is read in steps, each of which looks at a few names: those of running jobs, or some of
 -- {q}:pending, or of one bucket of records, as HSCAN gives them. A step's jobs are in order, newest
--- first; the cursor says which step, and which of its jobs was the last one looked at.
+-- first. Where the page is full in the midst of one, the cursor names the last job listed, and the
+-- next page passes over it and those before it. That misses none only if the step cannot have got
+-- jobs meanwhile that belonged to others: so steps are cut that are of a whole hash, or, as hashes
+-- grow, of one slot. The cursor is "PHASE-BUCKET-SCAN-LAST": PHASE r running, p pending, e ended, or
+-- P, E: the step is of one slot.
 
 local ROWS = 200      -- jobs looked at for one page, whether they are listed or not
 local BYTES = 1048576 -- the same, of their records
-local STEP = {p = 64, a = 16, s = 2} -- names of one step: pending, records, those of whole packets
+local STEP = {p = 32, a = 16, s = 2} -- names of one step: pending, records, those of whole packets
 
 -- When a job was made, in us, as its record says that begins at `at` of the text.
 local function record_made(text, at, id)
@@ -38,11 +42,6 @@ local function row_key(p, us, name)
     return format('%016.0f', us) .. name
 end
 
--- However much it was, a page gets one job or step further.
-local function page_full(p)
-    return p.count >= p.limit or p.moved and (p.looked >= ROWS or p.bytes > BYTES)
-end
-
 -- Goes through the rows of a step, newest first, from behind the last one that was looked at, until
 -- the page is full; `record(row)` gives what is listed of a job, `jobs(row)` the rows of a packet,
 -- which is looked into only if some are to be listed yet. Returns whether it came to the end.
@@ -53,10 +52,9 @@ local function page_rows(p, rows, record, jobs)
         local key = row[1]
         if not is_packet(row[2]) then
             if p.last == '' or key < p.last then
-                if page_full(p) then return false end
-                p.looked, p.at, p.moved = p.looked + 1, key, true
+                if p.count >= p.limit then return false end
                 local text = record(row)
-                p.count, p.bytes = p.count + 1, p.bytes + #text
+                p.at, p.looked, p.count, p.bytes = key, p.looked + 1, p.count + 1, p.bytes + #text
                 p.reply[p.count + 1] = text
             end
         elseif p.last == '' or key <= sub(p.last, 1, #key) then
@@ -145,42 +143,50 @@ local function bucket_after(p, bucket)
     return nil
 end
 
+local function step_of(p, phase, found)
+    if phase == 'e' then return step_records(p, found) end
+    local names, stubs = {}, {}
+    for i = 1, #found, 2 do
+        if p.which == 'any' or not p.finder(found[i]) then
+            names[#names + 1], stubs[#stubs + 1] = found[i], found[i + 1]
+        end
+    end
+    return step_pending(p, names, stubs)
+end
+
+-- Makes a step; returns where the scan of that hash goes on, nil where the page was full before the
+-- step was at its end.
+local function scan_step(p, phase, key, most, scan)
+    local r = call('HSCAN', key, scan, 'COUNT', p.slots and 1 or most)
+    if not p.slots and (scan ~= '0' or r[1] ~= '0') then
+        local jobs = 0
+        for i = 1, #r[2], 2 do jobs = jobs + (is_packet(r[2][i]) and 100 or 1) end
+        if jobs > p.limit - p.count then -- it may have to be cut
+            p.slots = true
+            r = call('HSCAN', key, scan, 'COUNT', 1)
+        end
+    end
+    return step_of(p, phase, r[2]) and r[1] or nil
+end
+
 -- The steps from where the cursor says; returns where the next page goes on, '' at the end.
 local function list_steps(p, phase, bucket, scan)
-    local function here() return concat({phase, (gsub(bucket or '', ':', '')), scan, p.at}, '-') end
+    local function here(slots)
+        local place = gsub(bucket or '', ':', '')
+        return concat({slots and phase:upper() or phase, place, scan, p.at}, '-')
+    end
+    if phase == 'r' then return list_running(p) and '' or here() end
     while true do
-        local whole_step
-        if phase == 'r' then
-            whole_step = list_running(p)
-        else
-            local key = phase == 'p' and K.pending or K.rec_of .. bucket
-            local r = call('HSCAN', key, scan, 'COUNT', STEP[phase == 'p' and 'p' or sub(bucket, 1, 1)])
-            if phase == 'e' then
-                whole_step = step_records(p, r[2])
-            else
-                local names, stubs = {}, {}
-                for i = 1, #r[2], 2 do
-                    local name = r[2][i]
-                    if p.which == 'any' or not p.finder(name) then
-                        names[#names + 1], stubs[#stubs + 1] = name, r[2][i + 1]
-                    end
-                end
-                whole_step = step_pending(p, names, stubs)
-            end
-            if whole_step then scan = r[1] end
-        end
-        if not whole_step then return here() end
-        p.last, p.at, p.looked, p.moved = '', '', p.looked + 1, true -- a step costs, too, if it finds nothing
-        if phase == 'r' then return '' end
+        local key = phase == 'p' and K.pending or K.rec_of .. bucket
+        local on = scan_step(p, phase, key, STEP[sub(bucket or phase, 1, 1)], scan)
+        if not on then return here(p.slots) end
+        scan, p.last, p.at, p.looked = on, '', '', p.looked + 1 -- it costs where it finds none, too
         if scan == '0' then
             if phase == 'p' and p.which ~= 'any' then return '' end
-            if phase == 'p' then
-                phase, bucket = 'e', nil
-            end
-            bucket = bucket_after(p, bucket)
+            bucket, phase = bucket_after(p, bucket), 'e'
             if not bucket then return '' end
         end
-        if page_full(p) then return here() end
+        if p.count >= p.limit or p.looked >= ROWS or p.bytes > BYTES then return here() end
     end
 end
 
@@ -189,13 +195,16 @@ local function list(keys, args)
     start(keys, args)
     local p = {which = args[2], op = args[3], since = tonumber(args[4]), before = tonumber(args[5]),
                limit = min(tonumber(args[6]), 100), last = '', at = '', looked = 0, count = 0,
-               bytes = 0, reply = {''}, state = WANTED[args[2]], terse = 'T1\n' .. args[2] .. '\n', finder = running_finder(100)}
+               bytes = 0, reply = {''}, finder = running_finder(100), slots = false,
+               state = WANTED[args[2]], terse = 'T1\n' .. args[2] .. '\n'}
     p.timed = p.since > 0 or p.before < 9e15
-    local phase = p.which == 'running' and 'r' or (p.which == 'any' or p.which == 'queued') and 'p' or 'e'
+    local phase = p.state and 'e' or p.which == 'running' and 'r' or 'p'
     local bucket, scan = nil, '0'
     if args[7] ~= '' then
         local kind, b
-        phase, kind, b, scan, p.last = match(args[7], '^([rpe])%-([sa]?)(%d*)%-(%d+)%-(%w*)$')
+        phase, kind, b, scan, p.last = match(args[7], '^([rpePE])%-([sa]?)(%d*)%-(%d+)%-(%w*)$')
+        p.slots = phase == 'P' or phase == 'E'
+        phase = phase and phase:lower()
         if not phase or #scan > 20 or #b > 10 or (phase == 'e') ~= (kind ~= '' and b ~= '') then
             return 400
         end

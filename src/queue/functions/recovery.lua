@@ -149,7 +149,7 @@ local function may_move(name, frame)
     return sub(frame, at + 1, at + 4) == 'BLJF' and byte(frame, at + 14) == 0
 end
 
--- Moves what a name in a list stands for, where it may: appends it to `moved`. Returns how many jobs.
+-- Moves what a name in a list stands for, where it may: appends it to `moved`. How many jobs.
 local function reroute_name(name, any, moved)
     local found, stubs = resolve({name})
     local frames, jobs = get_many(K.frames, found), 0

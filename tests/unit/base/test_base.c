@@ -103,7 +103,7 @@ static void signed_ids_are_known_again(void **state) {
         for (int j = 0; j < i; j++) assert_string_not_equal(ids[i], ids[j]);
     }
     assert_in_range(others, 0, 2); /* it is one in 65,536 */
-    int known = 0; /* the same of what is changed in any place */
+    int known = 0;                 /* the same of what is changed in any place */
     for (int at = 0; at < BLASD_ID_LEN; at++) {
         char made_up[BLASD_ID_LEN + 1];
         memcpy(made_up, ids[7], sizeof made_up);

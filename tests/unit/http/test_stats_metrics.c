@@ -47,9 +47,10 @@ static void only_what_is_told(void **state) {
 }
 
 static void ends_of_jobs(void **state) {
-    const char *text = metrics_of(
-        "{\"totals\":{\"matmul submitted\":7,\"matmul succeeded\":4,\"matmul failed out_of_memory\":1,"
-        "\"matmul failed poisoned\":2,\"solve cancelled\":3,\"unheard of\":9}}");
+    const char *text =
+        metrics_of("{\"totals\":{\"matmul submitted\":7,\"matmul succeeded\":4,\"matmul failed "
+                   "out_of_memory\":1,"
+                   "\"matmul failed poisoned\":2,\"solve cancelled\":3,\"unheard of\":9}}");
     (void)state;
     assert_int_equal(count(text, "# TYPE blasd_jobs_total counter\n"), 1);
     assert_non_null(strstr(text, "\nblasd_jobs_submitted_total{op=\"matmul\"} 7\n"));

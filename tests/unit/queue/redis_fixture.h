@@ -223,14 +223,15 @@ enum {
     LINE_DEVICE
 };
 
-/* Goes through all pages of a list; `each` is called with every record. Returns how many there are. */
+/* Goes through all pages of a list; `each` is called with every record. Returns how many there are.
+ */
 static inline int list_all(struct bed *bed, const char *which, const char *limit,
                            void (*each)(void *arg, const redisReply *record), void *arg) {
     char cursor[128] = "";
     int count = 0;
     do {
-        redisReply *reply = fcall(bed, "list", which, "", "0", "9000000000000000", limit, cursor,
-                                  NULL);
+        redisReply *reply =
+            fcall(bed, "list", which, "", "0", "9000000000000000", limit, cursor, NULL);
         assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
         assert_true(reply->elements <= strtoul(limit, NULL, 10) + 1);
         for (size_t i = 1; i < reply->elements; i++, count++)

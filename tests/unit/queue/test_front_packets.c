@@ -278,8 +278,8 @@ static void test_dealt_with_alone(void **state) {
     blasd_front_queue_unwatch(env->queue, env->seen[0].id); /* before it is answered */
     UNTIL(env, env->answered == 6);
     blasd_front_queue_unwatch(env->queue, env->seen[1].id);
-    blasd_front_queue_cancel(env->queue, &(struct blasd_principal){"anonymous"}, env->seen[2].id, false,
-                             on_record, &got);
+    blasd_front_queue_cancel(env->queue, &(struct blasd_principal){"anonymous"}, env->seen[2].id,
+                             false, on_record, &got);
     UNTIL(env, got.answered == 1 && env->ended == 1);
     assert_memory_equal(got.record, "T1\ncancelled\n", 13);
     assert_memory_equal(env->seen[2].record, "T1\ncancelled\n", 13);

@@ -217,12 +217,41 @@ static void test_cancel(void **state) {
 
 static struct got list(struct env *env, int state, int limit) {
     struct got got = {0};
-    blasd_front_queue_list(env->queue, &(struct blasd_principal){"anonymous"},
-                           &(struct blasd_list_query){.state = state, .limit = limit}, on_list,
-                           &got);
+    blasd_front_queue_list(
+        env->queue, &(struct blasd_principal){"anonymous"},
+        &(struct blasd_list_query){.state = state, .before_us = INT64_MAX, .limit = limit}, on_list,
+        &got);
     UNTIL(env, got.answered == 1);
     assert_int_equal(got.code, BLASD_OK);
     return got;
+}
+
+/* Many at once are made one after the other, and all are answered; jobs pass them by. */
+static void test_lists_take_turns(void **state) {
+    enum { LISTS = 12 };
+    struct env *env = *state;
+    static struct got got[LISTS];
+    int listed = 0;
+    memset(got, 0, sizeof got);
+    for (int i = 0; i < LISTS; i++)
+        blasd_front_queue_list(
+            env->queue, &(struct blasd_principal){"anonymous"},
+            &(struct blasd_list_query){.state = -1, .before_us = INT64_MAX, .limit = 10}, on_list,
+            &got[i]);
+    submit(env, (struct want){0});
+    UNTIL(env, env->answered == 1);
+    for (int i = 0; i < LISTS; i++) listed += got[i].answered;
+    assert_in_range(listed, 0, LISTS - 1);
+    for (int i = 0; i < LISTS; i++) {
+        UNTIL(env, got[i].answered == 1);
+        assert_int_equal(got[i].code, BLASD_OK);
+    }
+    /* what waits when the queue is freed is freed with it */
+    for (int i = 0; i < LISTS; i++)
+        blasd_front_queue_list(
+            env->queue, &(struct blasd_principal){"anonymous"},
+            &(struct blasd_list_query){.state = -1, .before_us = INT64_MAX, .limit = 10}, on_list,
+            &got[i]);
 }
 
 static void test_list_and_stats(void **state) {
@@ -460,21 +489,14 @@ static void test_redis_blob(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_submit_and_end),
-        TEST(test_thousand_in_a_turn),
-        TEST(test_message_first),
-        TEST(test_watch_elsewhere),
-        TEST(test_unwatch),
-        TEST(test_cancel),
-        TEST(test_list_and_stats),
-        TEST(test_idempotency),
-        TEST(test_idempotency_race),
-        TEST(test_no_such_device),
-        cmocka_unit_test(test_queue_full),
-        TEST(test_deadline),
-        TEST(test_other_store),
-        TEST(test_dir_blob),
-        cmocka_unit_test(test_redis_blob),
+        TEST(test_submit_and_end), TEST(test_thousand_in_a_turn),
+        TEST(test_message_first),  TEST(test_watch_elsewhere),
+        TEST(test_unwatch),        TEST(test_cancel),
+        TEST(test_list_and_stats), TEST(test_lists_take_turns),
+        TEST(test_idempotency),    TEST(test_idempotency_race),
+        TEST(test_no_such_device), cmocka_unit_test(test_queue_full),
+        TEST(test_deadline),       TEST(test_other_store),
+        TEST(test_dir_blob),       cmocka_unit_test(test_redis_blob),
     };
     signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that may have gone */
     return cmocka_run_group_tests_name("front_queue", tests, NULL, NULL);

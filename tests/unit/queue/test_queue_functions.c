@@ -16,7 +16,8 @@ static void test_cancel(void **state) {
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
     assert_int_equal(finish(worker, ended, "as it was", 55), 1);
     submit_new(&bed, queued, "2");
-    redisReply *reply = fcall(&bed, "cancel", "1", queued, running, ended, queued, "nonsense", NULL);
+    redisReply *reply =
+        fcall(&bed, "cancel", "1", queued, running, ended, queued, "nonsense", NULL);
     assert_int_equal(reply->elements, 5);
     assert_memory_equal(reply->element[0]->str, "T1\ncancelled\n", 13);
     assert_memory_equal(reply->element[1]->str, "T1\ncancelled\n", 13);

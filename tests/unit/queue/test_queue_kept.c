@@ -156,11 +156,11 @@ static void keys_go_with_their_records(void **state) {
     drop(fcall(&bed, "tick", NULL));
     long long left = keys_like(&bed, "idem:*");
     assert_in_range(left, 200, 1048576 / 320); /* of each more than 320 bytes are weighed */
-    redisReply *reply = redisCommand(
-        bed.raw, "EVAL %s 1 %s",
-        "local n = 0 for _, k in ipairs(redis.call('KEYS', KEYS[1] .. ':rec:s:*')) do "
-        "n = n + redis.call('HLEN', k) end return n",
-        bed.tag);
+    redisReply *reply =
+        redisCommand(bed.raw, "EVAL %s 1 %s",
+                     "local n = 0 for _, k in ipairs(redis.call('KEYS', KEYS[1] .. ':rec:s:*')) do "
+                     "n = n + redis.call('HLEN', k) end return n",
+                     bed.tag);
     assert_int_equal(reply->integer, left);
     drop(reply);
     assert_true(hget(&bed, "recbytes", "s") <= (long long)BLASD_MIB + 200 * 1024);
@@ -248,7 +248,8 @@ static void records_of_schema_3(void **state) {
     drop(redisCommand(bed.raw, "HDEL %s:recbytes s a", bed.tag));
     drop(redisCommand(bed.raw, "HSET %s:recbytes total %lld", bed.tag, s + a));
     drop(redisCommand(bed.raw, "DEL %s:seconds", bed.tag));
-    for (int i = 0; i < 2; i++) drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
+    for (int i = 0; i < 2; i++)
+        drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
     assert_int_equal(hget(&bed, "recbytes", "s"), s);
     assert_int_equal(hget(&bed, "recbytes", "a"), a);
     assert_int_equal(hget(&bed, "recbytes", "total"), 0);
@@ -259,9 +260,9 @@ static void records_of_schema_3(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_promised_stays),    cmocka_unit_test(full_of_promises),
-        cmocka_unit_test(keys_live_with_their_jobs),  cmocka_unit_test(keys_go_with_their_records),
-        cmocka_unit_test(ends_are_counted),           cmocka_unit_test(records_of_schema_3),
+        cmocka_unit_test(what_was_promised_stays),   cmocka_unit_test(full_of_promises),
+        cmocka_unit_test(keys_live_with_their_jobs), cmocka_unit_test(keys_go_with_their_records),
+        cmocka_unit_test(ends_are_counted),          cmocka_unit_test(records_of_schema_3),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -46,33 +46,39 @@ static void each_comes_once(void **state) {
 }
 
 /* Jobs end and come while the pages are read: none that stays is missed. */
-static void who_stays_is_not_missed(void **state) {
+static void changes(const char *limit, int each) {
     enum { STAY = 400 };
     struct bed bed;
-    char cursor[128] = "", id[BLASD_ID_LEN + 1];
+    char cursor[128] = "", id[BLASD_ID_LEN + 1], name[24];
     int count = STAY, pages = 0;
-    (void)state;
-    bed_open(&bed, &server, "changes");
+    snprintf(name, sizeof name, "changes%s", limit);
+    bed_open(&bed, &server, name);
     for (int i = 0; i < MANY; i++) {
         id_make(ids[i], BLASD_ID_ASYNC, 0);
         seen[i] = 0;
         assert_int_equal(submit_as(&bed, ids[i], "2", "9", "", ""), 0);
     }
     do {
-        redisReply *reply = page(&bed, "any", "0", "50", cursor);
+        redisReply *reply = page(&bed, "any", "0", limit, cursor);
         for (size_t i = 1; i < reply->elements; i++) on_seen(&count, reply->element[i]);
         snprintf(cursor, sizeof cursor, "%s", reply->element[0]->str);
         drop(reply);
-        for (int i = 0; i < 20 && STAY + 20 * pages + i < MANY; i++) { /* some end, some come */
-            drop(fcall(&bed, "cancel", i % 2 ? "1" : "0", ids[STAY + 20 * pages + i], NULL));
+        for (int i = 0; i < each && STAY + each * pages + i < MANY; i++) { /* end and come */
+            drop(fcall(&bed, "cancel", i % 2 ? "1" : "0", ids[STAY + each * pages + i], NULL));
             submit_new(&bed, id, "2");
         }
         pages++;
-    } while (cursor[0] != '\0' && pages < 1000);
+    } while (cursor[0] != '\0' && pages < 3000);
     assert_string_equal(cursor, "");
     for (int i = 0; i < STAY; i++)
         if (seen[i] == 0) fail_msg("job %d of %d is on none of %d pages", i, STAY, pages);
     bed_close(&bed);
+}
+
+static void who_stays_is_not_missed(void **state) {
+    (void)state;
+    changes("50", 20);
+    changes("3", 2);
 }
 
 static long long calls_of(struct bed *bed) {
@@ -119,9 +125,17 @@ static void a_page_looks_at_few(void **state) {
 }
 
 static void what_is_no_cursor(void **state) {
-    static const char *const bad[] = {"x",      "e--0-",     "p-s1-0-",           "e-s1--",
-                                      "e-1-0-", "q--0-",     "e-s99999999999-0-", "e-s1-0-x y",
-                                      "--",     "e-s1-0-x-", "e-s1-999999999999999999999-"};
+    static const char *const bad[] = {"x",
+                                      "e--0-",
+                                      "p-s1-0-",
+                                      "e-s1--",
+                                      "e-1-0-",
+                                      "q--0-",
+                                      "e-s99999999999-0-",
+                                      "e-s1-0-x y",
+                                      "--",
+                                      "e-s1-0-x-",
+                                      "e-s1-999999999999999999999-"};
     struct bed bed;
     (void)state;
     bed_open(&bed, &server, "cursors");
@@ -163,8 +177,8 @@ static void newest_first_and_since(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_comes_once),     cmocka_unit_test(who_stays_is_not_missed),
-        cmocka_unit_test(a_page_looks_at_few), cmocka_unit_test(what_is_no_cursor),
+        cmocka_unit_test(each_comes_once),        cmocka_unit_test(who_stays_is_not_missed),
+        cmocka_unit_test(a_page_looks_at_few),    cmocka_unit_test(what_is_no_cursor),
         cmocka_unit_test(newest_first_and_since),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -71,9 +71,9 @@ static void many_ghosts_at_once(void **state) {
     for (int i = 0; i < 40; i++) submit_new(&bed, id[i], "2");
     assert_int_equal(claim(worker, 10, PLENTY, claims), 10);
     /* five in the worker's hands and fifteen in the list */
-    drop(fcall(&bed, "cancel", "1", id[5], id[6], id[7], id[8], id[9], id[10], id[11], id[12], id[13],
-               id[14], id[15], id[16], id[17], id[18], id[19], id[20], id[21], id[22], id[23],
-               id[24], NULL));
+    drop(fcall(&bed, "cancel", "1", id[5], id[6], id[7], id[8], id[9], id[10], id[11], id[12],
+               id[13], id[14], id[15], id[16], id[17], id[18], id[19], id[20], id[21], id[22],
+               id[23], id[24], NULL));
     assert_int_equal(counted(&bed, "2"), 15);
     assert_int_equal(queued(&bed), 15);
     assert_int_equal(claim(worker, 64, PLENTY, claims), 15);

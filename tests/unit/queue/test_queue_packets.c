@@ -107,8 +107,8 @@ static void cancelled_while_it_waits(void **state) {
     submit_packet(&bed, &first, BLASD_ID_SYNC, 2, "");
     submit_packet(&bed, &packet, BLASD_ID_SYNC, 5, "");
     submit_packet(&bed, &last, BLASD_ID_SYNC, 3, "");
-    redisReply *reply =
-        fcall(&bed, "cancel", "1", packet.id[1], stranger(&packet), packet.id[3], packet.id[1], NULL);
+    redisReply *reply = fcall(&bed, "cancel", "1", packet.id[1], stranger(&packet), packet.id[3],
+                              packet.id[1], NULL);
     assert_memory_equal(reply->element[0]->str, "T1\ncancelled\n", 13);
     assert_int_equal(reply->element[1]->integer, 404);
     assert_memory_equal(reply->element[2]->str, "T1\ncancelled\n", 13);
