@@ -267,7 +267,7 @@ test-gpu:
 lint:
 	@deploy/install-packages.sh build test lint
 	@$(PYTHON) .ci/lint.py
-	@clang-format --dry-run -Werror $$(git ls-files -co --exclude-standard '*.c' '*.h' '*.cc')
+	@clang-format --dry-run -Werror $$(git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.cu' '*.cuh')
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 lint-objects
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-clang CC=clang CXX=clang++ WERROR=-Werror OPT=-O1 lint-objects
 	@$(MAKE) --no-print-directory -s -j2 check-generated
