@@ -87,10 +87,9 @@ static __device__ T warp_distance(int finish, const T *a, const T *b, const T *w
     }
     if (finish == FINISH_HALF) return sum * (T)0.5;
     if (finish != FINISH_ROOT) return sum;
-    /* the range of pair_range's squares; largest is 0 for equal points, and infinite for those that
-     * are infinitely far */
-    if (pair_root(sum) >= pair_range<T>::least && pair_root(sum) <= pair_range<T>::most)
-        return pair_root(sum);
+    /* the range of squares; largest is 0 for equal points, and infinite for those that are
+     * infinitely far */
+    if (pair_root(sum) >= pair_least<T> && pair_root(sum) <= pair_most<T>) return pair_root(sum);
     if (sum != sum || largest == 0 || largest - largest != 0) return pair_root(sum);
     sum = 0;
     for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {

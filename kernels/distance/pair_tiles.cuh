@@ -80,7 +80,7 @@ static __host__ __device__ inline int64_t pair_item(const struct pair_args &args
 }
 
 template <class T>
-static __device__ struct pair_problem<T> pair_locate(const struct pair_args &args, int64_t number) {
+static __device__ pair_problem<T> pair_locate(const struct pair_args &args, int64_t number) {
     int64_t task = number / args.problems, at = number % args.problems;
     struct pair_problem<T> ret;
     ret.x = reinterpret_cast<const T *>(args.x.base + task * args.x.task_step +
@@ -100,10 +100,8 @@ static __device__ struct pair_problem<T> pair_locate(const struct pair_args &arg
 /* ---- arithmetic ---- */
 
 /* Beyond these the root's square may have overflowed, or lost bits to underflow. */
-template <class T>
-struct pair_range;
-template <> struct pair_range<double> { static constexpr double most = 0x1p510, least = 0x1p-480; };
-template <> struct pair_range<float> { static constexpr float most = 0x1p63f, least = 0x1p-49f; };
+template <class T> constexpr T pair_most = (T)(sizeof(T) == 8 ? 0x1p510 : 0x1p63);
+template <class T> constexpr T pair_least = (T)(sizeof(T) == 8 ? 0x1p-480 : 0x1p-49);
 
 static __device__ inline double pair_abs(double x) {
     return fabs(x);
@@ -216,7 +214,7 @@ template <class T> static __device__ __forceinline__ T pair_of_squares(int finis
     if (finish == FINISH_HALF) return s * (T)0.5;
     if (finish != FINISH_ROOT) return s;
     root = pair_root(s);
-    *odd |= root > pair_range<T>::most || root < pair_range<T>::least;
+    *odd |= root > pair_most<T> || root < pair_least<T>;
     return root;
 }
 
@@ -298,7 +296,10 @@ static __device__ void pair_load_weights(const T *from, int64_t at, int deep, T 
 }
 
 /* The coordinates of a thread's rows and columns. */
-template <class T> struct pair_corner { T x[PAIR_EACH], y[PAIR_EACH]; };
+template <class T> struct pair_corner {
+    T x[PAIR_EACH];
+    T y[PAIR_EACH];
+};
 template <class T>
 static __device__ __forceinline__ struct pair_corner<T> pair_read(const struct pair_shared<T> &sh,
                                                                   int d) {
@@ -349,7 +350,7 @@ static __device__ __forceinline__ void pair_mend(const struct pair_args &args,
     int64_t i = row + (int)threadIdx.x / 16 * PAIR_EACH;
     int64_t j = column + (int)threadIdx.x % 16 * PAIR_EACH;
     PAIR_ENTRIES(r, c) {
-        if (out[r][c] <= pair_range<T>::most && out[r][c] >= pair_range<T>::least) continue;
+        if (out[r][c] <= pair_most<T> && out[r][c] >= pair_least<T>) continue;
         if (i + r >= args.m || j + c >= args.n) continue;
         out[r][c] = pair_careful<T>(problem.x + (i + r) * args.k, problem.y + (j + c) * args.k,
                                     LOOP == LOOP_SQUARES_W ? problem.w : nullptr, args.k);

@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/gpu.h"
 
+#include <type_traits>
+
 #define TINY_MOST 16 /* rows, columns and depth */
 #define TINY_THREADS 256
 #define TINY_SHARED (32 << 10) /* bytes of a block, at most */
@@ -66,8 +68,7 @@ static __device__ inline void store(bfloat16_bits *to, float v) {
 }
 
 /* In what numbers of a type are multiplied and added up. */
-template <class In> struct sums { using type = float; };
-template <> struct sums<double> { using type = double; };
+template <class In> using sums = std::conditional_t<sizeof(In) == 8, double, float>;
 
 static __device__ inline char *of_task(const struct across_tasks &x, int64_t t) {
     return x.table != nullptr ? static_cast<char *>(x.table[t]) : x.base + t * x.step;
@@ -104,7 +105,7 @@ static __device__ inline void finish_element(const struct tiny_batch &batch, int
  * Sums run over k in order, so a product gives the same bits in any batch. */
 template <class In, class C, class Out>
 __global__ void __launch_bounds__(TINY_THREADS) tiny_products(struct tiny_batch batch) {
-    using T = typename sums<In>::type;
+    using T = sums<In>;
     BLASD_DYNAMIC_SHARED(In, shared);
     int mk = batch.m * batch.k, kn = batch.k * batch.n, mn = batch.m * batch.n;
     int64_t first = (int64_t)blockIdx.x * batch.each, left = batch.products - first;
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(TINY_THREADS) tiny_products(struct tiny_batch 
  * take. */
 template <class In, class C, class Out>
 __global__ void __launch_bounds__(TINY_THREADS) plain_products(struct tiny_batch batch) {
-    using T = typename sums<In>::type;
+    using T = sums<In>;
     int64_t mn = (int64_t)batch.m * batch.n;
     for (int64_t at = (int64_t)blockIdx.x * TINY_THREADS + threadIdx.x; at < batch.products * mn;
          at += (int64_t)gridDim.x * TINY_THREADS) {
@@ -170,7 +171,7 @@ struct blend {
  * once where the target is half. */
 template <class Target, class C>
 __global__ void __launch_bounds__(256) blend_elements(struct blend blend) {
-    using T = typename sums<Target>::type;
+    using T = sums<Target>;
     int64_t each = blend.m * blend.n * blend.items;
     for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < blend.elements;
          at += (int64_t)gridDim.x * 256) {

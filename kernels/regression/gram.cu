@@ -291,8 +291,8 @@ static __device__ void join_groups(const struct tiling &t, int tile, int group, 
     }
 }
 
-/* Blocks: row blocks of problem after problem, for chunk after chunk of tiles. partial: [problem][block][tile -
- * first][M x M]. */
+/* Blocks: row blocks of problem after problem, for chunk after chunk of tiles.
+ * partial: [problem][block][tile - first][M x M]. */
 template <int M, bool WEIGHTED>
 static __global__ void __launch_bounds__(THREADS)
     multiply_rows(struct gram_shape s, struct products_in in, struct tiling t,
@@ -303,7 +303,8 @@ static __global__ void __launch_bounds__(THREADS)
     int64_t each = (s.n + t.blocks - 1) / t.blocks, from = block * each;
     int64_t to = from + each < s.n ? from + each : s.n;
     int tid = (int)threadIdx.x, tile = tid % t.chunk, group = tid / t.chunk;
-    int low_k = t.first + (int)(blockIdx.x / row_blocks) * t.chunk, end = t.first + t.count, k = low_k + tile;
+    int low_k = t.first + (int)(blockIdx.x / row_blocks) * t.chunk, end = t.first + t.count,
+        k = low_k + tile;
     int last_k = low_k + t.chunk < end ? low_k + t.chunk - 1 : end - 1;
     bool mine = k < end && group < t.groups;
     /* columns of targets that this block's tiles meet lie behind those of x */

@@ -190,8 +190,8 @@ struct solve_steps {
 };
 
 template <class T>
-static __device__ inline struct solve_room<T> room_of_step(const struct solve_steps &steps,
-                                                           unsigned char *shared, int64_t matrix) {
+static __device__ inline solve_room<T> room_of_step(const struct solve_steps &steps,
+                                                    unsigned char *shared, int64_t matrix) {
     int n = steps.batch.shape.n;
     struct solve_carver from = {shared, 1, 0};
     struct solve_room<T> room = carve<T>(from, n, false, false);
@@ -201,7 +201,9 @@ static __device__ inline struct solve_room<T> room_of_step(const struct solve_st
     room.row_scale = {steps.numbers + (3 * matrix + 1) * n, 1};
     room.column_scale = {steps.numbers + (3 * matrix + 2) * n, 1};
     return room;
-} template <class T>
+}
+
+template <class T>
 static __device__ inline const T *matrix_of_step(const struct solve_steps &steps, int64_t matrix) {
     int64_t n = steps.batch.shape.n, each = steps.batch.a_items;
     if (!steps.shared_matrices) return matrix_of<T>(steps.batch, steps.first + matrix);
