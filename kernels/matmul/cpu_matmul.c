@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define TILE_SIDE 2048    /* of the result, in one BLAS call: a user waits that long to cancel */
-#define LEAST_SIDE 256    /* tiles with shorter sides would lose speed to packing */
+#define LEAST_SIDE 128    /* no longer sides are cut: tiles would lose speed to packing */
 #define TILE_DEPTH 4096   /* of the inner length, in one BLAS call */
 #define QUARTER_SIDE 1024 /* tiles with shorter sides are not quartered */
 #define SHARED_FLOPS 1e8  /* work in a batch of small products from which threads share it */

@@ -10,6 +10,8 @@
 #define GOOD_RATIO 0x1p-8 /* rows, or columns, that differ by less are left as they are */
 #define MOST_STEPS 10
 #define TILE 32
+#define BLOCK 8 /* elements, about a line of the cache: those of so many rows stay in it */
+#define SUMS 32 /* a chain of sums or comparisons waits for each; so many go side by side */
 
 static REAL *at(const void *matrix, int64_t ld, int64_t i, int64_t j) {
     return (REAL *)matrix + j * ld + i;
@@ -17,19 +19,35 @@ static REAL *at(const void *matrix, int64_t ld, int64_t i, int64_t j) {
 
 /* ---- from the job's matrix to the scaled one ---- */
 
-/* Copies the elements of op(a) for which keep(i, j) into e->matrix, zeros elsewhere; by tiles, for
- * one of the two is read against its order. */
+/* The transpose of a block of `a`, whose rows are `row` elements apart, to columns of length n. */
+static void transpose_block(const REAL *a, int64_t row, REAL *to, int64_t n) {
+    REAL block[BLOCK][BLOCK];
+    for (int i = 0; i < BLOCK; i++)
+        for (int j = 0; j < BLOCK; j++) block[j][i] = a[i * row + j];
+    for (int j = 0; j < BLOCK; j++) memcpy(to + j * n, block[j], sizeof block[j]);
+}
+
+/* Copies op(a) into e->matrix, by blocks where it is read against its order: at lengths that are
+ * powers of two rows fall on one another in the cache, and a larger tile would not stay there. */
+static void load_all(struct blasd_engine *e, const REAL *a) {
+    int64_t n = e->n, row = e->shape.a_row, column = e->shape.a_column, done = 0;
+    int64_t whole = row != 1 && column == 1 ? n / BLOCK * BLOCK : 0;
+    for (int64_t i = 0; i < whole && blasd_wanted_after(&done, n * BLOCK); i += BLOCK)
+        for (int64_t j = 0; j < whole; j += BLOCK)
+            transpose_block(a + i * row + j, row, at(e->matrix, n, i, j), n);
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, n); j++)
+        for (int64_t i = j < whole ? whole : 0; i < n; i++)
+            *at(e->matrix, n, i, j) = a[i * row + j * column];
+}
+
+/* The elements of op(a) that count, zeros elsewhere. */
 static void load_general(struct blasd_engine *e, const REAL *a) {
-    int64_t n = e->n, row = e->shape.a_row, column = e->shape.a_column;
-    bool lower = e->shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR;
-    bool upper = e->shape.assume == BLASD_ASSUME_UPPER_TRIANGULAR;
-    for (int64_t jj = 0; jj < n; jj += TILE)
-        for (int64_t ii = 0; ii < n; ii += TILE)
-            for (int64_t j = jj; j < jj + TILE && j < n; j++)
-                for (int64_t i = ii; i < ii + TILE && i < n; i++) {
-                    bool zero = (lower && i < j) || (upper && i > j);
-                    *at(e->matrix, n, i, j) = zero ? 0 : a[i * row + j * column];
-                }
+    int64_t n = e->n;
+    load_all(e, a);
+    for (int64_t j = 0; j < n && e->shape.assume == BLASD_ASSUME_LOWER_TRIANGULAR; j++)
+        memset(at(e->matrix, n, 0, j), 0, (size_t)j * sizeof *a);
+    for (int64_t j = 0; j < n && e->shape.assume == BLASD_ASSUME_UPPER_TRIANGULAR; j++)
+        memset(at(e->matrix, n, j + 1, j), 0, (size_t)(n - 1 - j) * sizeof *a);
 }
 
 static void load_symmetric(struct blasd_engine *e, const REAL *a) {
@@ -50,19 +68,44 @@ static int exponent_of(double x) {
     return exponent;
 }
 
+/* The largest of `n` elements; what is not a number does not count. */
+static double largest(const REAL *x, int64_t n) {
+    REAL most[SUMS] = {0};
+    double all = 0;
+    int64_t i = 0;
+    for (; i + SUMS <= n; i += SUMS)
+        for (int k = 0; k < SUMS; k++) {
+            REAL size = (REAL)fabs((double)x[i + k]);
+            most[k] = size > most[k] ? size : most[k];
+        }
+    for (; i < n; i++) all = fabs((double)x[i]) > all ? fabs((double)x[i]) : all;
+    for (int k = 0; k < SUMS; k++) all = (double)most[k] > all ? (double)most[k] : all;
+    return all;
+}
+
+/* The sum of the sizes of `n` elements. */
+static double sum_of(const REAL *x, int64_t n) {
+    double sums[SUMS] = {0}, all = 0;
+    int64_t i = 0;
+    for (; i + SUMS <= n; i += SUMS)
+        for (int k = 0; k < SUMS; k++) sums[k] += fabs((double)x[i + k]);
+    for (; i < n; i++) all += fabs((double)x[i]);
+    for (int k = 0; k < SUMS; k++) all += sums[k];
+    return all;
+}
+
 /* The largest of each row (into v) and of each column (into sign) of the matrix as it stands. */
 static void measure(struct blasd_engine *e) {
     int64_t n = e->n;
-    for (int64_t i = 0; i < n; i++) e->v[i] = 0;
+    double *restrict v = e->v;
+    for (int64_t i = 0; i < n; i++) v[i] = 0;
     for (int64_t j = 0; j < n; j++) {
         const REAL *column = at(e->matrix, n, 0, j);
-        double most = 0;
         for (int64_t i = 0; i < n; i++) {
             double size = fabs((double)column[i]);
-            e->v[i] = size > e->v[i] ? size : e->v[i];
-            most = size > most ? size : most;
+            v[i] = size > v[i] ? size : v[i];
         }
-        e->sign[j] = most;
+        e->sign[j] = largest(column, n);
     }
 }
 
@@ -121,23 +164,21 @@ static void scale_matrix(struct blasd_engine *e) {
 /* The norms of op(a) itself, from the scaled matrix. long double has the exponents for it. */
 static void take_norms(struct blasd_engine *e) {
     int64_t n = e->n, done = 0;
+    double *restrict v = e->v;
     e->norm_1 = e->norm_inf = 0;
-    memset(e->v, 0, (size_t)n * sizeof *e->v);
+    memset(v, 0, (size_t)n * sizeof *v);
     for (int64_t j = 0; j < n && blasd_wanted_after(&done, e->scaled ? 20 * n : n); j++) {
         const REAL *column = at(e->matrix, n, 0, j);
-        double sum = 0;
         long double wide = 0;
-        for (int64_t i = 0; !e->scaled && i < n; i++) {
-            sum += fabs((double)column[i]);
-            e->v[i] += fabs((double)column[i]);
-        }
+        if (!e->scaled)
+            for (int64_t i = 0; i < n; i++) v[i] += fabs((double)column[i]);
         for (int64_t i = 0; e->scaled && i < n; i++)
             wide += ldexpl(fabsl((long double)column[i]), -e->row_scale[i]);
-        wide = e->scaled ? ldexpl(wide, -e->column_scale[j]) : sum;
+        wide = e->scaled ? ldexpl(wide, -e->column_scale[j]) : sum_of(column, n);
         e->norm_1 = wide > e->norm_1 ? wide : e->norm_1;
     }
     for (int64_t i = 0; i < n && blasd_wanted_after(&done, e->scaled ? 20 * n : 1); i++) {
-        long double wide = e->v[i];
+        long double wide = v[i];
         for (int64_t j = 0; e->scaled && j < n; j++)
             wide += ldexpl(fabsl((long double)*at(e->matrix, n, i, j)), -e->column_scale[j]);
         if (e->scaled) wide = ldexpl(wide, -e->row_scale[i]);
@@ -181,15 +222,8 @@ static double growth(const struct blasd_engine *e) {
     double most = 0, size = 0;
     if (e->method != BLASD_SOLVED_LU) return 1;
     for (lapack_int j = 0; j < e->n; j++) {
-        const REAL *column = at(e->factors, e->n, 0, j), *own = at(e->matrix, e->n, 0, j);
-        for (lapack_int i = 0; i <= j; i++) {
-            double u = fabs((double)column[i]);
-            most = u > most ? u : most;
-        }
-        for (lapack_int i = 0; i < e->n; i++) {
-            double a = fabs((double)own[i]);
-            size = a > size ? a : size;
-        }
+        most = fmax(most, largest(at(e->factors, e->n, 0, j), j + 1));
+        size = fmax(size, largest(at(e->matrix, e->n, 0, j), e->n));
     }
     return most > size ? most / size : 1;
 }
