@@ -256,13 +256,13 @@ void http_doorman_tick(struct http_doorman *doorman) {
 
 void http_doorman_count(struct http_doorman *doorman, struct MHD_Connection *connection,
                         bool began) {
+    /* what libmicrohttpd 1.0 points to lasts until it is asked again */
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON);
-    const union MHD_ConnectionInfo *peer =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     int room = HTTP_USUAL;
-    if (peer != NULL && peer->client_addr != NULL)
-        http_crowd_count(&doorman->crowd, peer->client_addr, began);
+    if (info != NULL && info->client_addr != NULL)
+        http_crowd_count(&doorman->crowd, info->client_addr, began);
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON);
     for (int i = 0; i < HTTP_ROOMS; i++)
         if (info != NULL && info->daemon == doorman->daemons[i]) room = i;
     doorman->open[room] += began ? 1 : UINT64_MAX;
