@@ -81,7 +81,6 @@ static void forget(struct http_newcomer *newcomer) {
     else
         doorman->oldest = newcomer->next;
     doorman->waiting--;
-    http_crowd_count(&doorman->crowd, (struct sockaddr *)(void *)&newcomer->address, false);
     free(newcomer);
 }
 
@@ -112,8 +111,11 @@ static void hand_over(struct http_doorman *doorman, int fd, const struct sockadd
         room = HTTP_USUAL;
     doorman->handed[room]++;
     /* where it cannot take it, the socket is closed */
-    (void)MHD_add_connection(doorman->daemons[room], fd,
-                             (const struct sockaddr *)(const void *)address, len);
+    uint64_t begun = doorman->begun;
+    const struct sockaddr *from = (const struct sockaddr *)(const void *)address;
+    if (MHD_add_connection(doorman->daemons[room], fd, from, len) != MHD_YES &&
+        doorman->begun == begun) /* else its end was told as well */
+        http_crowd_count(&doorman->crowd, from, false);
 }
 
 /* What suits who begins so: those who post little go on posting little as a rule. */
@@ -138,9 +140,11 @@ static void on_first_bytes(struct blasd_watcher *watcher, uint32_t events) {
     int room = look(watcher->fd);
     (void)events;
     if (room == -1) return;
-    if (room == -2)
+    if (room == -2) {
         close(watcher->fd);
-    else
+        http_crowd_count(&newcomer->home->crowd, (struct sockaddr *)(void *)&newcomer->address,
+                         false);
+    } else
         hand_over(newcomer->home, watcher->fd, &newcomer->address, newcomer->address_len,
                   (enum http_room)room);
     forget(newcomer);
@@ -167,7 +171,6 @@ static bool remember(struct http_doorman *doorman, int fd, const struct sockaddr
         doorman->oldest = newcomer;
     doorman->newest = newcomer;
     doorman->waiting++;
-    http_crowd_count(&doorman->crowd, (struct sockaddr *)(void *)&newcomer->address, true);
     return true;
 }
 
@@ -178,6 +181,7 @@ static void take_in(struct http_doorman *doorman, int fd, const struct sockaddr_
         doorman->refuse(doorman->arg, fd, from);
         return;
     }
+    http_crowd_count(&doorman->crowd, from, true);
     bool choice = doorman->daemons[HTTP_TIGHT] != NULL || doorman->daemons[HTTP_ROOMY] != NULL;
     int room = choice ? look(fd) : HTTP_USUAL;
     if (room == -1 && remember(doorman, fd, address, len)) return;
@@ -256,13 +260,14 @@ void http_doorman_tick(struct http_doorman *doorman) {
 
 void http_doorman_count(struct http_doorman *doorman, struct MHD_Connection *connection,
                         bool began) {
+    /* what libmicrohttpd 1.0 points to lasts until it is asked again */
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON);
-    const union MHD_ConnectionInfo *peer =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     int room = HTTP_USUAL;
-    if (peer != NULL && peer->client_addr != NULL)
-        http_crowd_count(&doorman->crowd, peer->client_addr, began);
+    doorman->begun += began ? 1 : 0;
+    if (!began && info != NULL && info->client_addr != NULL)
+        http_crowd_count(&doorman->crowd, info->client_addr, false);
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON);
     for (int i = 0; i < HTTP_ROOMS; i++)
         if (info != NULL && info->daemon == doorman->daemons[i]) room = i;
     doorman->open[room] += began ? 1 : UINT64_MAX;

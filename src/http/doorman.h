@@ -43,6 +43,7 @@ struct http_doorman {
     uint64_t limit;                         /* connections, of all daemons and newcomers */
     uint64_t limit_of_one;                  /* of one address */
     struct http_crowd crowd;
+    uint64_t begun; /* connections that the daemons have had */
     /* Tells who has too many; the socket is taken. */
     void (*refuse)(void *arg, int fd, const struct sockaddr *address);
     void *arg;
