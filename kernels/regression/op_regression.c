@@ -391,17 +391,21 @@ static double step_flops(const struct regression_shape *shape) {
     return t * (4 * rows * q + used * used * (rows + used / 3) / NEWTON_SWEEPS + STEP_FLOPS);
 }
 
-/* Operations of one problem: as usually counted, with all steps that may be taken, and what many
+/* Sweeps go on until the coefficients stand still, which may be soon; steps are taken as asked. */
+static bool may_end_early(const struct regression_shape *shape) {
+    return (shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET) &&
+           !blasd_regression_smooth(shape);
+}
+
+/* Operations of one problem: as usually counted, with `steps` steps or sweeps, and what many
  * targets and robust errors add. */
-static double count_flops(const struct regression_shape *shape) {
+static double count_flops(const struct regression_shape *shape, double steps) {
     double n = (double)shape->n, q = (double)shape->q, t = (double)shape->t;
     double least = n < q ? n : q, flops = 2 * n * q * (least + 2 * t);
-    bool sparse = shape->method == METHOD_LASSO || shape->method == METHOD_ELASTIC_NET;
     if (shape->method == METHOD_OLS && t > 1) flops += (t - 1) * q * (80 * n + 1000);
     if (shape->method == METHOD_OLS && shape->cov != COV_NONROBUST) flops += 3 * n * q * q * t;
     if (shape->method == METHOD_OLS && shape->cov_params) flops += q * q * least * t;
-    if (shape->method == METHOD_GD || (sparse && !blasd_regression_smooth(shape)))
-        flops += step_flops(shape) * (double)shape->iterations;
+    if (shape->method == METHOD_GD || may_end_early(shape)) flops += step_flops(shape) * steps;
     return flops;
 }
 
@@ -430,7 +434,8 @@ static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
     if (code != 0) return code;
     for (int i = IN_X; i <= IN_WEIGHT; i++) plan->input_dtype[i] = BLASD_float64;
     plan->items = (double)shape.problems;
-    plan->flops = plan->items * count_flops(&shape);
+    plan->flops = plan->items * count_flops(&shape, (double)shape.iterations);
+    if (may_end_early(&shape)) plan->flops_least = plan->items * count_flops(&shape, 1);
     bytes = count_bytes(&shape);
     if (!(bytes < 0x1p62) || shape.q > MOST_COEFFICIENTS || shape.t > MOST_COEFFICIENTS ||
         (shape.way == WAY_TALL && shape.q > MOST_TRIANGLE) ||

@@ -84,6 +84,7 @@ struct blasd_plan {
     /* floating-point operations, as usually counted, with all iterations that may be made; at least
      * one for each problem and each element, which blasd_job_plan sees to */
     double flops;
+    double flops_least;                 /* what is certain of them; 0: all */
     double items;                       /* problems among which they are spread; 0 counts as 1 */
     uint64_t input_bytes, output_bytes; /* filled in by blasd_job_plan */
     uint64_t workspace_bytes;           /* on the host beside inputs and outputs, at the peak */

@@ -222,19 +222,21 @@ int http_choice_check_time(const struct http_choice *choice, const struct blasd_
                            const struct blasd_plan *plan, uint64_t host_bytes,
                            struct blasd_err *err) {
     double least = INFINITY;
+    struct blasd_plan certain = *plan;
+    if (plan->flops_least > 0) certain.flops = plan->flops_least;
     for (int c = BLASD_DEVICE_CPU; choice->most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
         const struct http_choice_class *class = &choice->of[c];
         struct blasd_cost_guess guess;
         if (!may_go(choice, view, wish, c) || !fits(class, c, plan, host_bytes)) continue;
-        if (!predict(class, op, plan, &guess)) return 0;
+        if (!predict(class, op, &certain, &guess)) return 0;
         if (guess.alone_s < least) least = guess.alone_s;
     }
     if (!isfinite(least) || least <= choice->most_s) return 0;
     return blasd_fail(
         err, BLASD_E_job_too_long, "",
-        "it is predicted to take up to %.3g s (%.3g operations, %.0f problems), and a "
+        "it is predicted to take %.3g s at least (%.3g operations, %.0f problems), and a "
         "job may take %" PRIu64 " s (limit job_s)",
-        least, plan->flops, plan->items < 1 ? 1 : plan->items, (uint64_t)choice->most_s);
+        least, certain.flops, plan->items < 1 ? 1 : plan->items, (uint64_t)choice->most_s);
 }
 
 /* The work that waits, now. */
