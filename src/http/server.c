@@ -362,7 +362,8 @@ static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err
 static int loop_start(struct http_loop *loop, struct http_server *server, int number,
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
-    const struct blasd_front_queue_hooks hooks = {.on_ended = http_waits_ended, .arg = loop};
+    const struct blasd_front_queue_hooks hooks = {
+        .on_ended = http_waits_ended, .on_unseen = http_waits_unseen, .arg = loop};
     int rc;
     loop->server = server;
     loop->choice.most_s = (double)server->limits->job_s;

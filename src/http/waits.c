@@ -7,6 +7,7 @@
 #include "http/reply.h"
 #include "wire/frame.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,14 +103,14 @@ void http_waits_time_up(struct http_exchange *exchange) {
         http_jobs_fetch(exchange);
 }
 
-/* What no worker has ended, no worker has logged. */
-static void note_end(struct http_loop *loop, const struct blasd_record *record) {
-    bool poisoned = record->state == BLASD_FAILED && record->error.code == BLASD_E_poisoned;
-    http_metrics_job(loop->metrics, record);
-    if (record->state == BLASD_EXPIRED || poisoned)
-        blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s op=%s",
-                      blasd_state_names[record->state], record->id,
-                      blasd_err_info(record->error.code)->name, record->op);
+void http_waits_unseen(void *arg, const char *line, size_t len) {
+    char id[BLASD_ID_LEN + 1], op[64], state[16], code[64], text[256];
+    (void)arg;
+    if (len >= sizeof text) return;
+    memcpy(text, line, len);
+    text[len] = '\0';
+    if (sscanf(text, "%41s %63s %15s %63s", id, op, state, code) == 4)
+        blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s op=%s", state, id, code, op);
 }
 
 void http_waits_ended(void *arg, const char *id, const void *bytes, size_t len) {
@@ -122,7 +123,7 @@ void http_waits_ended(void *arg, const char *id, const void *bytes, size_t len) 
     if (bytes == NULL)
         blasd_fail(&err, BLASD_E_job_lost, "", "the job %s was waited for and is gone", id);
     else if (blasd_record_decode(bytes, len, &record, &payload_at, &err) == 0)
-        note_end(loop, &record);
+        http_metrics_job(loop->metrics, &record);
     while ((exchange = find(loop, id)) != NULL) {
         take_out(exchange);
         if (!http_exchange_open(exchange)) continue;

@@ -15,5 +15,7 @@ void http_waits_remove(struct http_exchange *exchange);
 void http_waits_time_up(struct http_exchange *exchange);
 /* The queue's hook: answers everybody who waits for the job. */
 void http_waits_ended(void *arg, const char *id, const void *record, size_t len);
+/* The queue's hook: logs a job that no worker and no request has ended. */
+void http_waits_unseen(void *arg, const char *line, size_t len);
 
 #endif

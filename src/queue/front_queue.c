@@ -217,6 +217,11 @@ static bool read_id_key(const redisReply *r, struct blasd_id_key *key) {
     return true;
 }
 
+static void tell_unseen(struct blasd_front_queue *queue, const redisReply *lines) {
+    for (size_t i = 0; queue->hooks.on_unseen != NULL && i < lines->elements; i++)
+        queue->hooks.on_unseen(queue->hooks.arg, lines->element[i]->str, lines->element[i]->len);
+}
+
 static void tick_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
     struct blasd_front_queue *queue = call->queue;
@@ -228,9 +233,10 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
         front_refused(queue, err);
         return;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 9 ||
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 10 ||
         !read_id_key(reply->element[8], &queue->id_key))
         return;
+    tell_unseen(queue, reply->element[9]);
     for (int i = 0; i < 8; i++) {
         if (reply->element[i]->type != REDIS_REPLY_INTEGER) return;
         number[i] = reply->element[i]->integer;

@@ -68,6 +68,9 @@ struct blasd_front_queue_hooks {
      * has gone meanwhile (forgotten or expired while Redis was away). However many calls asked to
      * watch a job, this is called once, and the watch is gone. */
     void (*on_ended)(void *arg, const char *id, const void *record, size_t len);
+    /* For the log: "ID OP STATE CODE" of a job that was ended by a passed deadline or as poisoned,
+     * by no worker and no request; each comes to one front end. May be NULL. */
+    void (*on_unseen)(void *arg, const char *line, size_t len);
     void *arg;
 };
 

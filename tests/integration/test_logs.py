@@ -35,6 +35,28 @@ def ask(service, body, headers=None, path="/jobs"):
     return answer, here
 
 
+def test_what_no_worker_ended_is_logged_once(make_service):
+    """A deadline that passes in the queue, waited for and not; a job that ended every worker that began it."""
+    service = make_service("--limit", "attempts=1")
+    small = {"a": np.eye(2), "b": np.eye(2)}
+    with service.worker_held():
+        alone = service.post("matmul", small, wait=0, deadline_ms=100).json()["id"]
+        waited = service.post("matmul", small, wait=30, deadline_ms=200).json()
+        assert waited["state"] == "expired"
+        found = wait_for(service, "expired", 2)
+    assert {f["id"] for f in found} == {alone, waited["id"]}
+    assert all((f["code"], f["op"]) == ("deadline_exceeded", "matmul") for f in found)
+    a = np.random.default_rng(1).standard_normal((5000, 5000))
+    job = service.post("matmul", {"a": a, "b": a}, wait=0, form="safetensors").json()["id"]
+    end = time.monotonic() + 60
+    while service.request("GET", f"/jobs/{job}").json()["state"] != "running" and time.monotonic() < end:
+        time.sleep(0.02)
+    service.kill("worker")
+    found = wait_for(service, "failed", 1)[0]
+    assert (found["id"], found["code"], found["op"]) == (job, "poisoned", "matmul")
+    assert len(lines(service, "expired")) == 2
+
+
 def test_refused_failed_and_cancelled(make_service):
     service = make_service()
     secret = {"Idempotency-Key": "hunter2-key", "Authorization": "Bearer hunter2", "Cookie": "hunter2"}

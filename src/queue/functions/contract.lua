@@ -64,6 +64,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        has ended
   {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
                        that ended so: since the queue was made
+  {q}:unlogged         list of "ID OP STATE CODE": the newest jobs that were ended here, not by a
+                       worker or a request, for the next front end to log
   {q}:idkey            what ids are signed with (base/id.h)
   {q}:store            identity of the deployment's blob store
   {q}:blobs            hash BLOB -> bytes: blobs of the store kind `redis`
@@ -140,8 +142,8 @@ Front ends call
       is pending or its record lives; both while on hold; SEG.seg while it has references), 0 not
   tick [IDKEY]
       -> {now_us, jobs, bytes, cpu workers, cuda workers, blobs set free (> 0: worth a sweep), next
-      deadline or 0, bytes of results that are kept, {q}:idkey, which is IDKEY where there was none}:
-      housekeeping that anyone may do: passed deadlines, lapsed leases, expired
+      deadline or 0, bytes of results that are kept, {q}:idkey, which is IDKEY where there was none,
+      {line of {q}:unlogged, ...} that go with it}: housekeeping that anyone may do: passed deadlines, lapsed leases, expired
       records. Each front end calls it about once a second, and may at the next deadline
   blob BLOB BYTES
       -> 0: notes a blob of kind redis and puts it on hold for two minutes. Call it before the
@@ -152,7 +154,7 @@ Workers call (all that carry NAME EPOCH answer with the error "LOST ...", and do
 lease is not theirs any more)
   register NAME CLASS INFO IDENTITY
       -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
-  renew NAME EPOCH INFO   -> as tick, which it includes
+  renew NAME EPOCH INFO   -> as tick, which it includes, without lines
   release NAME EPOCH      -> 0: gives back what it held, and the name
   bury NAME               -> 0: the same for a worker known to be dead
   claim NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD

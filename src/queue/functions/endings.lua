@@ -277,13 +277,18 @@ local function ending_commit(e, worker)
     return left
 end
 
+local UNLOGGED = 1000 -- lines that wait for a front end
+
 -- Ends a pending job without a worker; returns its record.
 local function ending_add_terse(e, id, job, state, code, finder)
     local record = terse(id, job, state, code, finder)
     local piece = struct.pack('<I4', #record) .. id .. record
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
     ending_add(e, id, job, piece, 0, '', label)
-    if code == 'poisoned' then redis.log(redis.LOG_WARNING, 'job ' .. id .. ' failed: poisoned') end
+    if state ~= 'cancelled' then -- which a request logs
+        call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code)
+        call('LTRIM', K.unlogged, -UNLOGGED, -1)
+    end
     e.terse[#e.terse + 1] = {id, job.si}
     return record
 end

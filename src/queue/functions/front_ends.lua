@@ -413,7 +413,9 @@ end
 local function tick(keys, args)
     start(keys, args)
     if args[2] then call('SETNX', K.idkey, args[2]) end
-    return housekeeping()
+    local facts = housekeeping()
+    facts[#facts + 1] = call('LPOP', K.unlogged, 100) or {}
+    return facts
 end
 
 local function blob(keys, args)

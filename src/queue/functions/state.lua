@@ -29,7 +29,8 @@ local function key_table(q)
     k = {wait = {}}
     for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
                            'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
-                           'refs', 'refused', 'seconds', 'totals', 'idkey'}) do
+                           'refs', 'refused', 'seconds', 'totals', 'idkey',
+                           'unlogged'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'held', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
