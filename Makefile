@@ -37,7 +37,7 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire queue http worker
+FLOORS = base core wire store queue http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
 CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))
@@ -182,7 +182,9 @@ $(filter $(BUILD)/tests/unit/base/%,$(UNIT)): $(BUILD)/lib/base.a
 $(filter $(BUILD)/tests/unit/core/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a
 $(filter $(BUILD)/tests/unit/kernels/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/wire/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a
-$(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/queue.a $(BUILD)/lib/kernels.a
+$(filter $(BUILD)/tests/unit/store/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/store.a
+$(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/store.a $(BUILD)/lib/queue.a $(BUILD)/lib/kernels.a $(BUILD)/lib/main.a
+$(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %/client.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/client/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/client.a
 $(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a,$(ARCHIVES))
 

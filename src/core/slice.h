@@ -1,6 +1,6 @@
 /* A place in a segment: where a payload of middling size lies that is neither beside its frame nor
  * a blob of its own. Plain data, stored in frames and records.
- * Read next: ../queue/segment.h, which makes and reads them. */
+ * Read next: ../store/segment.h, which makes and reads them. */
 #ifndef BLASD_CORE_SLICE_H
 #define BLASD_CORE_SLICE_H
 

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "http/exchange.h"
-#include "queue/segment.h"
+#include "store/segment.h"
 #include "wire/intake.h"
 
 #define HTTP_SUMS (BLASD_MAX_INPUTS + 8) /* no request has more tensors */

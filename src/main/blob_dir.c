@@ -17,7 +17,7 @@
 #define PREFIX "blasd-"
 #define MARK ".data" /* two lines: the mount namespace, the path of the data directory */
 #define STORE ".store"
-#define POOL ".pool" /* files that wait for their next use: queue/store_pool.h */
+#define POOL ".pool" /* files that wait for their next use: store/store_pool.h */
 #define NAMESPACE_MAX 64
 
 void blob_dir_choose(const struct data_dir *dir, char spec[BLOB_SPEC_MAX]) {

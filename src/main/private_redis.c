@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "queue/aof_tail.h"
+#include "main/aof_tail.h"
 
 #include <dirent.h>
 #include <errno.h>

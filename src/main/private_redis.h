@@ -4,9 +4,9 @@
 #define BLASD_MAIN_PRIVATE_REDIS_H
 
 #include "base/err.h"
+#include "main/aof_room.h"
 #include "main/data_dir.h"
 #include "main/probe.h"
-#include "queue/aof_room.h"
 
 #include <stdbool.h>
 

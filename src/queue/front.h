@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "queue/front_link.h"
 #include "queue/front_queue.h"
-#include "queue/segment.h"
+#include "store/segment.h"
 
 #define MS INT64_C(1000000)
 #define CALL_KEPT (2000 * MS) /* how long a call waits for a connection */

@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "core/job.h"
 #include "core/record.h"
-#include "queue/store.h"
+#include "store/store.h"
 
 /* Who asks. Every call that touches jobs takes one; today there is one, "anonymous", and it is
  * stored with each job so that tenants can come without a change of schema. */

@@ -7,8 +7,8 @@
 
 #include "queue/held.h"
 #include "queue/redis_link.h"
-#include "queue/segment.h"
 #include "queue/worker_queue.h"
+#include "store/segment.h"
 
 #define BLASD_WORKER_NAME_MAX 128 /* bytes of a worker's name with its zero */
 #define BLASD_WORKER_LOST 1       /* what blasd_worker_call returns where the lease has lapsed */

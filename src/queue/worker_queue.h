@@ -7,7 +7,7 @@
 #define BLASD_QUEUE_WORKER_QUEUE_H
 
 #include "queue/queue.h"
-#include "queue/segment.h"
+#include "store/segment.h"
 
 struct blasd_worker_queue;
 

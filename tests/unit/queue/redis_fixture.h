@@ -4,7 +4,7 @@
 #define TESTS_REDIS_FIXTURE_H
 
 #include "base/clock.h"
-#include "queue/aof_tail.h"
+#include "main/aof_tail.h"
 #include "queue/redis_link.h"
 #include "queue/worker_queue.h"
 

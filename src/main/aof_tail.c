@@ -1,6 +1,6 @@
 /* The file holds what clients send: "*WORDS\r\n", and "$BYTES\r\n...\r\n" for each word; a line
  * that begins with # is a note. */
-#include "queue/aof_tail.h"
+#include "main/aof_tail.h"
 
 #include <errno.h>
 #include <fcntl.h>

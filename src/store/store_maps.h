@@ -4,8 +4,8 @@
  * A mapping names the file by its inode, which cannot be another one's while it is mapped. Only
  * idle mappings are in here, for some seconds and bounded in bytes: they keep the memory of a file
  * that was unlinked meanwhile. Threads may share it. Internal to store.c. */
-#ifndef BLASD_QUEUE_STORE_MAPS_H
-#define BLASD_QUEUE_STORE_MAPS_H
+#ifndef BLASD_STORE_MAPS_H
+#define BLASD_STORE_MAPS_H
 
 #include <pthread.h>
 #include <stdbool.h>

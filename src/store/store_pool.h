@@ -13,8 +13,8 @@
  * writes every byte that may be read.
  *
  * Internal to store.c and store_dir.c. */
-#ifndef BLASD_QUEUE_STORE_POOL_H
-#define BLASD_QUEUE_STORE_POOL_H
+#ifndef BLASD_STORE_POOL_H
+#define BLASD_STORE_POOL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Looks at the disk and at the files, and holds blocks with fallocate: those ahead of a file beyond
  * its size, so that nobody who reads it sees them. Where the file system knows no fallocate only
  * the reserve is left. */
-#include "queue/aof_room.h"
+#include "main/aof_room.h"
 
 #include <dirent.h>
 #include <errno.h>

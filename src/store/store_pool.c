@@ -2,10 +2,10 @@
  *
  * Names are never used twice, so a name that was read means the same file for ever, or none: of two
  * who want it one wins the rename. Knows nothing of jobs. Read next: store.c. */
-#include "queue/store_pool.h"
+#include "store/store_pool.h"
 
 #include "base/clock.h"
-#include "queue/store_discard.h"
+#include "store/store_discard.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * lasts: to map a segment anew each time would cost some 2 us for each of its slices.
  *
  * Read next: segment_writer.c, the other side. */
-#include "queue/segment.h"
+#include "store/segment.h"
 
 #include "base/clock.h"
 #include "base/text.h"

@@ -9,8 +9,8 @@
  * it, a segment's owner for as long as it lives, so a sweep removes by reference and never by age.
  * A client on the same machine may write a file there itself and hand it in (store_handed.h).
  * Read next: segment.h; worker_queue.h and front_queue.h, which move blobs of the kind redis. */
-#ifndef BLASD_QUEUE_STORE_H
-#define BLASD_QUEUE_STORE_H
+#ifndef BLASD_STORE_H
+#define BLASD_STORE_H
 
 #include "base/err.h"
 #include "base/id.h"

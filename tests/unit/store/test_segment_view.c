@@ -1,5 +1,5 @@
 /* How long readers keep segments mapped, on a clock of this test's own. */
-#include "queue/segment.h"
+#include "store/segment.h"
 
 #include "base/clock.h"
 #include "store_fixture.h"

@@ -1,7 +1,7 @@
 /* An owner's segments: the one being filled, full ones that may still be read, free ones.
  *
  * Read next: segment_view.c, the other side. */
-#include "queue/segment.h"
+#include "store/segment.h"
 
 #include "base/clock.h"
 #include "base/text.h"

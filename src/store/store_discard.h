@@ -1,6 +1,6 @@
 /* Gives back the pages of files that have lost their name. Read next: store_discard.c. */
-#ifndef BLASD_QUEUE_STORE_DISCARD_H
-#define BLASD_QUEUE_STORE_DISCARD_H
+#ifndef BLASD_STORE_DISCARD_H
+#define BLASD_STORE_DISCARD_H
 
 #include <stdbool.h>
 

@@ -2,14 +2,14 @@
  *
  * Knows nothing of Redis. A store does not change once it is open, so threads may share it; a blob
  * belongs to one thread at a time. Read next: store_dir.c, and front_blob.c for the kind redis. */
-#include "queue/store.h"
+#include "store/store.h"
 
 #include "base/text.h"
-#include "queue/store_dir.h"
-#include "queue/store_discard.h"
-#include "queue/store_handed.h"
-#include "queue/store_maps.h"
-#include "queue/store_pool.h"
+#include "store/store_dir.h"
+#include "store/store_discard.h"
+#include "store/store_handed.h"
+#include "store/store_maps.h"
+#include "store/store_pool.h"
 
 #include <errno.h>
 #include <fcntl.h>

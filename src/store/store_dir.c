@@ -1,10 +1,10 @@
 /* A directory of blobs. A file in it is locked (flock) by whoever writes it, until Redis refers to
  * it; the sweep removes what it can lock and nothing refers to, and holds the lock while it asks
  * and removes, so that a file can never be referred to in between. Read next: store.c. */
-#include "queue/store_dir.h"
+#include "store/store_dir.h"
 
 #include "core/slice.h"
-#include "queue/store_handed.h"
+#include "store/store_handed.h"
 
 #include <dirent.h>
 #include <errno.h>

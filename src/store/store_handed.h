@@ -8,8 +8,8 @@
  * of the file that its letters tell (fcntl, of the open file), held until Redis refers to the name.
  * Once handed in a file carries the sticky bit: it is never recycled, for its client may still
  * have it mapped. Internal to the store; knows nothing of what is in the file. */
-#ifndef BLASD_QUEUE_STORE_HANDED_H
-#define BLASD_QUEUE_STORE_HANDED_H
+#ifndef BLASD_STORE_HANDED_H
+#define BLASD_STORE_HANDED_H
 
 #include "base/err.h"
 

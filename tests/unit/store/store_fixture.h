@@ -2,7 +2,7 @@
 #ifndef BLASD_TESTS_STORE_FIXTURE_H
 #define BLASD_TESTS_STORE_FIXTURE_H
 
-#include "queue/store.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,11 +14,11 @@
  * A segment begins with its generation, which its owner raises before the first byte of a new use.
  * Who copies a slice checks the generation afterwards: only then are the bytes what was meant.
  * Knows nothing of jobs or of Redis. Read next: segment_writer.c, segment_view.c. */
-#ifndef BLASD_QUEUE_SEGMENT_H
-#define BLASD_QUEUE_SEGMENT_H
+#ifndef BLASD_SEGMENT_H
+#define BLASD_SEGMENT_H
 
 #include "core/slice.h"
-#include "queue/store.h"
+#include "store/store.h"
 
 #define BLASD_SEGMENT_BYTES (UINT64_C(4) << 20)
 #define BLASD_SLICE_LEAST UINT64_C(1024)            /* less than this goes beside the frame */

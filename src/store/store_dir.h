@@ -1,11 +1,11 @@
 /* The directory behind a store of kind dir: its token, and files locked while they are written.
  *
  * Internal to store.c; knows nothing of mappings or jobs. */
-#ifndef BLASD_QUEUE_STORE_DIR_H
-#define BLASD_QUEUE_STORE_DIR_H
+#ifndef BLASD_STORE_DIR_H
+#define BLASD_STORE_DIR_H
 
-#include "queue/store.h"
-#include "queue/store_pool.h"
+#include "store/store.h"
+#include "store/store_pool.h"
 
 #define BLASD_STORE_TOKEN 32 /* hexadecimal digits */
 

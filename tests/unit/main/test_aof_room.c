@@ -1,8 +1,8 @@
 /* What is held on the disk for the append-only file, and when space is short. On the disk of /tmp,
  * whose free space is not of this test's making; tests/integration/test_disk.py fills real ones. */
-#include "redis_fixture.h"
+#include "tests/unit/queue/redis_fixture.h"
 
-#include "queue/aof_room.h"
+#include "main/aof_room.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /* Recycled blobs: what goes into the pool and comes out of it, what must not, and that neither
  * kills nor a full tmpfs leave anything behind. */
 #include "base/clock.h"
-#include "queue/store_discard.h"
+#include "store/store_discard.h"
 #include "store_fixture.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* To free half a gibibyte of tmpfs takes the kernel 50 to 300 ms, which no loop has to spare. */
-#include "queue/store_discard.h"
+#include "store/store_discard.h"
 
 #include <pthread.h>
 #include <signal.h>

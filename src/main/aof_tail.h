@@ -5,8 +5,8 @@
  * off that is cut in the middle, but may leave those before it (7.0.15 does), a transaction without
  * an end; what it writes from then on stands behind that, and the next start does both as one. Half
  * a call of submit is a job without its inputs. So the end is set right before Redis sees it. */
-#ifndef BLASD_QUEUE_AOF_TAIL_H
-#define BLASD_QUEUE_AOF_TAIL_H
+#ifndef BLASD_MAIN_AOF_TAIL_H
+#define BLASD_MAIN_AOF_TAIL_H
 
 #include "base/err.h"
 

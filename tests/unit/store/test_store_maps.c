@@ -1,5 +1,5 @@
 /* Mappings kept for the next time: which one is given out, how many stay, and for how long. */
-#include "queue/store_maps.h"
+#include "store/store_maps.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

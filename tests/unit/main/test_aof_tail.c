@@ -1,5 +1,5 @@
 /* What a Redis that was killed while it wrote leaves at the end of its append-only file. */
-#include "redis_fixture.h"
+#include "tests/unit/queue/redis_fixture.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -5,8 +5,8 @@
  * its own already, whoever fills the disk, and a ballast file lies beside: what is to be given up
  * where even that ends, or where rewriting the file needs it. Below a reserve of free space
  * (`is_short`) nobody is to put more in than must be. */
-#ifndef BLASD_QUEUE_AOF_ROOM_H
-#define BLASD_QUEUE_AOF_ROOM_H
+#ifndef BLASD_MAIN_AOF_ROOM_H
+#define BLASD_MAIN_AOF_ROOM_H
 
 #include "base/limits.h"
 

@@ -1,6 +1,6 @@
 /* A short list under a lock, the longest idle first; the unmapping is done outside the lock, for it
  * can take milliseconds. */
-#include "queue/store_maps.h"
+#include "store/store_maps.h"
 
 #include "base/clock.h"
 

@@ -1,6 +1,6 @@
 /* Segments: slices written and read, segments used again, owners that die, readers that are slow.
  */
-#include "queue/segment.h"
+#include "store/segment.h"
 
 #include "base/clock.h"
 #include "store_fixture.h"

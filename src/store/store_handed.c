@@ -3,9 +3,9 @@
  * Who may write into the directory is this user, or root, so the checks are against mistakes: they
  * keep a wrong file from being taken, and what a client does to its file later from harming others.
  * Read next: store.c. */
-#include "queue/store_handed.h"
+#include "store/store_handed.h"
 
-#include "queue/store_pool.h"
+#include "store/store_pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
