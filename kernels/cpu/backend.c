@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 
 #include <cblas.h>
 #include <sched.h>
@@ -47,28 +48,6 @@ static int cpu_device_open(int ordinal, struct blasd_device **ret, struct blasd_
 
 static void cpu_device_close(struct blasd_device *device) {
     free(device);
-}
-
-void blasd_cpu_file_value(const char *path, const char *key, char *value, size_t size) {
-    char line[512];
-    size_t len = strlen(key);
-    FILE *file = fopen(path, "re");
-    value[0] = '\0';
-    if (file == NULL) return;
-    while (fgets(line, sizeof line, file) != NULL) {
-        const char *at = line + len;
-        if (strncmp(line, key, len) != 0) continue;
-        at += strspn(at, " \t:");
-        snprintf(value, size, "%.*s", (int)strcspn(at, "\n"), at);
-        break;
-    }
-    fclose(file);
-}
-
-static uint64_t memory_value(const char *key) {
-    char text[64];
-    blasd_cpu_file_value("/proc/meminfo", key, text, sizeof text);
-    return (uint64_t)strtoull(text, NULL, 10) * 1024;
 }
 
 /* GFLOP/s of a product of two square matrices, at all threads. 0 where memory has run out. */
@@ -130,7 +109,7 @@ static int cpu_device_info(struct blasd_device *device, bool measure,
     blasd_blas_describe(&blas);
     memset(info, 0, sizeof *info);
     snprintf(info->id, sizeof info->id, "cpu:0");
-    blasd_cpu_file_value("/proc/cpuinfo", "model name", info->name, sizeof info->name);
+    blasd_file_value("/proc/cpuinfo", "model name", info->name, sizeof info->name);
     if (info->name[0] == '\0') snprintf(info->name, sizeof info->name, "CPU");
     info->device_class = BLASD_DEVICE_CPU;
     snprintf(info->libraries, sizeof info->libraries, "%.79s", blas.config);
@@ -139,8 +118,8 @@ static int cpu_device_info(struct blasd_device *device, bool measure,
     memcpy(info->blas_chosen_by, blas.chosen_by, sizeof info->blas_chosen_by);
     info->units = device->threads;
     info->busy_percent = -1;
-    info->memory_bytes = memory_value("MemTotal");
-    info->memory_free_bytes = memory_value("MemAvailable");
+    info->memory_bytes = blasd_memory_bytes("MemTotal");
+    info->memory_free_bytes = blasd_memory_bytes("MemAvailable");
     if (measure) {
         info->gflops_float64 = measure_gemm(device, false);
         info->gflops_float32 = measure_gemm(device, true);

@@ -23,10 +23,6 @@ struct blasd_device {
  * that another thread runs. Kernels share work among threads of their own (numeric/parallel.h). */
 void blasd_cpu_blas_alone(void);
 
-/* The value after "KEY : " in a file of such lines, as /proc/cpuinfo is, or "" where there is none.
- * A key may end in the tab behind it. */
-void blasd_cpu_file_value(const char *path, const char *key, char *value, size_t size);
-
 /* `count` elements of `size` bytes, aligned to 64; NULL where memory has run out or the product
  * overflows. Never NULL for an empty array otherwise. New: free with free(). */
 void *blasd_cpu_alloc(size_t count, size_t size) __attribute__((warn_unused_result));

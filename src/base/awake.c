@@ -3,6 +3,7 @@
 #include "base/awake.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 
 #include <fcntl.h>
 #include <stddef.h>
@@ -38,8 +39,7 @@ static void let_go(struct blasd_awake *awake) {
 }
 
 static void on_timer(struct blasd_timer *timer) {
-    struct blasd_awake *awake =
-        (struct blasd_awake *)(void *)((char *)timer - offsetof(struct blasd_awake, timer));
+    struct blasd_awake *awake = blasd_container_of(timer, struct blasd_awake, timer);
     int64_t until = awake->touched_ns + awake->linger_ns;
     if (until <= blasd_clock_ns() || blasd_loop_timer_set(awake->loop, timer, until) != 0)
         let_go(awake);

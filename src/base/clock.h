@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#define BLASD_MS INT64_C(1000000) /* nanoseconds */
+
 #define BLASD_TIME_TEXT 28 /* "2026-01-31T12:00:00.123456Z" and its zero */
 
 /* Nanoseconds on CLOCK_MONOTONIC: only differences mean anything, only within one machine. */

@@ -25,14 +25,14 @@ static void random_bytes(unsigned char *out, size_t len) {
     used += len;
 }
 
-/* Fills `len` characters, an even number, with random hexadecimal digits. */
-static void random_digits(char *out, size_t len) {
-    unsigned char bytes[(BLASD_ID_LEN - 9) / 2];
-    random_bytes(bytes, len / 2);
-    for (size_t i = 0; i < len / 2; i++) {
-        *out++ = digits[bytes[i] >> 4];
-        *out++ = digits[bytes[i] & 15];
+void blasd_random_hex(char *out, size_t len) {
+    for (size_t i = 0; i < len; i += 2) {
+        unsigned char one;
+        random_bytes(&one, 1);
+        out[i] = digits[one >> 4];
+        out[i + 1] = digits[one & 15];
     }
+    out[len] = '\0';
 }
 
 void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN + 1]) {
@@ -40,13 +40,11 @@ void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN
     char *out = id;
     *out++ = (char)kind;
     for (int shift = 28; shift >= 0; shift -= 4) *out++ = digits[(second >> shift) & 15];
-    random_digits(out, BLASD_ID_LEN - 9);
-    id[BLASD_ID_LEN] = '\0';
+    blasd_random_hex(out, BLASD_ID_LEN - 9);
 }
 
 void blasd_id_renew(char id[BLASD_ID_LEN + 1]) {
-    random_digits(id + BLASD_ID_PACKET, BLASD_ID_LEN - BLASD_ID_PACKET);
-    id[BLASD_ID_LEN] = '\0';
+    blasd_random_hex(id + BLASD_ID_PACKET, BLASD_ID_LEN - BLASD_ID_PACKET);
 }
 
 /* SipHash-2-4 of three words: what it gives tells nothing of the key. */

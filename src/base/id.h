@@ -18,6 +18,7 @@
 #define BLASD_BASE_ID_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define BLASD_ID_LEN 41
@@ -37,5 +38,8 @@ void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key);
 bool blasd_id_signed(const char *id, const struct blasd_id_key *key);
 /* Whether `text` has the form of an id. */
 bool blasd_id_valid(const char *text);
+
+/* Writes `len` random hexadecimal digits, an even number, and a zero behind them. */
+void blasd_random_hex(char *out, size_t len);
 
 #endif

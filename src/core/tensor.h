@@ -5,6 +5,7 @@
 #include "core/dtype.h"
 
 #define BLASD_MAX_RANK 8
+#define BLASD_ALIGN UINT64_C(64) /* where a tensor's bytes begin, in whatever holds several */
 
 struct blasd_err;
 
@@ -20,6 +21,10 @@ struct blasd_tensor {
     void *data; /* borrowed; dense, aligned to 64 bytes when an operation runs; NULL while only the
                    shape is known */
 };
+
+static inline uint64_t blasd_align_up(uint64_t bytes) {
+    return (bytes + BLASD_ALIGN - 1) & ~(BLASD_ALIGN - 1);
+}
 
 /* Elements in the tensor: 1 for rank 0. The shape must have passed blasd_tensor_check. */
 int64_t blasd_tensor_elements(const struct blasd_tensor *tensor);

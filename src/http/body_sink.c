@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALIGN UINT64_C(64)
 /* A blob grows by so much at a time: allocating gigabytes at once would hold the loop up. */
 #define GROW_BYTES (UINT64_C(4) << 20)
 /* To map half a gibibyte takes the loop 50 ms and more, to unmap it 30: what is larger than this is
@@ -72,10 +71,6 @@ int http_body_sink_sum(const struct http_body_sink *sink, uint64_t offset, uint6
         return 0;
     }
     return blasd_fail(err, BLASD_E_internal_error, "", "a tensor has no sum");
-}
-
-static uint64_t align_up(uint64_t bytes) {
-    return (bytes + ALIGN - 1) & ~(ALIGN - 1);
 }
 
 /* The bytes that have come, where they lie in this process. */
@@ -171,7 +166,7 @@ bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *
 static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offset,
                         struct blasd_err *err) {
     struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
-    uint64_t at = align_up(sink->total);
+    uint64_t at = blasd_align_up(sink->total);
     int rc;
     if (bytes > sink->claim_limit || at > sink->claim_limit - bytes)
         return blasd_fail(err, BLASD_E_invalid_tensor, "inputs",
@@ -243,12 +238,12 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
 static int reserve_in_place(struct blasd_sink *base, uint64_t bytes, uint64_t *offset,
                             struct blasd_err *err) {
     struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
-    if (base->body_at % ALIGN != 0)
+    if (base->body_at % BLASD_ALIGN != 0)
         return blasd_fail(err, BLASD_E_body_file_refused, "inputs",
                           "a tensor begins at byte %" PRIu64
                           " of the file, which is no multiple of %" PRIu64
                           "; pad the header with spaces, and leave gaps between the tensors",
-                          base->body_at, ALIGN);
+                          base->body_at, BLASD_ALIGN);
     if (base->body_at > sink->total || bytes > sink->total - base->body_at)
         return blasd_fail(err, BLASD_E_malformed_safetensors, "inputs",
                           "a tensor ends behind the end of the file");

@@ -2,6 +2,7 @@
 #include "http/doorman.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/limits.h"
 
 #include <errno.h>
@@ -135,8 +136,7 @@ static int look(int fd) {
 }
 
 static void on_first_bytes(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_newcomer *newcomer =
-        (struct http_newcomer *)(void *)((char *)watcher - offsetof(struct http_newcomer, watcher));
+    struct http_newcomer *newcomer = blasd_container_of(watcher, struct http_newcomer, watcher);
     int room = look(watcher->fd);
     (void)events;
     if (room == -1) return;
@@ -220,8 +220,7 @@ static bool accept_some(struct http_doorman *doorman, int most) {
 }
 
 static void on_arrival(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_doorman *doorman =
-        (struct http_doorman *)(void *)((char *)watcher - offsetof(struct http_doorman, listener));
+    struct http_doorman *doorman = blasd_container_of(watcher, struct http_doorman, listener);
     (void)events;
     (void)accept_some(doorman, ACCEPTS_A_TURN);
     if (is_full(doorman)) stop_listening(doorman);

@@ -3,6 +3,7 @@
 #include "http/exchange.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "http/gate.h"
 #include "http/head.h"
 #include "http/jobs.h"
@@ -117,8 +118,7 @@ static void resume(struct http_exchange *exchange) {
 
 /* libmicrohttpd does not look at a suspended connection, so we do. */
 static void client_gone(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_exchange *exchange =
-        (struct http_exchange *)(void *)((char *)watcher - offsetof(struct http_exchange, client));
+    struct http_exchange *exchange = blasd_container_of(watcher, struct http_exchange, client);
     (void)events;
     exchange->gone = true;
     http_waits_remove(exchange);
@@ -134,8 +134,7 @@ void http_exchange_abandon(struct http_exchange *exchange) {
 /* A piece of a body and the client's leaving can come as one event, of which libmicrohttpd sees the
  * first part alone: it believes that it has read all there is. Resuming makes it read again. */
 static void upload_cut(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_exchange *exchange =
-        (struct http_exchange *)(void *)((char *)watcher - offsetof(struct http_exchange, client));
+    struct http_exchange *exchange = blasd_container_of(watcher, struct http_exchange, client);
     (void)events;
     MHD_suspend_connection(exchange->connection);
     MHD_resume_connection(exchange->connection);

@@ -4,6 +4,7 @@
  * was on its way. So we keep a second descriptor of it, say that we send no more, and read and
  * throw away what comes until the client has closed, or for a bounded time and size. */
 #include "base/clock.h"
+#include "base/container.h"
 #include "http/exchange.h"
 #include "http/reply.h"
 
@@ -35,8 +36,7 @@ static void end(struct lingerer *linger) {
 }
 
 static void on_ready(struct blasd_watcher *watcher, uint32_t events) {
-    struct lingerer *linger =
-        (struct lingerer *)(void *)((char *)watcher - offsetof(struct lingerer, watcher));
+    struct lingerer *linger = blasd_container_of(watcher, struct lingerer, watcher);
     char bytes[65536];
     ssize_t got = recv(watcher->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     (void)events;
@@ -46,7 +46,7 @@ static void on_ready(struct blasd_watcher *watcher, uint32_t events) {
 }
 
 static void on_late(struct blasd_timer *timer) {
-    end((struct lingerer *)(void *)((char *)timer - offsetof(struct lingerer, timer)));
+    end(blasd_container_of(timer, struct lingerer, timer));
 }
 
 void http_linger(struct http_loop *loop, int fd) {

@@ -8,6 +8,7 @@
  * goes on with it. Each loop has up to three of its daemons, which differ in the memory of a
  * connection alone. Read next: exchange.h, doorman.h. */
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/cut.h"
 #include "base/log.h"
 #include "http/body_sink.h"
@@ -92,8 +93,7 @@ static void give_sign(struct http_server *server) {
 }
 
 static void on_tick(struct blasd_timer *timer) {
-    struct http_loop *loop =
-        (struct http_loop *)(void *)((char *)timer - offsetof(struct http_loop, tick));
+    struct http_loop *loop = blasd_container_of(timer, struct http_loop, tick);
     loop->ticks++;
     if (loop == &loop->server->loops[0] && loop->ticks % SLOW_TICKS == 0) {
         measure_intake(loop->server);
@@ -113,8 +113,7 @@ static void on_tick(struct blasd_timer *timer) {
 
 /* The grace period has passed: whoever waits gets the record as it stands. */
 static void on_grace(struct blasd_timer *timer) {
-    struct http_loop *loop =
-        (struct http_loop *)(void *)((char *)timer - offsetof(struct http_loop, grace));
+    struct http_loop *loop = blasd_container_of(timer, struct http_loop, grace);
     struct http_exchange *next;
     loop->out_of_time = true;
     for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
@@ -125,8 +124,7 @@ static void on_grace(struct blasd_timer *timer) {
 
 /* On the first loop alone, which tells every other. */
 static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_loop *loop =
-        (struct http_loop *)(void *)((char *)watcher - offsetof(struct http_loop, stop_watcher));
+    struct http_loop *loop = blasd_container_of(watcher, struct http_loop, stop_watcher);
     char byte;
     (void)events;
     if (read(watcher->fd, &byte, 1) != 1) return;
@@ -154,8 +152,7 @@ static void take_rests(struct http_loop *loop) {
 }
 
 static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_loop *loop =
-        (struct http_loop *)(void *)((char *)watcher - offsetof(struct http_loop, quit_watcher));
+    struct http_loop *loop = blasd_container_of(watcher, struct http_loop, quit_watcher);
     (void)events;
     blasd_loop_unwatch(loop->loop, watcher);
     loop->draining = true;

@@ -2,6 +2,7 @@
 #include "http/waits.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "http/jobs.h"
 #include "http/reply.h"
@@ -61,8 +62,7 @@ static struct http_exchange *find(struct http_loop *loop, const char *id) {
 }
 
 static void on_timer(struct blasd_timer *timer) {
-    http_waits_time_up(
-        (struct http_exchange *)(void *)((char *)timer - offsetof(struct http_exchange, timer)));
+    http_waits_time_up(blasd_container_of(timer, struct http_exchange, timer));
 }
 
 void http_waits_add(struct http_exchange *exchange, double seconds) {

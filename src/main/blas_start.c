@@ -6,6 +6,7 @@
 #include "main/blas_start.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/cpu.h"
@@ -75,7 +76,7 @@ static void make_key(const struct blasd_blas *blas, unsigned features, char key[
     if (stat(blas->path, &file) != 0) file.st_size = 0;
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         char value[128];
-        blasd_cpu_file_value("/proc/cpuinfo", facts[i], value, sizeof value);
+        blasd_file_value("/proc/cpuinfo", facts[i], value, sizeof value);
         len += (size_t)snprintf(key + len, KEY_MOST - len, "%s | ", value);
     }
     snprintf(key + len, KEY_MOST - len, "features %u | %s | %s, %lld bytes of %lld", features,

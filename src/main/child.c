@@ -2,6 +2,7 @@
 #include "main/child.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -15,11 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MS INT64_C(1000000)
-#define YOUNG_NS (5000 * MS) /* who lives longer than this is started again at once */
+#define YOUNG_NS (5000 * BLASD_MS) /* who lives longer than this is started again at once */
 #define DELAY_LEAST_MS 100
 #define DELAY_MOST_MS 5000
-#define LOOK_NS (1000 * MS)
+#define LOOK_NS (1000 * BLASD_MS)
 
 enum { SAYS_ALIVE = 'a', SAYS_QUIET = 'q' };
 
@@ -64,11 +64,11 @@ static void start_later(struct child *child) {
     int delay_ms = child->delay_ms;
     child->delay_ms = delay_ms == 0 ? DELAY_LEAST_MS : delay_ms * 2;
     if (child->delay_ms > DELAY_MOST_MS) child->delay_ms = DELAY_MOST_MS;
-    blasd_loop_timer_set(child->loop, &child->restart, blasd_clock_ns() + delay_ms * MS);
+    blasd_loop_timer_set(child->loop, &child->restart, blasd_clock_ns() + delay_ms * BLASD_MS);
 }
 
 static void restart_due(struct blasd_timer *timer) {
-    struct child *child = (void *)((char *)timer - offsetof(struct child, restart));
+    struct child *child = blasd_container_of(timer, struct child, restart);
     if (!child->stopping) child_start(child);
 }
 
@@ -82,7 +82,7 @@ static void forget_notify(struct child *child) {
 /* Looks are counted, and none of them waits for another: where this process, or the machine, has
  * stood still there has been one look less, not a silence of that time. */
 static void look_due(struct blasd_timer *timer) {
-    struct child *child = (void *)((char *)timer - offsetof(struct child, look));
+    struct child *child = blasd_container_of(timer, struct child, look);
     if (++child->silent > child->silence_s) {
         blasd_log(
             BLASD_LOG_ERROR,
@@ -105,7 +105,7 @@ void child_sign(struct child *child) {
 }
 
 static void notified(struct blasd_watcher *watcher, uint32_t events) {
-    struct child *child = (void *)((char *)watcher - offsetof(struct child, notify));
+    struct child *child = blasd_container_of(watcher, struct child, notify);
     char bytes[64];
     ssize_t got = read(watcher->fd, bytes, sizeof bytes);
     (void)events;
@@ -184,7 +184,7 @@ void child_reap(struct child *child) {
 }
 
 static void kill_due(struct blasd_timer *timer) {
-    struct child *child = (void *)((char *)timer - offsetof(struct child, kill));
+    struct child *child = blasd_container_of(timer, struct child, kill);
     blasd_log(BLASD_LOG_WARN, "%s does not end; killing it", child->label);
     child_signal(child, SIGKILL);
 }
@@ -199,7 +199,7 @@ void child_stop(struct child *child, int grace_ms) {
     if (child->pid == 0) return;
     child_signal(child, SIGTERM);
     child->kill.fire = kill_due;
-    blasd_loop_timer_set(child->loop, &child->kill, blasd_clock_ns() + grace_ms * MS);
+    blasd_loop_timer_set(child->loop, &child->kill, blasd_clock_ns() + grace_ms * BLASD_MS);
 }
 
 void child_signal(const struct child *child, int signal) {

@@ -2,6 +2,7 @@
  * descriptor is inherited by the private Redis, so that the lock lasts as long as it does. */
 #include "main/data_dir.h"
 
+#include "base/id.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -87,13 +87,11 @@ static int read_instance(struct data_dir *dir, const char *path) {
 /* The token that names what lies outside the directory: blobs, sockets, workers. */
 static int find_instance(struct data_dir *dir, struct blasd_err *err) {
     char path[PATH_MAX + 16], fresh[PATH_MAX + 24];
-    unsigned char bytes[INSTANCE_LEN / 2];
     int fd;
     snprintf(path, sizeof path, "%s/instance", dir->path);
     snprintf(fresh, sizeof fresh, "%s.new", path);
     if (read_instance(dir, path) == 0) return 0;
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) goto fail;
-    for (size_t i = 0; i < sizeof bytes; i++) snprintf(dir->instance + 2 * i, 3, "%02x", bytes[i]);
+    blasd_random_hex(dir->instance, INSTANCE_LEN);
     fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) goto fail;
     if (write(fd, dir->instance, INSTANCE_LEN) != INSTANCE_LEN || fsync(fd) != 0) {

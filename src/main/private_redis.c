@@ -2,6 +2,7 @@
 #include "main/private_redis.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "main/aof_tail.h"
 
@@ -15,11 +16,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MS INT64_C(1000000)
-#define SYNC_NS (1000 * MS)
-#define TELL_NS (1000 * MS)
-#define REWRITE_NS (10000 * MS) /* between attempts to get space by a rewrite */
-#define REFUSED_MS 5000         /* what Redis was told of the disk holds, if nobody says it again */
+#define SYNC_NS (1000 * BLASD_MS)
+#define TELL_NS (1000 * BLASD_MS)
+#define REWRITE_NS (10000 * BLASD_MS) /* between attempts to get space by a rewrite */
+#define REFUSED_MS 5000 /* what Redis was told of the disk holds, if nobody says it again */
 #define LOG_TAIL 4096
 #define KEPT_BYTES 65536 /* at the end of the append-only file, which is being written */
 
@@ -43,24 +43,14 @@ static int make_socket_dir(struct private_redis *redis, struct blasd_err *err) {
     return 0;
 }
 
-/* The number behind `key` at the start of a line of the file; 0 where there is none. */
-static uint64_t read_number(const char *path, const char *key) {
-    uint64_t value = 0;
-    char line[128];
-    FILE *file = fopen(path, "re");
-    if (file == NULL) return 0;
-    while (value == 0 && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, key, strlen(key)) == 0) value = strtoull(line + strlen(key), NULL, 10);
-    fclose(file);
-    return value;
-}
-
 /* Half of what the machine, or the container, has: the rest is for tensors, for computing, and for
  * the copy that rewriting the append-only file needs. Redis then refuses writes, which the queue
  * reports as a reason to try again; it drops nothing. */
 static uint64_t memory_share(void) {
-    uint64_t all = read_number("/proc/meminfo", "MemTotal:") * 1024;
-    uint64_t group = read_number("/sys/fs/cgroup/memory.max", "");
+    char text[64];
+    uint64_t all = blasd_memory_bytes("MemTotal"), group;
+    blasd_file_value("/sys/fs/cgroup/memory.max", "", text, sizeof text);
+    group = strtoull(text, NULL, 10); /* "max": 0 */
     if (all == 0) all = 2 * BLASD_GIB;
     if (group != 0 && group < all) all = group;
     return all / 2 < 256 * BLASD_MIB ? 256 * BLASD_MIB : all / 2;

@@ -2,15 +2,15 @@
 #include "main/probe.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define MS INT64_C(1000000)
-#define AGAIN_NS (20 * MS)
-#define PATIENCE_NS (2000 * MS) /* for one answer */
+#define AGAIN_NS (20 * BLASD_MS)
+#define PATIENCE_NS (2000 * BLASD_MS) /* for one answer */
 
 enum { PROBE_IDLE, PROBE_CONNECTING, PROBE_ASKED };
 
@@ -56,7 +56,7 @@ static void listen_to(struct probe *probe) {
 }
 
 static void ready(struct blasd_watcher *watcher, uint32_t events) {
-    struct probe *probe = (void *)((char *)watcher - offsetof(struct probe, watcher));
+    struct probe *probe = blasd_container_of(watcher, struct probe, watcher);
     if (probe->state == PROBE_ASKED)
         listen_to(probe);
     else if ((events & (EPOLLERR | EPOLLHUP)) != 0)
@@ -66,7 +66,7 @@ static void ready(struct blasd_watcher *watcher, uint32_t events) {
 }
 
 static void due(struct blasd_timer *timer) {
-    struct probe *probe = (void *)((char *)timer - offsetof(struct probe, timer));
+    struct probe *probe = blasd_container_of(timer, struct probe, timer);
     int fd;
     hang_up(probe); /* an answer that took too long */
     fd = socket(probe->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

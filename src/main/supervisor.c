@@ -2,6 +2,7 @@
 #include "main/supervisor.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "main/commands.h"
 #include "main/signal_pipe.h"
@@ -17,22 +18,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MS INT64_C(1000000)
-#define CARE_NS (100 * MS)
-#define ALIVE_NS (1000 * MS) /* between two questions to Redis */
-#define REQUESTS_MS 10000    /* that the workers go on taking jobs for requests under way */
-#define ADOPT_NS (1000 * MS) /* until a Redis that refuses writes is asked again */
+#define CARE_NS (100 * BLASD_MS)
+#define ALIVE_NS (1000 * BLASD_MS) /* between two questions to Redis */
+#define REQUESTS_MS 10000          /* that the workers go on taking jobs for requests under way */
+#define ADOPT_NS (1000 * BLASD_MS) /* until a Redis that refuses writes is asked again */
 #define API_GRACE_MS 20000
 #define WORKER_GRACE_MS 5000 /* beyond what it gives its jobs */
 #define REDIS_GRACE_MS 60000
-#define API_DELAY_NS (1000 * MS) /* the longest that the front end waits for the first worker */
-#define REDIS_STARTS 3           /* tries before the first answer */
-#define CHILD_STARTS 6           /* the same for workers and front end, before all is ready */
+#define API_DELAY_NS                                                                               \
+    (1000 * BLASD_MS)  /* the longest that the front end waits for the first worker */
+#define REDIS_STARTS 3 /* tries before the first answer */
+#define CHILD_STARTS 6 /* the same for workers and front end, before all is ready */
 
 static void advance(struct supervisor *up);
 
 static void requests_due(struct blasd_timer *timer) {
-    struct supervisor *up = (void *)((char *)timer - offsetof(struct supervisor, requests_due));
+    struct supervisor *up = blasd_container_of(timer, struct supervisor, requests_due);
     up->requests_ended = true;
     advance(up);
 }
@@ -42,7 +43,7 @@ static void drain(struct supervisor *up, int status) {
     up->draining = true;
     up->status = status;
     up->requests_due.fire = requests_due;
-    blasd_loop_timer_set(up->loop, &up->requests_due, blasd_clock_ns() + REQUESTS_MS * MS);
+    blasd_loop_timer_set(up->loop, &up->requests_due, blasd_clock_ns() + REQUESTS_MS * BLASD_MS);
     blasd_loop_timer_clear(up->loop, &up->api_due);
     probe_stop(&up->redis_probe);
     probe_stop(&up->ready_probe);
@@ -124,7 +125,7 @@ static void reap_all(struct supervisor *up) {
 }
 
 static void on_signal(struct blasd_watcher *watcher, uint32_t events) {
-    struct supervisor *up = (void *)((char *)watcher - offsetof(struct supervisor, signals));
+    struct supervisor *up = blasd_container_of(watcher, struct supervisor, signals);
     int number;
     (void)events;
     while ((number = signal_pipe_next(watcher->fd)) != 0) {
@@ -174,7 +175,7 @@ static void on_worker_ready(struct child *child) {
 }
 
 static void api_due(struct blasd_timer *timer) {
-    struct supervisor *up = (void *)((char *)timer - offsetof(struct supervisor, api_due));
+    struct supervisor *up = blasd_container_of(timer, struct supervisor, api_due);
     if (up->api_child.starts == 0) child_start(&up->api_child);
 }
 
@@ -229,7 +230,7 @@ static void on_redis_exit(struct child *child, int status, bool *again) {
 }
 
 static void care_due(struct blasd_timer *timer) {
-    struct supervisor *up = (void *)((char *)timer - offsetof(struct supervisor, care));
+    struct supervisor *up = blasd_container_of(timer, struct supervisor, care);
     private_redis_care(up->redis, up->loop, up->common->queue);
     blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + CARE_NS);
 }

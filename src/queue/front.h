@@ -13,12 +13,12 @@
 #define BLASD_QUEUE_FRONT_H
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "queue/front_link.h"
 #include "queue/front_queue.h"
 #include "store/segment.h"
 
-#define MS INT64_C(1000000)
-#define CALL_KEPT (2000 * MS) /* how long a call waits for a connection */
+#define CALL_KEPT (2000 * BLASD_MS) /* how long a call waits for a connection */
 
 struct front_call;
 

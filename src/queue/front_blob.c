@@ -17,7 +17,7 @@
 /* bytes of pieces in flight, at least one piece */
 #define WINDOW ((4 * BLASD_MIB + PIECE - 1) / PIECE)
 #define PIECE_TRIES 3
-#define HOLD_AGAIN (30000 * MS)
+#define HOLD_AGAIN (30000 * BLASD_MS)
 
 struct transfer {
     int refs; /* calls that point here */

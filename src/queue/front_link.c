@@ -7,6 +7,7 @@
 #include "queue/front_link.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,14 +15,11 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 
-#define MS INT64_C(1000000)
-#define BACKOFF_FIRST (10 * MS)
-#define BACKOFF_LAST (500 * MS)
-#define CONNECT_TIME (2000 * MS)
+#define BACKOFF_FIRST (10 * BLASD_MS)
+#define BACKOFF_LAST (500 * BLASD_MS)
+#define CONNECT_TIME (2000 * BLASD_MS)
 #define READS_A_TURN 64     /* hiredis reads 16 KiB at a time */
 #define READ_KEPT (1 << 22) /* bytes of read buffer that are not given back when it is empty */
-
-#define OWNER_OF(ptr, type, member) ((type *)(void *)(((char *)(ptr)) - offsetof(type, member)))
 
 static void note(struct blasd_front_link *link, const char *why) {
     snprintf(link->why, sizeof link->why, "%s", why);
@@ -76,7 +74,7 @@ static void ev_cleanup(void *data) {
 }
 
 static void handle_ready(struct blasd_watcher *watcher, uint32_t events) {
-    struct blasd_front_link *link = OWNER_OF(watcher, struct blasd_front_link, watcher);
+    struct blasd_front_link *link = blasd_container_of(watcher, struct blasd_front_link, watcher);
     redisAsyncContext *ac = link->ac;
     int more = 0;
     if ((events & EPOLLOUT) != 0) redisAsyncHandleWrite(ac);
@@ -158,7 +156,7 @@ static void link_connect(struct blasd_front_link *link) {
 }
 
 static void handle_timer(struct blasd_timer *timer) {
-    struct blasd_front_link *link = OWNER_OF(timer, struct blasd_front_link, timer);
+    struct blasd_front_link *link = blasd_container_of(timer, struct blasd_front_link, timer);
     if (link->state == BLASD_LINK_DOWN)
         link_connect(link);
     else if (link->state == BLASD_LINK_CONNECTING)

@@ -9,6 +9,7 @@
 #include "queue/front.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,13 +17,13 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define TICK (1000 * MS)
-#define TICK_APART (5 * MS)     /* between ticks for deadlines */
-#define SILENCE_MAX (5000 * MS) /* a connection that answers nothing for so long is dropped */
-#define UNHEARD_MAX 4           /* our own messages that may be missing on the channel */
-#define HERE_S "3600"           /* far longer than a front end that lives may be held up */
-
-#define OWNER_OF(ptr, type, member) ((type *)(void *)(((char *)(ptr)) - offsetof(type, member)))
+#define TICK (1000 * BLASD_MS)
+#define TICK_APART (5 * BLASD_MS) /* between ticks for deadlines */
+#define SILENCE_MAX                                                                                \
+    (5000 * BLASD_MS) /* a connection that answers nothing for so long is dropped                  \
+                       */
+#define UNHEARD_MAX 4 /* our own messages that may be missing on the channel */
+#define HERE_S "3600" /* far longer than a front end that lives may be held up */
 
 /* What our channel's name ends in: ours alone. */
 static const char *front_name(const struct blasd_front_queue *queue) {
@@ -201,7 +202,7 @@ static void set_timer(struct blasd_front_queue *queue, struct blasd_timer *timer
 
 void front_deadline_in(struct blasd_front_queue *queue, int64_t ms) {
     /* one more, for Redis compares whole milliseconds at best */
-    int64_t at = blasd_clock_ns() + (ms < INT64_C(1) << 40 ? ms + 1 : INT64_C(1) << 40) * MS;
+    int64_t at = blasd_clock_ns() + (ms < INT64_C(1) << 40 ? ms + 1 : INT64_C(1) << 40) * BLASD_MS;
     if (at < queue->ticked_ns + TICK_APART) at = queue->ticked_ns + TICK_APART;
     if (queue->deadline_timer.slot != 0 && queue->deadline_timer.at_ns <= at) return;
     set_timer(queue, &queue->deadline_timer, at);
@@ -274,7 +275,7 @@ static void tick(struct blasd_front_queue *queue) {
 }
 
 static void deadline_fire(struct blasd_timer *timer) {
-    tick(OWNER_OF(timer, struct blasd_front_queue, deadline_timer));
+    tick(blasd_container_of(timer, struct blasd_front_queue, deadline_timer));
 }
 
 /* A submission without jobs is refused as one with jobs would be. */
@@ -356,7 +357,8 @@ static void look_for_silence(struct blasd_front_queue *queue, int64_t now) {
 }
 
 static void tick_fire(struct blasd_timer *timer) {
-    struct blasd_front_queue *queue = OWNER_OF(timer, struct blasd_front_queue, tick_timer);
+    struct blasd_front_queue *queue =
+        blasd_container_of(timer, struct blasd_front_queue, tick_timer);
     int64_t now = blasd_clock_ns();
     set_timer(queue, timer, now + TICK);
     look_for_silence(queue, now);
@@ -370,7 +372,7 @@ static void tick_fire(struct blasd_timer *timer) {
 }
 
 static void expire_fire(struct blasd_timer *timer) {
-    front_calls_expire(OWNER_OF(timer, struct blasd_front_queue, expire_timer));
+    front_calls_expire(blasd_container_of(timer, struct blasd_front_queue, expire_timer));
 }
 
 /* The calls of the header. */

@@ -3,6 +3,7 @@
 #include "queue/front.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,7 +137,7 @@ void blasd_front_queue_cancel(struct blasd_front_queue *queue,
 /* Lists are made one at a time, and between two of them Redis has time for others: four times as
  * long as the one took. So whoever asks for lists on end slows down lists, not jobs. */
 #define LIST_SHARE 4
-#define LIST_APART_MAX (100 * MS)
+#define LIST_APART_MAX (100 * BLASD_MS)
 
 struct list_call {
     struct front_call call;
@@ -154,8 +155,7 @@ static void list_send(struct list_call *c) {
 
 void front_lists_next(struct blasd_timer *timer) {
     struct blasd_front_queue *queue =
-        (struct blasd_front_queue *)(void *)((char *)timer -
-                                             offsetof(struct blasd_front_queue, list_timer));
+        blasd_container_of(timer, struct blasd_front_queue, list_timer);
     struct list_call *c = queue->lists;
     if (c == NULL || queue->listing) return;
     queue->lists = c->next;

@@ -5,18 +5,17 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "core/tensor.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 
 #ifndef MADV_POPULATE_WRITE /* Linux 5.14; glibc names it since 2.35 */
 #define MADV_POPULATE_WRITE 23
 #endif
-#define ALIGN UINT64_C(64)
 #define ENOUGH_FREE 2
 #define IDLE_NS INT64_C(5000000000)
 #define MOST_SEGMENTS 4096
@@ -94,15 +93,6 @@ bool blasd_segments_wanted(const struct blasd_segments *segments, uint64_t bytes
            bytes >= BLASD_SLICE_LEAST && bytes <= BLASD_SLICE_MOST;
 }
 
-static void name_new(char name[BLASD_SEGMENT_NAME + 1]) {
-    static const char hex[] = "0123456789abcdef";
-    unsigned char random[BLASD_SEGMENT_NAME / 2];
-    while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-    }
-    for (int i = 0; i < BLASD_SEGMENT_NAME; i++) name[i] = hex[(random[i / 2] >> (i % 2 * 4)) & 15];
-    name[BLASD_SEGMENT_NAME] = '\0';
-}
-
 static struct segment *segment_new(struct blasd_segments *all) {
     char blob_name[BLASD_BLOB_NAME];
     uint64_t free_bytes, all_bytes;
@@ -112,7 +102,7 @@ static struct segment *segment_new(struct blasd_segments *all) {
     if (all->count >= all->most || free_bytes < BLASD_SEGMENT_BYTES + all_bytes / LEAST_LEFT)
         return NULL;
     if ((one = calloc(1, sizeof *one)) == NULL) return NULL;
-    name_new(one->name);
+    blasd_random_hex(one->name, BLASD_SEGMENT_NAME);
     blasd_text_join(blob_name, sizeof blob_name, one->name, ".seg", NULL);
     if (blasd_blob_create(all->store, blob_name, &one->blob, &err) != 0) goto fail;
     if (blasd_blob_grow(&one->blob, BLASD_SEGMENT_BYTES, &err) != 0 ||
@@ -140,7 +130,7 @@ static void segment_begin(struct segment *one) {
         atomic_thread_fence(memory_order_release);
     }
     one->state = FILLING;
-    one->used = ALIGN;
+    one->used = BLASD_ALIGN;
 }
 
 static struct segment *free_one(struct blasd_segments *all) {
@@ -183,7 +173,7 @@ void *blasd_segments_take(struct blasd_segments *segments, enum blasd_segment_ki
     memcpy(slice->segment, one->name, sizeof slice->segment);
     slice->generation = atomic_load_explicit(&head->generation, memory_order_relaxed);
     slice->offset = one->used;
-    one->used += (bytes + ALIGN - 1) & ~(ALIGN - 1);
+    one->used += blasd_align_up(bytes);
     one->pins++;
     return (char *)one->blob.data + slice->offset;
 }

@@ -4,6 +4,7 @@
  * belongs to one thread at a time. Read next: store_dir.c, and front_blob.c for the kind redis. */
 #include "store/store.h"
 
+#include "base/file.h"
 #include "base/text.h"
 #include "store/store_dir.h"
 #include "store/store_discard.h"
@@ -91,23 +92,6 @@ const char *blasd_store_path(const struct blasd_store *store) {
     return store->path;
 }
 
-/* What the machine has, and could give to programs now. */
-static void memory_space(uint64_t *free_bytes, uint64_t *all_bytes) {
-    char line[128];
-    uint64_t kib;
-    FILE *file = fopen("/proc/meminfo", "re");
-    *free_bytes = *all_bytes = 0;
-    if (file == NULL) return;
-    while (fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "MemTotal: %" SCNu64, &kib) == 1) *all_bytes = kib * 1024;
-        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1) {
-            *free_bytes = kib * 1024;
-            break;
-        }
-    }
-    fclose(file);
-}
-
 static void free_space(const struct blasd_store *store, uint64_t *free_bytes, uint64_t *all_bytes) {
     uint64_t free_memory, all_memory;
     struct statvfs space;
@@ -122,7 +106,8 @@ static void free_space(const struct blasd_store *store, uint64_t *free_bytes, ui
     }
     if (!store->memory) return;
     /* a tmpfs may promise more than the machine has left */
-    memory_space(&free_memory, &all_memory);
+    all_memory = blasd_memory_bytes("MemTotal");
+    free_memory = blasd_memory_bytes("MemAvailable");
     if (free_memory < *free_bytes) *free_bytes = free_memory;
     if (all_memory < *all_bytes) *all_bytes = all_memory;
 }

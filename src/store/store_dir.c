@@ -3,6 +3,7 @@
  * and removes, so that a file can never be referred to in between. Read next: store.c. */
 #include "store/store_dir.h"
 
+#include "base/file.h"
 #include "core/slice.h"
 #include "store/store_handed.h"
 
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -69,38 +69,18 @@ fail:
     return -BLASD_E_internal_error;
 }
 
-static void random_hex(char *out, size_t digits) {
-    static const char hex[] = "0123456789abcdef";
-    unsigned char bytes[BLASD_STORE_TOKEN / 2];
-    while (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
-    }
-    for (size_t i = 0; i < digits; i++) out[i] = hex[(bytes[i / 2] >> (i % 2 * 4)) & 15];
-    out[digits] = '\0';
-}
-
-static int write_all(int fd, const char *bytes, size_t len) {
-    while (len > 0) {
-        ssize_t n = write(fd, bytes, len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return -1;
-        bytes += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 /* Makes the token under a name of its own, then links it into place: of several processes that come
  * first at one time, one wins and all read the same complete token. */
 static int make_token(int dir_fd) {
     char token[BLASD_STORE_TOKEN + 1], line[BLASD_STORE_TOKEN + 2], temporary[64];
     int fd, failed;
-    random_hex(token, BLASD_STORE_TOKEN);
+    blasd_random_hex(token, BLASD_STORE_TOKEN);
     snprintf(line, sizeof line, "%s\n", token);
-    random_hex(token, BLASD_STORE_TOKEN / 2);
+    blasd_random_hex(token, BLASD_STORE_TOKEN / 2);
     snprintf(temporary, sizeof temporary, TOKEN_FILE ".%s", token);
     fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) return -1;
-    failed = write_all(fd, line, strlen(line));
+    failed = blasd_write_all(fd, line, strlen(line));
     if (fsync(fd) != 0) failed = -1;
     close(fd);
     if (failed == 0 && linkat(dir_fd, temporary, dir_fd, TOKEN_FILE, 0) != 0 && errno != EEXIST)

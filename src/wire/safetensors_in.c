@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGN UINT64_C(64)
-
 struct entry {
     struct blasd_arrival *to; /* borrowed */
     uint64_t begin, end;      /* in the data */
@@ -164,7 +162,7 @@ static int by_begin(const void *a, const void *b) {
 
 /* Where the tensor behind byte `at` of the data begins, where that need not be right there. */
 static uint64_t next_begin(const struct safetensors_reader *reader, uint64_t at, uint64_t begin) {
-    uint64_t aligned = (at + ALIGN - 1) & ~(ALIGN - 1);
+    uint64_t aligned = blasd_align_up(at);
     return reader->body->arrivals->sink->in_place && begin == aligned ? aligned : at;
 }
 

@@ -1,10 +1,12 @@
 /* A chain of blocks. A batch that needed several leaves one large block for the next. */
 #include "worker/arena.h"
 
+#include "base/file.h"
+#include "core/tensor.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ALIGN UINT64_C(64)
 #define FIRST_BLOCK (UINT64_C(1) << 20)
 /* Linux promises memory it does not have and kills who uses it: larger blocks are checked first. */
 #define CHECKED_BLOCK (UINT64_C(64) << 20)
@@ -34,20 +36,14 @@ void blasd_arena_release(struct blasd_arena *arena) {
 
 /* What the system says it can still give without swapping; all of it where it does not say. */
 static uint64_t available_bytes(void) {
-    unsigned long long kib = 0;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "re");
-    if (file == NULL) return UINT64_MAX;
-    while (kib == 0 && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) != 1) kib = 0;
-    fclose(file);
-    return kib == 0 ? UINT64_MAX : kib * 1024;
+    uint64_t bytes = blasd_memory_bytes("MemAvailable");
+    return bytes == 0 ? UINT64_MAX : bytes;
 }
 
 static struct blasd_arena_block *new_block(uint64_t size) {
     struct blasd_arena_block *block;
     if (size >= CHECKED_BLOCK && size > available_bytes()) return NULL;
-    block = aligned_alloc(ALIGN, sizeof *block + size);
+    block = aligned_alloc(BLASD_ALIGN, sizeof *block + size);
     if (block == NULL) return NULL;
     block->size = size;
     block->at = 0;
@@ -56,7 +52,7 @@ static struct blasd_arena_block *new_block(uint64_t size) {
 
 void *blasd_arena_take(struct blasd_arena *arena, uint64_t bytes) {
     struct blasd_arena_block *block = arena->blocks;
-    uint64_t size = (bytes + ALIGN - 1) & ~(ALIGN - 1);
+    uint64_t size = blasd_align_up(bytes);
     void *taken;
     if (bytes > arena->max || size > arena->max - arena->used) return NULL;
     if (block == NULL || size > block->size - block->at) {
@@ -78,7 +74,7 @@ void blasd_arena_reset(struct blasd_arena *arena) {
     } else {
         /* one block of the size this batch took serves the next one whole */
         uint64_t want = arena->used < arena->keep ? arena->used : arena->keep;
-        if (want > arena->want) arena->want = (want + ALIGN - 1) & ~(ALIGN - 1);
+        if (want > arena->want) arena->want = blasd_align_up(want);
         free_blocks(arena);
     }
     arena->used = 0;

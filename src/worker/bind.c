@@ -4,12 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALIGN UINT64_C(64)
-
-static uint64_t align_up(uint64_t bytes) {
-    return (bytes + ALIGN - 1) & ~(ALIGN - 1);
-}
-
 /* The payload's first byte, aligned to 64: the mapped blob or slice, or a copy of what came with
  * the frame (which lies wherever the reply of Redis put it). */
 static int bind_payload(struct blasd_worker_queue *queue, struct blasd_arena *arena,
@@ -43,7 +37,7 @@ static int bind_payload(struct blasd_worker_queue *queue, struct blasd_arena *ar
 
 static bool in_payload(const struct blasd_job *job, const struct blasd_input *input) {
     const struct blasd_source *source = &input->source;
-    return source->kind == BLASD_SOURCE_PAYLOAD && source->offset % ALIGN == 0 &&
+    return source->kind == BLASD_SOURCE_PAYLOAD && source->offset % BLASD_ALIGN == 0 &&
            source->bytes == blasd_tensor_bytes(&input->tensor) &&
            source->offset <= job->payload_bytes &&
            source->bytes <= job->payload_bytes - source->offset;
@@ -157,7 +151,7 @@ int blasd_bind_outputs(struct blasd_worker_queue *queue, const struct blasd_queu
         if (planned[i].rank < 0) continue;
         bound->offsets[i] = total;
         bound->reserved[i] = blasd_tensor_bytes(&planned[i]);
-        total += align_up(bound->reserved[i]);
+        total += blasd_align_up(bound->reserved[i]);
     }
     bound->payload_bytes = total;
     bound->base = blasd_worker_queue_slice_take(queue, item->claim->id, total, &bound->slice);
@@ -177,7 +171,7 @@ int blasd_bind_outputs(struct blasd_worker_queue *queue, const struct blasd_queu
         task->outputs[i].order = BLASD_ROW_MAJOR;
         task->outputs[i].data = bound->base + bound->offsets[i];
         /* what lies between two outputs travels too, and must not be another job's bytes */
-        memset((unsigned char *)task->outputs[i].data + bytes, 0, align_up(bytes) - bytes);
+        memset((unsigned char *)task->outputs[i].data + bytes, 0, blasd_align_up(bytes) - bytes);
     }
     return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "wire/cost_text.h"
 
 #include <errno.h>
@@ -87,17 +88,6 @@ done:
     return good;
 }
 
-static int write_all(int fd, const char *bytes, size_t len) {
-    while (len > 0) {
-        ssize_t put = write(fd, bytes, len);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return -1;
-        bytes += put;
-        len -= (size_t)put;
-    }
-    return 0;
-}
-
 int blasd_cost_file_save(const char *dir, const struct blasd_device_info *info, const char *version,
                          const struct blasd_cost *cost, struct blasd_err *err) {
     char path[PATH_MOST], part[PATH_MOST], tail[32], key[KEY_MOST];
@@ -120,7 +110,7 @@ int blasd_cost_file_save(const char *dir, const struct blasd_device_info *info, 
     unlink(part); /* of a process that had our number and died */
     fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) goto fail;
-    if (write_all(fd, text.data, text.len) != 0 || rename(part, path) != 0) goto fail;
+    if (blasd_write_all(fd, text.data, text.len) != 0 || rename(part, path) != 0) goto fail;
     close(fd);
     blasd_buf_release(&text);
     return 0;
@@ -145,7 +135,7 @@ bool blasd_cost_file_begin(const char *dir, const struct blasd_device_info *info
     fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0) return true; /* it cannot be kept either, which saving will say */
     good = fstat(fd, &facts) != 0 || facts.st_size < TRIES_MOST;
-    if (good) (void)write_all(fd, "x", 1); /* a full disk: not counted */
+    if (good) (void)blasd_write_all(fd, "x", 1); /* a full disk: not counted */
     close(fd);
     return good;
 }

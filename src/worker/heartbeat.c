@@ -19,16 +19,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS INT64_C(1000000)
-#define TICK_NS (200 * MS)
-#define RENEW_MOST_NS (1000 * MS)
-#define SWEEP_NS (5000 * MS)
-#define SWEEP_SOON_NS (1100 * MS) /* while jobs end, and after one that found something */
+#define TICK_NS (200 * BLASD_MS)
+#define RENEW_MOST_NS (1000 * BLASD_MS)
+#define SWEEP_NS (5000 * BLASD_MS)
+#define SWEEP_SOON_NS (1100 * BLASD_MS) /* while jobs end, and after one that found something */
 #define INFO_MOST (4096 + BLASD_COST_TEXT_MOST)
-#define SHARE_NS (10000 * MS) /* the window of busy_share and jobs_per_s */
-#define SIGN_NS (500 * MS)
-#define LEAP_NS (1000 * MS) /* more between two looks of the watchdog: it did not run */
-#define MAIN_LONGER 3       /* times silence_s: the main thread may be waiting for Redis */
+#define SHARE_NS (10000 * BLASD_MS) /* the window of busy_share and jobs_per_s */
+#define SIGN_NS (500 * BLASD_MS)
+#define LEAP_NS (1000 * BLASD_MS) /* more between two looks of the watchdog: it did not run */
+#define MAIN_LONGER 3             /* times silence_s: the main thread may be waiting for Redis */
 
 /* The batch that runs in one place. All but the atomics is under the heartbeat's lock. */
 struct shift {
@@ -350,7 +349,7 @@ static void sweep(struct blasd_heartbeat *heartbeat, int64_t now) {
 }
 
 static int64_t silence_ns(const struct blasd_heartbeat *heartbeat) {
-    return (int64_t)heartbeat->options->queue.limits->silence_s * 1000 * MS;
+    return (int64_t)heartbeat->options->queue.limits->silence_s * 1000 * BLASD_MS;
 }
 
 /* How long ago the main thread gave a sign that it owes. With the lock. */
@@ -391,14 +390,14 @@ static void nap(struct blasd_heartbeat *heartbeat, int64_t ns) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     ns += until.tv_nsec;
-    until.tv_sec += ns / (1000 * MS);
-    until.tv_nsec = ns % (1000 * MS);
+    until.tv_sec += ns / (1000 * BLASD_MS);
+    until.tv_nsec = ns % (1000 * BLASD_MS);
     pthread_cond_timedwait(&heartbeat->wake, &heartbeat->lock, &until);
 }
 
 static void *run(void *arg) {
     struct blasd_heartbeat *heartbeat = arg;
-    int64_t every_ns = (int64_t)heartbeat->options->queue.limits->lease_ms * MS / 4;
+    int64_t every_ns = (int64_t)heartbeat->options->queue.limits->lease_ms * BLASD_MS / 4;
     int64_t tick_ns;
     if (every_ns > RENEW_MOST_NS) every_ns = RENEW_MOST_NS;
     tick_ns = every_ns < TICK_NS ? every_ns : TICK_NS;
@@ -415,7 +414,7 @@ static void *run(void *arg) {
 
 /* Why a batch cannot go on, or NULL where it may. With the lock. */
 static const char *must_end(struct blasd_heartbeat *heartbeat, struct shift *shift, int64_t now) {
-    int64_t most_ns = (int64_t)heartbeat->options->queue.limits->job_s * 1000 * MS;
+    int64_t most_ns = (int64_t)heartbeat->options->queue.limits->job_s * 1000 * BLASD_MS;
     if (!shift->computing) return NULL;
     if (blasd_heartbeat_lost(heartbeat)) return "belongs to others now";
     if (atomic_load(&shift->told) == BLASD_GO_ON && most_ns > 0 && now - shift->since_ns > most_ns)
@@ -430,7 +429,7 @@ static const char *must_end(struct blasd_heartbeat *heartbeat, struct shift *shi
 /* The batch that was told to end stop_s ago and still computes, and why; NULL: there is none. With
  * the lock. */
 static struct shift *find_hung(struct blasd_heartbeat *heartbeat, int64_t now, const char **why) {
-    int64_t stop_ns = (int64_t)heartbeat->options->queue.limits->stop_s * 1000 * MS;
+    int64_t stop_ns = (int64_t)heartbeat->options->queue.limits->stop_s * 1000 * BLASD_MS;
     for (int i = 0; i < BLASD_PLACES; i++) {
         struct shift *shift = &heartbeat->shifts[i];
         if ((*why = must_end(heartbeat, shift, now)) == NULL) continue;
@@ -503,7 +502,7 @@ static void end_worker(struct blasd_heartbeat *heartbeat, const struct shift *sh
 
 /* Once told to end, the worker lets its batches compute for drain_s. With the lock. */
 static void heed_drain(struct blasd_heartbeat *heartbeat, int64_t now, int64_t *since_ns) {
-    int64_t most_ns = (int64_t)heartbeat->options->queue.limits->drain_s * 1000 * MS;
+    int64_t most_ns = (int64_t)heartbeat->options->queue.limits->drain_s * 1000 * BLASD_MS;
     if (!heartbeat->options->stopping(heartbeat->options->arg)) return;
     if (*since_ns == 0) *since_ns = now;
     if (now - *since_ns <= most_ns || running(heartbeat) == 0 || blasd_heartbeat_lost(heartbeat))

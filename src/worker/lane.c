@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS INT64_C(1000000)
 #define HEAVY_NS 10e6 /* jobs that take longer than this run here */
 #define MOST_WAITING 64
 /* The lane's threads have this nice value, so that it gives way soon to those of the front end, of
@@ -333,9 +332,9 @@ uint64_t blasd_lane_bytes(struct blasd_lane *lane) {
 static void await_news(struct blasd_lane *lane, int ms) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ms * MS;
-    until.tv_sec += until.tv_nsec / (1000 * MS);
-    until.tv_nsec %= 1000 * MS;
+    until.tv_nsec += ms * BLASD_MS;
+    until.tv_sec += until.tv_nsec / (1000 * BLASD_MS);
+    until.tv_nsec %= 1000 * BLASD_MS;
     pthread_cond_timedwait(&lane->news, &lane->lock, &until);
 }
 

@@ -7,15 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MS INT64_C(1000000)
 #define MOVE_BYTES (INT64_C(24) << 20) /* beyond the caches that a core has for itself */
 #define MEMORY_MOST ((size_t)112 << 20)
 #define RUNS_LEAST 3
 #define RUNS_MOST 200
-#define SHORT_NS (MS / 2)   /* short jobs are run again until this is used up */
-#define LONG_NS (12 * MS)   /* long ones only once more after it */
-#define ALONE_MOST (15e-3)  /* seconds: what is expected to take longer is not begun */
-#define TOGETHER_S (2.5e-3) /* how much work many together are */
+#define SHORT_NS (BLASD_MS / 2) /* short jobs are run again until this is used up */
+#define LONG_NS (12 * BLASD_MS) /* long ones only once more after it */
+#define ALONE_MOST (15e-3)      /* seconds: what is expected to take longer is not begun */
+#define TOGETHER_S (2.5e-3)     /* how much work many together are */
 #define TOGETHER_MOST 256
 /* Work of a larger problem that takes so much longer for each operation is timed again at once. */
 #define ODD 1.3

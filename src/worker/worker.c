@@ -15,22 +15,21 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define MS INT64_C(1000000)
 #define WAIT_MS 200 /* how soon an idle worker notices that it is to stop */
 /* A worker takes no more at once than it does in about this time: what it holds cannot be run by
  * another, nor be overtaken by a job of higher priority. */
-#define CLAIM_NS (250 * MS)
+#define CLAIM_NS (250 * BLASD_MS)
 
-#define REFRESH_NS (5000 * MS)
+#define REFRESH_NS (5000 * BLASD_MS)
 
 /* The device is measured while it has been idle for a moment; one that never is, all the same, now
  * and then a step. Twice more when it has been idle for longer, for others may have been in the
  * way. */
-#define MEASURE_IDLE_NS (50 * MS)
-#define MEASURE_LATE_NS (5000 * MS)
-#define MEASURE_APART_NS (1000 * MS)
+#define MEASURE_IDLE_NS (50 * BLASD_MS)
+#define MEASURE_LATE_NS (5000 * BLASD_MS)
+#define MEASURE_APART_NS (1000 * BLASD_MS)
 #define MEASURE_PASSES 3
-static const int64_t measure_after_ns[MEASURE_PASSES] = {0, 15000 * MS, 60000 * MS};
+static const int64_t measure_after_ns[MEASURE_PASSES] = {0, 15000 * BLASD_MS, 60000 * BLASD_MS};
 
 struct worker {
     const struct blasd_worker_options *options;
@@ -69,11 +68,11 @@ static int open_queue(struct worker *worker, struct blasd_err *err) {
             code = blasd_lane_open(batcher, &worker->lane, err);
         if (code != -(int)BLASD_E_queue_unavailable) return code;
         if (stopping(worker)) return code;
-        if (told_ns == 0 || blasd_clock_ns() - told_ns > 10000 * MS) {
+        if (told_ns == 0 || blasd_clock_ns() - told_ns > 10000 * BLASD_MS) {
             told_ns = blasd_clock_ns();
             blasd_log(BLASD_LOG_WARN, "waiting for Redis: %s", err->detail);
         }
-        nanosleep(&(struct timespec){.tv_nsec = 100 * MS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 100 * BLASD_MS}, NULL);
     }
 }
 
@@ -106,7 +105,7 @@ static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) 
         }
         if (*code != -(int)BLASD_E_queue_unavailable) return false;
         if (tries++ == 0) blasd_log(BLASD_LOG_WARN, "cannot register: %s", err->detail);
-        nanosleep(&(struct timespec){.tv_nsec = (tries < 10 ? tries : 10) * 50 * MS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = (tries < 10 ? tries : 10) * 50 * BLASD_MS}, NULL);
     }
     *code = 0;
     return false;
@@ -329,7 +328,7 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     if (code == 0 && !batcher->lost) code = wait_for_jobs(worker, &problem);
     if (code != 0) {
         blasd_log(BLASD_LOG_DEBUG, "the queue does not answer: %s", problem.detail);
-        nanosleep(&(struct timespec){.tv_nsec = 100 * MS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 100 * BLASD_MS}, NULL);
     }
     return 0;
 }

@@ -129,7 +129,7 @@ static void turn(struct env *env, int ms) {
     } while (0)
 
 static void linger(struct env *env, int ms) {
-    for (int64_t end = blasd_clock_ns() + ms * MS; blasd_clock_ns() < end;) turn(env, 5);
+    for (int64_t end = blasd_clock_ns() + ms * BLASD_MS; blasd_clock_ns() < end;) turn(env, 5);
 }
 
 static int queue_open(struct env *env) {

@@ -143,7 +143,7 @@ static void test_unavailable(void **state) {
     UNTIL(env, s->answered == 1 && got.answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
     assert_int_equal(got.code, BLASD_E_queue_unavailable);
-    assert_true((blasd_clock_ns() - start) / MS >= 1900);
+    assert_true((blasd_clock_ns() - start) / BLASD_MS >= 1900);
     assert_int_equal(env->queue->watch_count, 0);
     assert_false(env->queue->view.available);
     /* what comes while it is away is done once it is back */

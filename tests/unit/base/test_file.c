@@ -1,0 +1,108 @@
+/* Small things done with files: every byte is written, a value is found by its whole key. */
+#include "base/file.h"
+#include "base/id.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MANY (1 << 20)
+
+static void *read_slowly(void *arg) {
+    char *all = malloc(MANY + 1);
+    size_t got = 0;
+    ssize_t n;
+    while ((n = read(*(int *)arg, all + got, 777)) > 0) got += (size_t)n;
+    all[got] = '\0';
+    return all;
+}
+
+static void all_is_written_though_a_call_takes_less(void **state) {
+    int ends[2];
+    pthread_t reader;
+    void *seen;
+    char *bytes = malloc(MANY + 1);
+    (void)state;
+    for (int i = 0; i < MANY; i++) bytes[i] = (char)('a' + i % 23);
+    bytes[MANY] = '\0';
+    assert_int_equal(pipe(ends), 0);
+    fcntl(ends[1], F_SETPIPE_SZ, 4096);
+    assert_int_equal(pthread_create(&reader, NULL, read_slowly, &ends[0]), 0);
+    assert_int_equal(blasd_write_all(ends[1], bytes, MANY), 0);
+    close(ends[1]);
+    pthread_join(reader, &seen);
+    assert_string_equal(seen, bytes);
+    close(ends[0]);
+    free(seen);
+    free(bytes);
+}
+
+static void what_cannot_be_written_is_said(void **state) {
+    int fd = open("/dev/full", O_WRONLY);
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(blasd_write_all(fd, "x", 1), -1);
+    assert_int_equal(errno, ENOSPC);
+    assert_int_equal(blasd_write_all(fd, "", 0), 0);
+    close(fd);
+}
+
+static void values_by_key(void **state) {
+    char path[] = "/tmp/blasd-file-XXXXXX", value[8];
+    int fd = mkstemp(path);
+    (void)state;
+    assert_int_equal(blasd_write_all(fd, "model name\t: A B C D E F\nmodel\t\t: 17\nempty :\n", 45),
+                     0);
+    blasd_file_value(path, "model\t", value, sizeof value);
+    assert_string_equal(value, "17");
+    blasd_file_value(path, "model name", value, sizeof value);
+    assert_string_equal(value, "A B C D"); /* as much as there is room for */
+    blasd_file_value(path, "empty", value, sizeof value);
+    assert_string_equal(value, "");
+    blasd_file_value(path, "missing", value, sizeof value);
+    assert_string_equal(value, "");
+    unlink(path);
+    close(fd);
+    blasd_file_value(path, "model", value, sizeof value);
+    assert_string_equal(value, "");
+}
+
+static void memory(void **state) {
+    uint64_t all = blasd_memory_bytes("MemTotal");
+    (void)state;
+    assert_true(all > 1 << 20 && all % 1024 == 0);
+    assert_true(blasd_memory_bytes("MemAvailable") < all);
+    assert_true(blasd_memory_bytes("NoSuchThing") == 0);
+}
+
+static void random_digits(void **state) {
+    char a[42], b[42];
+    (void)state;
+    memset(a, 'x', sizeof a);
+    blasd_random_hex(a, 40);
+    blasd_random_hex(b, 40);
+    assert_int_equal(strspn(a, "0123456789abcdef"), 40);
+    assert_int_equal(a[40], '\0');
+    assert_int_equal(a[41], 'x');
+    assert_string_not_equal(a, b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_is_written_though_a_call_takes_less),
+        cmocka_unit_test(what_cannot_be_written_is_said),
+        cmocka_unit_test(values_by_key),
+        cmocka_unit_test(memory),
+        cmocka_unit_test(random_digits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
