@@ -134,7 +134,7 @@ def with_port(text, service):
 @pytest.fixture
 def tree(tmp_path):
     """The repository's root as far as commands see it, in which they may leave files."""
-    for name in ("api", "bench", "clients", "deploy", "docs", "kernels", "src", "tests", "Makefile", "build"):
+    for name in ("api", "bench", "clients", "deploy", "docs", "kernels", "mk", "src", "tests", "Makefile", "VERSION", "build"):
         (tmp_path / name).symlink_to(BLASD.parent if name == "build" else ROOT / name)
     return tmp_path
 
@@ -148,7 +148,8 @@ def environment(service):
 
 
 def make_targets():
-    text = re.sub(r"\\\n", " ", (ROOT / "Makefile").read_text())
+    files = [ROOT / "Makefile", *(ROOT / "mk").glob("*.mk")]
+    text = re.sub(r"\\\n", " ", "\n".join(file.read_text() for file in files))
     return {word for line in re.findall(r"^([\w .-]+):(?!=)", text, re.M) for word in line.split()}
 
 

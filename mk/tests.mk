@@ -1,0 +1,78 @@
+# The tests that need no GPU, and what they are made of.
+
+# Unit tests: tests/unit/FOLDER/test_*.c, each a program, linked with everything it may know.
+UNIT_C = $(wildcard tests/unit/*/test_*.c)
+UNIT_CC = $(wildcard tests/unit/*/test_*.cc)
+UNIT = $(UNIT_C:%.c=$(BUILD)/%) $(UNIT_CC:%.cc=$(BUILD)/%)
+$(UNIT_CC:%.cc=$(BUILD)/%): $(BUILD)/tests/unit/%: $(BUILD)/obj/shim/tests/unit/%.cc.o
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
+# in NVML's place, loaded by these tests
+$(BUILD)/tests/unit/cuda/fake_nvml.so: $(BUILD)/obj/tests/unit/cuda/fake_nvml.c.o
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -shared -o $@ $<
+$(BUILD)/tests/unit/cuda/test_cuda_nvml $(BUILD)/tests/unit/cuda/test_cuda_worker: $(BUILD)/tests/unit/cuda/fake_nvml.so
+$(BUILD)/tests/unit/cuda/test_cuda_worker: $(filter-out %/client.a,$(ARCHIVES))
+$(filter $(BUILD)/tests/unit/cuda/%,$(UNIT)): $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.c.o
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LIBS)
+$(filter $(BUILD)/tests/unit/base/%,$(UNIT)): $(BUILD)/lib/base.a
+$(filter $(BUILD)/tests/unit/core/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a
+$(filter $(BUILD)/tests/unit/kernels/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/kernels.a
+$(filter $(BUILD)/tests/unit/wire/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a
+$(filter $(BUILD)/tests/unit/store/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/store.a
+$(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/store.a $(BUILD)/lib/queue.a $(BUILD)/lib/kernels.a $(BUILD)/lib/main.a
+$(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %/client.a,$(ARCHIVES))
+$(filter $(BUILD)/tests/unit/client/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/client.a
+$(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a,$(ARCHIVES))
+
+# the C client's examples, and a program that tests drive
+CLIENT_PROGRAMS = $(BUILD)/client_example $(BUILD)/share_example $(BUILD)/share_probe
+$(BUILD)/client_example $(BUILD)/share_example: $(BUILD)/%: $(BUILD)/obj/clients/c/examples/%.c.o $(BUILD)/libblasd_client.a
+CLIENT_C = $(wildcard clients/c/examples/*.c tests/integration/*.c)
+$(BUILD)/share_probe: $(BUILD)/obj/tests/integration/share_probe.c.o $(BUILD)/libblasd_client.a
+$(CLIENT_PROGRAMS):
+	$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs libcurl jansson) -pthread
+
+.PHONY: run-suites test-unit test-sanitized test-integration
+# every suite runs, whatever became of the one before it
+SUITES = test-unit test-sanitized test-integration
+run-suites:
+	@failed=; for s in $(SUITES); do $(MAKE) --no-print-directory -s $$s || failed="$$failed $$s"; done; \
+	    [ -z "$$failed" ] || { echo "make test: failed:$$failed"; exit 1; }
+
+# cmocka's own words are kept for a test that fails
+test-unit: $(UNIT)
+	@tests/run-units.sh $(UNIT)
+# with the stand-in for a GPU as an A100, whose blocks have less shared memory than the H100 that it is else
+# a stack of its own for each call, which newer sanitizers give, costs the shim's threads minutes
+ASAN_OPTIONS ?= detect_stack_use_after_return=0
+test-sanitized:
+	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
+	@ASAN_OPTIONS="$(ASAN_OPTIONS)" BLASD_STANDIN_CARD=8.0 tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
+	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || exit 1; done
+BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd)
+# for LD_PRELOAD
+$(BUILD)/hang.so: $(BUILD)/obj/tests/integration/hang.c.o
+	$(CC) $(LDFLAGS) -shared -o $@ $< -ldl
+INTEGRATION = $(BUILD)/blasd $(BUILD)/hang.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
+test-integration: $(INTEGRATION)
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/integration
+
+# These need root: an image and a bare machine, made without a container engine.
+.PHONY: test-image test-fresh soak
+test-image:
+	@deploy/test-image.sh
+test-fresh:
+	@deploy/fresh-machine.sh
+# The load tests for a minute each, as a release deserves.
+soak: all
+	@BLASD_LOAD_SECONDS=60 $(PYTHON) -m pytest -q -p no:cacheprovider tests/integration/test_load.py
+
+.PHONY: lint-objects
+# what make test-gpu builds is compiled here too, or a machine with a GPU would be the first to know
+GPU_PROGRAM_C = $(wildcard tests/gpu/gpu_*.c)
+$(BUILD)/obj/tests/gpu/%.c.o: FLAGS += -Itests/gpu/bare -Itests/unit/kernels
+# blasd is linked too, for it holds every CPU kernel: names that clash between files show only then
+lint-objects: $(BUILD)/blasd $(ARCHIVES) $(BUILD)/lib/standin.a $(call obj,$(UNIT_C) $(FUZZ_C) $(BENCH_C) $(wildcard bench/machine/machine_*.c) $(GPU_PROGRAM_C) $(CLIENT_C) docs/generate.c)
