@@ -16,9 +16,9 @@ $(BUILD)/obj/%.cu.o: %.cu
 $(BUILD)/obj/shim/%.o: %
 	@mkdir -p $(@D)
 	$(SHIM) -c $< -o $@
-$(BUILD)/obj/shim/kernels/%.o: OPT = -O2 -g -fno-math-errno -fno-trapping-math -ffp-contract=off
+$(BUILD)/obj/shim/kernels/%.o $(BUILD)/obj/shim/tests/standin/%.o: OPT = -O2 -g -fno-math-errno -fno-trapping-math -ffp-contract=off
 $(eval $(call archive,standin,$(call obj,$(CUDA_C)) $(BUILD)/obj/gen/cuda_ops.c.o \
-    $(patsubst %,$(BUILD)/obj/shim/%.o,$(CUDA_OWN) $(wildcard kernels/cuda/*.cc))))
+    $(patsubst %,$(BUILD)/obj/shim/%.o,$(CUDA_OWN) $(wildcard tests/standin/*.cc))))
 $(BUILD)/blasd_cuda.so: $(CUDA_SO) $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 	@echo '{ global: blasd_backend; local: *; };' > $(BUILD)/gen/blasd_cuda.map
 	$(CXX) -shared -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \

@@ -1,7 +1,6 @@
 /* The library calls of the CUDA backend, behind one table of our own: the CUDA runtime, cuBLAS and
  * cuSOLVER on a machine with a GPU (library_cuda.cu, library_cusolver.cu), and on any other, for
- * tests, a stand-in that does the same with OpenBLAS and LAPACKE (library_standin.cc,
- * library_lapack.cc).
+ * tests, a stand-in that does the same with OpenBLAS and LAPACKE (tests/standin).
  *
  * Everything that takes a stream is only put on it: pointers into host memory must be pinned
  * (host_alloc) and stay as they are until the stream has come past. The stand-in really runs things

@@ -1,4 +1,5 @@
-/* cuSOLVER behind library.h. Read next: library_standin.cc, the same without a GPU. */
+/* cuSOLVER behind library.h. Read next: tests/standin/library_standin.cc, the same without a GPU.
+ */
 #include "kernels/cuda/library_cuda.h"
 
 #define SOLVER(call, what) blasd_gpu_solver_status(call, what, err)

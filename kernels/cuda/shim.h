@@ -5,7 +5,7 @@
  * which one runs next is drawn from a seed, so a barrier that is missing shows as a wrong result
  * under some seed. What CUDA leaves undefined and can be seen here (a barrier that not all threads
  * meet, a shuffle from a lane that is not there) fails the launch with a sentence. Knows nothing of
- * operations. Include gpu.h, never this. Read next: shim.cc. */
+ * operations. Include gpu.h, never this. Read next: tests/standin/shim.cc. */
 #ifndef BLASD_KERNELS_CUDA_SHIM_H
 #define BLASD_KERNELS_CUDA_SHIM_H
 

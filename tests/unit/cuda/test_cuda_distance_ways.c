@@ -8,8 +8,8 @@ int test_distance_main(void);
 #undef main
 
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/library_standin.h"
 #include "kernels/distance/pair_limits.h"
+#include "tests/standin/library_standin.h"
 
 extern uint64_t blasd_shim_seed;
 

@@ -6,7 +6,7 @@ extern const struct blasd_backend blasd_backend;
 
 #include "base/err.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/library_standin.h"
+#include "tests/standin/library_standin.h"
 
 struct blasd_device;
 

@@ -6,7 +6,7 @@ extern const struct blasd_backend blasd_backend;
 #include "../kernels/kernel_support.h"
 
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/library_standin.h"
+#include "tests/standin/library_standin.h"
 
 /* As a process that has launched nothing. */
 static int run(struct trial *t, struct blasd_err *err, long *launches) {

@@ -8,7 +8,7 @@ int test_matmul_main(void);
 #undef main
 
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/library_standin.h"
+#include "tests/standin/library_standin.h"
 
 #define MOST 80
 

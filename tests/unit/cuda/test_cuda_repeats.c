@@ -5,7 +5,7 @@ extern const struct blasd_backend blasd_backend;
 #include "../kernels/kernel_support.h"
 
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/library_standin.h"
+#include "tests/standin/library_standin.h"
 
 #define MOST 24
 

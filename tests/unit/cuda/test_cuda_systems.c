@@ -10,7 +10,7 @@ int test_solve_main(void);
 #undef main
 
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/library_standin.h"
+#include "tests/standin/library_standin.h"
 
 extern uint64_t blasd_shim_seed;
 

@@ -5,7 +5,7 @@ extern const struct blasd_backend blasd_backend;
 #include "../worker/fake_jobs.h"
 
 #include "kernels/cuda/habits.h"
-#include "kernels/cuda/library_standin.h"
+#include "tests/standin/library_standin.h"
 
 #include "fake_nvml_load.h"
 

@@ -3,8 +3,8 @@
  * Rounding is done as it is asked for: a product that was not allowed TF32 is not rounded, one that
  * was is, so that a test can tell. Workspace sizes are invented, and touched to their last byte. */
 #include "kernels/cuda/library_parts.h"
-#include "kernels/cuda/library_standin.h"
-#include "kernels/cuda/standin_stream.h"
+#include "tests/standin/library_standin.h"
+#include "tests/standin/standin_stream.h"
 
 extern "C" {
 #include "core/half.h"

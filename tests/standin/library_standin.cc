@@ -5,11 +5,11 @@
  * whose event nobody waits for comes too late under some seed. Device memory cannot be touched
  * outside of these operations: host code that tries ends with SIGSEGV, as it should.
  * Read next: library_lapack.cc. */
-#include "kernels/cuda/library_standin.h"
+#include "tests/standin/library_standin.h"
 
 #include "kernels/cuda/gpu.h"
 #include "kernels/cuda/library_parts.h"
-#include "kernels/cuda/standin_stream.h"
+#include "tests/standin/standin_stream.h"
 
 extern "C" {
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* How the files of the stand-in library put work on its streams. Nobody else may include this. */
-#ifndef BLASD_KERNELS_CUDA_STANDIN_STREAM_H
-#define BLASD_KERNELS_CUDA_STANDIN_STREAM_H
+#ifndef BLASD_TESTS_STANDIN_STREAM_H
+#define BLASD_TESTS_STANDIN_STREAM_H
 
 #include <functional>
 

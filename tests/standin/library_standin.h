@@ -1,7 +1,7 @@
 /* What tests may ask of the stand-in library: a device size, an order of streams, faults, and what
  * is still held. Read next: library_standin.cc. */
-#ifndef BLASD_KERNELS_CUDA_LIBRARY_STANDIN_H
-#define BLASD_KERNELS_CUDA_LIBRARY_STANDIN_H
+#ifndef BLASD_TESTS_STANDIN_H
+#define BLASD_TESTS_STANDIN_H
 
 #ifdef __cplusplus
 extern "C" {
