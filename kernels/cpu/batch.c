@@ -2,7 +2,7 @@
  * the host's part of other backends can use it too. Read next: backend.c. */
 #include "kernels/cpu/cpu.h"
 
-#include "kernels/numeric/wanted.h"
+#include "core/wanted.h"
 
 #include <stdlib.h>
 #include <string.h>

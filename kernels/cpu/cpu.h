@@ -20,7 +20,7 @@ struct blasd_device {
 
 /* From now on each call of OpenBLAS runs on the thread that makes it. Its own threads are one set
  * for the process, behind one lock and one number: a small job would wait there for a large one
- * that another thread runs. Kernels share work among threads of their own (numeric/parallel.h). */
+ * that another thread runs. Kernels share work among threads of their own (core/parallel.h). */
 void blasd_cpu_blas_alone(void);
 
 /* `count` elements of `size` bytes, aligned to 64; NULL where memory has run out or the product
@@ -34,7 +34,7 @@ struct blasd_cpu_progress {
     int64_t unseen;     /* work since the clock was looked at */
 };
 
-/* Adds `work`; false: nobody wants the results any more, stop (numeric/wanted.h). */
+/* Adds `work`; false: nobody wants the results any more, stop (core/wanted.h). */
 bool blasd_cpu_step(struct blasd_cpu_progress *progress, double work);
 /* What a kernel returns when it stopped for that reason. */
 int blasd_cpu_stopped(struct blasd_err *err);

@@ -4,8 +4,8 @@
  * are one copy. Thousands of small tensors so become one copy, and a large one becomes a row of
  * chunks that are packed while the last one is under way. Both directions cut in the same way: a
  * downloaded chunk is unpacked by walking its pieces again. Read next: flight.c. */
+#include "core/parallel.h"
 #include "kernels/cuda/device.h"
-#include "kernels/numeric/parallel.h"
 
 #include <stdlib.h>
 #include <string.h>

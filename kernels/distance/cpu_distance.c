@@ -7,9 +7,9 @@
 #include "kernels/distance/distance.h"
 
 #include "base/err.h"
+#include "core/parallel.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/parallel.h"
-#include "kernels/numeric/wanted.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #include "kernels/distance/distance.h"
 
 #include "base/err.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/wanted.h"
 
 #include <lapacke.h>
 #include <math.h>

@@ -5,8 +5,8 @@
 #include "kernels/distance/distance.h"
 
 #include "base/err.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/wanted.h"
 
 #include <math.h>
 #include <stdlib.h>

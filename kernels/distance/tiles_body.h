@@ -6,7 +6,7 @@
  * and equal rows are exactly 0 apart. */
 #include "kernels/distance/tiles.h"
 
-#include "kernels/numeric/parallel.h"
+#include "core/parallel.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,11 +3,11 @@
  *
  * Read next: README.md for the method, ref_matmul.c for the meaning spelled out. */
 #include "base/text.h"
+#include "core/parallel.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/small.h"
-#include "kernels/numeric/parallel.h"
-#include "kernels/numeric/wanted.h"
 
 #include <cblas.h>
 #include <math.h>

@@ -8,8 +8,8 @@
 #include "kernels/regression/penalised.h"
 
 #include "base/err.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/wanted.h"
 #include "kernels/regression/dense.h"
 
 #include <math.h>

@@ -6,9 +6,9 @@
 #include "kernels/regression/regression.h"
 
 #include "base/err.h"
+#include "core/parallel.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/parallel.h"
-#include "kernels/numeric/wanted.h"
 #include "kernels/regression/dense.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 #include "kernels/regression/gram_plan.cuh"
 
 extern "C" {
-#include "kernels/numeric/wanted.h"
+#include "core/wanted.h"
 #include "kernels/regression/dense.h"
 }
 

@@ -3,7 +3,7 @@
  * geqp3, orgqr and gesdd. */
 #include "kernels/regression/dense.h"
 
-#include "kernels/numeric/wanted.h"
+#include "core/wanted.h"
 
 #include <cblas.h>
 #include <lapacke.h>

@@ -7,8 +7,8 @@
 #include "kernels/regression/regression.h"
 
 #include "base/err.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/wanted.h"
 
 #include <cblas.h>
 #include <math.h>

@@ -6,8 +6,8 @@
 #include "kernels/regression/device_fit.h"
 
 #include "base/err.h"
+#include "core/parallel.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/parallel.h"
 #include "kernels/regression/dense.h"
 
 #include <float.h>

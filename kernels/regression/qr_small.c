@@ -8,9 +8,9 @@
  * (columns of squared length d) and U unit upper triangular; y = V c + residual. */
 #include "kernels/regression/regression.h"
 
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/double_double.h"
-#include "kernels/numeric/wanted.h"
 
 #include <float.h>
 #include <stdlib.h>

@@ -9,9 +9,9 @@
 #include "kernels/regression/regression.h"
 
 #include "base/err.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/double_double.h"
-#include "kernels/numeric/wanted.h"
 #include "kernels/regression/dense.h"
 
 #include <cblas.h>

@@ -1,8 +1,8 @@
 /* Residuals and sums of squares from coefficients, in double-double, one pass over the data. */
 #include "kernels/regression/regression.h"
 
+#include "core/wanted.h"
 #include "kernels/numeric/double_double.h"
-#include "kernels/numeric/wanted.h"
 
 void blasd_regression_residuals(const struct regression_shape *shape,
                                 const struct regression_data *data, struct regression_fit *fit,

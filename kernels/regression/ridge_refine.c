@@ -9,8 +9,8 @@
  * matrices would be too ill-conditioned to step with. Read next: penalised.c. */
 #include "kernels/regression/regression.h"
 
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/wanted.h"
 
 #include <cblas.h>
 #include <lapacke.h>

@@ -9,8 +9,8 @@
 
 #include "base/err.h"
 #include "core/kernel.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/wanted.h"
 #include "kernels/regression/far.h"
 
 #include <math.h>

@@ -6,8 +6,8 @@
 
 #include "base/err.h"
 #include "core/kernel.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/wanted.h"
 #include "kernels/regression/dense.h"
 #include "kernels/regression/distribution.h"
 

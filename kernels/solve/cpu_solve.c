@@ -2,9 +2,9 @@
  * take; small general ones go through the lanes, the rest through the engine one by one.
  *
  * Read next: README.md for the method, systems.h for the two solvers. */
+#include "core/parallel.h"
+#include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/numeric/parallel.h"
-#include "kernels/numeric/wanted.h"
 #include "kernels/solve/solve_report.h"
 #include "kernels/solve/systems.h"
 

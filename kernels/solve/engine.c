@@ -1,7 +1,7 @@
 /* What the engine's two precisions share: its memory, and the condition estimate.
  * Read next: engine_body.h. */
 #include "kernels/solve/engine.h"
-#include "kernels/numeric/wanted.h"
+#include "core/wanted.h"
 #include "kernels/solve/estimate.h"
 
 #include <stdlib.h>

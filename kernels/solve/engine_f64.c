@@ -1,8 +1,8 @@
 /* The engine in float64: residuals in double-double. Read next: engine_body.h. */
 #include "kernels/solve/engine.h"
 
-#include "kernels/numeric/parallel.h"
-#include "kernels/numeric/wanted.h"
+#include "core/parallel.h"
+#include "core/wanted.h"
 
 #include <cblas.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* The lanes in float64, for each instruction set. Read next: lanes_body.h. */
-#include "kernels/numeric/wanted.h"
+#include "core/wanted.h"
 #include "kernels/solve/systems.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * Read next: solve_report.h. */
 #include "kernels/solve/solve_report.h"
 
-#include "kernels/numeric/wanted.h"
+#include "core/wanted.h"
 
 #include <float.h>
 #include <math.h>

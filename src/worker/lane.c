@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "kernels/numeric/parallel.h"
+#include "core/parallel.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "kernels/numeric/parallel.h"
+#include "core/parallel.h"
 #include "worker/cost_file.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"

@@ -93,7 +93,7 @@ static TRIAL_UNUSED bool trial_go_on(struct blasd_watch *base, double progress) 
 }
 
 /* The cheap clock of these programs moves whenever it is looked at, so that each look is a question
- * to the watch (numeric/wanted.h): tests count how often a kernel looks, not how fast it is. */
+ * to the watch (core/wanted.h): tests count how often a kernel looks, not how fast it is. */
 int64_t blasd_clock_coarse_ns(void) {
     static _Thread_local int64_t now;
     return ++now;

@@ -2,7 +2,7 @@
  * weight, stops, loops within loops, forks, and threads that cannot be had. */
 #include "kernel_support.h"
 
-#include "kernels/numeric/parallel.h"
+#include "core/parallel.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -31,10 +31,18 @@ static int threads_of_process(void) {
     return count;
 }
 
+static int at_start;
+
 /* A thread that was joined may still be listed for a moment. */
 static void expect_threads(int count) {
     for (int i = 0; i < WAIT_MS && threads_of_process() != count; i++) nap();
     assert_int_equal(threads_of_process(), count);
+}
+
+/* How many there are besides helpers, which have been dismissed: as many as at the start. */
+static int threads_alone(void) {
+    expect_threads(at_start);
+    return at_start;
 }
 
 struct tally {
@@ -129,7 +137,7 @@ static void helpers_stay_until_dismissed(void **state) {
     int before;
     (void)state;
     blasd_parallel_dismiss();
-    before = threads_of_process();
+    before = threads_alone();
     assert_true(hold_meeting(&first, 4));
     assert_int_equal(first.who[0], gettid());
     for (int round = 0; round < 50; round++) {
@@ -169,7 +177,8 @@ static void helpers_weigh_what_the_one_they_help_does(void **state) {
     int before;
     (void)state;
     assert_true(hold_meeting(&mine, 3));
-    before = threads_of_process();
+    before = at_start + 2;
+    expect_threads(before);
     assert_int_equal(pthread_create(&thread, NULL, heavy_thread, theirs), 0);
     for (int round = 0; round < 20; round++) {
         assert_true(hold_meeting(&mine, 3));
@@ -300,7 +309,7 @@ static int helpers_for(int threads, int sharers) {
     int before;
     loop.watch = &shared.watch;
     blasd_parallel_dismiss();
-    before = threads_of_process();
+    before = threads_alone();
     assert_true(blasd_parallel_run(&loop));
     assert_true(each_once(&tally, 50));
     assert_int_equal(shared.asked, threads > 1);
@@ -331,7 +340,7 @@ static void a_loop_in_a_piece_runs_on_its_thread(void **state) {
     int before;
     (void)state;
     blasd_parallel_dismiss();
-    before = threads_of_process();
+    before = threads_alone();
     for (int round = 0; round < 100; round++) assert_true(blasd_parallel_run(&loop));
     assert_int_equal(threads_of_process(), before + 2);
 }
@@ -415,5 +424,6 @@ int main(void) {
         cmocka_unit_test(a_loop_in_a_piece_runs_on_its_thread),
         cmocka_unit_test(a_forked_process_has_helpers_of_its_own),
     };
+    at_start = threads_of_process();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,8 @@
  * stop the first time it is asked; one that does not hear it is killed by an alarm. */
 #include "kernel_support.h"
 
-#include "kernels/numeric/parallel.h"
-#include "kernels/numeric/wanted.h"
+#include "core/parallel.h"
+#include "core/wanted.h"
 
 #include <signal.h>
 #include <sys/wait.h>

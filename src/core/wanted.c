@@ -1,5 +1,5 @@
 /* One flag for a batch, which all its threads read; the thread that began it asks the watch. */
-#include "kernels/numeric/wanted.h"
+#include "core/wanted.h"
 
 #include "base/clock.h"
 

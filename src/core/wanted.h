@@ -6,8 +6,8 @@
  * millisecond or so; the watch itself is asked each time the coarse clock has moved. From the first
  * no on, all answers are no: loops leave, their results are worthless, and blasd_wanted_end says
  * so. So a function without a way to report it may simply return. Read next: parallel.h. */
-#ifndef BLASD_KERNELS_WANTED_H
-#define BLASD_KERNELS_WANTED_H
+#ifndef BLASD_CORE_WANTED_H
+#define BLASD_CORE_WANTED_H
 
 #include "core/kernel.h"
 

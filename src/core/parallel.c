@@ -5,9 +5,9 @@
  *
  * A loop leaves places open; helpers that wake take them. It ends when no piece is left and those
  * that came have gone: one that has not woken by then is not waited for. Read next: parallel.h. */
-#include "kernels/numeric/parallel.h"
+#include "core/parallel.h"
 
-#include "kernels/numeric/wanted.h"
+#include "core/wanted.h"
 
 #include <pthread.h>
 #include <signal.h>

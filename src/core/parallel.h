@@ -1,8 +1,8 @@
 /* A loop over independent pieces of work on a few threads, with progress.
  *
  * Knows nothing of what the pieces are. */
-#ifndef BLASD_KERNELS_PARALLEL_H
-#define BLASD_KERNELS_PARALLEL_H
+#ifndef BLASD_CORE_PARALLEL_H
+#define BLASD_CORE_PARALLEL_H
 
 #include "core/kernel.h"
 
