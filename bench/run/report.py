@@ -219,10 +219,21 @@ def text(results):
     return "\n".join(lines)
 
 
+def lines(value, depth=3, indent=""):
+    """JSON with a line for each turn, not for each number."""
+    inner = indent + " "
+    if depth == 0 or not isinstance(value, (dict, list)) or not value:
+        return json.dumps(value)
+    if isinstance(value, dict):
+        rows = [f"{inner}{json.dumps(key)}: {lines(one, depth - 1, inner)}" for key, one in value.items()]
+        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(f"{inner}{json.dumps(one)}" for one in value) + f"\n{indent}]"
+
+
 def write(results, directory, plot_python):
     directory.mkdir(parents=True, exist_ok=True)
     results["goals"] = goals(results["loads"])
-    (directory / "results.json").write_text(json.dumps(results, indent=1))
+    (directory / "results.json").write_text(lines(results, 4) + "\n")
     (directory / "results.txt").write_text(text(results) + "\n")
     here = pathlib.Path(__file__).resolve().parent
     done = subprocess.run([plot_python, str(here / "plot.py"), str(directory / "results.json"), str(directory / "results.png")],
