@@ -297,15 +297,15 @@ static long faults_of_a_run(struct trial *t) {
 
 /* Fresh pages for each job cost as much as its factors. */
 static void a_job_works_in_the_memory_of_the_last(void **state) {
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* its allocator keeps what was freed from use */
+#endif
     const int64_t n = 400, pages = 2 * n * n * 8 / 4096; /* of the matrix and its factors */
     struct trial *t = trial_new("solve");
     double *a = trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, n});
     double *b = trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){n});
     long least = LONG_MAX;
     (void)state;
-#ifdef __SANITIZE_ADDRESS__
-    skip(); /* its allocator keeps what was freed from use */
-#endif
     for (int64_t i = 0; i < n * n; i++) a[i] = trial_uniform() + (i % (n + 1) == 0 ? 4 : 0);
     for (int64_t i = 0; i < n; i++) b[i] = trial_uniform();
     faults_of_a_run(t);
