@@ -39,12 +39,13 @@ struct blasd_engine {
     void *work;          /* owned: work_size elements */
     lapack_int work_size;
     double *v, *sign; /* owned: n, for the condition estimate */
-    double *sum;      /* owned: n, for residuals */
+    double *sum;      /* owned: n, for residuals and norms */
     double *rest;     /* owned: n, for residuals */
     lapack_int *pivots;
     int *row_scale, *column_scale; /* owned: n */
     bool scaled;
     long double norm_inf, norm_1; /* of A itself */
+    double most;                  /* largest element of R A C */
     const void *factored;         /* borrowed: the matrix the rest of this is about; NULL: none */
     bool singular, unsymmetric;
     int64_t info;

@@ -69,6 +69,7 @@ static int exponent_of(double x) {
 }
 
 /* The largest of `n` elements; what is not a number does not count. */
+BLASD_CLONES
 static double largest(const REAL *x, int64_t n) {
     REAL most[SUMS] = {0};
     double all = 0;
@@ -83,30 +84,50 @@ static double largest(const REAL *x, int64_t n) {
     return all;
 }
 
-/* The sum of the sizes of `n` elements. */
-static double sum_of(const REAL *x, int64_t n) {
-    double sums[SUMS] = {0}, all = 0;
+/* What a column adds to the largest and to the sum of each row; `ret`: its own. */
+BLASD_CLONES
+static void measure_column(const REAL *restrict x, int64_t n, double *restrict most,
+                           double *restrict sums, double ret[2]) {
+    double columns_most[SUMS] = {0}, columns_sum[SUMS] = {0};
     int64_t i = 0;
     for (; i + SUMS <= n; i += SUMS)
-        for (int k = 0; k < SUMS; k++) sums[k] += fabs((double)x[i + k]);
-    for (; i < n; i++) all += fabs((double)x[i]);
-    for (int k = 0; k < SUMS; k++) all += sums[k];
-    return all;
+        for (int k = 0; k < SUMS; k++) {
+            double size = fabs((double)x[i + k]);
+            most[i + k] = size > most[i + k] ? size : most[i + k];
+            sums[i + k] += size;
+            columns_most[k] = size > columns_most[k] ? size : columns_most[k];
+            columns_sum[k] += size;
+        }
+    for (int k = 0; i < n; i++, k++) {
+        double size = fabs((double)x[i]);
+        most[i] = size > most[i] ? size : most[i];
+        sums[i] += size;
+        columns_most[k] = size > columns_most[k] ? size : columns_most[k];
+        columns_sum[k] += size;
+    }
+    ret[0] = ret[1] = 0;
+    for (int k = 0; k < SUMS; k++) {
+        ret[0] = columns_most[k] > ret[0] ? columns_most[k] : ret[0];
+        ret[1] += columns_sum[k];
+    }
 }
 
-/* The largest of each row (into v) and of each column (into sign) of the matrix as it stands. */
+/* Of the matrix as it stands: the largest of each row (into v) and column (into sign), the norms
+ * (which are op(a)'s unless it is scaled). */
 static void measure(struct blasd_engine *e) {
-    int64_t n = e->n;
-    double *restrict v = e->v;
-    for (int64_t i = 0; i < n; i++) v[i] = 0;
-    for (int64_t j = 0; j < n; j++) {
-        const REAL *column = at(e->matrix, n, 0, j);
-        for (int64_t i = 0; i < n; i++) {
-            double size = fabs((double)column[i]);
-            v[i] = size > v[i] ? size : v[i];
-        }
-        e->sign[j] = largest(column, n);
+    int64_t n = e->n, done = 0;
+    double column[2];
+    memset(e->v, 0, (size_t)n * sizeof *e->v);
+    memset(e->sum, 0, (size_t)n * sizeof *e->sum);
+    e->most = 0;
+    e->norm_1 = e->norm_inf = 0;
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, n); j++) {
+        measure_column(at(e->matrix, n, 0, j), n, e->v, e->sum, column);
+        e->sign[j] = column[0];
+        e->most = fmax(e->most, column[0]);
+        e->norm_1 = fmaxl(e->norm_1, column[1]);
     }
+    for (int64_t i = 0; i < n; i++) e->norm_inf = fmaxl(e->norm_inf, e->sum[i]);
 }
 
 /* Whether the largest elements differ little and are far from overflow; zeros are left alone, for
@@ -127,6 +148,27 @@ static bool is_symmetric(const struct blasd_engine *e) {
            e->shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE;
 }
 
+/* The norms of op(a) itself, from the scaled matrix. long double has the exponents for it. */
+static void take_norms(struct blasd_engine *e) {
+    int64_t n = e->n, done = 0;
+    e->norm_1 = e->norm_inf = 0;
+    for (int64_t j = 0; j < n && blasd_wanted_after(&done, 20 * n); j++) {
+        const REAL *column = at(e->matrix, n, 0, j);
+        long double wide = 0;
+        for (int64_t i = 0; i < n; i++)
+            wide += ldexpl(fabsl((long double)column[i]), -e->row_scale[i]);
+        wide = ldexpl(wide, -e->column_scale[j]);
+        e->norm_1 = wide > e->norm_1 ? wide : e->norm_1;
+    }
+    for (int64_t i = 0; i < n && blasd_wanted_after(&done, 20 * n); i++) {
+        long double wide = 0;
+        for (int64_t j = 0; j < n; j++)
+            wide += ldexpl(fabsl((long double)*at(e->matrix, n, i, j)), -e->column_scale[j]);
+        wide = ldexpl(wide, -e->row_scale[i]);
+        e->norm_inf = wide > e->norm_inf ? wide : e->norm_inf;
+    }
+}
+
 /* Chooses the scales from the largest elements and applies them. */
 static void scale_matrix(struct blasd_engine *e) {
     int64_t n = e->n, done = 0;
@@ -135,6 +177,7 @@ static void scale_matrix(struct blasd_engine *e) {
     measure(e);
     e->scaled = !balanced(e->v, e->n) || !balanced(e->sign, e->n);
     if (!e->scaled) return;
+    e->most = 0;
     for (int64_t i = 0; i < n; i++) {
         double most = e->v[i], diagonal = (double)*at(e->matrix, n, i, i);
         if (e->shape.assume == BLASD_ASSUME_POSITIVE_DEFINITE && diagonal > 0) most = diagonal;
@@ -158,32 +201,9 @@ static void scale_matrix(struct blasd_engine *e) {
         }
         for (int64_t i = 0; i < n; i++)
             column[i] = (REAL)ldexp((double)column[i], e->row_scale[i] - least);
+        e->most = fmax(e->most, largest(column, n));
     }
-}
-
-/* The norms of op(a) itself, from the scaled matrix. long double has the exponents for it. */
-static void take_norms(struct blasd_engine *e) {
-    int64_t n = e->n, done = 0;
-    double *restrict v = e->v;
-    e->norm_1 = e->norm_inf = 0;
-    memset(v, 0, (size_t)n * sizeof *v);
-    for (int64_t j = 0; j < n && blasd_wanted_after(&done, e->scaled ? 20 * n : n); j++) {
-        const REAL *column = at(e->matrix, n, 0, j);
-        long double wide = 0;
-        if (!e->scaled)
-            for (int64_t i = 0; i < n; i++) v[i] += fabs((double)column[i]);
-        for (int64_t i = 0; e->scaled && i < n; i++)
-            wide += ldexpl(fabsl((long double)column[i]), -e->row_scale[i]);
-        wide = e->scaled ? ldexpl(wide, -e->column_scale[j]) : sum_of(column, n);
-        e->norm_1 = wide > e->norm_1 ? wide : e->norm_1;
-    }
-    for (int64_t i = 0; i < n && blasd_wanted_after(&done, e->scaled ? 20 * n : 1); i++) {
-        long double wide = v[i];
-        for (int64_t j = 0; e->scaled && j < n; j++)
-            wide += ldexpl(fabsl((long double)*at(e->matrix, n, i, j)), -e->column_scale[j]);
-        if (e->scaled) wide = ldexpl(wide, -e->row_scale[i]);
-        e->norm_inf = wide > e->norm_inf ? wide : e->norm_inf;
-    }
+    take_norms(e);
 }
 
 #include "kernels/solve/factor_body.h"
@@ -219,13 +239,11 @@ static void apply_inverse(struct blasd_engine *e, double *v, bool transposed) {
 
 /* How much larger than the matrix its factor U is: what partial pivoting does not bound. */
 static double growth(const struct blasd_engine *e) {
-    double most = 0, size = 0;
+    double most = 0;
     if (e->method != BLASD_SOLVED_LU) return 1;
-    for (lapack_int j = 0; j < e->n; j++) {
+    for (lapack_int j = 0; j < e->n; j++)
         most = fmax(most, largest(at(e->factors, e->n, 0, j), j + 1));
-        size = fmax(size, largest(at(e->matrix, e->n, 0, j), e->n));
-    }
-    return most > size ? most / size : 1;
+    return most > e->most ? most / e->most : 1;
 }
 
 static void estimate_rcond(struct blasd_engine *e) {
@@ -248,7 +266,6 @@ static bool prepare(struct blasd_engine *e, const REAL *a) {
     else
         load_general(e, a);
     scale_matrix(e);
-    take_norms(e);
     if (!blasd_wanted()) return false;
     switch (e->shape.assume) {
     case BLASD_ASSUME_GENERAL:
