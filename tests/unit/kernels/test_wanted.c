@@ -213,7 +213,7 @@ static void check_plan(struct trial *t, const char *what) {
     if (!(t->plan.flops >= t->plan.items && t->plan.flops >= elements))
         fail_msg("%s: %g operations for %g problems and %g elements", what, t->plan.flops,
                  t->plan.items, elements);
-    if (t->plan.output_bytes < 2 * elements) fail_msg("%s: outputs have no bytes", what);
+    if ((double)t->plan.output_bytes < 2 * elements) fail_msg("%s: outputs have no bytes", what);
 }
 
 static void plan_and_run(const struct words *words) {
