@@ -70,7 +70,7 @@ static int exponent_of(double x) {
 
 /* The largest of `n` elements; what is not a number does not count. */
 BLASD_CLONES
-static double largest(const REAL *x, int64_t n) {
+static double NAME(largest)(const REAL *x, int64_t n) {
     REAL most[SUMS] = {0};
     double all = 0;
     int64_t i = 0;
@@ -86,8 +86,8 @@ static double largest(const REAL *x, int64_t n) {
 
 /* What a column adds to the largest and to the sum of each row; `ret`: its own. */
 BLASD_CLONES
-static void measure_column(const REAL *restrict x, int64_t n, double *restrict most,
-                           double *restrict sums, double ret[2]) {
+static void NAME(measure_column)(const REAL *restrict x, int64_t n, double *restrict most,
+                                 double *restrict sums, double ret[2]) {
     double columns_most[SUMS] = {0}, columns_sum[SUMS] = {0};
     int64_t i = 0;
     for (; i + SUMS <= n; i += SUMS)
@@ -122,7 +122,7 @@ static void measure(struct blasd_engine *e) {
     e->most = 0;
     e->norm_1 = e->norm_inf = 0;
     for (int64_t j = 0; j < n && blasd_wanted_after(&done, n); j++) {
-        measure_column(at(e->matrix, n, 0, j), n, e->v, e->sum, column);
+        NAME(measure_column)(at(e->matrix, n, 0, j), n, e->v, e->sum, column);
         e->sign[j] = column[0];
         e->most = fmax(e->most, column[0]);
         e->norm_1 = fmaxl(e->norm_1, column[1]);
@@ -201,7 +201,7 @@ static void scale_matrix(struct blasd_engine *e) {
         }
         for (int64_t i = 0; i < n; i++)
             column[i] = (REAL)ldexp((double)column[i], e->row_scale[i] - least);
-        e->most = fmax(e->most, largest(column, n));
+        e->most = fmax(e->most, NAME(largest)(column, n));
     }
     take_norms(e);
 }
@@ -242,7 +242,7 @@ static double growth(const struct blasd_engine *e) {
     double most = 0;
     if (e->method != BLASD_SOLVED_LU) return 1;
     for (lapack_int j = 0; j < e->n; j++)
-        most = fmax(most, largest(at(e->factors, e->n, 0, j), j + 1));
+        most = fmax(most, NAME(largest)(at(e->factors, e->n, 0, j), j + 1));
     return most > e->most ? most / e->most : 1;
 }
 
