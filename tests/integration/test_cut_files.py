@@ -49,5 +49,5 @@ def test_a_result_that_is_cut_while_it_is_sent(make_service, kind, left):
         found = service.request("GET", f"/jobs/{one}/outputs/c", headers={"Accept": TYPES["npy"]}).npy()
         a = np.random.default_rng(1).random((SIDE, 2))
         assert np.allclose(found, a @ a.T)
-        assert service.request("DELETE", f"/jobs/{one}").status == 200
+        assert service.request("DELETE", f"/jobs/{one}?forget=1").status == 200
     assert service.part("api") == api
