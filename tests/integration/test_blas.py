@@ -54,7 +54,7 @@ def devices(*options, timeout=120, **env):
     done = subprocess.run([harness.BLASD, "devices", "--json", *options], capture_output=True, text=True, timeout=timeout,
                           env={**os.environ, **env})
     assert done.returncode == 0, done.stderr
-    return next(d for d in json.loads(done.stdout) if d["class"] == "cpu"), done.stderr
+    return next(d for d in json.loads(done.stdout) if d.get("class") == "cpu"), done.stderr
 
 
 def trials(log):
