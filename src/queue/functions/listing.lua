@@ -8,7 +8,7 @@
 -- grow, of one slot. The cursor is "PHASE-BUCKET-SCAN-LAST": PHASE r running, p pending, e ended, or
 -- P, E: the step is of one slot.
 
-local ROWS = 200      -- jobs looked at for one page, whether they are listed or not
+local ROWS = 160      -- jobs looked at for one page, whether they are listed or not
 local BYTES = 1048576 -- the same, of their records
 local STEP = {p = 32, a = 16, s = 2} -- names of one step: pending, records, those of whole packets
 
