@@ -75,8 +75,14 @@ def test_a_part_that_gives_no_sign_of_life_is_replaced(make_service, victim):
 def test_each_of_several_workers_is_replaced(make_service):
     service = make_service("--workers", "2", "--limit", "silence_s=4")
     from service import children
-    workers = [pid for pid in children(service.process.pid) if command_line(pid).startswith("blasd worker")]
-    assert len(workers) == 2
+
+    def all_workers():
+        return [pid for pid in children(service.process.pid) if command_line(pid).startswith("blasd worker")]
+    end = time.monotonic() + 60
+    while len(all_workers()) < 2:  # it is ready with the first one
+        assert time.monotonic() < end, service.log_text()
+        time.sleep(0.05)
+    workers = all_workers()
     for pid in workers:
         os.kill(pid, signal.SIGSTOP)
     ids = [submit(service) for _ in range(10)]
