@@ -349,6 +349,21 @@ class Service:
         return answer.safetensors()
 
 
+ENDED = ("succeeded", "failed", "cancelled", "expired")
+
+
+def until(service, job_id, states, seconds=240):
+    """The job, once it is in one of the states; it may not end in another."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        job = service.request("GET", f"/jobs/{job_id}").json()
+        if job["state"] in states:
+            return job
+        assert job["state"] not in ENDED, job
+        time.sleep(0.02)
+    raise AssertionError(f"{job_id} is not {states} but {job['state']}")
+
+
 class Redis:
     """A hand in the service's own Redis: just enough of the protocol to send bytes as they are."""
 

@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 import pytest
+from service import until
 
-ENDED = ("succeeded", "failed", "cancelled", "expired")
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
 
 
@@ -34,17 +34,6 @@ def submit(service, job, **members):
     op, inputs, params = ENDLESS[job] if isinstance(job, str) else job
     body = json.dumps({"op": op, "inputs": inputs, "params": params, **members})
     return service.request("POST", "/jobs", body, {"Content-Type": "application/json"})
-
-
-def until(service, job_id, states, seconds=120):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        job = service.request("GET", f"/jobs/{job_id}").json()
-        if job["state"] in states:
-            return job
-        assert job["state"] not in ENDED, job
-        time.sleep(0.02)
-    raise AssertionError(f"{job_id} is not {states} but {job['state']}")
 
 
 def begin(service, job, **members):

@@ -4,9 +4,9 @@ import signal
 import time
 
 import numpy as np
+from service import ENDED, until
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
-ENDED = ("succeeded", "failed", "cancelled", "expired")
 
 
 def start_heavy(service, n=4000, **members):
@@ -15,17 +15,6 @@ def start_heavy(service, n=4000, **members):
                           **members).json()["id"]
     until(service, job_id, ("running",))
     return job_id
-
-
-def until(service, job_id, states, seconds=240):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        job = service.request("GET", f"/jobs/{job_id}").json()
-        if job["state"] in states:
-            return job
-        assert job["state"] not in ENDED, job
-        time.sleep(0.02)
-    raise AssertionError(f"{job_id} is not {states} but {job['state']}")
 
 
 def test_small_jobs_end_before_the_heavy_one(make_service):
