@@ -39,8 +39,7 @@ $(CLIENT_PROGRAMS):
 # every suite runs, whatever became of the one before it
 SUITES = test-unit test-sanitized test-integration
 run-suites:
-	@failed=; for s in $(SUITES); do $(MAKE) --no-print-directory -s $$s || failed="$$failed $$s"; done; \
-	    [ -z "$$failed" ] || { echo "make test: failed:$$failed"; exit 1; }
+	+@MAKE="$(MAKE)" tests/run-suites.sh $(SUITES)
 
 # cmocka's own words are kept for a test that fails
 test-unit: $(UNIT)
@@ -51,14 +50,14 @@ ASAN_OPTIONS ?= detect_stack_use_after_return=0
 test-sanitized:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/sanitized SANITIZE=address,undefined OPT="-O1 -g" $(UNIT:$(BUILD)/%=build/sanitized/%) $(REPLAY:$(BUILD)/%=build/sanitized/%)
 	@ASAN_OPTIONS="$(ASAN_OPTIONS)" BLASD_STANDIN_CARD=8.0 tests/run-units.sh $(UNIT:$(BUILD)/%=build/sanitized/%)
-	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || exit 1; done
+	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || { echo "$$r failed"; exit 1; }; done
 BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd)
 # for LD_PRELOAD
 $(BUILD)/hang.so: $(BUILD)/obj/tests/integration/hang.c.o
 	$(CC) $(LDFLAGS) -shared -o $@ $< -ldl
 INTEGRATION = $(BUILD)/blasd $(BUILD)/hang.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
 test-integration: $(INTEGRATION)
-	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/integration
+	@$(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/integration
 
 # These need root: an image and a bare machine, made without a container engine.
 .PHONY: test-image test-fresh soak
