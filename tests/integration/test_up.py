@@ -2,7 +2,6 @@
 import ctypes
 import mmap
 import os
-import pathlib
 import re
 import signal
 import socket
