@@ -10,7 +10,6 @@
 #ifndef BLASD_HTTP_EXCHANGE_H
 #define BLASD_HTTP_EXCHANGE_H
 
-#include "base/awake.h"
 #include "base/buf.h"
 #include "base/loop.h"
 #include "base/spares.h"
@@ -74,7 +73,6 @@ struct http_loop {
     struct blasd_watcher mhd_watchers[HTTP_ROOMS], stop_watcher, quit_watcher;
     struct http_choice choice; /* of the device class for a job */
     struct blasd_timer grace, tick;
-    struct blasd_awake awake; /* while jobs come in */
     _Atomic unsigned ticks;
     unsigned seen_ticks;             /* the first loop's: at its last look */
     struct http_exchange *exchanges; /* every one that has a connection */
