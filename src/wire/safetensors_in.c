@@ -39,11 +39,11 @@ static const struct {
     char name[5];
     enum blasd_dtype dtype;
 } dtypes[] = {
-    {"F64", BLASD_float64},   {"F32", BLASD_float32}, {"F16", BLASD_float16},
-    {"BF16", BLASD_bfloat16}, {"I64", BLASD_int64},   {"I32", BLASD_int32},
-    {"I16", BLASD_int16},     {"I8", BLASD_int8},     {"U64", BLASD_uint64},
-    {"U32", BLASD_uint32},    {"U16", BLASD_uint16},  {"U8", BLASD_uint8},
-    {"BOOL", BLASD_bool},
+    {"F64", BLASD_float64},   {"F32", BLASD_float32},   {"F16", BLASD_float16},
+    {"BF16", BLASD_bfloat16}, {"I64", BLASD_int64},     {"I32", BLASD_int32},
+    {"I16", BLASD_int16},     {"I8", BLASD_int8},       {"U64", BLASD_uint64},
+    {"U32", BLASD_uint32},    {"U16", BLASD_uint16},    {"U8", BLASD_uint8},
+    {"BOOL", BLASD_bool},     {"C64", BLASD_complex64}, {"C128", BLASD_complex128},
 };
 
 /* `name`: NULL where there is none. */
@@ -58,9 +58,11 @@ static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret
             *ret = dtypes[i].dtype;
             return 0;
         }
-    return blasd_fail(err, BLASD_E_unsupported_dtype, field,
-                      "'%s' is not taken; F64, F32, F16, BF16, I64 to I8, U64 to U8 and BOOL are",
-                      blasd_echo(shown, name, strlen(name)));
+    return blasd_fail(
+        err, BLASD_E_unsupported_dtype, field,
+        "'%s' is not taken; F64, F32, F16, BF16, I64 to I8, U64 to U8, BOOL, C64 and C128 "
+        "are",
+        blasd_echo(shown, name, strlen(name)));
 }
 
 static int read_shape(const json_t *value, const char *field, struct blasd_tensor *tensor,
