@@ -19,7 +19,7 @@ class Error(Exception):
     codes: frozenset[str] = frozenset()
     statuses: frozenset[int] = frozenset()
 
-    def __new__(cls, code: str = "", *rest: Any, **more: Any) -> Error:
+    def __new__(cls, code: str = "", *rest: Any, **more: Any) -> Any:
         return super().__new__(_kind(code, more.get("status", 0)) if cls is Error else cls, code, *rest)
 
     def __init__(self, code: str, detail: str, *, status: int = 0, field: str = "", title: str = "", advice: str = "",

@@ -7,7 +7,7 @@ import os
 import select
 import socket
 import ssl
-from typing import Any, Deque
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class Pool:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._idle: Deque[tuple[int, http.client.HTTPConnection]] = collections.deque()
+        self._idle: collections.deque[tuple[int, http.client.HTTPConnection]] = collections.deque()
         self._tls: ssl.SSLContext | None = None
 
     def __reduce__(self) -> Any:
@@ -137,7 +137,7 @@ def _read(response: http.client.HTTPResponse) -> memoryview:
     """The body, in memory of its own that may be written to: arrays are views of it."""
     if response.length is None:
         return memoryview(bytearray(response.read()))
-    body = memoryview(np.empty(response.length, np.uint8))
+    body = np.empty(response.length, np.uint8).data
     at = 0
     while at < len(body):
         count = response.readinto(body[at:])
