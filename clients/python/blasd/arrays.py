@@ -67,7 +67,7 @@ def _plain(name: str, value: Any, where: str) -> Any:
     kind = type(value)
     pandas = sys.modules.get("pandas")
     if isinstance(value, np.ma.MaskedArray):
-        masked = int(np.count_nonzero(np.ma.getmaskarray(value)))  # type: ignore[no-untyped-call,unused-ignore]
+        masked = int(np.count_nonzero(np.ma.getmaskarray(value)))  # type: ignore[no-untyped-call]
         if masked:
             raise InputError(f"inputs.{name}", f"{masked} masked element{'s' if masked > 1 else ''}{where}; give them values "
                            "(.filled) or leave them out (.compressed) first")

@@ -278,7 +278,7 @@ class _Background:
 def _tqdm(**options: Any) -> Any:
     """A bar; None where tqdm is not installed."""
     try:
-        import tqdm  # type: ignore[import-untyped,unused-ignore]
+        import tqdm
     except ImportError:
         return None
     return tqdm.tqdm(**options)

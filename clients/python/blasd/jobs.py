@@ -145,6 +145,9 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
         self._settle()
         return self
 
+    _condition: Any
+    _state: Any
+
     def _settle(self, lost: bool = False) -> None:
         """Tells whoever waits by way of concurrent.futures, once: it has ended, or cannot be asked for any more, which
         `result` then says."""

@@ -73,9 +73,9 @@ class Sleep:
 class Settings:
     """Where the service is and how it is spoken to: shared by both clients, and picklable."""
 
-    def __init__(self, url: str | None, timeout: float, api_key: str | None, headers: Mapping[str, str] | None,
+    def __init__(self, given: str | None, timeout: float, api_key: str | None, headers: Mapping[str, str] | None,
                  verify: bool | str, cert: str | tuple[str, str] | None, retries: int) -> None:
-        url = url or os.environ.get("BLASD_URL", "http://127.0.0.1:8080")
+        url = given or os.environ.get("BLASD_URL") or "http://127.0.0.1:8080"
         self.timeout, self.retries = timeout, retries
         self.verify, self.cert = verify, cert
         self.socket_path: str | None = None

@@ -72,7 +72,7 @@ def _read(entry: dict[str, Any], data: memoryview) -> Array:
 
 def _bfloat16(bits: Array) -> Array:
     try:
-        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
+        import ml_dtypes
         return bits.view(ml_dtypes.bfloat16)
     except ImportError:
         return (bits.astype(np.uint32) << 16).view(np.float32)

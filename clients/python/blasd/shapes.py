@@ -21,7 +21,7 @@ def check_shapes(op: str, arrays: Arrays, params: Mapping[str, Any]) -> None:
 
 
 def _text(array: Array) -> str:
-    return "[" + ",".join(map(str, array.shape)) + "]"
+    return str(array.shape)
 
 
 def _refuse(field: str, detail: str, code: str = "shape_mismatch") -> None:

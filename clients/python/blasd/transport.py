@@ -112,7 +112,8 @@ class Pool:
     def _send(self, connection: http.client.HTTPConnection, request: Request) -> None:
         if connection.sock is None:
             connection.connect()
-        connection.sock.settimeout(self.settings.timeout + request.wait)
+        sock: socket.socket = connection.sock  # type: ignore[assignment]
+        sock.settimeout(self.settings.timeout + request.wait)
         connection.putrequest(request.method, self.settings.target(request.path), skip_host=True,
                               skip_accept_encoding=True)
         for name, value in {**self.settings.headers, **request.headers}.items():
@@ -122,7 +123,7 @@ class Pool:
         connection.endheaders(small or None)
         if not small:
             for piece in request.pieces:
-                connection.sock.sendall(piece)
+                sock.sendall(piece)
 
 
 def _readable(sock: socket.socket) -> bool:
