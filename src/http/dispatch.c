@@ -36,7 +36,8 @@ static struct http_exchange *begin_exchange(struct http_loop *loop,
 /* A piece of a body and the client's leaving can come as one event, of which libmicrohttpd sees the
  * first part alone: it believes that it has read all there is. Resuming makes it read again. */
 static void upload_cut(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_exchange *exchange = blasd_container_of(watcher, struct http_exchange, client.watcher);
+    struct http_exchange *exchange =
+        blasd_container_of(watcher, struct http_exchange, client.watcher);
     (void)events;
     MHD_suspend_connection(exchange->connection);
     MHD_resume_connection(exchange->connection);

@@ -55,13 +55,12 @@ struct http_server {
 };
 
 #define HTTP_BODIES_KEPT 4
-#define HTTP_ANSWER_BLOCK ((size_t)32768)
 #define HTTP_BODIES_IN_SLICES 512 /* at a time */
 #define HTTP_EXCHANGES_KEPT 1024  /* and as many uploads: some 2 MB */
 
-/* Memory of a loop that is used again: of exchanges, of what reads bodies, and of answers. */
+/* Memory of a loop that is used again: of exchanges, and of what reads bodies. */
 struct http_freelists {
-    struct blasd_spares exchanges, uploads, intakes, answers;
+    struct blasd_spares exchanges, uploads, intakes;
 };
 
 /* Bodies on their way in: memory of those before, to be used again; how many come straight into

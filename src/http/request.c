@@ -127,13 +127,6 @@ static int read_key(struct http_request *request, const char *value, size_t len,
     return value[0] == '"' ? unquote_key(request, value, err) : 0;
 }
 
-static int once(const char **slot, const char *name, const char *value, struct blasd_err *err) {
-    if (*slot != NULL)
-        return blasd_fail(err, BLASD_E_malformed_query, name, "the header is there twice");
-    *slot = value;
-    return 0;
-}
-
 /* Two readers that disagree about where a body ends can be made to see different requests. */
 static int ambiguous(struct http_request *request, const char *name, const char *why,
                      struct blasd_err *err) {
@@ -161,58 +154,52 @@ static int read_transfer(struct http_request *request, const char *value, struct
     return ambiguous(request, "Content-Length", "a chunked body has no Content-Length", err);
 }
 
+/* A header that is kept as it is and may be there once: where it goes, or NULL; *name becomes as we
+ * write it. */
+static const char **plain_header(struct http_request *request, const char **name) {
+    size_t len = strlen(*name);
+    const struct {
+        const char *name;
+        const char **slot;
+    } plain[] = {{"Host", &request->host},
+                 {"Origin", &request->origin},
+                 {"Body-File", &request->body_file},
+                 {"Content-Type", &request->content_type},
+                 {"Sec-Fetch-Site", &request->fetch.site},
+                 {"Sec-Fetch-Mode", &request->fetch.mode},
+                 {"Sec-Fetch-Dest", &request->fetch.dest},
+                 {"Idempotency-Key", &request->idempotency_key}};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strlen(plain[i].name) == len && strcasecmp(plain[i].name, *name) == 0) {
+            *name = plain[i].name;
+            return plain[i].slot;
+        }
+    return NULL;
+}
+
 int http_request_header(struct http_request *request, const char *name, const char *value,
                         size_t len, struct blasd_err *err) {
-    size_t name_len = strlen(name);
+    const char **slot = plain_header(request, &name);
     if (value == NULL || memchr(value, '\0', len) != NULL)
         return blasd_fail(err, BLASD_E_malformed_query, name, "the header holds a zero byte");
-    switch (name_len) { /* most headers are none of ours: one switch and they are past */
-    case 4:
-        if (strcasecmp(name, "Host") == 0) return once(&request->host, "Host", value, err);
-        break;
-    case 6:
-        if (strcasecmp(name, "Accept") == 0) {
-            blasd_accept_add(&request->accepts, value);
-            if (request->accept == NULL) request->accept = value;
-        }
-        if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
-        if (strcasecmp(name, "Origin") == 0) return once(&request->origin, "Origin", value, err);
-        if (strcasecmp(name, "Expect") == 0)
-            request->framing.expects_continue = strcasecmp(value, "100-continue") == 0;
-        break;
-    case 9:
-        if (strcasecmp(name, "Body-File") == 0)
-            return once(&request->body_file, "Body-File", value, err);
-        break;
-    case 12:
-        if (strcasecmp(name, "Content-Type") == 0)
-            return once(&request->content_type, "Content-Type", value, err);
-        break;
-    case 14:
-        if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
-        if (strcasecmp(name, "Sec-Fetch-Site") == 0)
-            return once(&request->fetch.site, "Sec-Fetch-Site", value, err);
-        if (strcasecmp(name, "Sec-Fetch-Mode") == 0)
-            return once(&request->fetch.mode, "Sec-Fetch-Mode", value, err);
-        if (strcasecmp(name, "Sec-Fetch-Dest") == 0)
-            return once(&request->fetch.dest, "Sec-Fetch-Dest", value, err);
-        break;
-    case 15:
-        if (strcasecmp(name, "Idempotency-Key") == 0) {
-            if (once(&request->idempotency_key, "Idempotency-Key", value, err) != 0) return -1;
-            return read_key(request, value, len, err);
-        }
-        break;
-    case 16:
-        if (strcasecmp(name, "Content-Encoding") == 0 && strcasecmp(value, "identity") != 0)
-            return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Encoding",
-                              "bodies are taken as they are, not compressed");
-        break;
-    case 17:
-        if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
-        break;
-    default: break;
+    if (slot != NULL) {
+        if (*slot != NULL)
+            return blasd_fail(err, BLASD_E_malformed_query, name, "the header is there twice");
+        *slot = value;
+        return slot == &request->idempotency_key ? read_key(request, value, len, err) : 0;
     }
+    if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
+    if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
+    if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
+    if (strcasecmp(name, "Expect") == 0)
+        request->framing.expects_continue = strcasecmp(value, "100-continue") == 0;
+    if (strcasecmp(name, "Accept") == 0) {
+        blasd_accept_add(&request->accepts, value);
+        if (request->accept == NULL) request->accept = value;
+    }
+    if (strcasecmp(name, "Content-Encoding") == 0 && strcasecmp(value, "identity") != 0)
+        return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Encoding",
+                          "bodies are taken as they are, not compressed");
     return 0;
 }
 

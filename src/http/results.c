@@ -143,69 +143,30 @@ static void stream_tensors(struct parcel *parcel, struct http_exchange *exchange
     send_tensors(exchange, response, format);
 }
 
-/* An answer in memory that the loop uses again. */
-struct whole {
-    struct http_loop *home; /* borrowed */
-    char bytes[];
-};
-
-static void whole_free(void *cls) {
-    struct whole *whole = cls;
-    blasd_spares_give(&whole->home->freelists.answers, whole);
-}
-
-/* Reads an answer of that many bytes; NULL where memory has run out. */
-static struct MHD_Response *read_sized(struct http_loop *home, struct blasd_answer *answer,
-                                       size_t size) {
-    struct whole *whole = blasd_spares_take(&home->freelists.answers);
-    struct MHD_Response *response = NULL;
-    if (whole == NULL) return NULL;
-    whole->home = home;
-    if (blasd_answer_read(answer, whole->bytes, size) == size)
-        response = MHD_create_response_from_buffer_with_free_callback_cls(size, whole->bytes,
-                                                                          whole_free, whole);
-    if (response == NULL) whole_free(whole);
-    return response;
-}
-
-/* Reads an answer of any size up to WHOLE_BYTES or somewhat more. */
-static struct MHD_Response *read_on(struct http_exchange *exchange, struct blasd_answer *answer,
-                                    int64_t size) {
-    struct MHD_Response *response = NULL;
-    struct blasd_buf body;
-    size_t len = 0;
-    blasd_buf_init(&body, 64 * WHOLE_BYTES);
-    do {
-        body.len += len;
-        if (body.len > 0 && (int64_t)body.len == size) break;
-        if (blasd_buf_reserve(&body, size > (int64_t)body.len ? (size_t)size - body.len : 4096) !=
-            0)
-            goto done;
-        len = blasd_answer_read(answer, body.data + body.len, body.cap - body.len);
-    } while (len > 0);
-    response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
-    if (response != NULL) {
-        http_count(&exchange->home->metrics->sent_bytes, body.len);
-        blasd_buf_init(&body, body.max);
-    }
-done:
-    blasd_buf_release(&body);
-    return response;
-}
-
 /* Reads a short answer into memory; NULL where that has run out. */
 static struct MHD_Response *read_whole(struct http_exchange *exchange,
                                        const struct blasd_record *record, const char *payload,
                                        int output, enum blasd_format format) {
     struct blasd_answer *answer = blasd_answer_new(record, payload, output, format);
-    int64_t size = answer == NULL ? 0 : blasd_answer_size(answer);
+    int64_t size = answer == NULL ? 0 : blasd_answer_size(answer); /* negative: not known yet */
     struct MHD_Response *response = NULL;
-    if (size > 0 && (size_t)size <= HTTP_ANSWER_BLOCK - sizeof(struct whole)) {
-        response = read_sized(exchange->home, answer, (size_t)size);
-        if (response != NULL) http_count(&exchange->home->metrics->sent_bytes, (uint64_t)size);
-    } else if (answer != NULL) {
-        response = read_on(exchange, answer, size);
+    struct blasd_buf body;
+    size_t len = 0;
+    bool whole = false;
+    blasd_buf_init(&body, 64 * WHOLE_BYTES);
+    while (answer != NULL && !whole) {
+        size_t more = size > (int64_t)body.len ? (size_t)size - body.len : 4096;
+        if (blasd_buf_reserve(&body, more) != 0) break;
+        len = blasd_answer_read(answer, body.data + body.len, body.cap - body.len);
+        body.len += len;
+        whole = len == 0 || (int64_t)body.len == size;
     }
+    if (whole)
+        response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
+    if (response != NULL)
+        http_count(&exchange->home->metrics->sent_bytes, body.len);
+    else
+        blasd_buf_release(&body);
     blasd_answer_free(answer);
     return response;
 }

@@ -372,8 +372,6 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
         (struct blasd_spares){.size = sizeof(struct http_exchange), .most = HTTP_EXCHANGES_KEPT};
     loop->freelists.uploads =
         (struct blasd_spares){.size = sizeof(struct http_upload), .most = HTTP_EXCHANGES_KEPT};
-    loop->freelists.answers =
-        (struct blasd_spares){.size = HTTP_ANSWER_BLOCK, .most = SPARE_BLOCKS};
     loop->loop = blasd_loop_new();
     if (loop->loop == NULL)
         return blasd_fail(err, BLASD_E_internal_error, "", "an event loop could not be made: %s",
@@ -422,7 +420,6 @@ static void loop_stop(struct http_loop *loop) {
     blasd_spares_release(&loop->freelists.uploads);
     while (loop->bodies.count > 0) blasd_buf_release(&loop->bodies.spares[--loop->bodies.count]);
     blasd_spares_release(&loop->freelists.intakes);
-    blasd_spares_release(&loop->freelists.answers);
 }
 
 /* Each connection is a descriptor, and each body or result on its way may be one more. */
