@@ -60,7 +60,7 @@ static void test_connections_lost(void **state) {
         UNTIL(env, work_once(env) >= 0 && s->ended > 0);
         expect_done(s);
     }
-    UNTIL(env, work_once(env) >= 0 && env->queue->watch_count == 0);
+    UNTIL(env, work_once(env) >= 0 && env->queue->waiters.count == 0);
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
 }
 
@@ -73,7 +73,7 @@ static void test_record_gone(void **state) {
     blasd_front_link_drop(&env->queue->replies, "a test");
     UNTIL(env, s->ended == 1);
     assert_string_equal(s->record, "");
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
 }
 
 /* The same while all connections stand: it is seen all the same, once, and work goes on. */
@@ -100,7 +100,7 @@ static void test_emptied(void **state) {
         UNTIL(env, work_once(env) >= 0 && s->ended > 0);
         expect_done(s);
     }
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
 }
 
 /* What `blasd up` does while the disk of a private Redis is too full. */
@@ -144,7 +144,7 @@ static void test_unavailable(void **state) {
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
     assert_int_equal(got.code, BLASD_E_queue_unavailable);
     assert_true((blasd_clock_ns() - start) / BLASD_MS >= 1900);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     assert_false(env->queue->view.available);
     /* what comes while it is away is done once it is back */
     s = submit(env, (struct want){.watch = true});
@@ -266,7 +266,7 @@ static void test_redis_killed(void **state) {
     }
     UNTIL(env, env->answered == env->seen_count);
     for (int64_t end = blasd_clock_ns() + 20 * SECOND;
-         env->queue->watch_count > 0 && blasd_clock_ns() < end;)
+         env->queue->waiters.count > 0 && blasd_clock_ns() < end;)
         turn(env, 5);
     atomic_store(&load.stop, true);
     pthread_join(thread, NULL);
@@ -284,7 +284,7 @@ static void test_redis_killed(void **state) {
     print_message("%d kills, %d jobs acknowledged and ended, %d refused\n", kills, acknowledged,
                   refused);
     assert_true(acknowledged > 500);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     UNTIL(env, env->queue->held_bytes == 0);
 }
 
