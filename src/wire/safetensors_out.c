@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#define LITERAL JSON_OUT_LITERAL
 #define DOCUMENT_MOST ((size_t)1 << 20)
 
 static const char *const codes[BLASD_DTYPE_COUNT] = {
@@ -35,9 +34,9 @@ static void write_metadata(struct json_out *out, const struct blasd_record *reco
     struct document_data none = {.payload = NULL};
     blasd_buf_init(&document, DOCUMENT_MOST);
     document_job(&inner, record, &none);
-    LITERAL(out, "\"__metadata__\":{\"job\":\"");
+    json_out_put(out, "\"__metadata__\":{\"job\":\"");
     json_out_escaped(out, document.data, document.len);
-    LITERAL(out, "\"}");
+    json_out_put(out, "\"}");
     if (inner.failed) out->failed = true;
     blasd_buf_release(&document);
 }
@@ -46,21 +45,10 @@ static void write_entry(struct json_out *out, const struct blasd_record *record,
                         uint64_t *offset) {
     const struct blasd_tensor *tensor = &record->outputs[output].tensor;
     const struct blasd_port *port = document_output(record, output);
-    LITERAL(out, ",");
-    json_out_string(out, port->name);
-    LITERAL(out, ":{\"dtype\":");
-    json_out_string(out, codes[tensor->dtype]);
-    LITERAL(out, ",\"shape\":[");
-    for (int i = 0; i < tensor->rank; i++) {
-        if (i > 0) LITERAL(out, ",");
-        json_out_int(out, tensor->shape[i]);
-    }
-    LITERAL(out, "],\"data_offsets\":[");
-    json_out_uint(out, *offset);
-    LITERAL(out, ",");
+    json_out_put(out, ",%s:{\"dtype\":%s,\"shape\":", port->name, codes[tensor->dtype]);
+    document_shape(out, tensor);
+    json_out_put(out, ",\"data_offsets\":[%u,%u]}", *offset, *offset + blasd_tensor_bytes(tensor));
     *offset += blasd_tensor_bytes(tensor);
-    json_out_uint(out, *offset);
-    LITERAL(out, "]}");
 }
 
 int safetensors_header(const struct blasd_record *record, const int *outputs, int count,
@@ -68,11 +56,11 @@ int safetensors_header(const struct blasd_record *record, const int *outputs, in
     struct json_out out = {.buf = buf};
     size_t before = buf->len, size;
     uint64_t offset = 0;
-    LITERAL(&out, "\0\0\0\0\0\0\0\0{"); /* the length comes below */
+    json_out_raw(&out, "\0\0\0\0\0\0\0\0{", 9); /* the length comes below */
     write_metadata(&out, record);
     for (int i = 0; i < count; i++) write_entry(&out, record, outputs[i], &offset);
-    LITERAL(&out, "}");
-    while (!out.failed && (buf->len - before) % BINARY_ALIGN != 0) LITERAL(&out, " ");
+    json_out_put(&out, "}");
+    while (!out.failed && (buf->len - before) % BINARY_ALIGN != 0) json_out_put(&out, " ");
     if (out.failed) return -1;
     size = buf->len - before - 8;
     for (size_t i = 0; i < 8; i++) buf->data[before + i] = (char)(unsigned char)(size >> (8 * i));
