@@ -2,6 +2,7 @@
 #include "wire/json_out.h"
 
 #include "base/clock.h"
+#include "base/hex.h"
 #include "wire/number.h"
 
 #include <math.h>
@@ -27,7 +28,6 @@ static size_t utf8_len(const unsigned char *p, const unsigned char *end) {
 }
 
 static void escape_ascii(struct json_out *out, unsigned char c) {
-    static const char digits[] = "0123456789abcdef";
     char text[6] = {'\\', (char)c};
     size_t len = 2;
     switch (c) {
@@ -39,8 +39,7 @@ static void escape_ascii(struct json_out *out, unsigned char c) {
     default:
         text[1] = 'u';
         text[2] = text[3] = '0';
-        text[4] = digits[c >> 4];
-        text[5] = digits[c & 15];
+        blasd_hex_write(text + 4, c, 2);
         len = 6;
     }
     json_out_raw(out, text, len);
