@@ -164,93 +164,56 @@ static int look(struct blasd_landing *landing, const unsigned char *p, size_t n,
     return 0;
 }
 
-static bool looks(const struct blasd_landing *landing) {
-    return landing->by != NULL || landing->values != 0;
-}
-
-/* Looks at a piece that may begin and end inside an element. */
-static int look_across(struct blasd_landing *landing, const unsigned char *p, size_t len,
-                       struct blasd_err *err) {
-    size_t whole;
-    int rc;
-    while (landing->part_len > 0 && len > 0) {
-        landing->part[landing->part_len++] = *p++;
-        len--;
-        if (landing->part_len < landing->size) continue;
-        landing->part_len = 0;
-        if ((rc = look(landing, landing->part, 1, err)) != 0) return rc;
-    }
-    whole = len / landing->size;
-    if (whole > 0 && (rc = look(landing, p, whole, err)) != 0) return rc;
-    for (size_t i = whole * landing->size; i < len; i++) landing->part[landing->part_len++] = p[i];
-    return 0;
-}
-
 static void swap_elements(unsigned char *p, size_t n, unsigned size) {
-    for (size_t i = 0; i < n; i++, p += size) {
-        uint16_t two;
-        uint32_t four;
-        uint64_t eight;
-        switch (size) {
-        case 2:
-            memcpy(&two, p, 2);
-            two = __builtin_bswap16(two);
-            memcpy(p, &two, 2);
-            break;
-        case 4:
-            memcpy(&four, p, 4);
-            four = __builtin_bswap32(four);
-            memcpy(p, &four, 4);
-            break;
-        default:
-            memcpy(&eight, p, 8);
-            eight = __builtin_bswap64(eight);
-            memcpy(p, &eight, 8);
+    for (; n > 0; n--, p += size)
+        for (unsigned i = 0; i < size / 2; i++) {
+            unsigned char one = p[i];
+            p[i] = p[size - 1 - i];
+            p[size - 1 - i] = one;
         }
-    }
 }
 
-/* Writes whole elements after turning them round; keeps the rest for the next piece. */
-static int feed_swapped(struct blasd_landing *landing, const unsigned char *p, size_t len,
-                        struct blasd_err *err) {
-    unsigned char room[8192];
+/* Looks at whole elements, turned round where they come big-endian, and writes them. */
+static int take(struct blasd_landing *landing, const unsigned char *p, size_t n,
+                struct blasd_err *err) {
+    unsigned char room[SLICE_BYTES];
+    size_t bytes = n * landing->size;
     int rc;
-    while (len > 0) {
-        size_t have = landing->part_len, take = sizeof room - have, n;
-        if (take > len) take = len;
-        memcpy(room, landing->part, have);
-        memcpy(room + have, p, take);
-        p += take;
-        len -= take;
-        n = (have + take) / landing->size;
-        landing->part_len = (unsigned)(have + take - n * landing->size);
-        memcpy(landing->part, room + n * landing->size, landing->part_len);
-        if (n == 0) continue;
+    if (landing->swap) {
+        memcpy(room, p, bytes);
         swap_elements(room, n, landing->size);
-        if (looks(landing) && (rc = look(landing, room, n, err)) != 0) return rc;
-        rc = landing->sink->write(landing->sink, landing->offset, room, n * landing->size, err);
-        if (rc != 0) return rc;
-        landing->offset += n * landing->size;
+        p = room;
     }
-    return 0;
+    if ((landing->by != NULL || landing->values != 0) && (rc = look(landing, p, n, err)) != 0)
+        return rc;
+    rc = landing->sink->write(landing->sink, landing->offset, p, bytes, err);
+    landing->offset += bytes;
+    return rc;
 }
 
 int blasd_landing_feed(struct blasd_landing *landing, const void *bytes, size_t len,
                        struct blasd_err *err) {
-    int rc;
+    const unsigned char *p = bytes;
+    int rc = 0;
     if (len > landing->left)
         return blasd_fail(err, BLASD_E_internal_error, "", "more tensor bytes came than were due");
     landing->left -= len;
-    if (len == 0) return 0;
-    if (landing->swap) return feed_swapped(landing, bytes, len, err);
-    /* a slice is still in the nearest cache when it is copied after it was looked at */
-    for (const unsigned char *p = bytes, *end = p + len; p < end;) {
-        size_t n = (size_t)(end - p) < SLICE_BYTES ? (size_t)(end - p) : SLICE_BYTES;
-        if (looks(landing) && (rc = look_across(landing, p, n, err)) != 0) return rc;
-        rc = landing->sink->write(landing->sink, landing->offset, p, n, err);
-        if (rc != 0) return rc;
-        landing->offset += n;
+    while (rc == 0 && len > 0) {
+        /* a slice is still in the nearest cache when it is copied after it was looked at */
+        size_t n = len < SLICE_BYTES ? len : SLICE_BYTES;
+        if (landing->part_len == 0 && n >= landing->size) {
+            n -= n % landing->size;
+            rc = take(landing, p, n / landing->size, err);
+        } else { /* an element that is split between two pieces */
+            n = 1;
+            landing->part[landing->part_len++] = *p;
+            if (landing->part_len == landing->size) {
+                landing->part_len = 0;
+                rc = take(landing, landing->part, 1, err);
+            }
+        }
         p += n;
+        len -= n;
     }
-    return 0;
+    return rc;
 }
