@@ -1,4 +1,4 @@
-/* One .npy file that comes in pieces. Read next: npy_header.h for its header. */
+/* One .npy file that comes in pieces. */
 #ifndef BLASD_WIRE_NPY_IN_H
 #define BLASD_WIRE_NPY_IN_H
 

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/text.h"
 #include "wire/body_reader.h"
+#include "wire/dtype_codes.h"
 #include "wire/echo.h"
 #include "wire/json_text.h"
 
@@ -35,17 +36,6 @@ struct safetensors_reader {
 };
 _Static_assert(sizeof(struct safetensors_reader) <= BLASD_READER_ROOM, "raise BLASD_READER_ROOM");
 
-static const struct {
-    char name[5];
-    enum blasd_dtype dtype;
-} dtypes[] = {
-    {"F64", BLASD_float64},   {"F32", BLASD_float32}, {"F16", BLASD_float16},
-    {"BF16", BLASD_bfloat16}, {"I64", BLASD_int64},   {"I32", BLASD_int32},
-    {"I16", BLASD_int16},     {"I8", BLASD_int8},     {"U64", BLASD_uint64},
-    {"U32", BLASD_uint32},    {"U16", BLASD_uint16},  {"U8", BLASD_uint8},
-    {"BOOL", BLASD_bool},
-};
-
 /* `name`: NULL where there is none. */
 static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret,
                       struct blasd_err *err) {
@@ -53,9 +43,9 @@ static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret
     if (name == NULL)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "%s has no dtype, or one that is no string", field);
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strcmp(dtypes[i].name, name) == 0) {
-            *ret = dtypes[i].dtype;
+    for (int i = 0; i < BLASD_DTYPE_COUNT; i++)
+        if (strcmp(dtype_codes[i].safetensors, name) == 0) {
+            *ret = (enum blasd_dtype)i;
             return 0;
         }
     return blasd_fail(err, BLASD_E_unsupported_dtype, field,

@@ -1,19 +1,13 @@
-/* safetensors: eight bytes of length, a JSON header padded with spaces, then the tensors. The
- * format allows no gaps between tensors. Read next: npy_out.c. */
+/* The headers of safetensors (eight bytes of length, JSON padded with spaces; the format allows no
+ * gaps between tensors) and of .npy, version 1.0 (magic, length, a Python dict as text). */
 #include "wire/binary_out.h"
 #include "wire/document.h"
+#include "wire/dtype_codes.h"
+#include "wire/json_out.h"
 
 #include <string.h>
 
 #define DOCUMENT_MOST ((size_t)1 << 20)
-
-static const char *const codes[BLASD_DTYPE_COUNT] = {
-    [BLASD_float64] = "F64",   [BLASD_float32] = "F32", [BLASD_float16] = "F16",
-    [BLASD_bfloat16] = "BF16", [BLASD_int64] = "I64",   [BLASD_int32] = "I32",
-    [BLASD_int16] = "I16",     [BLASD_int8] = "I8",     [BLASD_uint64] = "U64",
-    [BLASD_uint32] = "U32",    [BLASD_uint16] = "U16",  [BLASD_uint8] = "U8",
-    [BLASD_bool] = "BOOL",
-};
 
 void safetensors_order(const struct blasd_record *record, int *outputs, int count) {
     for (int i = 1; i < count; i++) {
@@ -45,7 +39,8 @@ static void write_entry(struct json_out *out, const struct blasd_record *record,
                         uint64_t *offset) {
     const struct blasd_tensor *tensor = &record->outputs[output].tensor;
     const struct blasd_port *port = document_output(record, output);
-    json_out_put(out, ",%s:{\"dtype\":%s,\"shape\":", port->name, codes[tensor->dtype]);
+    json_out_put(out, ",%s:{\"dtype\":%s,\"shape\":", port->name,
+                 dtype_codes[tensor->dtype].safetensors);
     document_shape(out, tensor);
     json_out_put(out, ",\"data_offsets\":[%u,%u]}", *offset, *offset + blasd_tensor_bytes(tensor));
     *offset += blasd_tensor_bytes(tensor);
@@ -64,5 +59,30 @@ int safetensors_header(const struct blasd_record *record, const int *outputs, in
     if (out.failed) return -1;
     size = buf->len - before - 8;
     for (size_t i = 0; i < 8; i++) buf->data[before + i] = (char)(unsigned char)(size >> (8 * i));
+    return 0;
+}
+
+bool npy_possible(enum blasd_dtype dtype) {
+    return dtype_codes[dtype].npy != NULL;
+}
+
+int npy_header(const struct blasd_tensor *tensor, struct blasd_buf *out) {
+    static const char spaces[BINARY_ALIGN + 1] =
+        "                                                                ";
+    size_t before = out->len, used;
+    struct json_out text = {.buf = out};
+    json_out_raw(&text, "\x93NUMPY\x01\0\0\0", 10);
+    json_out_put(&text, "{'descr': '%r', 'fortran_order': False, 'shape': (",
+                 dtype_codes[tensor->dtype].npy);
+    for (int i = 0; i < tensor->rank; i++)
+        json_out_put(&text, i == 0 ? "%i" : ", %i", tensor->shape[i]);
+    json_out_put(&text, tensor->rank == 1 ? ",), }" : "), }"); /* Python's tuple of one */
+    used = (out->len - before + 1) % BINARY_ALIGN;
+    json_out_raw(&text, spaces, used == 0 ? 0 : BINARY_ALIGN - used);
+    json_out_put(&text, "\n");
+    if (text.failed) return -1;
+    used = out->len - before - 10;
+    out->data[before + 8] = (char)(unsigned char)used;
+    out->data[before + 9] = (char)(unsigned char)(used >> 8);
     return 0;
 }
