@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, MEMBERS };
-static const char *const members[MEMBERS + 1] = {"op",          "params", "priority",
-                                                 "deadline_ms", "device", NULL};
+_Static_assert(MEMBERS == BLASD_ENVELOPE_MEMBERS, "a place for each");
+static const char *const members[MEMBERS] = {"op", "params", "priority", "deadline_ms", "device"};
 #define PARAM_PREFIX "params."
 
 void blasd_envelope_init(struct blasd_envelope *envelope, const struct blasd_limits *limits) {
@@ -26,10 +26,15 @@ void blasd_envelope_release(struct blasd_envelope *envelope) {
     envelope->params = envelope->texts = NULL;
 }
 
-static int member_of(const char *name) {
-    for (int i = 0; i < MEMBERS; i++)
-        if (strcmp(members[i], name) == 0) return i;
+/* Which of the `count` names the text is, or -1. */
+static int among(const char *const *names, int count, const char *text, size_t len) {
+    for (int i = 0; i < count; i++)
+        if (strlen(names[i]) == len && memcmp(names[i], text, len) == 0) return i;
     return -1;
+}
+
+static int member_of(const char *name) {
+    return among(members, MEMBERS, name, strlen(name));
 }
 
 static bool is_param(const char *name) {
@@ -53,30 +58,27 @@ static int claim(enum blasd_place *in, enum blasd_place place, const char *name,
 static int set_priority(struct blasd_envelope *envelope, const char *text, size_t len,
                         struct blasd_err *err) {
     char shown[BLASD_ECHO_MAX];
-    for (int i = 0; i < BLASD_PRIORITY_COUNT; i++)
-        if (strlen(blasd_priority_names[i]) == len &&
-            memcmp(blasd_priority_names[i], text, len) == 0) {
-            envelope->priority = (enum blasd_priority)i;
-            return 0;
-        }
-    return blasd_fail(err, BLASD_E_invalid_field, "priority",
-                      "priority must be \"high\", \"normal\" or \"low\", not \"%s\"",
-                      blasd_echo(shown, text, len));
+    int priority = among(blasd_priority_names, BLASD_PRIORITY_COUNT, text, len);
+    if (priority < 0)
+        return blasd_fail(err, BLASD_E_invalid_field, "priority",
+                          "priority must be \"high\", \"normal\" or \"low\", not \"%s\"",
+                          blasd_echo(shown, text, len));
+    envelope->priority = (enum blasd_priority)priority;
+    return 0;
 }
 
 static int set_device(struct blasd_envelope *envelope, const char *text, size_t len,
                       struct blasd_err *err) {
+    static const char *const names[] = {
+        [BLASD_DEVICE_ANY] = "auto", [BLASD_DEVICE_CPU] = "cpu", [BLASD_DEVICE_CUDA] = "cuda"};
     char shown[BLASD_ECHO_MAX];
-    for (int i = 0; i < BLASD_DEVICE_CLASS_COUNT; i++) {
-        const char *name = i == BLASD_DEVICE_ANY ? "auto" : blasd_device_class_names[i];
-        if (strlen(name) == len && memcmp(name, text, len) == 0) {
-            envelope->device = (enum blasd_device_class)i;
-            return 0;
-        }
-    }
-    return blasd_fail(err, BLASD_E_invalid_field, "device",
-                      "device must be \"auto\", \"cpu\" or \"cuda\", not \"%s\"",
-                      blasd_echo(shown, text, len));
+    int device = among(names, BLASD_DEVICE_CLASS_COUNT, text, len);
+    if (device < 0)
+        return blasd_fail(err, BLASD_E_invalid_field, "device",
+                          "device must be \"auto\", \"cpu\" or \"cuda\", not \"%s\"",
+                          blasd_echo(shown, text, len));
+    envelope->device = (enum blasd_device_class)device;
+    return 0;
 }
 
 /* `value` is negative where it was no whole number. */
@@ -145,30 +147,42 @@ static int add_param_text(struct blasd_envelope *envelope, const char *name, con
     return 0;
 }
 
-static int unknown_member(const char *name, struct blasd_err *err) {
-    char shown[BLASD_ECHO_MAX];
+/* A name that is none of those known: which was likely meant, or else which there are. */
+static int unknown_name(enum blasd_code code, const char *prefix, const char *owner,
+                        const char *kind, const char *name, const char *const *known,
+                        struct blasd_err *err) {
+    char shown[BLASD_ECHO_MAX], field[64], list[160] = "none";
+    size_t len = 0;
     blasd_echo(shown, name, strlen(name));
-    for (int i = 0; i < MEMBERS; i++)
-        if (blasd_near(name, strlen(name), members[i]))
-            return blasd_fail(err, BLASD_E_unknown_field, shown,
-                              "a job has no member '%s'; did you mean '%s'?", shown, members[i]);
-    if (blasd_near(name, strlen(name), "inputs"))
-        return blasd_fail(err, BLASD_E_unknown_field, shown,
-                          "a job has no member '%s'; did you mean 'inputs'?", shown);
-    return blasd_fail(err, BLASD_E_unknown_field, shown,
-                      "a job has no member '%s'; it has op, inputs, params, priority, deadline_ms "
-                      "and device",
-                      shown);
+    snprintf(field, sizeof field, "%s%s", prefix, shown);
+    for (int i = 0; known[i] != NULL; i++) {
+        if (blasd_near(name, strlen(name), known[i]))
+            return blasd_fail(err, code, field, "%s has no %s '%s'; did you mean '%s'?", owner,
+                              kind, shown, known[i]);
+        if (len < sizeof list)
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s%s", i == 0 ? "" : ", ",
+                                    known[i]);
+    }
+    return blasd_fail(err, code, field, "%s has no %s '%s'; it has %s", owner, kind, shown, list);
 }
 
-static enum blasd_place *place_of(struct blasd_envelope *envelope, int member) {
-    switch (member) {
-    case OP: return &envelope->op_in;
-    case PARAMS: return &envelope->params_in;
-    case PRIORITY: return &envelope->priority_in;
-    case DEADLINE_MS: return &envelope->deadline_in;
-    default: return &envelope->device_in;
-    }
+static int unknown_member(const char *name, struct blasd_err *err) {
+    static const char *const known[] = {"op",          "inputs", "params", "priority",
+                                        "deadline_ms", "device", NULL};
+    return unknown_name(BLASD_E_unknown_field, "", "a job", "member", name, known, err);
+}
+
+static int unknown_param(const struct blasd_op *op, const char *name, struct blasd_err *err) {
+    const char *known[BLASD_MAX_PARAMS + 1] = {NULL};
+    for (int i = 0; op->params[i].name != NULL; i++) known[i] = op->params[i].name;
+    return unknown_name(BLASD_E_unknown_parameter, PARAM_PREFIX, op->name, "parameter", name, known,
+                        err);
+}
+
+static int unknown_input(const struct blasd_op *op, const char *name, struct blasd_err *err) {
+    const char *known[BLASD_MAX_INPUTS + 1] = {NULL};
+    for (int i = 0; op->inputs[i].name != NULL; i++) known[i] = op->inputs[i].name;
+    return unknown_name(BLASD_E_unknown_input, "inputs.", op->name, "input", name, known, err);
 }
 
 int blasd_envelope_text(struct blasd_envelope *envelope, enum blasd_place place, const char *name,
@@ -177,7 +191,7 @@ int blasd_envelope_text(struct blasd_envelope *envelope, enum blasd_place place,
     if (is_param(name))
         return add_param_text(envelope, name + strlen(PARAM_PREFIX), text, len, err);
     if (member < 0) return unknown_member(name, err);
-    if ((rc = claim(place_of(envelope, member), place, name, err)) != 0) return rc;
+    if ((rc = claim(&envelope->given_in[member], place, name, err)) != 0) return rc;
     switch (member) {
     case OP: blasd_echo(envelope->op, text, len); return 0;
     case PARAMS: return set_params_text(envelope, place, text, len, err);
@@ -196,7 +210,7 @@ int blasd_envelope_value(struct blasd_envelope *envelope, enum blasd_place place
     if (member != PARAMS && member != DEADLINE_MS)
         return blasd_envelope_text(envelope, place, name, json_string_value(value),
                                    json_string_length(value), err);
-    if ((rc = claim(place_of(envelope, member), place, name, err)) != 0) return rc;
+    if ((rc = claim(&envelope->given_in[member], place, name, err)) != 0) return rc;
     if (member == PARAMS) return set_params(envelope, value, err);
     if (json_is_integer(value)) return set_deadline(envelope, json_integer_value(value), err);
     if (json_is_real(value) && floor(json_real_value(value)) == json_real_value(value) &&
@@ -217,32 +231,14 @@ static void list_ops(char *text, size_t size) {
 static int find_op(const struct blasd_envelope *envelope, const struct blasd_op **ret,
                    struct blasd_err *err) {
     char known[160];
-    *ret = envelope->op_in == BLASD_IN_NOWHERE ? NULL : blasd_op_find(envelope->op);
+    *ret = envelope->given_in[OP] == BLASD_IN_NOWHERE ? NULL : blasd_op_find(envelope->op);
     if (*ret != NULL) return 0;
     list_ops(known, sizeof known);
-    if (envelope->op_in == BLASD_IN_NOWHERE)
+    if (envelope->given_in[OP] == BLASD_IN_NOWHERE)
         return blasd_fail(err, BLASD_E_invalid_field, "op",
                           "op is missing: say which operation to run, one of %s", known);
     return blasd_fail(err, BLASD_E_unknown_operation, "op", "'%s' is not among %s", envelope->op,
                       known);
-}
-
-static int unknown_param(const struct blasd_op *op, const char *name, struct blasd_err *err) {
-    char shown[BLASD_ECHO_MAX], field[64], known[160];
-    size_t len = 0;
-    snprintf(field, sizeof field, PARAM_PREFIX "%s", blasd_echo(shown, name, strlen(name)));
-    for (int i = 0; op->params[i].name != NULL; i++)
-        if (blasd_near(name, strlen(name), op->params[i].name))
-            return blasd_fail(err, BLASD_E_unknown_parameter, field,
-                              "%s has no parameter '%s'; did you mean '%s'?", op->name, shown,
-                              op->params[i].name);
-    known[0] = '\0';
-    for (int i = 0; op->params[i].name != NULL && len < sizeof known; i++)
-        len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i == 0 ? "" : ", ",
-                                op->params[i].name);
-    if (len == 0) snprintf(known, sizeof known, "none");
-    return blasd_fail(err, BLASD_E_unknown_parameter, field, "%s has no parameter '%s'; it has %s",
-                      op->name, shown, known);
 }
 
 static int fill_params(const struct blasd_envelope *envelope, struct blasd_job *job,
@@ -270,18 +266,6 @@ static int fill_params(const struct blasd_envelope *envelope, struct blasd_job *
         if (rc != 0) return rc;
     }
     return 0;
-}
-
-static int unknown_input(const struct blasd_op *op, const char *name, struct blasd_err *err) {
-    char field[64], known[160];
-    size_t len = 0;
-    snprintf(field, sizeof field, "inputs.%s", name);
-    known[0] = '\0';
-    for (int i = 0; op->inputs[i].name != NULL && len < sizeof known; i++)
-        len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i == 0 ? "" : ", ",
-                                op->inputs[i].name);
-    return blasd_fail(err, BLASD_E_unknown_input, field, "%s has no input '%s'; it has %s",
-                      op->name, name, known);
 }
 
 static int fill_inputs(const struct blasd_arrivals *arrivals, struct blasd_job *job,

@@ -11,9 +11,11 @@
 
 enum blasd_place { BLASD_IN_NOWHERE, BLASD_IN_QUERY, BLASD_IN_BODY };
 
+#define BLASD_ENVELOPE_MEMBERS 5
+
 struct blasd_envelope {
     const struct blasd_limits *limits; /* borrowed */
-    enum blasd_place op_in, params_in, priority_in, deadline_in, device_in;
+    enum blasd_place given_in[BLASD_ENVELOPE_MEMBERS];
     char op[BLASD_ECHO_MAX]; /* as it may be shown: cut where longer than any name */
     enum blasd_priority priority;
     enum blasd_device_class device;

@@ -2,9 +2,8 @@
  *
  * The text gathers in a capped buffer and is read at the end, in one pass: what stands under
  * "inputs" is lifted straight into tensors, everything else is copied to a small envelope with
- * `null` in place of the inputs, and that is all jansson sees, if there is more in it than a plain
- * "op". A number costs jansson 200 ns and a node; here it costs a tenth of that. Read next:
- * json_tensor.c, then json_list.c. */
+ * `null` in place of the inputs, and that is all jansson sees. A number costs jansson 200 ns and a
+ * node; here it costs a tenth of that. Read next: json_tensor.c, then json_list.c. */
 #include "base/buf.h"
 #include "wire/body_reader.h"
 #include "wire/json_tensor.h"
@@ -27,9 +26,6 @@ struct pass {
     bool lifted;
     const char *resume; /* where the text goes on behind the inputs */
     size_t resume_at;   /* and where that is in the envelope */
-    const char *op;     /* its value, where that is plain text; borrowed */
-    size_t op_len;
-    bool others; /* there are members that jansson must read */
 };
 
 static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_err *err) {
@@ -88,20 +84,6 @@ static int take_inputs(struct pass *pass, const char *value, const char **next,
     return 0;
 }
 
-/* Notes a member that is not the inputs. Most jobs have "op" alone, in plain text: that is read
- * here, for jansson takes a dozen allocations for it. */
-static void note_member(struct pass *pass, const char *name, const char *value, const char *end) {
-    bool plain = pass->op == NULL && strcmp(name, "op") == 0 && *value == '"';
-    for (const char *at = value + 1; plain && at < end - 1; at++)
-        plain = *at >= ' ' && *at <= '~' && *at != '\\';
-    if (!plain) {
-        pass->others = true;
-        return;
-    }
-    pass->op = value + 1;
-    pass->op_len = (size_t)(end - value) - 2;
-}
-
 /* Walks over the members of the body's object. */
 static int walk(struct pass *pass, struct blasd_err *err) {
     const struct blasd_json_text *text = &pass->text;
@@ -113,17 +95,16 @@ static int walk(struct pass *pass, struct blasd_err *err) {
     if (*p != '{') return blasd_json_fail(text, p, err, "expected '{': a job is a JSON object");
     p = blasd_json_space(p + 1);
     while (*p != '}') {
-        const char *quote = p, *value;
+        const char *quote = p;
         if ((rc = blasd_json_word(text, p, name, &p, err)) != 0) return rc;
         /* a name with escapes is left for jansson: only its plain form is "inputs" here */
         if (memchr(quote, '\\', (size_t)(p - quote)) != NULL) name[0] = '\0';
         p = blasd_json_space(p);
         if (*p != ':') return blasd_json_fail(text, p, err, "expected ':' behind the name");
-        value = p = blasd_json_space(p + 1);
+        p = blasd_json_space(p + 1);
         rc = strcmp(name, "inputs") == 0 ? take_inputs(pass, p, &p, err)
                                          : blasd_json_skip(text, p, &p, err);
         if (rc != 0) return rc;
-        if (strcmp(name, "inputs") != 0) note_member(pass, name, value, p);
         p = blasd_json_space(p);
         if (*p == '}') break;
         if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or '}'");
@@ -179,11 +160,7 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     pass.text.depth_max = (int)reader->body->limits->json_depth;
     blasd_buf_init(&pass.envelope, (size_t)reader->body->limits->envelope_bytes);
     rc = walk(&pass, err);
-    if (rc == 0 && pass.others)
-        rc = read_envelope(&pass, err);
-    else if (rc == 0 && pass.op != NULL)
-        rc = blasd_envelope_text(reader->body->envelope, BLASD_IN_BODY, "op", pass.op, pass.op_len,
-                                 err);
+    if (rc == 0) rc = read_envelope(&pass, err);
     blasd_buf_release(&pass.envelope);
     return rc;
 }
