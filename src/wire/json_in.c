@@ -1,7 +1,7 @@
 /* The reader of JSON bodies.
  *
  * The text gathers in a capped buffer and is read at the end, in one pass: what stands under
- * "inputs" is lifted straight into tensors, everything else is copied to a small envelope with
+ * "inputs" is lifted straight into tensors, everything else is copied to a small text of its own with
  * `null` in place of the inputs, and that is all jansson sees. A number costs jansson 200 ns and a
  * node; here it costs a tenth of that. Read next: json_tensor.c, then json_list.c. */
 #include "base/buf.h"
@@ -22,14 +22,14 @@ _Static_assert(sizeof(struct json_reader) <= BLASD_READER_ROOM, "raise BLASD_REA
 struct pass {
     const struct blasd_body *body;
     struct blasd_json_text text;
-    struct blasd_buf envelope;
+    struct blasd_buf fields;
     bool lifted;
     const char *resume; /* where the text goes on behind the inputs */
-    size_t resume_at;   /* and where that is in the envelope */
+    size_t resume_at;   /* and where that is in the text of the fields */
 };
 
 static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_err *err) {
-    if (blasd_buf_add(&pass->envelope, bytes, len) == 0) return 0;
+    if (blasd_buf_add(&pass->fields, bytes, len) == 0) return 0;
     return blasd_fail(err, BLASD_E_body_too_large, "",
                       "the JSON without its inputs is larger than %llu bytes, the limit "
                       "envelope_bytes",
@@ -39,7 +39,7 @@ static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_e
 /* Lifts the object of tensors at `p`. */
 static int lift(struct pass *pass, const char *p, const char **next, struct blasd_err *err) {
     const struct blasd_json_text *text = &pass->text;
-    struct blasd_arrival *to;
+    struct blasd_named_input *to;
     char name[BLASD_JSON_WORD];
     int rc;
     if (*p != '{')
@@ -55,9 +55,9 @@ static int lift(struct pass *pass, const char *p, const char **next, struct blas
         p = blasd_json_space(p);
         if (*p != ':') return blasd_json_fail(text, p, err, "expected ':' behind the name");
         p = blasd_json_space(p + 1);
-        rc = blasd_arrivals_add(pass->body->arrivals, name, strlen(name), &to, err);
+        rc = blasd_named_inputs_add(pass->body->inputs, name, strlen(name), &to, err);
         if (rc != 0) return rc;
-        rc = blasd_json_tensor(text, p, pass->body->arrivals->sink, to, &p, err);
+        rc = blasd_json_tensor(text, p, pass->body->inputs->sink, to, &p, err);
         if (rc != 0) return rc;
         p = blasd_json_space(p);
         if (*p == '}') break;
@@ -68,7 +68,7 @@ static int lift(struct pass *pass, const char *p, const char **next, struct blas
     return 0;
 }
 
-/* Lifts the inputs at `value` and copies to the envelope what came since the last copy. */
+/* Lifts the inputs at `value` and copies to the other fields what came since the last copy. */
 static int take_inputs(struct pass *pass, const char *value, const char **next,
                        struct blasd_err *err) {
     int rc;
@@ -80,7 +80,7 @@ static int take_inputs(struct pass *pass, const char *value, const char **next,
     if (rc == 0) rc = lift(pass, value, next, err);
     if (rc != 0) return rc;
     pass->resume = *next;
-    pass->resume_at = pass->envelope.len;
+    pass->resume_at = pass->fields.len;
     return 0;
 }
 
@@ -119,11 +119,11 @@ static int walk(struct pass *pass, struct blasd_err *err) {
     return 0;
 }
 
-/* Hands the envelope to jansson and takes its members over. */
-static int read_envelope(struct pass *pass, struct blasd_err *err) {
+/* Hands the other fields to jansson and takes them over. */
+static int read_fields(struct pass *pass, struct blasd_err *err) {
     json_error_t problem;
     json_t *root =
-        blasd_json_load(pass->envelope.data, pass->envelope.len, pass->text.depth_max, &problem);
+        blasd_json_load(pass->fields.data, pass->fields.len, pass->text.depth_max, &problem);
     const char *name;
     json_t *value;
     int rc = 0;
@@ -139,7 +139,7 @@ static int read_envelope(struct pass *pass, struct blasd_err *err) {
     }
     json_object_foreach(root, name, value) {
         if (strcmp(name, "inputs") != 0)
-            rc = blasd_envelope_value(pass->body->envelope, BLASD_IN_BODY, name, value, err);
+            rc = blasd_request_fields_value(pass->body->fields, BLASD_IN_BODY, name, value, err);
         else if (!pass->lifted)
             rc = blasd_fail(err, BLASD_E_invalid_field, "inputs",
                             "write the name \"inputs\" without escapes");
@@ -158,10 +158,10 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     pass.text.start = reader->bytes.data;
     pass.text.end = reader->bytes.data + reader->bytes.len - BLASD_JSON_SLACK;
     pass.text.depth_max = (int)reader->body->limits->json_depth;
-    blasd_buf_init(&pass.envelope, (size_t)reader->body->limits->envelope_bytes);
+    blasd_buf_init(&pass.fields, (size_t)reader->body->limits->envelope_bytes);
     rc = walk(&pass, err);
-    if (rc == 0) rc = read_envelope(&pass, err);
-    blasd_buf_release(&pass.envelope);
+    if (rc == 0) rc = read_fields(&pass, err);
+    blasd_buf_release(&pass.fields);
     return rc;
 }
 

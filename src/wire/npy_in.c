@@ -4,7 +4,7 @@
 #include "wire/npy_in.h"
 
 #include "wire/dtype_codes.h"
-#include "wire/echo.h"
+#include "wire/sanitize.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -80,7 +80,7 @@ static const char *advice(char kind) {
 }
 
 static int read_descr(struct parser *parser, struct blasd_err *err) {
-    char shown[BLASD_ECHO_MAX], order = '=';
+    char shown[BLASD_SANITIZED_MAX], order = '=';
     const char *text, *rest;
     size_t len, left;
     spaces(parser);
@@ -102,7 +102,7 @@ static int read_descr(struct parser *parser, struct blasd_err *err) {
             return 0;
         }
     return blasd_fail(err, BLASD_E_unsupported_dtype, parser->field, "dtype '%s': %s",
-                      blasd_echo(shown, text, len), advice(left > 0 ? rest[0] : '\0'));
+                      blasd_sanitize(shown, text, len), advice(left > 0 ? rest[0] : '\0'));
 }
 
 static int read_order(struct parser *parser, struct blasd_err *err) {
@@ -196,7 +196,7 @@ static int parse_header(const char *text, size_t len, const char *field,
 }
 
 void blasd_npy_begin(struct blasd_npy_in *npy, const struct blasd_body *body,
-                     struct blasd_arrival *to) {
+                     struct blasd_named_input *to) {
     memset(npy, 0, sizeof *npy);
     npy->body = body;
     npy->to = to;
@@ -260,15 +260,15 @@ static int read_header(struct blasd_npy_in *npy, struct blasd_err *err) {
         return blasd_fail(err, BLASD_E_malformed_npy, npy->field,
                           "its header describes %llu bytes, and the whole request has %llu",
                           (unsigned long long)bytes, (unsigned long long)length);
-    npy->landing_now = true;
-    return blasd_landing_begin(&npy->landing, npy->body->arrivals->sink, npy->to, bytes, true,
-                               big_endian, err);
+    npy->has_header = true;
+    return blasd_tensor_writer_begin(&npy->writer, npy->body->inputs->sink, npy->to, bytes, true,
+                                     big_endian, err);
 }
 
 /* Takes header bytes from the front of *bytes, as far as they go. */
 static int feed_header(struct blasd_npy_in *npy, const char **bytes, size_t *len,
                        struct blasd_err *err) {
-    while (*len > 0 && !npy->landing_now) {
+    while (*len > 0 && !npy->has_header) {
         size_t front = front_len(npy), take;
         size_t want = npy->header_len != 0 ? npy->header_len
                       : front != 0         ? front
@@ -296,18 +296,19 @@ int blasd_npy_feed(struct blasd_npy_in *npy, const char *bytes, size_t len, stru
     size_t take = len;
     if (rc != 0 || len == 0) return rc;
     /* what fits is looked at first, so that the error does not depend on how the body was cut */
-    if (take > npy->landing.left) take = (size_t)npy->landing.left;
-    if ((rc = blasd_landing_feed(&npy->landing, bytes, take, err)) != 0 || take == len) return rc;
+    if (take > npy->writer.left) take = (size_t)npy->writer.left;
+    if ((rc = blasd_tensor_writer_feed(&npy->writer, bytes, take, err)) != 0 || take == len)
+        return rc;
     return blasd_fail(err, BLASD_E_malformed_npy, npy->field,
                       "%s has more bytes than its header describes", npy->field);
 }
 
 int blasd_npy_finish(struct blasd_npy_in *npy, struct blasd_err *err) {
-    if (!npy->landing_now)
+    if (!npy->has_header)
         return blasd_fail(err, BLASD_E_malformed_npy, npy->field,
                           "the .npy file of %s ends inside its header", npy->field);
-    if (npy->landing.left == 0) return 0;
+    if (npy->writer.left == 0) return 0;
     return blasd_fail(err, BLASD_E_malformed_npy, npy->field,
                       "the .npy file of %s is truncated: it ends %llu bytes early", npy->field,
-                      (unsigned long long)npy->landing.left);
+                      (unsigned long long)npy->writer.left);
 }

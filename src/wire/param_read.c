@@ -1,7 +1,7 @@
 /* Parameters: types and ranges as the operation's descriptor states them. */
 #include "wire/param_read.h"
 
-#include "wire/echo.h"
+#include "wire/sanitize.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -96,13 +96,13 @@ static bool whole(double value) {
 
 /* What a JSON value looks like in a message. */
 static const char *show(const json_t *value, char *text, size_t size) {
-    char echo[BLASD_ECHO_MAX];
+    char clean[BLASD_SANITIZED_MAX];
     switch (json_typeof(value)) {
     case JSON_OBJECT: snprintf(text, size, "an object"); break;
     case JSON_ARRAY: snprintf(text, size, "a list"); break;
     case JSON_STRING:
         snprintf(text, size, "\"%s\"",
-                 blasd_echo(echo, json_string_value(value), json_string_length(value)));
+                 blasd_sanitize(clean, json_string_value(value), json_string_length(value)));
         break;
     case JSON_INTEGER: snprintf(text, size, "%lld", (long long)json_integer_value(value)); break;
     case JSON_REAL: snprintf(text, size, "%.12g", json_real_value(value)); break;
@@ -159,10 +159,10 @@ static json_t *value_of(enum blasd_param_kind kind, const char *text) {
 
 int blasd_param_read_text(const struct blasd_param *param, const char *text,
                           struct blasd_value *ret, struct blasd_err *err) {
-    char echo[BLASD_ECHO_MAX], shown[64];
+    char clean[BLASD_SANITIZED_MAX], shown[64];
     json_t *value = value_of(param->kind, text);
     int rc;
-    snprintf(shown, sizeof shown, "'%s'", blasd_echo(echo, text, strlen(text)));
+    snprintf(shown, sizeof shown, "'%s'", blasd_sanitize(clean, text, strlen(text)));
     rc = value == NULL ? refuse(param, shown, err) : read_value(param, value, shown, ret, err);
     json_decref(value);
     return rc;

@@ -1,5 +1,5 @@
 /* The members of a request that are no tensors: gathered, then made into a job. */
-#include "wire/envelope.h"
+#include "wire/request_fields.h"
 
 #include "wire/json_text.h"
 #include "wire/number.h"
@@ -10,20 +10,21 @@
 #include <string.h>
 
 enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, MEMBERS };
-_Static_assert(MEMBERS == BLASD_ENVELOPE_MEMBERS, "a place for each");
+_Static_assert(MEMBERS == BLASD_REQUEST_FIELDS, "a place for each");
 static const char *const members[MEMBERS] = {"op", "params", "priority", "deadline_ms", "device"};
 #define PARAM_PREFIX "params."
 
-void blasd_envelope_init(struct blasd_envelope *envelope, const struct blasd_limits *limits) {
-    memset(envelope, 0, sizeof *envelope);
-    envelope->limits = limits;
-    envelope->priority = BLASD_PRIORITY_NORMAL;
+void blasd_request_fields_init(struct blasd_request_fields *fields,
+                               const struct blasd_limits *limits) {
+    memset(fields, 0, sizeof *fields);
+    fields->limits = limits;
+    fields->priority = BLASD_PRIORITY_NORMAL;
 }
 
-void blasd_envelope_release(struct blasd_envelope *envelope) {
-    json_decref(envelope->params);
-    json_decref(envelope->texts);
-    envelope->params = envelope->texts = NULL;
+void blasd_request_fields_release(struct blasd_request_fields *fields) {
+    json_decref(fields->params);
+    json_decref(fields->texts);
+    fields->params = fields->texts = NULL;
 }
 
 /* Which of the `count` names the text is, or -1. */
@@ -41,7 +42,7 @@ static bool is_param(const char *name) {
     return strncmp(name, PARAM_PREFIX, strlen(PARAM_PREFIX)) == 0;
 }
 
-bool blasd_envelope_knows(const char *name) {
+bool blasd_request_fields_knows(const char *name) {
     return member_of(name) >= 0 || is_param(name);
 }
 
@@ -55,40 +56,40 @@ static int claim(enum blasd_place *in, enum blasd_place place, const char *name,
     return 0;
 }
 
-static int set_priority(struct blasd_envelope *envelope, const char *text, size_t len,
+static int set_priority(struct blasd_request_fields *fields, const char *text, size_t len,
                         struct blasd_err *err) {
-    char shown[BLASD_ECHO_MAX];
+    char shown[BLASD_SANITIZED_MAX];
     int priority = among(blasd_priority_names, BLASD_PRIORITY_COUNT, text, len);
     if (priority < 0)
         return blasd_fail(err, BLASD_E_invalid_field, "priority",
                           "priority must be \"high\", \"normal\" or \"low\", not \"%s\"",
-                          blasd_echo(shown, text, len));
-    envelope->priority = (enum blasd_priority)priority;
+                          blasd_sanitize(shown, text, len));
+    fields->priority = (enum blasd_priority)priority;
     return 0;
 }
 
-static int set_device(struct blasd_envelope *envelope, const char *text, size_t len,
+static int set_device(struct blasd_request_fields *fields, const char *text, size_t len,
                       struct blasd_err *err) {
     static const char *const names[] = {
         [BLASD_DEVICE_ANY] = "auto", [BLASD_DEVICE_CPU] = "cpu", [BLASD_DEVICE_CUDA] = "cuda"};
-    char shown[BLASD_ECHO_MAX];
+    char shown[BLASD_SANITIZED_MAX];
     int device = among(names, BLASD_DEVICE_CLASS_COUNT, text, len);
     if (device < 0)
         return blasd_fail(err, BLASD_E_invalid_field, "device",
                           "device must be \"auto\", \"cpu\" or \"cuda\", not \"%s\"",
-                          blasd_echo(shown, text, len));
-    envelope->device = (enum blasd_device_class)device;
+                          blasd_sanitize(shown, text, len));
+    fields->device = (enum blasd_device_class)device;
     return 0;
 }
 
 /* `value` is negative where it was no whole number. */
-static int set_deadline(struct blasd_envelope *envelope, int64_t value, struct blasd_err *err) {
-    if (value < 1 || (uint64_t)value > envelope->limits->deadline_ms)
+static int set_deadline(struct blasd_request_fields *fields, int64_t value, struct blasd_err *err) {
+    if (value < 1 || (uint64_t)value > fields->limits->deadline_ms)
         return blasd_fail(err, BLASD_E_invalid_field, "deadline_ms",
                           "deadline_ms must be a whole number of milliseconds from 1 to %llu, the "
                           "limit deadline_ms",
-                          (unsigned long long)envelope->limits->deadline_ms);
-    envelope->deadline_ms = value;
+                          (unsigned long long)fields->limits->deadline_ms);
+    fields->deadline_ms = value;
     return 0;
 }
 
@@ -103,46 +104,46 @@ static int64_t text_to_ms(const char *text, size_t len) {
 }
 
 /* Notes params as an object (borrowed). */
-static int set_params(struct blasd_envelope *envelope, json_t *value, struct blasd_err *err) {
+static int set_params(struct blasd_request_fields *fields, json_t *value, struct blasd_err *err) {
     if (!json_is_object(value))
         return blasd_fail(err, BLASD_E_invalid_field, "params",
                           "params must be a JSON object of parameters by name");
-    envelope->params = json_incref(value);
+    fields->params = json_incref(value);
     return 0;
 }
 
-static int set_params_text(struct blasd_envelope *envelope, enum blasd_place place,
+static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place,
                            const char *text, size_t len, struct blasd_err *err) {
     json_error_t problem;
     json_t *value;
     int rc;
     if (len == 0) return 0; /* a form's field that was left empty */
-    value = blasd_json_load(text, len, (int)envelope->limits->json_depth, &problem);
+    value = blasd_json_load(text, len, (int)fields->limits->json_depth, &problem);
     if (value == NULL)
         return blasd_fail(err,
                           place == BLASD_IN_QUERY ? BLASD_E_malformed_query : BLASD_E_invalid_field,
                           "params", "params is not valid JSON: %.120s", problem.text);
-    rc = set_params(envelope, value, err);
+    rc = set_params(fields, value, err);
     json_decref(value);
     return rc;
 }
 
 /* Notes one parameter that came as text under its own name. */
-static int add_param_text(struct blasd_envelope *envelope, const char *name, const char *text,
+static int add_param_text(struct blasd_request_fields *fields, const char *name, const char *text,
                           size_t len, struct blasd_err *err) {
-    char shown[BLASD_ECHO_MAX], field[64];
+    char shown[BLASD_SANITIZED_MAX], field[64];
     json_t *string = json_stringn(text, len);
-    snprintf(field, sizeof field, PARAM_PREFIX "%s", blasd_echo(shown, name, strlen(name)));
+    snprintf(field, sizeof field, PARAM_PREFIX "%s", blasd_sanitize(shown, name, strlen(name)));
     if (string == NULL || memchr(text, '\0', len) != NULL) {
         json_decref(string);
         return blasd_fail(err, BLASD_E_invalid_parameter, field, "the value is not UTF-8 text");
     }
-    if (envelope->texts == NULL) envelope->texts = json_object();
-    if (json_object_get(envelope->texts, name) != NULL) {
+    if (fields->texts == NULL) fields->texts = json_object();
+    if (json_object_get(fields->texts, name) != NULL) {
         json_decref(string);
         return blasd_fail(err, BLASD_E_invalid_field, field, "the parameter is given twice");
     }
-    if (json_object_set_new(envelope->texts, name, string) != 0)
+    if (json_object_set_new(fields->texts, name, string) != 0)
         return blasd_fail(err, BLASD_E_unknown_parameter, field, "this is no parameter's name");
     return 0;
 }
@@ -151,12 +152,12 @@ static int add_param_text(struct blasd_envelope *envelope, const char *name, con
 static int unknown_name(enum blasd_code code, const char *prefix, const char *owner,
                         const char *kind, const char *name, const char *const *known,
                         struct blasd_err *err) {
-    char shown[BLASD_ECHO_MAX], field[64], list[160] = "none";
+    char shown[BLASD_SANITIZED_MAX], field[64], list[160] = "none";
     size_t len = 0;
-    blasd_echo(shown, name, strlen(name));
+    blasd_sanitize(shown, name, strlen(name));
     snprintf(field, sizeof field, "%s%s", prefix, shown);
     for (int i = 0; known[i] != NULL; i++) {
-        if (blasd_near(name, strlen(name), known[i]))
+        if (blasd_similar(name, strlen(name), known[i]))
             return blasd_fail(err, code, field, "%s has no %s '%s'; did you mean '%s'?", owner,
                               kind, shown, known[i]);
         if (len < sizeof list)
@@ -185,38 +186,38 @@ static int unknown_input(const struct blasd_op *op, const char *name, struct bla
     return unknown_name(BLASD_E_unknown_input, "inputs.", op->name, "input", name, known, err);
 }
 
-int blasd_envelope_text(struct blasd_envelope *envelope, enum blasd_place place, const char *name,
-                        const char *text, size_t len, struct blasd_err *err) {
+int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_place place,
+                              const char *name, const char *text, size_t len,
+                              struct blasd_err *err) {
     int member = member_of(name), rc;
-    if (is_param(name))
-        return add_param_text(envelope, name + strlen(PARAM_PREFIX), text, len, err);
+    if (is_param(name)) return add_param_text(fields, name + strlen(PARAM_PREFIX), text, len, err);
     if (member < 0) return unknown_member(name, err);
-    if ((rc = claim(&envelope->given_in[member], place, name, err)) != 0) return rc;
+    if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
     switch (member) {
-    case OP: blasd_echo(envelope->op, text, len); return 0;
-    case PARAMS: return set_params_text(envelope, place, text, len, err);
-    case PRIORITY: return set_priority(envelope, text, len, err);
-    case DEADLINE_MS: return set_deadline(envelope, text_to_ms(text, len), err);
-    default: return set_device(envelope, text, len, err);
+    case OP: blasd_sanitize(fields->op, text, len); return 0;
+    case PARAMS: return set_params_text(fields, place, text, len, err);
+    case PRIORITY: return set_priority(fields, text, len, err);
+    case DEADLINE_MS: return set_deadline(fields, text_to_ms(text, len), err);
+    default: return set_device(fields, text, len, err);
     }
 }
 
-int blasd_envelope_value(struct blasd_envelope *envelope, enum blasd_place place, const char *name,
-                         json_t *value, struct blasd_err *err) {
+int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_place place,
+                               const char *name, json_t *value, struct blasd_err *err) {
     int member = member_of(name), rc;
     if (member < 0) return unknown_member(name, err);
     if (member != PARAMS && member != DEADLINE_MS && !json_is_string(value))
         return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
     if (member != PARAMS && member != DEADLINE_MS)
-        return blasd_envelope_text(envelope, place, name, json_string_value(value),
-                                   json_string_length(value), err);
-    if ((rc = claim(&envelope->given_in[member], place, name, err)) != 0) return rc;
-    if (member == PARAMS) return set_params(envelope, value, err);
-    if (json_is_integer(value)) return set_deadline(envelope, json_integer_value(value), err);
+        return blasd_request_fields_text(fields, place, name, json_string_value(value),
+                                         json_string_length(value), err);
+    if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
+    if (member == PARAMS) return set_params(fields, value, err);
+    if (json_is_integer(value)) return set_deadline(fields, json_integer_value(value), err);
     if (json_is_real(value) && floor(json_real_value(value)) == json_real_value(value) &&
         fabs(json_real_value(value)) <= 0x1p53)
-        return set_deadline(envelope, (int64_t)json_real_value(value), err);
-    return set_deadline(envelope, -1, err);
+        return set_deadline(fields, (int64_t)json_real_value(value), err);
+    return set_deadline(fields, -1, err);
 }
 
 /* "distance, matmul, regression, solve" */
@@ -228,34 +229,34 @@ static void list_ops(char *text, size_t size) {
                                 blasd_ops[i]->name);
 }
 
-static int find_op(const struct blasd_envelope *envelope, const struct blasd_op **ret,
+static int find_op(const struct blasd_request_fields *fields, const struct blasd_op **ret,
                    struct blasd_err *err) {
     char known[160];
-    *ret = envelope->given_in[OP] == BLASD_IN_NOWHERE ? NULL : blasd_op_find(envelope->op);
+    *ret = fields->given_in[OP] == BLASD_IN_NOWHERE ? NULL : blasd_op_find(fields->op);
     if (*ret != NULL) return 0;
     list_ops(known, sizeof known);
-    if (envelope->given_in[OP] == BLASD_IN_NOWHERE)
+    if (fields->given_in[OP] == BLASD_IN_NOWHERE)
         return blasd_fail(err, BLASD_E_invalid_field, "op",
                           "op is missing: say which operation to run, one of %s", known);
-    return blasd_fail(err, BLASD_E_unknown_operation, "op", "'%s' is not among %s", envelope->op,
+    return blasd_fail(err, BLASD_E_unknown_operation, "op", "'%s' is not among %s", fields->op,
                       known);
 }
 
-static int fill_params(const struct blasd_envelope *envelope, struct blasd_job *job,
+static int fill_params(const struct blasd_request_fields *fields, struct blasd_job *job,
                        struct blasd_err *err) {
     const char *name;
     json_t *value;
     int rc;
-    json_object_foreach(envelope->params, name, value) {
+    json_object_foreach(fields->params, name, value) {
         int i = blasd_op_param(job->op, name);
         if (i < 0) return unknown_param(job->op, name, err);
         rc = blasd_param_read_value(&job->op->params[i], value, &job->params[i], err);
         if (rc != 0) return rc;
     }
-    json_object_foreach(envelope->texts, name, value) {
+    json_object_foreach(fields->texts, name, value) {
         int i = blasd_op_param(job->op, name);
         if (i < 0) return unknown_param(job->op, name, err);
-        if (json_object_get(envelope->params, name) != NULL) {
+        if (json_object_get(fields->params, name) != NULL) {
             char field[64];
             snprintf(field, sizeof field, PARAM_PREFIX "%s", job->op->params[i].name);
             return blasd_fail(err, BLASD_E_invalid_field, field,
@@ -268,10 +269,10 @@ static int fill_params(const struct blasd_envelope *envelope, struct blasd_job *
     return 0;
 }
 
-static int fill_inputs(const struct blasd_arrivals *arrivals, struct blasd_job *job,
+static int fill_inputs(const struct blasd_named_inputs *inputs, struct blasd_job *job,
                        struct blasd_err *err) {
-    for (int n = 0; n < arrivals->count; n++) {
-        const struct blasd_arrival *item = &arrivals->items[n];
+    for (int n = 0; n < inputs->count; n++) {
+        const struct blasd_named_input *item = &inputs->items[n];
         int i = blasd_op_input(job->op, item->name);
         if (i < 0) return unknown_input(job->op, item->name, err);
         job->inputs[i] = item->input;
@@ -279,15 +280,16 @@ static int fill_inputs(const struct blasd_arrivals *arrivals, struct blasd_job *
     return 0;
 }
 
-int blasd_envelope_job(const struct blasd_envelope *envelope, const struct blasd_arrivals *arrivals,
-                       struct blasd_job *job, struct blasd_err *err) {
+int blasd_request_fields_job(const struct blasd_request_fields *fields,
+                             const struct blasd_named_inputs *inputs, struct blasd_job *job,
+                             struct blasd_err *err) {
     const struct blasd_op *op;
     int rc;
-    if ((rc = find_op(envelope, &op, err)) != 0) return rc;
+    if ((rc = find_op(fields, &op, err)) != 0) return rc;
     blasd_job_init(job, op);
-    job->priority = envelope->priority;
-    job->device = envelope->device;
-    job->deadline_ms = envelope->deadline_ms;
-    if ((rc = fill_params(envelope, job, err)) != 0) return rc;
-    return fill_inputs(arrivals, job, err);
+    job->priority = fields->priority;
+    job->device = fields->device;
+    job->deadline_ms = fields->deadline_ms;
+    if ((rc = fill_params(fields, job, err)) != 0) return rc;
+    return fill_inputs(inputs, job, err);
 }
