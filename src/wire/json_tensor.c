@@ -188,13 +188,11 @@ static int read_data(struct spec *spec, const char *p, const char **next, struct
     return blasd_json_list(spec->text, p, false, spec->sink, spec->to, &spec->found, next, err);
 }
 
-static int read_member(struct spec *spec, const char *p, const char **next, struct blasd_err *err) {
-    char name[BLASD_JSON_WORD], shown[BLASD_SANITIZED_MAX], field[64];
-    int rc;
-    if ((rc = blasd_json_word(spec->text, p, name, &p, err)) != 0) return rc;
-    p = blasd_json_space(p);
-    if (*p != ':') return blasd_json_fail(spec->text, p, err, "expected ':' behind the name");
-    p = blasd_json_space(p + 1);
+static int read_member(void *arg, const char *quote, const char *name, const char *p,
+                       const char **next, struct blasd_err *err) {
+    struct spec *spec = arg;
+    char shown[BLASD_SANITIZED_MAX], field[64];
+    (void)quote;
     if (strcmp(name, "dtype") == 0) return read_dtype(spec, p, next, err);
     if (strcmp(name, "shape") == 0) return read_shape(spec, p, next, err);
     if (strcmp(name, "data") == 0) return read_data(spec, p, next, err);
@@ -208,16 +206,9 @@ static int read_member(struct spec *spec, const char *p, const char **next, stru
 
 static int read_object(struct spec *spec, const char *p, const char **next, struct blasd_err *err) {
     int rc;
-    p = blasd_json_space(p + 1);
-    if (*p == '}') return bad(spec, err, "is empty: it needs dtype, shape, and data or base64");
-    for (;;) {
-        if ((rc = read_member(spec, p, &p, err)) != 0) return rc;
-        p = blasd_json_space(p);
-        if (*p == '}') break;
-        if (*p != ',') return blasd_json_fail(spec->text, p, err, "expected ',' or '}'");
-        p = blasd_json_space(p + 1);
-    }
-    *next = p + 1;
+    if (*blasd_json_space(p + 1) == '}')
+        return bad(spec, err, "is empty: it needs dtype, shape, and data or base64");
+    if ((rc = blasd_json_members(spec->text, p, read_member, spec, next, err)) != 0) return rc;
     if (spec->data == NULL && spec->base64 == NULL)
         return bad(spec, err, "has neither data nor base64");
     if (spec->written) return 0;
