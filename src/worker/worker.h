@@ -2,10 +2,10 @@
  * and ends them; a second thread keeps its lease alive, a third runs what takes long.
  *
  * Knows nothing of HTTP and never ends the process itself. The pieces, in reading order: worker.c
- * (the loop), group.c (which jobs run together), lane.c (what runs beside the others), weigh.c
- * (what that is), runner.c (one group from inputs to records), bind.c
- * (where tensors lie), ending.c (records), heartbeat.c (the lease), measure.c (what jobs cost on
- * the device), backend_load.c (devices). */
+ * (the loop), group.c (which jobs run together), lane.c (what runs beside the others), estimate.c
+ * (what that is), runner.c (one group from inputs to records), bind.c (where tensors lie), ending.c
+ * (records), heartbeat.c (the lease), measure.c (what jobs cost on the device), backend_load.c
+ * (devices). */
 #ifndef BLASD_WORKER_WORKER_H
 #define BLASD_WORKER_WORKER_H
 
