@@ -45,6 +45,12 @@ struct blasd_worker_options {
  * device. A queue that is away is none of these: it waits and tries again. */
 int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_err *err);
 
+/* A device as GET /devices and `blasd devices --json` show it, with what jobs cost on it where that
+ * is known. New; NULL where memory has run out. */
+struct blasd_cost;
+struct json_t *blasd_device_json(const struct blasd_device_info *info,
+                                 const struct blasd_cost *cost);
+
 #define BLASD_BACKENDS_MAX 4
 
 /* The backends that work here: cpu always, cuda where blasd_cuda.so lies beside the executable and

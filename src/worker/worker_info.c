@@ -4,10 +4,9 @@
 #include "wire/cost_text.h"
 #include "worker/heartbeat_state.h"
 
-#include <inttypes.h>
+#include <jansson.h>
 #include <unistd.h>
 
-#define INFO_MOST (4096 + BLASD_COST_TEXT_MOST)
 #define SHARE_NS (10000 * BLASD_MS) /* the window of busy_share and jobs_per_s */
 #define SHARE_LEAST_NS (500 * BLASD_MS)
 
@@ -28,89 +27,90 @@ static void measure(struct blasd_heartbeat *heartbeat, int64_t now) {
     heartbeat->tally.window_jobs = heartbeat->tally.jobs;
 }
 
-/* `"key":"text",` with what JSON does not allow in a string replaced. */
-static int put_text(struct blasd_buf *out, const char *key, const char *text) {
-    char safe[160];
-    size_t len = 0;
-    for (; *text != '\0' && len < sizeof safe - 1; text++)
-        safe[len++] = (unsigned char)*text < ' ' || *text == '"' || *text == '\\' ? ' ' : *text;
-    safe[len] = '\0';
-    return blasd_buf_printf(out, "\"%s\":\"%s\",", key, safe);
+static json_t *text_of(const char *text) {
+    json_t *value = json_string(text);
+    return value != NULL ? value : json_string("?"); /* not UTF-8 */
 }
 
-static int put_device(struct blasd_buf *out, const struct blasd_device_info *device) {
-    int failed = put_text(out, "device", device->id);
-    failed |= put_text(out, "device_name", device->name);
-    failed |= put_text(out, "class", blasd_device_class_names[device->device_class]);
-    failed |= blasd_buf_printf(
-        out, "\"units\":%d,\"memory_bytes\":%" PRIu64 ",\"memory_free_bytes\":%" PRIu64 ",",
-        device->units, device->memory_bytes, device->memory_free_bytes);
-    if (device->blas_library[0] != '\0') {
-        failed |= blasd_buf_puts(out, "\"blas\":{");
-        failed |= put_text(out, "library", device->blas_library);
-        failed |= put_text(out, "core", device->blas_core);
-        failed |= put_text(out, "chosen_by", device->blas_chosen_by);
-        out->len--; /* its comma */
-        failed |= blasd_buf_puts(out, "},");
+static json_t *cost_of(const struct blasd_cost *cost) {
+    struct blasd_buf text;
+    json_t *value = NULL;
+    blasd_buf_init(&text, BLASD_COST_TEXT_MOST);
+    if (blasd_cost_known(cost) && blasd_cost_write(cost, &text) == 0)
+        value = json_loadb(text.data, text.len, 0, NULL);
+    blasd_buf_release(&text);
+    return value;
+}
+
+/* Where it is known. */
+static int put_figure(json_t *object, const char *name, double value) {
+    return value > 0 ? json_object_set_new(object, name, json_real(value)) : 0;
+}
+
+json_t *blasd_device_json(const struct blasd_device_info *info, const struct blasd_cost *cost) {
+    json_t *object = json_object(), *costs = cost_of(cost), *blas;
+    int failed = json_object_set_new(object, "device", text_of(info->id));
+    failed |= json_object_set_new(object, "device_name", text_of(info->name));
+    failed |= json_object_set_new(object, "class",
+                                  json_string(blasd_device_class_names[info->device_class]));
+    failed |= json_object_set_new(object, "units", json_integer(info->units));
+    failed |=
+        json_object_set_new(object, "memory_bytes", json_integer((json_int_t)info->memory_bytes));
+    failed |= json_object_set_new(object, "memory_free_bytes",
+                                  json_integer((json_int_t)info->memory_free_bytes));
+    if (info->blas_library[0] != '\0') {
+        blas = json_pack("{s:o, s:o, s:o}", "library", text_of(info->blas_library), "core",
+                         text_of(info->blas_core), "chosen_by", text_of(info->blas_chosen_by));
+        failed |= json_object_set_new(object, "blas", blas);
     }
-    if (device->gflops_float64 > 0) /* measured, or left out */
-        failed |= blasd_buf_printf(
-            out, "\"gflops_float64\":%.6g,\"gflops_float32\":%.6g,\"copy_gbytes_s\":%.6g,",
-            device->gflops_float64, device->gflops_float32, device->copy_gbytes_s);
+    failed |= put_figure(object, "gflops_float64", info->gflops_float64);
+    failed |= put_figure(object, "gflops_float32", info->gflops_float32);
+    failed |= put_figure(object, "copy_gbytes_s", info->copy_gbytes_s);
     /* each only where the card counts it */
-    if (device->power_watts > 0)
-        failed |= blasd_buf_printf(out, "\"power_watts\":%.6g,", device->power_watts);
-    if (device->energy_joules > 0)
-        failed |= blasd_buf_printf(out, "\"energy_joules\":%.9g,", device->energy_joules);
-    if (device->device_class == BLASD_DEVICE_CUDA && device->busy_percent >= 0)
-        failed |= blasd_buf_printf(out, "\"busy_percent\":%d,", device->busy_percent);
-    return failed;
+    failed |= put_figure(object, "power_watts", info->power_watts);
+    failed |= put_figure(object, "energy_joules", info->energy_joules);
+    if (info->device_class == BLASD_DEVICE_CUDA && info->busy_percent >= 0)
+        failed |= json_object_set_new(object, "busy_percent", json_integer(info->busy_percent));
+    if (costs != NULL) failed |= json_object_set_new(object, "cost", costs);
+    if (failed == 0) return object;
+    json_decref(object);
+    return NULL;
 }
 
-/* What jobs cost on the device and how large they may be; under the lock. */
-static int put_cost(struct blasd_buf *out, struct blasd_heartbeat *heartbeat) {
-    const struct blasd_backend *backend = heartbeat->options->backend;
-    const char *comma = "";
-    struct blasd_cost cost;
-    int failed = blasd_buf_printf(out, "\"host_memory_bytes\":%" PRIu64 ",\"ops\":[",
-                                  heartbeat->host_memory);
-    for (int i = 0; backend->kernels[i] != NULL; i++, comma = ",")
-        failed |= blasd_buf_printf(out, "%s\"%s\"", comma, backend->kernels[i]->op);
-    failed |= blasd_buf_puts(out, "],");
-    blasd_estimate_get(&heartbeat->estimate, &cost);
-    if (!blasd_cost_known(&cost)) return failed;
-    failed |= blasd_buf_puts(out, "\"cost\":");
-    failed |= blasd_cost_write(&cost, out);
-    return failed | blasd_buf_puts(out, ",");
+/* With the lock. */
+static json_t *tally_json(const struct blasd_heartbeat *heartbeat, int64_t now) {
+    const struct tally *tally = &heartbeat->tally;
+    return json_pack("{s:i, s:f, s:I, s:I, s:I, s:i, s:f, s:f, s:f, s:I}", "pid", (int)getpid(),
+                     "uptime_s", (double)(now - heartbeat->started_ns) / 1e9, "jobs",
+                     (json_int_t)tally->jobs, "failed", (json_int_t)tally->failed, "batches",
+                     (json_int_t)tally->batches, "running", blasd_active_jobs(heartbeat), "busy_s",
+                     (double)tally->busy_ns / 1e9, "busy_share", tally->busy_share, "jobs_per_s",
+                     tally->jobs_per_s, "host_memory_bytes", (json_int_t)heartbeat->host_memory);
 }
 
 char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat) {
+    const struct blasd_backend *backend = heartbeat->options->backend;
     int64_t now = blasd_clock_ns();
-    char host[65] = "";
-    struct blasd_buf out;
-    int failed;
-    blasd_buf_init(&out, INFO_MOST);
+    char host[65] = "", *text = NULL;
+    struct blasd_cost cost;
+    json_t *object, *tally, *ops = json_array();
+    int failed = 0;
     if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+    blasd_estimate_get(&heartbeat->estimate, &cost);
     pthread_mutex_lock(&heartbeat->lock);
     measure(heartbeat, now);
-    failed = blasd_buf_puts(&out, "{");
-    failed |= put_text(&out, "worker", heartbeat->options->name);
-    failed |= put_text(&out, "id", heartbeat->device.id);
-    failed |= put_text(&out, "host", host);
-    failed |= put_device(&out, &heartbeat->device);
-    failed |= put_cost(&out, heartbeat);
-    failed |=
-        blasd_buf_printf(&out,
-                         "\"pid\":%d,\"uptime_s\":%.3f,\"jobs\":%" PRIu64 ",\"failed\":%" PRIu64
-                         ",\"batches\":%" PRIu64
-                         ",\"running\":%d,\"busy_s\":%.3f,\"busy_share\":%.4f,\"jobs_per_s\":%.6g}",
-                         (int)getpid(), (double)(now - heartbeat->started_ns) / 1e9,
-                         heartbeat->tally.jobs, heartbeat->tally.failed, heartbeat->tally.batches,
-                         blasd_active_jobs(heartbeat), (double)heartbeat->tally.busy_ns / 1e9,
-                         heartbeat->tally.busy_share, heartbeat->tally.jobs_per_s);
+    tally = tally_json(heartbeat, now);
+    object = blasd_device_json(&heartbeat->device, &cost);
+    failed |= json_object_set_new(object, "id", text_of(heartbeat->device.id));
     pthread_mutex_unlock(&heartbeat->lock);
-    if (failed == 0) failed = blasd_buf_add(&out, "", 1); /* its zero */
-    if (failed == 0) return out.data;
-    blasd_buf_release(&out);
-    return NULL;
+    for (int i = 0; backend->kernels[i] != NULL; i++)
+        failed |= json_array_append_new(ops, json_string(backend->kernels[i]->op));
+    failed |= json_object_set_new(object, "ops", ops);
+    failed |= json_object_set_new(object, "worker", text_of(heartbeat->options->name));
+    failed |= json_object_set_new(object, "host", text_of(host));
+    failed |= json_object_update(object, tally);
+    if (failed == 0) text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(tally);
+    json_decref(object);
+    return text;
 }

@@ -109,8 +109,12 @@ static void a_file_is_replaced_whole(void **state) {
     assert_int_equal(len, 4);
     assert_string_equal(text, "then");
     free(text);
+    errno = 0;
     assert_null(blasd_file_read(path, 3, &len)); /* too long */
+    assert_int_equal(errno, EFBIG);
+    errno = ENOENT; /* it is there, whatever was before */
     assert_null(blasd_file_read(dir, 4096, &len));
+    assert_int_not_equal(errno, ENOENT);
     assert_int_equal(blasd_file_replace(dir, "x", 1), -1); /* it is a folder */
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(dir), 0); /* nothing else is left */
