@@ -1,6 +1,7 @@
 /* Making and reading job ids. */
 #include "base/id.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +10,23 @@
 static const char digits[] = "0123456789abcdef";
 
 /* getrandom costs a system call; a block of random bytes per thread serves many ids. */
+static _Thread_local unsigned char pool[4096];
+static _Thread_local size_t used = sizeof pool;
+
+/* A child would else go on with its parent's bytes, and make the same ids. */
+static void drop_pool(void) {
+    used = sizeof pool;
+}
+
+static void drop_pool_in_children(void) {
+    pthread_atfork(NULL, NULL, drop_pool);
+}
+
 static void random_bytes(unsigned char *out, size_t len) {
-    static _Thread_local unsigned char pool[4096];
-    static _Thread_local size_t used = sizeof pool;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (used + len > sizeof pool) {
         size_t got = 0;
+        pthread_once(&once, drop_pool_in_children);
         while (got < sizeof pool) {
             ssize_t n = getrandom(pool + got, sizeof pool - got, 0);
             if (n > 0) got += (size_t)n;
