@@ -21,7 +21,6 @@
 #define STUCK_CHECKS 4                    /* a second or so */
 #define PARKED_NS INT64_C(100000000)      /* who waits for longer is suspended at the next check */
 #define SLOW_NS INT64_C(200000000)        /* most bodies have come by then */
-#define REST_BYTES (64 * BLASD_KIB)       /* some pieces; with more the turn would grow long */
 #define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
 
 static struct http_exchange *begin_exchange(struct http_loop *loop,
@@ -214,21 +213,12 @@ static bool too_much_to_drain(const struct http_exchange *exchange) {
            exchange->request.framing.content_length - exchange->body.seen > DRAIN_BYTES;
 }
 
-/* libmicrohttpd reads once when it is run, and more of the body may lie there already. */
-static void expect_rest(struct http_exchange *exchange) {
-    const struct http_request *request = &exchange->request;
-    if (exchange->body.seen == request->framing.content_length) return;
-    if (!request->framing.chunked &&
-        request->framing.content_length - exchange->body.seen <= REST_BYTES)
-        exchange->home->turn.rest = true;
-    else
-        exchange->home->turn.more = true;
-}
-
 static enum MHD_Result take_body(struct http_exchange *exchange, const char *bytes, size_t len) {
     http_count(&exchange->home->metrics->received_bytes, len);
     exchange->body.seen += len;
-    expect_rest(exchange);
+    /* libmicrohttpd reads once when it is run, and more may lie there already */
+    if (exchange->body.seen != exchange->request.framing.content_length)
+        exchange->home->turn.rest = true;
     if (!exchange->answer.made) {
         exchange->body.refused_at = exchange->body.seen;
         if (exchange->route->body != NULL)

@@ -14,8 +14,8 @@
 #include "base/buf.h"
 #include "base/loop.h"
 #include "base/spares.h"
+#include "http/acceptor.h"
 #include "http/choice.h"
-#include "http/doorman.h"
 #include "http/gate.h"
 #include "http/guard.h"
 #include "http/http.h"
@@ -81,8 +81,8 @@ struct http_parking {
 /* What a turn of the loop is still to do. */
 struct http_turn {
     bool resumed; /* MHD_run must be called in this turn */
-    bool more;    /* and again in the next: there may be more to receive or to send */
-    bool rest;    /* and again in this turn: what is left of a short body may lie there */
+    bool more;    /* and again in the next: there may be more to send */
+    bool rest;    /* and again in this turn: more of a body may lie there */
 };
 
 struct http_ticking {
@@ -101,10 +101,10 @@ struct http_loop {
     struct http_server *server; /* borrowed */
     struct blasd_loop *loop;    /* owned, as the next two */
     struct blasd_front_queue *queue;
-    struct MHD_Daemon *daemons[HTTP_ROOMS]; /* owned; NULL where the usual one serves */
-    struct http_doorman doorman;            /* gives each connection to one of them */
-    struct http_metrics *metrics;           /* this loop's own counters; borrowed from the server */
-    struct blasd_watcher mhd_watchers[HTTP_ROOMS];
+    struct MHD_Daemon *daemon; /* owned */
+    struct blasd_watcher daemon_watcher;
+    struct http_acceptor acceptor;
+    struct http_metrics *metrics;    /* this loop's own counters; borrowed from the server */
     struct http_choice choice;       /* of the device class for a job */
     struct blasd_awake awake;        /* while jobs come in */
     struct http_exchange *exchanges; /* every one that has a connection */

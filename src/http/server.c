@@ -5,8 +5,7 @@
  * only ever asked to do what is ready now: its own waits with suspended connections can hang (it
  * takes events in rounds of 128 and, after a full round, waits with the same time-out although
  * connections lie ready). What it leaves undone keeps its descriptor readable, so the next turn
- * goes on with it. Each loop has up to three of its daemons, which differ in the memory of a
- * connection alone. Read next: exchange.h, doorman.h. */
+ * goes on with it. Read next: exchange.h, acceptor.h. */
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/cut.h"
@@ -102,7 +101,7 @@ static void on_tick(struct blasd_timer *timer) {
     if (loop->ticking.count % SLOW_TICKS == 0) blasd_log_job_tick();
     if (loop->ticking.count % SLOW_TICKS == 0) http_visits_check(loop);
     http_choice_tick(loop);
-    http_doorman_tick(&loop->doorman);
+    loop->acceptor.starved = false;
     for (struct http_exchange *exchange = loop->exchanges; exchange != NULL;
          exchange = exchange->next)
         http_exchange_check(exchange);
@@ -130,23 +129,16 @@ static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
         (void)eventfd_write(loop->server->quit_fd, 1);
 }
 
-static void run_daemons(struct http_loop *loop) {
-    for (int i = 0; i < HTTP_ROOMS; i++)
-        if (http_doorman_busy(&loop->doorman, (enum http_room)i)) MHD_run(loop->daemons[i]);
-    http_doorman_turn(&loop->doorman);
-}
-
-/* Short bodies come in some pieces. They are taken to their ends in one turn, so that the jobs of
- * all go to the queue together, in larger calls than if each turn ended a few of them. Connections
- * with much memory wait for the next turn: a piece of theirs may be large. */
-static void take_rests(struct http_loop *loop) {
-    if (loop->turn.rest && http_doorman_busy(&loop->doorman, HTTP_ROOMY)) loop->turn.more = true;
-    for (int i = 0; i < RESTS_A_TURN && loop->turn.rest; i++) {
+/* libmicrohttpd reads once from a connection when it is run. Bodies come in pieces: short ones are
+ * taken to their ends in one turn, so that the jobs of all go to the queue together, in larger
+ * calls than if each turn ended a few of them. */
+static void run_daemon(struct http_loop *loop) {
+    int runs = 0;
+    do {
         loop->turn.rest = false;
-        for (int room = 0; room < HTTP_ROOMY; room++)
-            if (http_doorman_busy(&loop->doorman, (enum http_room)room))
-                MHD_run(loop->daemons[room]);
-    }
+        if (loop->acceptor.open > 0) MHD_run(loop->daemon);
+    } while (loop->turn.rest && ++runs <= RESTS_A_TURN);
+    http_acceptor_turn(&loop->acceptor);
 }
 
 static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
@@ -162,25 +154,15 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
         on_grace(&loop->stopping.grace);
 }
 
-/* How long the daemon can wait; -1: for ever. */
-static int daemon_wait_ms(struct MHD_Daemon *daemon) {
-    unsigned long long left;
-    if (MHD_get_timeout(daemon, &left) != MHD_YES) return -1;
-    return left > 60000 ? 60000 : (int)left;
-}
-
 /* For whoever is parked libmicrohttpd says that it cannot wait. What else it cannot wait for comes
- * with an event or is known to `more`; should it not be, a moment later is soon enough. */
+ * with an event or is known to `turn`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
-    int wait = -1;
-    if (loop->turn.resumed || loop->turn.more || loop->turn.rest || loop->handed.first != NULL)
-        return 0;
-    for (int i = 0; i < HTTP_ROOMS; i++) {
-        if (!http_doorman_busy(&loop->doorman, (enum http_room)i)) continue;
-        int one = daemon_wait_ms(loop->daemons[i]);
-        if (wait < 0 || (one >= 0 && one < wait)) wait = one;
-    }
-    return wait == 0 && loop->parking.count > 0 ? PARKED_WAIT_MS : wait;
+    const struct http_turn *turn = &loop->turn;
+    unsigned long long left;
+    if (turn->resumed || turn->more || turn->rest || loop->handed.first != NULL) return 0;
+    if (loop->acceptor.open == 0 || MHD_get_timeout(loop->daemon, &left) != MHD_YES) return -1;
+    if (left == 0 && loop->parking.count > 0) return PARKED_WAIT_MS;
+    return left > 60000 ? 60000 : (int)left;
 }
 
 static void set_pace(struct http_loop *loop) {
@@ -203,10 +185,9 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
     blasd_loop_step(loop->loop, wait);
     open_gate(loop);
-    loop->turn.resumed = loop->turn.more = loop->turn.rest = false;
+    loop->turn.resumed = loop->turn.more = false;
     http_pieces_turn(&loop->pieces);
-    run_daemons(loop);
-    take_rests(loop);
+    run_daemon(loop);
     http_gate_turn(loop);
     http_handed_turn(loop);
     set_pace(loop);
@@ -234,8 +215,8 @@ static void drain(struct http_loop *loop) {
         if (options->grace_ms >= 0) break;
     }
     /* what the kernel has accepted already would be reset when the socket closes: take it first */
-    http_doorman_close(&loop->doorman);
-    for (int i = 0; i < 64; i++) run_daemons(loop);
+    http_acceptor_close(&loop->acceptor);
+    for (int i = 0; i < 64; i++) run_daemon(loop);
     if (atomic_load(&server->told) > 1) on_grace(&loop->stopping.grace);
 }
 
@@ -256,12 +237,12 @@ static void *run_loop(void *arg) {
 static void count_connection(void *cls, struct MHD_Connection *connection, void **context,
                              enum MHD_ConnectionNotificationCode code) {
     struct http_loop *loop = cls;
-    http_doorman_count(&loop->doorman, connection, code == MHD_CONNECTION_NOTIFY_STARTED);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         http_count(&loop->metrics->connections, 1);
         *context = http_visit_new(loop, connection);
     } else {
         http_uncount(&loop->metrics->connections);
+        http_acceptor_ended(&loop->acceptor, connection);
         http_visit_end(*context);
     }
 }
@@ -287,37 +268,33 @@ __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char
     blasd_log(BLASD_LOG_DEBUG, "libmicrohttpd: %s", line);
 }
 
-/* A daemon without a listening socket, for the doorman has that, watched from here on.
+/* A daemon without a listening socket, for the acceptor has that, watched from here on.
  *
  * libmicrohttpd receives into half of a connection's memory, and makes that larger by an eighth of
  * what is left where it has less room than the increment: with one above the half it does so before
- * each receive, and a body of 33 KB with its head comes in two. Where requests are small that would
- * only be more to clear. */
-static int start_daemon(struct http_loop *loop, enum http_room room, uint64_t memory) {
+ * each receive, and a body of 33 KB with its head comes in one piece less. */
+static int start_daemon(struct http_loop *loop) {
     const struct blasd_limits *limits = loop->server->limits;
     const union MHD_DaemonInfo *info;
-    struct MHD_Daemon **daemon = &loop->daemons[room];
-    struct blasd_watcher *watcher = &loop->mhd_watchers[room];
-    const size_t increment = (size_t)(room == HTTP_TIGHT ? memory / 16 : memory / 2 + memory / 32);
-    *daemon = MHD_start_daemon(
+    const size_t memory = (size_t)limits->connection_bytes;
+    loop->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET, 0,
         NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
-        increment, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->connection_idle_s,
-        MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
-        count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
-        MHD_OPTION_URI_LOG_CALLBACK, http_exchange_uri, loop,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
+        memory / 2 + memory / 32, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)limits->connection_idle_s, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed,
+        loop, MHD_OPTION_NOTIFY_CONNECTION, count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK,
+        unescape, NULL, MHD_OPTION_URI_LOG_CALLBACK, http_exchange_uri, loop,
 #if HTTP_STRICT_LIBRARY
         MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1,
 #endif
         MHD_OPTION_END);
-    if (*daemon == NULL) return -1;
-    info = MHD_get_daemon_info(*daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    info =
+        loop->daemon == NULL ? NULL : MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL) return -1;
-    *watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
-    loop->doorman.daemons[room] = *daemon;
-    return blasd_loop_watch(loop->loop, watcher, EPOLLIN);
+    loop->daemon_watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
+    return blasd_loop_watch(loop->loop, &loop->daemon_watcher, EPOLLIN);
 }
 
 static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
@@ -329,28 +306,25 @@ static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
                   client);
     blasd_fail(&problem, BLASD_E_too_many_connections, "",
                "this address has %" PRIu64 " connections open (limit connections_per_address)",
-               loop->doorman.limit_of_one);
+               loop->acceptor.limit_of_one);
     http_linger_problem(loop, NULL, fd, &problem);
     http_linger(loop, fd);
     close(fd);
 }
 
-/* The daemons, and the doorman before them. */
+/* The daemon, and the acceptor before it. */
 static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err *err) {
     const struct blasd_limits *limits = loop->server->limits;
-    const uint64_t usual = limits->connection_bytes, small = limits->connection_small_bytes,
-                   large = limits->connection_body_bytes;
-    if (start_daemon(loop, HTTP_USUAL, usual) != 0 ||
-        (small < usual && start_daemon(loop, HTTP_TIGHT, small) != 0) ||
-        (large > usual && start_daemon(loop, HTTP_ROOMY, large) != 0))
+    if (start_daemon(loop) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
-    loop->doorman.limit = limits->connections;
-    loop->doorman.limit_of_one = limits->connections_per_address > 0
-                                     ? limits->connections_per_address
-                                     : limits->connections / 2;
-    loop->doorman.refuse = refuse_crowd;
-    loop->doorman.arg = loop;
-    if (http_doorman_open(&loop->doorman, loop->loop, listen_fd) != 0)
+    loop->acceptor.daemon = loop->daemon;
+    loop->acceptor.limit = limits->connections;
+    loop->acceptor.limit_of_one = limits->connections_per_address > 0
+                                      ? limits->connections_per_address
+                                      : limits->connections / 2;
+    loop->acceptor.refuse = refuse_crowd;
+    loop->acceptor.arg = loop;
+    if (http_acceptor_open(&loop->acceptor, loop->loop, listen_fd) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "the listening socket: %s",
                           strerror(errno));
     return 0;
@@ -363,7 +337,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     int rc;
     loop->server = server;
     loop->choice.most_s = (double)server->limits->job_s;
-    loop->doorman.listener.fd = options->listen_fds[number];
+    loop->acceptor.listener.fd = options->listen_fds[number];
     loop->metrics = &server->metrics[number];
     blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);
     loop->freelists.intakes =
@@ -402,11 +376,11 @@ static void loop_stop(struct http_loop *loop) {
         next = exchange->next;
         http_exchange_abandon(exchange); /* libmicrohttpd stops only without suspended ones */
     }
-    for (int i = 0; i < HTTP_ROOMS; i++)
-        if (loop->daemons[i] != NULL) MHD_run(loop->daemons[i]);
-    for (int i = 0; i < HTTP_ROOMS; i++)
-        if (loop->daemons[i] != NULL) MHD_stop_daemon(loop->daemons[i]);
-    http_doorman_free(&loop->doorman);
+    if (loop->daemon != NULL) {
+        MHD_run(loop->daemon);
+        MHD_stop_daemon(loop->daemon);
+    }
+    http_acceptor_free(&loop->acceptor);
     blasd_front_queue_free(loop->queue);
     for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
         next = exchange->next; /* their callbacks will not come any more */
