@@ -74,11 +74,6 @@ struct blasd_err;
       "how fast a body that takes longer than request_s has to come, on average")                  \
     X(connection_bytes, 64 * BLASD_KIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
       "memory of one connection for headers and the receive buffer")                               \
-    X(awake_ms, 50, 0, 60000, "milliseconds",                                                      \
-      "how long after a job came idle cores poll where halting is expensive, as in guests of a "   \
-      "hypervisor (0: never; docs/deploying.md)")                                                  \
-    X(awake_cores, 8, 0, 65536, "cores",                                                           \
-      "most cores of a machine on which that is done: all of them poll")                           \
     X(list_jobs, 100, 1, 100, "jobs", "most jobs on a page of GET /jobs")                          \
     X(stop_s, 5, 1, 86400, "seconds",                                                              \
       "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \

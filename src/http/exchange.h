@@ -10,7 +10,6 @@
 #ifndef BLASD_HTTP_EXCHANGE_H
 #define BLASD_HTTP_EXCHANGE_H
 
-#include "base/awake.h"
 #include "base/buf.h"
 #include "base/loop.h"
 #include "base/spares.h"
@@ -106,7 +105,6 @@ struct http_loop {
     struct http_acceptor acceptor;
     struct http_metrics *metrics;    /* this loop's own counters; borrowed from the server */
     struct http_choice choice;       /* of the device class for a job */
-    struct blasd_awake awake;        /* while jobs come in */
     struct http_exchange *exchanges; /* every one that has a connection */
     int exchange_count;
     struct http_visit *visits; /* every connection of libmicrohttpd's: patience.c */

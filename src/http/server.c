@@ -191,7 +191,6 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     http_gate_turn(loop);
     http_handed_turn(loop);
     set_pace(loop);
-    if (loop->submitting > 0) blasd_awake_touch(&loop->awake);
     blasd_front_queue_flush(loop->queue);
 }
 
@@ -359,10 +358,6 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     if (blasd_loop_watch(loop->loop, &loop->stopping.quit, EPOLLIN) != 0 ||
         (number == 0 && blasd_loop_watch(loop->loop, &loop->stopping.told, EPOLLIN) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "epoll: %s", strerror(errno));
-    const char *awake = blasd_awake_device(server->limits->awake_cores);
-    if (blasd_awake_open(&loop->awake, loop->loop, awake, server->limits->awake_ms))
-        blasd_log(BLASD_LOG_DEBUG, "idle cores poll for %llu ms after a job came (awake_ms)",
-                  (unsigned long long)server->limits->awake_ms);
     loop->ticking.timer.fire = on_tick;
     on_tick(&loop->ticking.timer);
     return 0;
@@ -387,7 +382,6 @@ static void loop_stop(struct http_loop *loop) {
         exchange->pending = 1;
         http_exchange_release(exchange);
     }
-    blasd_awake_close(&loop->awake);
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
     blasd_spares_release(&loop->freelists.exchanges);

@@ -68,10 +68,12 @@ int blasd_arrivals_add(struct blasd_arrivals *arrivals, const char *name, size_t
 int blasd_landing_begin(struct blasd_landing *landing, struct blasd_sink *sink,
                         struct blasd_arrival *to, uint64_t bytes, bool look, bool swap,
                         struct blasd_err *err) {
-    const struct blasd_scan *by = &scans[to->input.tensor.dtype];
+    enum blasd_dtype part = blasd_dtype_part(to->input.tensor.dtype);
+    const struct blasd_scan *by = &scans[part];
     int rc;
     *landing = (struct blasd_landing){.sink = sink, .to = to, .left = bytes};
-    landing->size = (unsigned)blasd_dtype_size(to->input.tensor.dtype);
+    landing->size = (unsigned)blasd_dtype_size(part);
+    landing->parts = blasd_dtype_parts(to->input.tensor.dtype);
     landing->by = look && by->mask != 0 ? by : NULL;
     landing->values = blasd_ops_values(to->name);
     to->input.all_zero = (landing->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && bytes > 0;
@@ -133,13 +135,14 @@ static int64_t scan(const struct blasd_scan *by, const unsigned char *p, size_t 
 /* Looks for what some port of the tensor's name refuses. */
 static void look_at_values(struct blasd_landing *landing, const unsigned char *p, int64_t n) {
     struct blasd_input *input = &landing->to->input;
-    enum blasd_dtype dtype = input->tensor.dtype;
-    bool signs = (landing->values & (BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_POSITIVE)) != 0;
+    enum blasd_dtype dtype = blasd_dtype_part(input->tensor.dtype);
+    bool signs = landing->parts == 1 &&
+                 (landing->values & (BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_POSITIVE)) != 0;
     int64_t at;
     if (signs && input->first_negative < 0 &&
         (at = blasd_tensor_first_negative(dtype, p, n, false)) >= 0)
         input->first_negative = landing->index + at;
-    if ((landing->values & BLASD_VALUES_POSITIVE) != 0 && input->first_not_positive < 0 &&
+    if (signs && (landing->values & BLASD_VALUES_POSITIVE) != 0 && input->first_not_positive < 0 &&
         (at = blasd_tensor_first_negative(dtype, p, n, true)) >= 0)
         input->first_not_positive = landing->index + at;
     if (input->all_zero) input->all_zero = blasd_tensor_all_zero(dtype, p, n);
@@ -158,7 +161,7 @@ static int look(struct blasd_landing *landing, const unsigned char *p, size_t n,
                           "element %lld is the byte %u, and a bool is 0 or 1",
                           (long long)(landing->index + at), p[at]);
     }
-    if (at >= 0) input->first_nonfinite = landing->index + at;
+    if (at >= 0) input->first_nonfinite = (landing->index + at) / landing->parts;
     if (landing->values != 0) look_at_values(landing, p, (int64_t)n);
     landing->index += (int64_t)n;
     return 0;

@@ -60,14 +60,13 @@ static bool string(struct parser *parser, const char **text, size_t *len) {
 }
 
 static const struct {
-    char kind;
-    char size;
+    const char *code;
     enum blasd_dtype dtype;
 } dtypes[] = {
-    {'f', '8', BLASD_float64}, {'f', '4', BLASD_float32}, {'f', '2', BLASD_float16},
-    {'i', '8', BLASD_int64},   {'i', '4', BLASD_int32},   {'i', '2', BLASD_int16},
-    {'i', '1', BLASD_int8},    {'u', '8', BLASD_uint64},  {'u', '4', BLASD_uint32},
-    {'u', '2', BLASD_uint16},  {'u', '1', BLASD_uint8},   {'b', '1', BLASD_bool},
+    {"f8", BLASD_float64},   {"f4", BLASD_float32},     {"f2", BLASD_float16}, {"i8", BLASD_int64},
+    {"i4", BLASD_int32},     {"i2", BLASD_int16},       {"i1", BLASD_int8},    {"u8", BLASD_uint64},
+    {"u4", BLASD_uint32},    {"u2", BLASD_uint16},      {"u1", BLASD_uint8},   {"b1", BLASD_bool},
+    {"c8", BLASD_complex64}, {"c16", BLASD_complex128},
 };
 
 /* Why a dtype is not taken, and what to do. */
@@ -78,11 +77,11 @@ static const char *advice(char kind) {
                ".astype(float)";
     case 'S':
     case 'U': return "strings are not numbers; convert with .astype(float)";
-    case 'c': return "complex numbers are not taken; send .real and .imag by themselves";
     case 'V': return "structured and raw arrays are not taken; send bfloat16 as safetensors";
     case 'M':
     case 'm': return "dates are not numbers; convert with .astype('int64')";
-    default: return "float64, float32, float16, the integers and bool are taken";
+    default:
+        return "float64, float32, float16, the integers, bool, complex64 and complex128 are taken";
     }
 }
 
@@ -102,8 +101,8 @@ static int read_descr(struct parser *parser, struct blasd_err *err) {
         rest++;
         left--;
     }
-    for (size_t i = 0; left == 2 && i < sizeof dtypes / sizeof *dtypes; i++)
-        if (dtypes[i].kind == rest[0] && dtypes[i].size == rest[1]) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strlen(dtypes[i].code) == left && memcmp(dtypes[i].code, rest, left) == 0) {
             parser->tensor->dtype = dtypes[i].dtype;
             *parser->big_endian = order == '>';
             return 0;

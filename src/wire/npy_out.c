@@ -7,10 +7,11 @@
 #include <string.h>
 
 static const char *const descr[BLASD_DTYPE_COUNT] = {
-    [BLASD_float64] = "<f8", [BLASD_float32] = "<f4", [BLASD_float16] = "<f2",
-    [BLASD_int64] = "<i8",   [BLASD_int32] = "<i4",   [BLASD_int16] = "<i2",
-    [BLASD_int8] = "|i1",    [BLASD_uint64] = "<u8",  [BLASD_uint32] = "<u4",
-    [BLASD_uint16] = "<u2",  [BLASD_uint8] = "|u1",   [BLASD_bool] = "|b1",
+    [BLASD_float64] = "<f8",     [BLASD_float32] = "<f4",   [BLASD_float16] = "<f2",
+    [BLASD_int64] = "<i8",       [BLASD_int32] = "<i4",     [BLASD_int16] = "<i2",
+    [BLASD_int8] = "|i1",        [BLASD_uint64] = "<u8",    [BLASD_uint32] = "<u4",
+    [BLASD_uint16] = "<u2",      [BLASD_uint8] = "|u1",     [BLASD_bool] = "|b1",
+    [BLASD_complex128] = "<c16", [BLASD_complex64] = "<c8",
 };
 
 bool npy_possible(enum blasd_dtype dtype) {

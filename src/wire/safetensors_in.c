@@ -2,15 +2,14 @@
  * then the tensors' bytes without gaps, which go to the sink as they come. Bodies that are used
  * where they lie may leave gaps that align the next tensor.
  *
- * Only the header is held. Most are read by safetensors_plain.c, the others by jansson. Its
- * `__metadata__` may carry op, params, priority, deadline_ms and device as strings; what else
- * stands there is other programs' business and ignored. */
+ * Only the header is held, which jansson reads. Its `__metadata__` may carry op, params, priority,
+ * deadline_ms and device as strings; what else stands there is other programs' business and
+ * ignored. */
 #include "base/buf.h"
 #include "base/text.h"
 #include "wire/body_reader.h"
 #include "wire/echo.h"
 #include "wire/json_text.h"
-#include "wire/safetensors_plain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,11 +39,11 @@ static const struct {
     char name[5];
     enum blasd_dtype dtype;
 } dtypes[] = {
-    {"F64", BLASD_float64},   {"F32", BLASD_float32}, {"F16", BLASD_float16},
-    {"BF16", BLASD_bfloat16}, {"I64", BLASD_int64},   {"I32", BLASD_int32},
-    {"I16", BLASD_int16},     {"I8", BLASD_int8},     {"U64", BLASD_uint64},
-    {"U32", BLASD_uint32},    {"U16", BLASD_uint16},  {"U8", BLASD_uint8},
-    {"BOOL", BLASD_bool},
+    {"F64", BLASD_float64},   {"F32", BLASD_float32},   {"F16", BLASD_float16},
+    {"BF16", BLASD_bfloat16}, {"I64", BLASD_int64},     {"I32", BLASD_int32},
+    {"I16", BLASD_int16},     {"I8", BLASD_int8},       {"U64", BLASD_uint64},
+    {"U32", BLASD_uint32},    {"U16", BLASD_uint16},    {"U8", BLASD_uint8},
+    {"BOOL", BLASD_bool},     {"C64", BLASD_complex64}, {"C128", BLASD_complex128},
 };
 
 /* `name`: NULL where there is none. */
@@ -59,15 +58,11 @@ static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret
             *ret = dtypes[i].dtype;
             return 0;
         }
-    return blasd_fail(err, BLASD_E_unsupported_dtype, field,
-                      "'%s' is not taken; F64, F32, F16, BF16, I64 to I8, U64 to U8 and BOOL are",
-                      blasd_echo(shown, name, strlen(name)));
-}
-
-static int set_shape(struct blasd_tensor *tensor, int rank, const int64_t *shape, const char *field,
-                     struct blasd_err *err) {
-    *tensor = blasd_tensor_make(tensor->dtype, rank, shape);
-    return blasd_tensor_check(tensor, field, err);
+    return blasd_fail(
+        err, BLASD_E_unsupported_dtype, field,
+        "'%s' is not taken; F64, F32, F16, BF16, I64 to I8, U64 to U8, BOOL, C64 and C128 "
+        "are",
+        blasd_echo(shown, name, strlen(name)));
 }
 
 static int read_shape(const json_t *value, const char *field, struct blasd_tensor *tensor,
@@ -87,29 +82,24 @@ static int read_shape(const json_t *value, const char *field, struct blasd_tenso
                               "length %zu of its shape is no whole number from 0", i);
         shape[i] = json_integer_value(length);
     }
-    return set_shape(tensor, (int)rank, shape, field, err);
-}
-
-static int set_offsets(struct entry *entry, int64_t begin, int64_t end, const char *field,
-                       struct blasd_err *err) {
-    uint64_t bytes = blasd_tensor_bytes(&entry->to->input.tensor);
-    if (begin < 0 || end < begin)
-        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
-                          "its data_offsets are not two whole numbers in order");
-    entry->begin = (uint64_t)begin;
-    entry->end = (uint64_t)end;
-    if (entry->end - entry->begin == bytes) return 0;
-    return blasd_fail(err, BLASD_E_malformed_safetensors, field,
-                      "its dtype and shape make %llu bytes, its data_offsets %llu",
-                      (unsigned long long)bytes, (unsigned long long)(entry->end - entry->begin));
+    *tensor = blasd_tensor_make(tensor->dtype, (int)rank, shape);
+    return blasd_tensor_check(tensor, field, err);
 }
 
 static int read_offsets(const json_t *value, const char *field, struct entry *entry,
                         struct blasd_err *err) {
     const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
-    bool two = json_array_size(value) == 2 && json_is_integer(begin) && json_is_integer(end);
-    return set_offsets(entry, two ? json_integer_value(begin) : -1,
-                       two ? json_integer_value(end) : -1, field, err);
+    uint64_t bytes = blasd_tensor_bytes(&entry->to->input.tensor);
+    if (json_array_size(value) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
+        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                          "its data_offsets are not two whole numbers in order");
+    entry->begin = (uint64_t)json_integer_value(begin);
+    entry->end = (uint64_t)json_integer_value(end);
+    if (entry->end - entry->begin == bytes) return 0;
+    return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                      "its dtype and shape make %llu bytes, its data_offsets %llu",
+                      (unsigned long long)bytes, (unsigned long long)(entry->end - entry->begin));
 }
 
 static int read_entry(struct safetensors_reader *reader, const char *name, const json_t *value,
@@ -209,45 +199,14 @@ static int read_members(struct safetensors_reader *reader, json_t *root, struct 
     const char *name;
     json_t *value;
     json_object_foreach(root, name, value) {
-        int rc = strcmp(name, SAFETENSORS_METADATA) == 0 ? read_metadata(reader, value, err)
-                                                         : read_entry(reader, name, value, err);
+        int rc = strcmp(name, "__metadata__") == 0 ? read_metadata(reader, value, err)
+                                                   : read_entry(reader, name, value, err);
         if (rc != 0) return rc;
     }
     return 0;
 }
 
-/* What read_entry does, from a plain header. */
-static int note_tensor(struct safetensors_reader *reader, const struct safetensors_tensor *tensor,
-                       struct blasd_err *err) {
-    struct entry *entry = &reader->entries[reader->count];
-    struct blasd_tensor *to;
-    char field[64];
-    int rc = blasd_arrivals_add(reader->body->arrivals, tensor->name, strlen(tensor->name),
-                                &entry->to, err);
-    if (rc != 0) return rc;
-    to = &entry->to->input.tensor;
-    blasd_text_join(field, sizeof field, "inputs.", entry->to->name, NULL);
-    if ((rc = find_dtype(tensor->dtype, field, &to->dtype, err)) != 0) return rc;
-    if ((rc = set_shape(to, tensor->rank, tensor->shape, field, err)) != 0) return rc;
-    if ((rc = set_offsets(entry, tensor->begin, tensor->end, field, err)) != 0) return rc;
-    reader->count++;
-    return 0;
-}
-
-/* What read_members does, from a plain header. */
-static int note_members(struct safetensors_reader *reader, const struct safetensors_plain *plain,
-                        struct blasd_err *err) {
-    int rc = 0;
-    for (int i = 0; rc == 0 && i < plain->notes; i++)
-        if (blasd_envelope_knows(plain->note[i].name))
-            rc = blasd_envelope_text(reader->body->envelope, BLASD_IN_BODY, plain->note[i].name,
-                                     plain->note[i].text, strlen(plain->note[i].text), err);
-    for (int i = 0; rc == 0 && i < plain->tensors; i++)
-        rc = note_tensor(reader, &plain->tensor[i], err);
-    return rc;
-}
-
-static int parse_header(struct safetensors_reader *reader, struct blasd_err *err) {
+static int read_header(struct safetensors_reader *reader, struct blasd_err *err) {
     json_error_t problem;
     json_t *root = blasd_json_load(reader->header.data + 8, (size_t)reader->header_len,
                                    (int)reader->body->limits->json_depth, &problem);
@@ -261,16 +220,6 @@ static int parse_header(struct safetensors_reader *reader, struct blasd_err *err
     else
         rc = blasd_fail(err, BLASD_E_malformed_safetensors, "", "the header is no JSON object");
     json_decref(root);
-    return rc;
-}
-
-static int read_header(struct safetensors_reader *reader, struct blasd_err *err) {
-    struct safetensors_plain plain;
-    int rc;
-    if (safetensors_plain_read(reader->header.data + 8, (size_t)reader->header_len, &plain))
-        rc = note_members(reader, &plain, err);
-    else
-        rc = parse_header(reader, err);
     return rc != 0 ? rc : begin_landings(reader, err);
 }
 

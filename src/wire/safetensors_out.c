@@ -9,11 +9,14 @@
 #define DOCUMENT_MOST ((size_t)1 << 20)
 
 static const char *const codes[BLASD_DTYPE_COUNT] = {
-    [BLASD_float64] = "F64",   [BLASD_float32] = "F32", [BLASD_float16] = "F16",
-    [BLASD_bfloat16] = "BF16", [BLASD_int64] = "I64",   [BLASD_int32] = "I32",
-    [BLASD_int16] = "I16",     [BLASD_int8] = "I8",     [BLASD_uint64] = "U64",
-    [BLASD_uint32] = "U32",    [BLASD_uint16] = "U16",  [BLASD_uint8] = "U8",
-    [BLASD_bool] = "BOOL",
+    [BLASD_float64] = "F64",     [BLASD_float32] = "F32",
+    [BLASD_float16] = "F16",     [BLASD_bfloat16] = "BF16",
+    [BLASD_int64] = "I64",       [BLASD_int32] = "I32",
+    [BLASD_int16] = "I16",       [BLASD_int8] = "I8",
+    [BLASD_uint64] = "U64",      [BLASD_uint32] = "U32",
+    [BLASD_uint16] = "U16",      [BLASD_uint8] = "U8",
+    [BLASD_bool] = "BOOL",       [BLASD_complex64] = "C64",
+    [BLASD_complex128] = "C128", /* ours: the format has no name for it */
 };
 
 void safetensors_order(const struct blasd_record *record, int *outputs, int count) {

@@ -8,6 +8,8 @@ import warnings
 
 import numpy as np
 
+from .errors import InputError
+
 
 class JobWarning(UserWarning):
     """What the service says of a result that it gives all the same (`Result.warnings`), or the client of an input."""
@@ -35,18 +37,14 @@ def _array(name, value, where=""):
     except InputError:
         raise
     except Exception as error:  # whatever an object's own __array__ raises
-        raise InputError(f"{name}: NumPy makes no array of the {type(value).__name__}{where}: {error}") from error
+        raise InputError(f"inputs.{name}", f"NumPy makes no array of the {type(value).__name__}{where}: {error}") from error
     if array.dtype == object:
         _refuse_missing(name, sum(map(_is_missing, array.flat)), where)
-        raise InputError(f"{name}: NumPy makes no array of numbers of the {type(value).__name__}{where}, but one of dtype "
+        raise InputError(f"inputs.{name}", f"NumPy makes no array of numbers of the {type(value).__name__}{where}, but one of dtype "
                        "object; give numbers of one dtype, e.g. with astype(float)")
     if isinstance(value, (list, tuple)):
         _look_for_rounding(name, array, value)
     return array
-
-
-class InputError(TypeError):
-    """An input that cannot be sent without a change, with its name and what to do."""
 
 
 _NUMBERS = {int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
@@ -63,7 +61,7 @@ def _plain(name, value, where):
     if isinstance(value, np.ma.MaskedArray):
         masked = int(np.count_nonzero(np.ma.getmaskarray(value)))
         if masked:
-            raise InputError(f"{name}: {masked} masked element{'s' if masked > 1 else ''}{where}; give them values "
+            raise InputError(f"inputs.{name}", f"{masked} masked element{'s' if masked > 1 else ''}{where}; give them values "
                            "(.filled) or leave them out (.compressed) first")
         return value.data
     if pandas is not None and isinstance(value, pandas.DataFrame):
@@ -83,12 +81,12 @@ def _plain(name, value, where):
     elif hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         pass
     elif hasattr(value, "toarray") or hasattr(value, "todense"):
-        raise InputError(f"{name}: a sparse matrix ({kind.__name__}){where}; send it dense: .toarray()")
+        raise InputError(f"inputs.{name}", f"a sparse matrix ({kind.__name__}){where}; send it dense: .toarray()")
     elif hasattr(value, "__cuda_array_interface__"):
-        raise InputError(f"{name}: the {kind.__name__}{where} lies in a GPU's memory; copy it to the host first")
+        raise InputError(f"inputs.{name}", f"the {kind.__name__}{where} lies in a GPU's memory; copy it to the host first")
     elif hasattr(value, "__dlpack__"):
         if value.__dlpack_device__()[0] not in (1, 3):  # the host's memory, also page-locked
-            raise InputError(f"{name}: the {kind.__name__}{where} lies in a device's memory; copy it to the host first")
+            raise InputError(f"inputs.{name}", f"the {kind.__name__}{where} lies in a device's memory; copy it to the host first")
         return np.from_dlpack(value)
     return value
 
@@ -102,7 +100,7 @@ def _table(name, columns):
 
 def _refuse_missing(name, count, where):
     if count:
-        raise InputError(f"{name}: {count} missing value{'s' if count > 1 else ''}{where}; fill them in or leave them out "
+        raise InputError(f"inputs.{name}", f"{count} missing value{'s' if count > 1 else ''}{where}; fill them in or leave them out "
                        "first (pandas: fillna, dropna)")
 
 

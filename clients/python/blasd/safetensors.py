@@ -7,16 +7,18 @@ import struct
 
 import numpy as np
 
+from .errors import InputError
+
 _CODES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
           "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
-          "bool": "BOOL"}
+          "bool": "BOOL", "complex64": "C64", "complex128": "C128"}
 _NAMES = {code: name for name, code in _CODES.items()}
 
 
 def code(name, dtype):
     """The format's name of a dtype; TypeError, with the array's name, where it has none."""
     if dtype.name not in _CODES:
-        raise TypeError(f"{name}: dtype {dtype} is not supported; use one of {', '.join(_CODES)}")
+        raise InputError(f"inputs.{name}", f"dtype {dtype} is not supported; use one of {', '.join(_CODES)}", "unsupported_dtype")
     return _CODES[dtype.name]
 
 

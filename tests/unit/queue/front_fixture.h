@@ -3,6 +3,8 @@
 #ifndef BLASD_TEST_FRONT_FIXTURE_H
 #define BLASD_TEST_FRONT_FIXTURE_H
 
+#include "record_fixture.h"
+
 #include "base/clock.h"
 #include "base/container.h"
 #include "queue/front.h"
@@ -37,7 +39,8 @@ struct seen {
     int answered, ended, order; /* order: of the answer's coming */
     bool repeated;
     enum blasd_code code;
-    char record[256];
+    char record[1024];
+    size_t record_len;
     int ended_order;
     int64_t ended_ns;
 };
@@ -101,14 +104,21 @@ static void redis_kill(struct env *env) {
 
 /* The loop. */
 
+/* Copies a record, a zero behind it; how much of it. */
+static size_t record_copy(char *out, size_t size, const void *record, size_t len) {
+    size_t n = record == NULL ? 0 : len < size ? len : size - 1;
+    if (n > 0) memcpy(out, record, n);
+    out[n] = '\0';
+    return n;
+}
+
 static void on_ended(struct blasd_waiter *waiter, const void *record, size_t len) {
     struct seen *s = blasd_container_of(waiter, struct seen, waiter);
     assert_string_equal(waiter->id, s->id);
     s->ended++;
     s->ended_order = ++current->order;
     s->ended_ns = blasd_clock_ns();
-    snprintf(s->record, sizeof s->record, "%.*s", (int)len,
-             record == NULL ? "" : (const char *)record);
+    s->record_len = record_copy(s->record, sizeof s->record, record, len);
     current->ended++;
 }
 
@@ -304,6 +314,7 @@ struct got {
     int answered;
     enum blasd_code code;
     char record[4096];
+    size_t record_len;
     int count;
     struct blasd_blob blob;
     int order;
@@ -314,7 +325,7 @@ static void on_record(void *arg, const struct blasd_err *err, const void *record
     got->answered++;
     got->code = err == NULL ? BLASD_OK : err->code;
     got->order = ++current->order;
-    snprintf(got->record, sizeof got->record, "%.*s", (int)len, (const char *)record);
+    got->record_len = record_copy(got->record, sizeof got->record, record, len);
 }
 
 static struct got get(struct env *env, const char *id) {

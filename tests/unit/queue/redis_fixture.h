@@ -3,6 +3,8 @@
 #ifndef TESTS_REDIS_FIXTURE_H
 #define TESTS_REDIS_FIXTURE_H
 
+#include "record_fixture.h"
+
 #include "base/clock.h"
 #include "main/aof_tail.h"
 #include "queue/redis_link.h"
@@ -190,38 +192,56 @@ static inline void submit_new(struct bed *bed, char id[BLASD_ID_LEN + 1], const 
     assert_int_equal(submit_as(bed, id, si, "100", "", ""), 0);
 }
 
-/* Line `n` (0: "T1") of the record of `id`; "404" or "410" where there is none; for a record that
- * is not terse, its bytes. In a static buffer. */
-static inline const char *record_line(struct bed *bed, const char *id, int n) {
-    static char line[4][256];
+static inline bool reply_is(const redisReply *reply, enum blasd_state state) {
+    return reply->type == REDIS_REPLY_STRING && record_is(reply->str, reply->len, state);
+}
+
+/* Whether a record in a reply is of that job. */
+static inline bool reply_names(const redisReply *reply, const char *id) {
+    return memmem(reply->str, reply->len, id, BLASD_ID_LEN) != NULL;
+}
+
+/* What the record of `id` says there, as text; "404" or "410" where there is none; where it is no
+ * record, its bytes. In a static buffer. */
+enum record_line {
+    LINE_STATE,
+    LINE_STARTED,
+    LINE_PROGRESS,
+    LINE_ATTEMPTS,
+    LINE_ERROR,
+    LINE_DEVICE,
+    LINE_CLASS
+};
+static inline const char *record_line(struct bed *bed, const char *id, enum record_line line) {
+    static char room[4][256];
     static unsigned turn;
-    char *out = line[turn++ % 4];
+    char *out = room[turn++ % 4];
     redisReply *reply = fcall(bed, "get", id, NULL);
     const redisReply *r = reply->element[0];
+    struct blasd_record record;
+    struct blasd_err err;
+    size_t payload_at;
     if (r->type == REDIS_REPLY_INTEGER) {
         snprintf(out, 256, "%lld", r->integer);
-    } else if (strncmp(r->str, "T1\n", 3) != 0) {
+    } else if (blasd_record_decode(r->str, r->len, &record, &payload_at, &err) != 0) {
         snprintf(out, 256, "%s", r->str);
     } else {
-        const char *at = r->str;
-        while (n-- > 0) {
-            at = strchr(at, '\n');
-            assert_non_null(at);
-            at++;
+        switch (line) {
+        case LINE_STATE: snprintf(out, 256, "%s", blasd_state_names[record.state]); break;
+        case LINE_STARTED: snprintf(out, 256, "%lld", (long long)record.started_us); break;
+        case LINE_PROGRESS: snprintf(out, 256, "%g", record.progress); break;
+        case LINE_ATTEMPTS: snprintf(out, 256, "%d", record.execution.attempts); break;
+        case LINE_ERROR:
+            snprintf(out, 256, "%s",
+                     record.error.code == BLASD_OK ? "" : blasd_err_info(record.error.code)->name);
+            break;
+        case LINE_DEVICE: snprintf(out, 256, "%s", record.execution.device); break;
+        case LINE_CLASS: snprintf(out, 256, "%s", blasd_device_class_names[record.device]); break;
         }
-        snprintf(out, 256, "%.*s", (int)strcspn(at, "\n"), at);
     }
     drop(reply);
     return out;
 }
-enum {
-    LINE_STATE = 1,
-    LINE_STARTED = 6,
-    LINE_PROGRESS = 8,
-    LINE_ATTEMPTS,
-    LINE_ERROR,
-    LINE_DEVICE
-};
 
 /* Goes through all pages of a list; `each` is called with every record. Returns how many there are.
  */

@@ -227,12 +227,12 @@ struct listed {
 static void on_listed(void *arg, const redisReply *record) {
     struct listed *listed = arg;
     for (int i = 0; i < listed->packet->jobs; i++) {
-        if (strstr(record->str, listed->packet->id[i]) == NULL) continue;
+        if (!reply_names(record, listed->packet->id[i])) continue;
         listed->times[i]++;
-        listed->is[i] = strncmp(record->str, "T1\nqueued\n", 10) == 0      ? 'q'
-                        : strncmp(record->str, "T1\nrunning\n", 11) == 0   ? 'r'
-                        : strncmp(record->str, "T1\ncancelled\n", 13) == 0 ? 'c'
-                                                                           : 'd';
+        listed->is[i] = reply_is(record, BLASD_QUEUED)      ? 'q'
+                        : reply_is(record, BLASD_RUNNING)   ? 'r'
+                        : reply_is(record, BLASD_CANCELLED) ? 'c'
+                                                            : 'd';
     }
 }
 

@@ -405,7 +405,7 @@ static void test_no_client_reply(void **state) {
         assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
         assert_string_equal(claims[0].id, id);
         begin(worker, claims, 1);
-        assert_string_equal(record_line(&bed, id, 1), "running");
+        assert_string_equal(record_line(&bed, id, LINE_STATE), "running");
         assert_int_equal(finish(worker, id, "r", 0), 1);
     }
     drop(redisCommand(bed.raw, "ACL SETUSER default +client|reply"));
