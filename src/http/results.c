@@ -1,7 +1,6 @@
 /* Answering with a record: as a document, or with its tensors, from the record or from a blob.
  *
- * Small answers are made whole. Large ones are sent piece by piece, and one tensor alone straight
- * from where it is mapped. Read next: ../wire/answer.h. */
+ * Small answers are made whole. Large ones are sent piece by piece. Read next: ../wire/answer.h. */
 #include "base/cut.h"
 #include "http/jobs.h"
 #include "http/reply.h"
@@ -14,10 +13,6 @@
 
 #define WHOLE_BYTES 262144 /* answers up to here are made in one piece */
 #define PIECE_BYTES 262144
-#define HEADER_BYTES 65536
-/* Of a mapped tensor the system takes what a socket holds, some megabytes, at once: beyond so many
- * at a time they are sent in pieces, which have their share of a turn. */
-#define MAPPED_MOST 4
 
 /* What an answer is made from, for as long as its making and sending takes. */
 struct parcel {
@@ -27,8 +22,6 @@ struct parcel {
     struct blasd_blob blob;      /* the outputs, or zeros */
     void *copy;                  /* the outputs, where they came with the record; owned */
     struct blasd_answer *answer; /* owned */
-    char *header;                /* of a tensor sent from where it is mapped; owned */
-    bool mapped;                 /* it is one of home->pieces.mapped */
     uint64_t round;              /* in which it had its last piece */
 };
 
@@ -45,11 +38,9 @@ static struct parcel *parcel_new(struct http_exchange *exchange,
 static void parcel_free(void *cls) {
     struct parcel *parcel = cls;
     if (parcel == NULL) return;
-    if (parcel->mapped) parcel->home->pieces.mapped--;
     blasd_answer_free(parcel->answer);
     blasd_blob_close(&parcel->blob);
     free(parcel->copy);
-    free(parcel->header);
     free(parcel);
 }
 
@@ -88,36 +79,6 @@ static int output_count(const struct blasd_record *record, int *only) {
     return count;
 }
 
-/* One tensor in a binary format is a header and its bytes as they lie in memory. NULL where this
- * is not such an answer. */
-static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payload, int output,
-                                         enum blasd_format format, uint64_t size) {
-    const struct blasd_record *record = &parcel->record;
-    struct MHD_IoVec parts[2];
-    struct MHD_Response *response;
-    uint64_t bytes;
-    if (format == BLASD_FORMAT_JSON || parcel->home->pieces.mapped >= MAPPED_MOST) return NULL;
-    /* of a file that is cut the system sends what is there, and libmicrohttpd waits for the rest */
-    if (parcel->home->server->options->share) return NULL;
-    if (output < 0 && output_count(record, &output) != 1) return NULL;
-    bytes = record->outputs[output].bytes;
-    if (bytes > size || size - bytes > HEADER_BYTES) return NULL;
-    parts[0].iov_len = (size_t)(size - bytes);
-    parcel->header = malloc(parts[0].iov_len + 1);
-    if (parcel->header == NULL) return NULL;
-    if (blasd_answer_read(parcel->answer, parcel->header, parts[0].iov_len) != parts[0].iov_len)
-        return NULL;
-    parts[0].iov_base = parcel->header;
-    parts[1].iov_base = payload + record->outputs[output].offset;
-    parts[1].iov_len = (size_t)bytes;
-    response = MHD_create_response_from_iovec(parts, 2, parcel_free, parcel);
-    if (response == NULL) return NULL;
-    parcel->mapped = true;
-    parcel->home->pieces.mapped++;
-    http_count(&parcel->home->metrics->sent_bytes, size);
-    return response;
-}
-
 static void send_tensors(struct http_exchange *exchange, struct MHD_Response *response,
                          enum blasd_format format) {
     if (response != NULL) {
@@ -135,8 +96,7 @@ static void stream_tensors(struct parcel *parcel, struct http_exchange *exchange
     int64_t size;
     parcel->answer = blasd_answer_new(&parcel->record, payload, output, format);
     size = parcel->answer == NULL ? -1 : blasd_answer_size(parcel->answer);
-    if (size > 0) response = from_mapping(parcel, payload, output, format, (uint64_t)size);
-    if (response == NULL && parcel->answer != NULL && parcel->header == NULL)
+    if (parcel->answer != NULL)
         response = MHD_create_response_from_callback(size < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)size,
                                                      PIECE_BYTES, read_piece, parcel, parcel_free);
     if (response == NULL) parcel_free(parcel);
