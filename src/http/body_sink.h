@@ -2,7 +2,7 @@
  * are not. What is in memory goes on in a slice, or beside the job's frame, or after all to a blob.
  * Where the body is about as long as its tensors, they come straight into their slice.
  * Those of a file that was handed in stay where they are.
- * Read next: share.h, upload.h. */
+ * Read next: shared_files.h, upload.h. */
 #ifndef BLASD_HTTP_BODY_SINK_H
 #define BLASD_HTTP_BODY_SINK_H
 

@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "http/head.h"
-#include "http/patience.h"
 #include "http/reply.h"
 #include "http/routes.h"
+#include "http/timeouts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,8 @@ static struct http_exchange *begin_exchange(struct http_loop *loop,
                                             struct MHD_Connection *connection) {
     struct http_exchange *exchange = http_exchange_new(loop, connection);
     if (exchange == NULL) return NULL;
-    exchange->client.visit = http_visit_of(connection);
-    http_visit_asks(exchange->client.visit, true);
+    exchange->client.connection = http_connection_of(connection);
+    http_connection_asks(exchange->client.connection, true);
     return exchange;
 }
 
@@ -65,7 +65,7 @@ static bool is_cut_off(struct http_exchange *exchange) {
         blasd_fail(&problem, BLASD_E_headers_too_large, "Transfer-Encoding",
                    "a chunk's own header is longer than the memory of a connection (limit "
                    "connection_bytes)");
-    else if (!http_body_late(exchange, &problem))
+    else if (!http_timeouts_body(exchange, &problem))
         return false;
     if (exchange->upload != NULL && !exchange->answer.made)
         http_log_job(exchange, "refused", &problem);
@@ -157,8 +157,8 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
     request->method = http_method_find(method);
     exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
     if (read_head(exchange, method, version, &collecting.err) == 0)
-        http_guard_check(&exchange->home->server->guard, request, &exchange->foreign,
-                         &collecting.err);
+        http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
+                          &collecting.err);
     if (collecting.err.code == BLASD_OK && exchange->route != NULL)
         MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,
                                     &collecting);
@@ -227,8 +227,8 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
             http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
     }
     if (!exchange->answer.made || !too_much_to_drain(exchange)) return MHD_YES;
-    http_linger_problem(exchange->home, exchange->route, http_connection_fd(exchange->connection),
-                        &exchange->answer.problem);
+    http_close_with_problem(exchange->home, exchange->route,
+                            http_connection_fd(exchange->connection), &exchange->answer.problem);
     exchange->client.linger = true;
     return MHD_NO; /* closes */
 }
@@ -261,7 +261,7 @@ void *http_exchange_uri(void *cls, const char *uri, struct MHD_Connection *conne
         return NULL;
     blasd_fail(&problem, BLASD_E_malformed_query, "", "the query has %d parameters; %d are read",
                count, HTTP_PARAMS_MOST);
-    http_linger_problem(exchange->home, NULL, fd, &problem);
+    http_close_with_problem(exchange->home, NULL, fd, &problem);
     (void)shutdown(fd, SHUT_WR);
     exchange->client.closing = exchange->client.linger = exchange->complete = true;
     return exchange;
@@ -301,7 +301,8 @@ void http_exchange_completed(void *cls, struct MHD_Connection *connection, void 
     (void)cls;
     if (exchange == NULL) return;
     *context = NULL;
-    if (exchange->client.linger) http_linger(exchange->home, http_connection_fd(connection));
-    http_visit_asks(exchange->client.visit, false);
+    if (exchange->client.linger)
+        http_lingering_close(exchange->home, http_connection_fd(connection));
+    http_connection_asks(exchange->client.connection, false);
     http_exchange_end(exchange, exchange->parked && code != MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN);
 }

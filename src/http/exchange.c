@@ -88,7 +88,7 @@ void http_exchange_await(struct http_exchange *exchange) {
 }
 
 static void resume(struct http_exchange *exchange) {
-    http_gate_leave(exchange);
+    http_admission_leave(exchange);
     if (!exchange->parked && !exchange->suspended) return;
     unpark(exchange);
     http_exchange_unwatch(exchange);
@@ -103,7 +103,7 @@ static void client_gone(struct blasd_watcher *watcher, uint32_t events) {
         blasd_container_of(watcher, struct http_exchange, client.watcher);
     (void)events;
     exchange->client.gone = true;
-    http_exchange_unwait(exchange);
+    http_exchange_wait_end(exchange);
     if (exchange->upload != NULL) exchange->route->jobs->gone(exchange);
     resume(exchange);
 }
@@ -112,7 +112,7 @@ void http_exchange_watch_waiting(struct http_exchange *exchange) {
     http_exchange_watch(exchange, client_gone);
 }
 
-void http_exchange_unwait(struct http_exchange *exchange) {
+void http_exchange_wait_end(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
     if (!exchange->wait.begun) return;
     exchange->wait.begun = false;
@@ -122,12 +122,12 @@ void http_exchange_unwait(struct http_exchange *exchange) {
 }
 
 void http_exchange_end(struct http_exchange *exchange, bool left) {
-    http_gate_leave(exchange);
-    http_exchange_unwait(exchange);
+    http_admission_leave(exchange);
+    http_exchange_wait_end(exchange);
     http_exchange_unwatch(exchange);
     unpark(exchange);
     exchange->suspended = false;
-    exchange->client.visit = NULL;
+    exchange->client.connection = NULL;
     exchange->connection = NULL;
     if (left && exchange->upload != NULL) exchange->route->jobs->gone(exchange);
     exchange->home->exchange_count--;
@@ -143,7 +143,7 @@ void http_exchange_abandon(struct http_exchange *exchange) {
 void http_exchange_answer(struct http_exchange *exchange, unsigned status,
                           struct MHD_Response *response) {
     exchange->answer.made = true;
-    http_exchange_unwait(exchange);
+    http_exchange_wait_end(exchange);
     if (exchange->connection == NULL || exchange->client.gone ||
         exchange->answer.response != NULL) {
         if (response != NULL) MHD_destroy_response(response);

@@ -43,7 +43,7 @@ void http_devices(struct http_exchange *exchange);
 void http_health_live(struct http_exchange *exchange);
 void http_health_ready(struct http_exchange *exchange);
 void http_openapi(struct http_exchange *exchange);
-/* share.c */
+/* shared_files.c */
 void http_share(struct http_exchange *exchange);
 /* metrics.c */
 void http_metrics_show(struct http_exchange *exchange);

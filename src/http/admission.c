@@ -5,7 +5,7 @@
  * the more may be refused. `gate_spent_ns` is the time that what was spent of it takes at that
  * rate; it runs ahead of the clock by what was spent at once. Jobs alone use it up where they are
  * small, so some refusals are earned by jobs let in (`gate_earned`, in jobs). */
-#include "http/gate.h"
+#include "http/admission.h"
 
 #include "base/clock.h"
 #include "http/exchange.h"
@@ -19,14 +19,14 @@
 #define JOBS_A_REFUSAL 32
 #define PAUSE_NS INT64_C(10000000) /* until more may be refused: some twenty */
 
-bool http_gate_suits(const struct http_exchange *exchange) {
+bool http_admission_suits(const struct http_exchange *exchange) {
     const struct http_request *request = &exchange->request;
     return !request->framing.chunked && request->body_file == NULL &&
            !request->framing.expects_continue && request->framing.content_length <= SMALL_BODY &&
            exchange->home->server->limits->queue_wait_ms > 0;
 }
 
-void http_gate_enter(struct http_exchange *exchange, bool again) {
+void http_admission_wait(struct http_exchange *exchange, bool again) {
     struct http_loop *loop = exchange->home;
     struct http_exchange *before = again ? NULL : loop->admission.last;
     exchange->admission.prev = before;
@@ -37,7 +37,7 @@ void http_gate_enter(struct http_exchange *exchange, bool again) {
     exchange->admission.waits = true;
 }
 
-void http_gate_leave(struct http_exchange *exchange) {
+void http_admission_leave(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
     struct http_exchange *next = exchange->admission.next, *prev = exchange->admission.prev;
     if (!exchange->admission.waits) return;
@@ -52,7 +52,7 @@ static int64_t late_at(const struct http_loop *loop) {
 }
 
 static void ignore(struct blasd_timer *timer) {
-    (void)timer; /* the turn of the loop goes on at the gate */
+    (void)timer; /* the turn of the loop lets them in */
 }
 
 /* Whether the allowance has something left. */
@@ -89,7 +89,7 @@ static bool serve_first(struct http_loop *loop, int64_t now) {
     return true;
 }
 
-void http_gate_turn(struct http_loop *loop) {
+void http_admission_turn(struct http_loop *loop) {
     int64_t now, at;
     if (loop->admission.first == NULL) return;
     now = blasd_clock_ns();
