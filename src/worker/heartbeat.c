@@ -296,7 +296,7 @@ static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     bool lost = false;
     char *info = blasd_heartbeat_info(heartbeat);
     if (info == NULL) return;
-    blasd_worker_queue_join(heartbeat->queue, heartbeat->options->name, epoch);
+    blasd_worker_queue_join(heartbeat->queue, heartbeat->options->name, epoch, 8);
     heartbeat->renewed_epoch = epoch;
     if (blasd_worker_queue_renew(heartbeat->queue, info, &lost, &err) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot renew the lease: %s", err.detail);
@@ -465,7 +465,7 @@ static void give_all_back(const struct blasd_heartbeat *heartbeat, int64_t epoch
     struct blasd_err err;
     bool lost = false;
     if (blasd_worker_queue_open(&options->queue, &queue, &err) != 0) return;
-    blasd_worker_queue_join(queue, options->name, epoch);
+    blasd_worker_queue_join(queue, options->name, epoch, 9);
     if (endings->count > 0)
         (void)blasd_worker_queue_finish(queue, blasd_endings_rows(endings), endings->count, &lost,
                                         &err);

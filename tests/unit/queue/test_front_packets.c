@@ -192,7 +192,7 @@ static void test_resend(void **state) {
     struct env *env = *state;
     struct kind keyed = small, deadline = small, other = small;
     worker_register(env);
-    keyed.want.key = "r=1 k=";
+    keyed.want.key = "k= d=1";
     deadline.want.deadline_ms = 60000;
     other.company = 2;
     send_many(env, small, 5);
@@ -201,7 +201,7 @@ static void test_resend(void **state) {
     send_many(env, other, 5);
     blasd_front_queue_flush(env->queue);
     while (entries(env) != 4) usleep(1000);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, env->answered == 12);
     assert_int_equal(entries(env), 4);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 4);
@@ -211,7 +211,7 @@ static void test_resend(void **state) {
     blasd_front_queue_flush(env->queue);
     while (entries(env) != 5) usleep(1000);
     assert_int_equal(work_once(env), 19);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     expect_all_done(env);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 0);
 }
@@ -222,13 +222,13 @@ static void test_messages_lost(void **state) {
     worker_register(env);
     send_many(env, small, 100);
     UNTIL(env, env->answered == 100);
-    blasd_front_link_drop(&env->queue->replies, "a test");
+    blasd_async_link_drop(&env->queue->replies, "a test");
     assert_int_equal(work_once(env), 100);
     expect_all_done(env);
     /* told to watch again while they are pending, it is told once */
     send_many(env, small, FRONT_PACKET_JOBS + 6);
     UNTIL(env, env->answered == env->seen_count);
-    blasd_front_link_drop(&env->queue->replies, "a test");
+    blasd_async_link_drop(&env->queue->replies, "a test");
     UNTIL(env, env->queue->subscribed && !env->queue->rewatch);
     assert_int_equal(entries(env), 2); /* asking did not open them */
     expect_all_done(env);
@@ -244,7 +244,7 @@ static void room_for_some(bool again) {
     if (again) {
         blasd_front_queue_flush(env->queue);
         while (entries(env) != 5) usleep(1000);
-        blasd_front_link_drop(&env->queue->commands, "a test");
+        blasd_async_link_drop(&env->queue->commands, "a test");
     }
     UNTIL(env, env->answered == 8);
     for (int i = 0; i < 8; i++)
