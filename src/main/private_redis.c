@@ -89,21 +89,22 @@ static int write_options(const struct private_redis *redis, FILE *file) {
     return failed | ferror(file);
 }
 
-/* Beside the one of the last start, which is used again where the disk is full to the last byte. */
+/* Where the disk is full to the last byte the one of the last start is used again. */
 static int write_config(const struct private_redis *redis, struct blasd_err *err) {
-    char fresh[PATH_MAX + 24];
-    FILE *file;
-    int failed;
-    snprintf(fresh, sizeof fresh, "%s.new", redis->config);
-    file = fopen(fresh, "we");
-    failed = file == NULL || write_options(redis, file) != 0;
+    char *text = NULL;
+    size_t len = 0;
+    FILE *file = open_memstream(&text, &len);
+    int failed = file == NULL || write_options(redis, file) != 0, reason = EINVAL;
     if (file != NULL && fclose(file) != 0) failed = 1;
-    if (!failed && rename(fresh, redis->config) == 0) return 0;
-    failed = errno;
-    unlink(fresh);
-    if (failed != ENOSPC || access(redis->config, R_OK) != 0)
+    if (!failed) {
+        failed = blasd_file_replace(redis->config, text, len) != 0;
+        reason = errno;
+    }
+    free(text);
+    if (!failed) return 0;
+    if (reason != ENOSPC || access(redis->config, R_OK) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s: %s",
-                          redis->config, strerror(failed));
+                          redis->config, strerror(reason));
     blasd_log(BLASD_LOG_WARN, "no space to write %s: the last start's is used", redis->config);
     return 0;
 }

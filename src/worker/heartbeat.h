@@ -8,7 +8,7 @@
 #ifndef BLASD_WORKER_HEARTBEAT_H
 #define BLASD_WORKER_HEARTBEAT_H
 
-#include "core/cost.h"
+#include "worker/estimate.h"
 #include "worker/group.h"
 #include "worker/worker.h"
 
@@ -27,8 +27,10 @@ char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat);
 /* What the device is, for that object; called before the first lease, and later to refresh it. */
 void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
                             const struct blasd_device_info *info);
-/* What jobs cost on the device, for that object too. */
+/* What jobs cost on the device, as it was measured; for that object too. */
 void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost);
+/* The same, which grows with the batches that run. Borrowed. */
+struct blasd_estimate *blasd_heartbeat_estimate(struct blasd_heartbeat *heartbeat);
 /* A new lease, to be renewed from now on. */
 void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch);
 /* Whether the lease given last was lost. */

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "worker/lane.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,21 +294,15 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
     return failed;
 }
 
-/* How long such work takes here; what was stopped half-way says nothing of that. */
+/* How long such work takes here; what was stopped half-way, or shared the device, says nothing of
+ * that. */
 static void learn(struct blasd_batcher *batcher, int live, const struct blasd_batch_times *times) {
-    const struct blasd_task *tasks = batcher->room->tasks;
-    int64_t took_ns = times->ran_ns - times->bound_ns;
-    double flops = 0, bytes = 0;
-    if (batcher->weigher == NULL ||
-        blasd_heartbeat_told(batcher->heartbeat, batcher->place) != BLASD_GO_ON)
+    struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->place);
+    if (blasd_heartbeat_told(batcher->heartbeat, batcher->place) != BLASD_GO_ON ||
+        (watch->sharers != NULL && watch->sharers(watch) > 1))
         return;
-    for (int k = 0; k < live; k++) {
-        const struct blasd_plan *plan = tasks[k].plan;
-        flops += plan->flops;
-        bytes += (double)(plan->input_bytes + plan->output_bytes + plan->workspace_bytes);
-    }
-    if (batcher->hand != NULL) took_ns /= blasd_lane_running(batcher->hand);
-    blasd_weigh_learn(batcher->weigher, tasks[0].job->op, flops, bytes, took_ns);
+    blasd_estimate_learn(blasd_heartbeat_estimate(batcher->heartbeat), batcher->room->tasks, live,
+                         times->ran_ns - times->bound_ns);
 }
 
 /* What follows the kernel, which returned `code`: records, or where the part must be tried again in
