@@ -37,7 +37,7 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire store queue http worker
+FLOORS = base core wire store redis queue http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
 CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))
