@@ -21,7 +21,7 @@ static long double largest(const struct blasd_ref_distance *ref, const long doub
                            const long double *b) {
     long double most = 0;
     for (int64_t d = 0; d < ref->k; d++) {
-        long double e = weight(ref, d) > 0 ? fabsl(a[d] - b[d]) : 0;
+        long double e = weight(ref, d) > 0 && a[d] != b[d] ? fabsl(a[d] - b[d]) : 0;
         if (isnan(e)) return e;
         if (e > most) most = e;
     }
@@ -78,9 +78,11 @@ static long double jensenshannon(const struct blasd_ref_distance *ref, const lon
                                  const long double *b) {
     long double sum_a = 0, sum_b = 0, sum = 0;
     for (int64_t d = 0; d < ref->k; d++) {
+        if (a[d] < 0 || b[d] < 0) return INFINITY;
         sum_a += a[d];
         sum_b += b[d];
     }
+    if (ref->k > 0 && (sum_a == 0 || sum_b == 0)) return INFINITY;
     for (int64_t d = 0; d < ref->k; d++) {
         long double p = a[d] / sum_a, q = b[d] / sum_b, m = (p + q) / 2;
         if (isnan(p) || isnan(q) || p < 0 || q < 0) return NAN;
@@ -117,13 +119,39 @@ static long double differing(const struct blasd_ref_distance *ref, const long do
     return among_nonzero && below == 0 ? 0 : above / below;
 }
 
+static long double jaccard(const struct blasd_ref_distance *ref, const long double *a,
+                           const long double *b) {
+    long double above = 0, below = 0;
+    for (int64_t d = 0; d < ref->k; d++) {
+        if ((a[d] != 0) != (b[d] != 0)) above += weight(ref, d);
+        if (a[d] != 0 || b[d] != 0) below += weight(ref, d);
+    }
+    return below == 0 ? 0 : above / below;
+}
+
+static long double dice(const struct blasd_ref_distance *ref, const long double *a,
+                        const long double *b) {
+    long double tt = 0, tf = 0, ft = 0;
+    for (int64_t d = 0; d < ref->k; d++) {
+        if (ref->w != NULL) {
+            tt += a[d] != 0 && b[d] != 0 ? ref->w[d] : 0;
+            tf += a[d] != b[d] ? ref->w[d] : 0;
+            continue;
+        }
+        tt += weight(ref, d) * a[d] * b[d];
+        tf += weight(ref, d) * a[d] * (1 - b[d]);
+        ft += weight(ref, d) * (1 - a[d]) * b[d];
+    }
+    return (tf + ft) / (2 * tt + tf + ft);
+}
+
 static long double boolean(const struct blasd_ref_distance *ref, const long double *a,
                            const long double *b) {
     long double tt = 0, tf = 0, ft = 0, ff = 0;
     const char *metric = ref->metric;
     for (int64_t d = 0; d < ref->k; d++)
         *(a[d] != 0 ? b[d] != 0 ? &tt : &tf : b[d] != 0 ? &ft : &ff) += weight(ref, d);
-    if (strcmp(metric, "dice") == 0) return (tf + ft) / (2 * tt + tf + ft);
+    if (strcmp(metric, "dice_legacy") == 0) return (tf + ft) / (2 * tt + tf + ft);
     if (strcmp(metric, "kulczynski1") == 0) return tt / (tf + ft);
     if (strcmp(metric, "rogerstanimoto") == 0 || strcmp(metric, "sokalmichener") == 0)
         return 2 * (tf + ft) / (tt + ff + 2 * (tf + ft));
@@ -151,6 +179,8 @@ long double blasd_ref_distance(const struct blasd_ref_distance *ref, const long 
     if (strcmp(metric, "seuclidean") == 0) return seuclidean(ref, a, b);
     if (strcmp(metric, "mahalanobis") == 0) return mahalanobis(ref, a, b);
     if (strcmp(metric, "hamming") == 0) return differing(ref, a, b, false);
-    if (strcmp(metric, "jaccard") == 0) return differing(ref, a, b, true);
+    if (strcmp(metric, "jaccard_legacy") == 0) return differing(ref, a, b, true);
+    if (strcmp(metric, "jaccard") == 0) return jaccard(ref, a, b);
+    if (strcmp(metric, "dice") == 0) return dice(ref, a, b);
     return boolean(ref, a, b);
 }

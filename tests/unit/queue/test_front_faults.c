@@ -9,10 +9,10 @@ static void test_resend(void **state) {
     worker_register(env);
     plain = submit(env, (struct want){.watch = true});
     deadline = submit(env, (struct want){.watch = true, .deadline_ms = 60000});
-    keyed = submit(env, (struct want){.watch = true, .key = "r=1 k=", .fingerprint = 3});
+    keyed = submit(env, (struct want){.watch = true, .key = "k= d=1", .fingerprint = 3});
     blasd_front_queue_flush(env->queue);
     while (ask_number(env, "HLEN %s", "{test}:pending") != 3) usleep(1000);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, env->answered == 3);
     assert_int_equal(plain->code, BLASD_OK);
     assert_int_equal(deadline->code, BLASD_OK);
@@ -25,7 +25,7 @@ static void test_resend(void **state) {
     blasd_front_queue_flush(env->queue);
     while (ask_number(env, "HLEN %s", "{test}:pending") != 4) usleep(1000);
     assert_int_equal(work_once(env), 4);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, env->answered == 4 && env->ended == 4);
     expect_done(plain);
     expect_done(deadline);
@@ -46,7 +46,7 @@ static void test_connections_lost(void **state) {
         struct seen *s = submit(env, (struct want){.watch = true});
         UNTIL(env, s->answered == 1);
         if (round % 2 == 0) { /* the record is published while nobody listens */
-            if (round == 0) blasd_front_link_drop(&env->queue->replies, "a test");
+            if (round == 0) blasd_async_link_drop(&env->queue->replies, "a test");
             assert_int_equal(work_once(env), 1);
         }
         r = ask(env->client, kinds[round % 3]); /* spares the one that asks */
@@ -60,7 +60,7 @@ static void test_connections_lost(void **state) {
         UNTIL(env, work_once(env) >= 0 && s->ended > 0);
         expect_done(s);
     }
-    UNTIL(env, work_once(env) >= 0 && env->queue->watch_count == 0);
+    UNTIL(env, work_once(env) >= 0 && env->queue->waiters.count == 0);
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
 }
 
@@ -70,10 +70,10 @@ static void test_record_gone(void **state) {
     struct seen *s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
     freeReplyObject(ask(env->client, "FLUSHALL"));
-    blasd_front_link_drop(&env->queue->replies, "a test");
+    blasd_async_link_drop(&env->queue->replies, "a test");
     UNTIL(env, s->ended == 1);
     assert_string_equal(s->record, "");
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
 }
 
 /* The same while all connections stand: it is seen all the same, once, and work goes on. */
@@ -100,7 +100,7 @@ static void test_emptied(void **state) {
         UNTIL(env, work_once(env) >= 0 && s->ended > 0);
         expect_done(s);
     }
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
 }
 
 /* What `blasd up` does while the disk of a private Redis is too full. */
@@ -144,7 +144,7 @@ static void test_unavailable(void **state) {
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
     assert_int_equal(got.code, BLASD_E_queue_unavailable);
     assert_true((blasd_clock_ns() - start) / BLASD_MS >= 1900);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     assert_false(env->queue->view.available);
     /* what comes while it is away is done once it is back */
     s = submit(env, (struct want){.watch = true});
@@ -265,7 +265,7 @@ static void test_redis_killed(void **state) {
         }
     }
     UNTIL(env, env->answered == env->seen_count);
-    UNTIL(env, env->queue->watch_count == 0);
+    UNTIL(env, env->queue->waiters.count == 0);
     atomic_store(&load.stop, true);
     pthread_join(thread, NULL);
     for (int i = 0; i < env->seen_count; i++) {
@@ -281,7 +281,7 @@ static void test_redis_killed(void **state) {
     }
     print_message("%d kills, %d jobs acknowledged and ended, %d refused\n", kills, acknowledged,
                   refused);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     UNTIL(env, env->queue->held_bytes == 0);
 }
 
