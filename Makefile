@@ -96,7 +96,7 @@ $(BUILD)/gen/ops.c: FORCE
 $(BUILD)/gen/cpu_kernels.c: FORCE
 	$(call write_if_changed,mk/table.sh kernels/cpu/cpu.h 'struct blasd_kernel' blasd_cpu 'struct blasd_kernel' blasd_cpu_kernels -- $(CPU_KERNELS))
 # one text, in this order: a function may use what stands above it
-FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets endings giving recovery upgrade front_ends listing workers register)
+FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets records endings giving recovery upgrade front_ends listing workers register)
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
 	@mk/bytes.sh functions_lua $(FUNCTIONS_LUA) >$@
@@ -141,6 +141,7 @@ test:
 lint:
 	@deploy/install-packages.sh build test lint
 	@$(PYTHON) .ci/lint.py
+	@cd clients/python && mypy --cache-dir=/dev/null --no-error-summary blasd
 	@clang-format --dry-run -Werror $$(git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.cu' '*.cuh')
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 lint-objects
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-clang CC=clang CXX=clang++ WERROR=-Werror OPT=-O1 lint-objects

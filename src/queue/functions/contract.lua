@@ -89,13 +89,8 @@ So each pending job is named in one place, by its id or by its packet's name: NA
 FUNCTIONS. Called as FCALL blasd_4_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
 queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
-integers. A RECORD in a reply is a final record as it was given to finish, or a terse text record,
-made here, of a job that is queued or running or that no worker ended. A terse record is 14 lines
-joined by "\n" with no newline at the end:
-  T1, state, id, op, priority (names), created_us, started_us, finished_us (0: not yet), progress (0
-  to 1), attempts (workers that began it so far, the present one included), error code's name or "",
-  device id of the worker (member `id` of its INFO) or "", tenant, the class whose workers it
-  was sent to (name)
+integers. A RECORD in a reply is a final record as it was given to finish, or one that was made
+here (records.lua), of a job that is queued or running or that no worker ended; both are of one form.
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
 job, or it was deleted; 410 its record has expired.
 

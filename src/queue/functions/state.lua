@@ -1,5 +1,5 @@
--- What every function works with: the names of keys, limits, the clock; stubs; which jobs run; terse
--- records. Read next: packets.lua.
+-- What every function works with: the names of keys, limits, the clock; stubs; which jobs run. Read
+-- next: records.lua.
 
 local CLASSES = {'any', 'cpu', 'cuda'}
 local PRIORITIES = {'high', 'normal', 'low'}
@@ -178,8 +178,6 @@ local function stub_of(like, blob, deadline, packed, key)
     return last_stub
 end
 
-local function priority_of(si) return PRIORITIES[(tonumber(si) - 1) % 3 + 1] end
-
 -- How many jobs are pending or wait, and their bytes
 
 local function tally(field, by)
@@ -266,22 +264,4 @@ local function device_of(worker)
         devices[worker] = info.id
     end
     return devices[worker]
-end
-
--- Terse records
-
--- The record of a job that no worker has ended: queued or running where `state` is nil.
-local function terse(id, job, state, code, finder)
-    local worker, started = finder(id)
-    local attempts = tonumber(call('HGET', K.attempts, id) or 0)
-    local progress, device = '0', ''
-    if worker then
-        if state ~= 'failed' then attempts = attempts + 1 end
-        progress = call('HGET', K.prog_of .. worker, id) or '0'
-        device = device_of(worker)
-    end
-    return concat({'T1', state or (worker and 'running' or 'queued'), id, job.op,
-                   priority_of(job.si), job.us, started or '0', state and now_text or '0', progress,
-                   tostring(attempts), code or '', device, job.tenant,
-                   CLASSES[CLASS_OF[job.si]]}, '\n')
 end

@@ -50,7 +50,7 @@ static void what_may_run_anywhere_does(void **state) {
     submit_wish(&bed, sent, "8", 0);
     submit_wish(&bed, asked, "8", 2);
     submit_wish(&bed, high, "7", 0);
-    assert_string_equal(record_line(&bed, sent, 13), "cuda");
+    assert_string_equal(record_line(&bed, sent, LINE_CLASS), "cuda");
     tick(&bed); /* a class may be gone for a moment, while its worker starts again */
     assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);
     age(&bed, "cuda");
