@@ -54,20 +54,17 @@ struct http_server {
 };
 
 #define HTTP_BODIES_KEPT 4
-#define HTTP_BODIES_IN_SLICES 512 /* at a time */
-#define HTTP_EXCHANGES_KEPT 1024  /* and as many uploads: some 2 MB */
+#define HTTP_EXCHANGES_KEPT 1024 /* and as many uploads: some 2 MB */
 
 /* Memory of a loop that is used again: of exchanges, and of what reads bodies. */
 struct http_freelists {
     struct blasd_spares exchanges, uploads, intakes;
 };
 
-/* Bodies on their way in: memory of those before, to be used again; how many come straight into
- * slices. */
+/* Memory of bodies, to be used again. */
 struct http_bodies {
     struct blasd_buf spares[HTTP_BODIES_KEPT];
     int count;
-    int in_slices;
 };
 
 /* Exchanges that wait without being suspended; the most that may. */
@@ -126,7 +123,6 @@ struct http_loop {
 
 /* What the route does besides that takes jobs in. */
 struct http_body_handlers {
-    void (*slow)(struct http_exchange *exchange); /* the body has been coming for a while */
     /* Of who waits for admission: takes the job in, or answers with a refusal; false where there is
      * no room yet. `late`: refused rather than that. */
     bool (*admit)(struct http_exchange *exchange, bool late);

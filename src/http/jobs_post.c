@@ -170,10 +170,6 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
     if (rc != 0) refuse(exchange, &err);
 }
 
-void http_jobs_post_slow(struct http_exchange *exchange) {
-    http_body_sink_leave_slice(&exchange->upload->sink);
-}
-
 /* The class of devices that the job is queued for. */
 static enum blasd_device_class choose_device(struct http_loop *loop, const struct blasd_job *job,
                                              const struct blasd_plan *plan, uint64_t memory) {
