@@ -34,12 +34,17 @@ char *blasd_file_read(const char *path, size_t most, size_t *len) {
     if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && (uint64_t)facts.st_size <= most) {
         text = malloc(most + 1);
         if (text != NULL) got = read(fd, text, most);
+    } else {
+        errno = EFBIG;
     }
-    close(fd);
     if (got < 0) {
+        int reason = errno;
+        close(fd);
         free(text);
+        errno = reason;
         return NULL;
     }
+    close(fd);
     text[got] = '\0';
     *len = (size_t)got;
     return text;

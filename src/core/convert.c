@@ -68,10 +68,23 @@ static void run_complex(enum blasd_dtype from_dtype, const void *from, int64_t s
     }
 }
 
-/* The same dtype in another order. */
-static void run_same(size_t size, const char *from, int64_t step, char *to, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        memcpy(to + (size_t)i * size, from + (size_t)(i * step) * size, size);
+/* To 64 bits, modulo 2^64. */
+#define LOAD_INTEGER(x) ((uint64_t)(int64_t)(x))
+#define STORE_INTEGER(v) (v)
+static void run_integer(enum blasd_dtype from_dtype, const void *from, int64_t step, void *to,
+                        int64_t n) {
+    switch (from_dtype) {
+    case BLASD_int64:
+    case BLASD_uint64: RUN(uint64_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_int32: RUN(int32_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_int16: RUN(int16_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_int8: RUN(int8_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_uint32: RUN(uint32_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_uint16: RUN(uint16_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_uint8: RUN(uint8_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_bool: RUN(uint8_t, LOAD_bool, uint64_t, STORE_INTEGER); break;
+    default: break; /* the header allows integers only */
+    }
 }
 
 static void run(enum blasd_dtype from_dtype, const void *from, int64_t step,
@@ -87,7 +100,9 @@ static void run(enum blasd_dtype from_dtype, const void *from, int64_t step,
     case BLASD_bfloat16: FROM_EACH(uint16_t, STORE_bfloat16); break;
     case BLASD_complex128:
     case BLASD_complex64: run_complex(from_dtype, from, step, to_dtype, to, n); break;
-    default: run_same(blasd_dtype_size(to_dtype), from, step, to, n); break;
+    case BLASD_int64:
+    case BLASD_uint64: run_integer(from_dtype, from, step, to, n); break;
+    default: break; /* the header allows no others */
     }
 }
 

@@ -234,10 +234,12 @@ bool child_tell_ready(void) {
     return true;
 }
 
-void child_tell_alive(void) {
+void child_tell_alive(void *unused) {
+    (void)unused;
     tell(SAYS_ALIVE);
 }
 
-void child_tell_quiet(void) {
+void child_tell_quiet(void *unused) {
+    (void)unused;
     tell(SAYS_QUIET);
 }

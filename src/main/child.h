@@ -64,8 +64,8 @@ bool child_tell_ready(void);
 /* Whether there is one. */
 bool child_has_supervisor(void);
 /* The same, that it is alive; nothing before it was ready. */
-void child_tell_alive(void);
+void child_tell_alive(void *unused);
 /* The same, that it has nothing under way any more. */
-void child_tell_quiet(void);
+void child_tell_quiet(void *unused);
 
 #endif

@@ -83,16 +83,6 @@ static int parse(struct settings *settings, int argc, char **argv) {
     return command_line_read(&line, argc, argv);
 }
 
-static void alive(void *arg) {
-    (void)arg;
-    child_tell_alive();
-}
-
-static void quiet(void *arg) {
-    (void)arg;
-    child_tell_quiet();
-}
-
 static void on_ready(void *arg) {
     struct settings *settings = arg;
     settings->has_supervisor = child_tell_ready();
@@ -131,8 +121,8 @@ static int run(struct settings *settings) {
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
                                          .on_queue = on_queue,
-                                         .on_alive = alive,
-                                         .on_quiet = quiet,
+                                         .on_alive = child_tell_alive,
+                                         .on_quiet = child_tell_quiet,
                                          .arg = settings};
     struct blasd_err err = {0};
     int code;

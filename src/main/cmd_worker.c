@@ -45,11 +45,6 @@ static void ready(void *arg) {
     fflush(stdout);
 }
 
-static void alive(void *arg) {
-    (void)arg;
-    child_tell_alive();
-}
-
 /* Nothing is tidied up: that would wait for what hangs. */
 static void hung(void *arg) {
     (void)arg;
@@ -112,7 +107,7 @@ static int run(const struct settings *settings) {
                   .may_lose_jobs = settings->common.may_lose_jobs},
         .stopping = stopping,
         .version = BLASD_VERSION,
-        .alive = alive,
+        .alive = child_tell_alive,
         .hung = hung,
         .ready = ready};
     struct blasd_err err = {0};

@@ -2,8 +2,23 @@
 from .aio import AsyncClient
 from .arrays import JobWarning
 from .client import Client
-from .errors import (Cancelled, Conflict, ConnectionError, Error, Forbidden, InputError, InvalidInput, JobFailed,
-                     NotFound, NotPositiveDefinite, NumericalError, QueueFull, SingularMatrix, Timeout, Unavailable)
+from .errors import (
+                     Cancelled,
+                     Conflict,
+                     ConnectionError,
+                     Error,
+                     Forbidden,
+                     InputError,
+                     InvalidInput,
+                     JobFailed,
+                     NotFound,
+                     NotPositiveDefinite,
+                     NumericalError,
+                     QueueFull,
+                     SingularMatrix,
+                     Timeout,
+                     Unavailable,
+)
 from .jobs import AsyncJob, Job
 from .results import RegressionResult, Result
 

@@ -5,10 +5,11 @@ import asyncio
 import collections
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Deque, Optional, TypeVar, Union
+from typing import Any, TypeVar
 
 import numpy as np
 
+from .arrays import Array
 from .calls import Calls, Options, Talk, given, matmul_job, solve_job
 from .errors import Error
 from .jobs import AsyncJob
@@ -29,11 +30,11 @@ class _Connection(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self.transport: Any = None
         self.closed = False
-        self.answer: Optional[asyncio.Future[tuple[int, dict[str, str], memoryview]]] = None
+        self.answer: asyncio.Future[tuple[int, dict[str, str], memoryview]] | None = None
         self._head = bytearray()
         self._room = bytearray(1 << 16)
         self._status, self._headers = 0, {}  # type: tuple[int, dict[str, str]]
-        self._body: Optional[memoryview] = None
+        self._body: memoryview | None = None
         self._at = 0
         self._writable = asyncio.Event()
         self._writable.set()
@@ -48,7 +49,7 @@ class _Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    def connection_lost(self, error: Optional[Exception]) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
         self._writable.set()
         if self.answer is not None and not self.answer.done():
@@ -109,7 +110,7 @@ class _Connection(asyncio.BufferedProtocol):
             length = self._headers.get("content-length")
             if "chunked" in self._headers.get("transfer-encoding", ""):
                 return self._fail("the answer is chunked, which this client does not read")
-            self._body = memoryview(np.empty(int(length) if length is not None else 1 << 16, np.uint8))
+            self._body = np.empty(int(length) if length is not None else 1 << 16, np.uint8).data
             self._body[:len(rest)] = rest
             self._at = len(rest)
             self._grow_or_finish()
@@ -121,7 +122,7 @@ class _Connection(asyncio.BufferedProtocol):
         if self._headers.get("content-length") is not None:
             self._finish(self._body)
         else:
-            larger = memoryview(np.empty(2 * len(self._body) + 1, np.uint8))
+            larger = np.empty(2 * len(self._body) + 1, np.uint8).data
             larger[:self._at] = self._body[:self._at]
             self._body = larger
 
@@ -145,9 +146,9 @@ class AsyncPool:
 
     def __init__(self, settings: Settings, most: int) -> None:
         self.settings = settings
-        self._idle: Deque[_Connection] = collections.deque()
+        self._idle: collections.deque[_Connection] = collections.deque()
         self._room = asyncio.Semaphore(most)
-        self._tls: Optional[ssl.SSLContext] = None
+        self._tls: ssl.SSLContext | None = None
 
     async def close(self) -> None:
         while self._idle:
@@ -215,21 +216,21 @@ class AsyncClient:
             c = await client.matmul(a, b)
     """
 
-    def __init__(self, url: Optional[str] = None, timeout: float = 60.0, share: bool = False, *,
-                 api_key: Optional[str] = None, retries: int = 0, headers: Optional[Mapping[str, str]] = None,
-                 verify: Union[bool, str] = True, cert: Union[str, tuple[str, str], None] = None,
+    def __init__(self, url: str | None = None, timeout: float = 60.0, share: bool = False, *,
+                 api_key: str | None = None, retries: int = 0, headers: Mapping[str, str] | None = None,
+                 verify: bool | str = True, cert: str | tuple[str, str] | None = None,
                  connections: int = 64) -> None:
         settings = Settings(url, timeout, api_key, headers, verify, cert, retries)
         self.url = settings.url
         self._calls = Calls(settings)
         self._wants_share = share
         self._connections = connections
-        self._pool: Optional[AsyncPool] = None
+        self._pool: AsyncPool | None = None
 
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(self, *_: Any) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -245,7 +246,7 @@ class AsyncClient:
             self._wants_share = False
             await self._do(self._calls.find_directory())
         value: Any = None
-        error: Optional[BaseException] = None
+        error: BaseException | None = None
         while True:
             try:
                 step = talk.send(value) if error is None else talk.throw(error)
@@ -261,17 +262,17 @@ class AsyncClient:
             except BaseException as caught:
                 error = caught
 
-    async def run(self, op: str, params: Optional[Mapping[str, Any]] = None, *, timeout: float = 3600.0,
-                  priority: Optional[str] = None, deadline_ms: Optional[int] = None, device: Optional[str] = None,
-                  idempotency_key: Optional[str] = None,
-                  out: Union[np.ndarray, Mapping[str, np.ndarray], None] = None, **inputs: Any) -> Result:
+    async def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float = 3600.0,
+                  priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
+                  idempotency_key: str | None = None,
+                  out: Array | Mapping[str, Array] | None = None, **inputs: Any) -> Result:
         """Runs one job and returns its Result; cancelled, it cancels the job. See Client.run."""
         options = Options(priority, deadline_ms, device, idempotency_key)
         return await self._do(self._calls.run(op, params, inputs, options, timeout, None, out))
 
-    async def submit(self, op: str, params: Optional[Mapping[str, Any]] = None, *, priority: Optional[str] = None,
-                     deadline_ms: Optional[int] = None, device: Optional[str] = None,
-                     idempotency_key: Optional[str] = None, **inputs: Any) -> AsyncJob:
+    async def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
+                     deadline_ms: int | None = None, device: str | None = None,
+                     idempotency_key: str | None = None, **inputs: Any) -> AsyncJob:
         """Queues a job and returns it at once."""
         options = Options(priority, deadline_ms, device, idempotency_key)
         arrays = self._calls.checked(op, params, inputs)
@@ -282,7 +283,7 @@ class AsyncClient:
     async def map(self, op: str, jobs: Iterable[Mapping[str, Any]], *, in_flight: int = 64,
                   **options: Any) -> AsyncIterator[Result]:
         """The Results of many jobs in order, `in_flight` of them at a time. jobs: dicts of inputs (and `params`)."""
-        waiting: Deque[asyncio.Task[Result]] = collections.deque()
+        waiting: collections.deque[asyncio.Task[Result]] = collections.deque()
         source = iter(jobs)
         try:
             while True:
@@ -298,26 +299,26 @@ class AsyncClient:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def matmul(self, a: Any, b: Any, c: Any = None, *, timeout: float = 3600.0, priority: Optional[str] = None,
-                     deadline_ms: Optional[int] = None, device: Optional[str] = None,
-                     idempotency_key: Optional[str] = None, out: Optional[np.ndarray] = None, **params: Any) -> np.ndarray:
+    async def matmul(self, a: Any, b: Any, c: Any = None, *, timeout: float = 3600.0, priority: str | None = None,
+                     deadline_ms: int | None = None, device: str | None = None,
+                     idempotency_key: str | None = None, out: Array | None = None, **params: Any) -> Array:
         """See Client.matmul."""
         inputs, params = matmul_job(a, b, c, params)
         return (await self.run("matmul", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
                                device=device, idempotency_key=idempotency_key, out=out, **inputs))["c"]
 
-    async def solve(self, a: Any, b: Any, *, timeout: float = 3600.0, priority: Optional[str] = None,
-                    deadline_ms: Optional[int] = None, device: Optional[str] = None,
-                    idempotency_key: Optional[str] = None, out: Optional[np.ndarray] = None, **params: Any) -> np.ndarray:
+    async def solve(self, a: Any, b: Any, *, timeout: float = 3600.0, priority: str | None = None,
+                    deadline_ms: int | None = None, device: str | None = None,
+                    idempotency_key: str | None = None, out: Array | None = None, **params: Any) -> Array:
         """See Client.solve."""
         inputs, params = solve_job(a, b, params)
         return (await self.run("solve", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
                                device=device, idempotency_key=idempotency_key, out=out, **inputs))["x"]
 
     async def distance(self, x: Any, y: Any = None, *, w: Any = None, V: Any = None, VI: Any = None,
-                       timeout: float = 3600.0, priority: Optional[str] = None, deadline_ms: Optional[int] = None,
-                       device: Optional[str] = None, idempotency_key: Optional[str] = None,
-                       out: Optional[np.ndarray] = None, **params: Any) -> Union[np.ndarray, Result]:
+                       timeout: float = 3600.0, priority: str | None = None, deadline_ms: int | None = None,
+                       device: str | None = None, idempotency_key: str | None = None,
+                       out: Array | None = None, **params: Any) -> Array | Result:
         """See Client.distance."""
         result = await self.run("distance", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
                                 device=device, idempotency_key=idempotency_key, out=out,
@@ -325,8 +326,8 @@ class AsyncClient:
         return result if "index" in result else result["d"]
 
     async def regression(self, x: Any, y: Any, sample_weight: Any = None, *, timeout: float = 3600.0,
-                         priority: Optional[str] = None, deadline_ms: Optional[int] = None, device: Optional[str] = None,
-                         idempotency_key: Optional[str] = None, out: Optional[Mapping[str, np.ndarray]] = None,
+                         priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
+                         idempotency_key: str | None = None, out: Mapping[str, Array] | None = None,
                          **params: Any) -> Result:
         """See Client.regression."""
         return await self.run("regression", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
@@ -337,7 +338,7 @@ class AsyncClient:
         """The job with this id."""
         return AsyncJob(self, await self._do(self._calls.refresh(job_id)))
 
-    async def jobs(self, state: Optional[str] = None, limit: Optional[int] = 100, op: Optional[str] = None,
+    async def jobs(self, state: str | None = None, limit: int | None = 100, op: str | None = None,
                    since: Any = None, before: Any = None) -> list[AsyncJob]:
         """See Client.jobs."""
         documents = await self._do(self._calls.jobs(limit, state=state, op=op, since=since, before=before))

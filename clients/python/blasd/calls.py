@@ -11,12 +11,12 @@ import os
 import time
 import urllib.parse
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, Optional, TypeVar, Union
+from typing import Any, TypeVar, Union
 
 import numpy as np
 
 from . import safetensors
-from .arrays import inputs_of
+from .arrays import Array, inputs_of
 from .errors import Error, InputError
 from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, new_key, plain
 from .results import Result, result_of
@@ -36,8 +36,8 @@ PATIENCE = 10.0  # seconds in which a front end that restarts is back
 class Options:
     """What is said of a job beside its inputs and parameters."""
 
-    def __init__(self, priority: Optional[str] = None, deadline_ms: Optional[int] = None, device: Optional[str] = None,
-                 idempotency_key: Optional[str] = None) -> None:
+    def __init__(self, priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
+                 idempotency_key: str | None = None) -> None:
         self.fields = {name: str(value) for name, value in (("priority", priority), ("deadline_ms", deadline_ms),
                                                              ("device", device)) if value is not None}
         self.idempotency_key = idempotency_key
@@ -77,9 +77,9 @@ class Calls:
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
-    def run(self, op: str, params: Optional[Mapping[str, Any]], inputs: Mapping[str, Any], options: Options,
-            timeout: float, progress: Optional[Progress] = None,
-            out: Union[np.ndarray, Mapping[str, np.ndarray], None] = None) -> Talk[Result]:
+    def run(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any], options: Options,
+            timeout: float, progress: Progress | None = None,
+            out: Array | Mapping[str, Array] | None = None) -> Talk[Result]:
         """A job from its submission to its result; the job is cancelled when the time is over."""
         end = time.monotonic() + timeout
         arrays = self.checked(op, params, inputs)
@@ -114,13 +114,13 @@ class Calls:
         result = yield from self.result(document)
         return into(result, out)
 
-    def checked(self, op: str, params: Optional[Mapping[str, Any]], inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Array]:
         arrays = inputs_of(inputs)
         check_shapes(op, arrays, params or {})
         return arrays
 
-    def submit(self, op: str, params: Optional[Mapping[str, Any]], arrays: dict[str, np.ndarray], options: Options,
-               wait: float, by_file: bool = True) -> Talk[Union[Result, Document]]:
+    def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Array], options: Options,
+               wait: float, by_file: bool = True) -> Talk[Result | Document]:
         """A Result where the job has succeeded within the wait, else its document."""
         metadata = {"op": op, **options.fields}
         if params:
@@ -146,7 +146,7 @@ class Calls:
                 raise
             if file.temporary:
                 self.share = None
-            again: Union[Result, Document] = yield from self.submit(op, params, arrays, options, wait, False)
+            again: Result | Document = yield from self.submit(op, params, arrays, options, wait, False)
             return again
         finally:
             if file is not None and file.temporary:
@@ -160,7 +160,7 @@ class Calls:
             return result
         return document
 
-    def wait(self, document: Document, timeout: Optional[float], progress: Optional[Progress] = None) -> Talk[Document]:
+    def wait(self, document: Document, timeout: float | None, progress: Progress | None = None) -> Talk[Document]:
         """Until the job has ended or the time is over: what the service last said of it."""
         end = math.inf if timeout is None else time.monotonic() + timeout
         step = LONGEST_WAIT if progress is None else 0.5
@@ -202,7 +202,7 @@ class Calls:
         answer = yield from self.ask(Request("GET", f"/jobs/{document['id']}/result", {"Accept": BINARY}))
         return result_of(answer.body)
 
-    def cancel(self, job_id: str) -> Talk[Optional[Document]]:
+    def cancel(self, job_id: str) -> Talk[Document | None]:
         """The document of the job, cancelled; None where it had ended before."""
         try:
             document: Document = yield from self.json("DELETE", f"/jobs/{job_id}")
@@ -212,7 +212,7 @@ class Calls:
                 raise
             return None
 
-    def jobs(self, limit: Optional[int], **filters: Any) -> Talk[list[Document]]:
+    def jobs(self, limit: int | None, **filters: Any) -> Talk[list[Document]]:
         listed: list[Document] = []
         cursor = None
         while limit is None or len(listed) < limit:
@@ -244,7 +244,7 @@ class Calls:
                                        "machine's, or another user's")
         self.share = shared.Directory(path)
 
-    def _file_of(self, arrays: dict[str, np.ndarray]) -> Any:
+    def _file_of(self, arrays: dict[str, Array]) -> Any:
         """The file that the inputs lie in, or were copied into; None: they are sent."""
         share = self.share
         try:
@@ -253,7 +253,7 @@ class Calls:
             return None
 
 
-def into(result: Result, out: Union[np.ndarray, Mapping[str, np.ndarray], None]) -> Result:
+def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:
     """The result with `out` in the place of its first output (an array), or of those it names."""
     if out is None:
         return result
@@ -298,7 +298,7 @@ def solve_job(a: Any, b: Any, params: dict[str, Any]) -> tuple[dict[str, Any], d
     return {"a": flipped, "b": b}, {**params, "transposed": not params.get("transposed", False)}
 
 
-def _flipped(value: Any) -> Optional[np.ndarray]:
+def _flipped(value: Any) -> Array | None:
     """The transpose of a large matrix in Fortran order, which needs no copy; else None."""
     if type(value) is np.ndarray and value.ndim == 2 and value.nbytes > 1 << 16 and value.flags.f_contiguous and \
             not value.flags.c_contiguous:

@@ -6,11 +6,12 @@ import collections
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Deque, Optional, TypeVar, Union
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from .arrays import Array
 from .calls import Calls, Options, Progress, Talk, given, matmul_job, solve_job
 from .jobs import Job
 from .protocol import Settings, Sleep
@@ -44,14 +45,14 @@ class Client:
     A job is never sent a second time where the service may have taken it, unless it has an idempotency key.
     """
 
-    def __init__(self, url: Optional[str] = None, timeout: float = 60.0, share: bool = False, *,
-                 api_key: Optional[str] = None, retries: int = 0, headers: Optional[Mapping[str, str]] = None,
-                 verify: Union[bool, str] = True, cert: Union[str, tuple[str, str], None] = None) -> None:
+    def __init__(self, url: str | None = None, timeout: float = 60.0, share: bool = False, *,
+                 api_key: str | None = None, retries: int = 0, headers: Mapping[str, str] | None = None,
+                 verify: bool | str = True, cert: str | tuple[str, str] | None = None) -> None:
         settings = Settings(url, timeout, api_key, headers, verify, cert, retries)
         self.url, self.timeout = settings.url, timeout
         self._calls = Calls(settings)
         self._pool = Pool(settings)
-        self._background: Optional[_Background] = None
+        self._background: _Background | None = None
         if share:
             self._do(self._calls.find_directory())
 
@@ -61,7 +62,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -74,7 +75,7 @@ class Client:
     def _do(self, talk: Talk[T]) -> T:
         """Drives a talk over a connection of the pool."""
         value: Any = None
-        error: Optional[BaseException] = None
+        error: BaseException | None = None
         while True:
             try:
                 step = talk.send(value) if error is None else talk.throw(error)
@@ -92,10 +93,10 @@ class Client:
 
     # --- operations -------------------------------------------------------------------------------------------------
 
-    def run(self, op: str, params: Optional[Mapping[str, Any]] = None, *, timeout: float = 3600.0,
-            progress: Union[bool, Progress] = False, priority: Optional[str] = None, deadline_ms: Optional[int] = None,
-            device: Optional[str] = None, idempotency_key: Optional[str] = None,
-            out: Union[np.ndarray, Mapping[str, np.ndarray], None] = None, **inputs: Any) -> Result:
+    def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float = 3600.0,
+            progress: bool | Progress = False, priority: str | None = None, deadline_ms: int | None = None,
+            device: str | None = None, idempotency_key: str | None = None,
+            out: Array | Mapping[str, Array] | None = None, **inputs: Any) -> Result:
         """Runs one job and returns its Result.
 
         inputs: arrays by name: what np.asarray makes an array of numbers of; InputError (a TypeError) says why it is
@@ -107,8 +108,8 @@ class Client:
         with _bar(progress, op) as show:
             return self._do(self._calls.run(op, params, inputs, options, timeout, show, out))
 
-    def submit(self, op: str, params: Optional[Mapping[str, Any]] = None, *, priority: Optional[str] = None,
-               deadline_ms: Optional[int] = None, device: Optional[str] = None, idempotency_key: Optional[str] = None,
+    def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
+               deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
                **inputs: Any) -> Job:
         """Queues a job and returns it as a Job, which is a future, at once. See run for the arguments."""
         options = Options(priority, deadline_ms, device, idempotency_key)
@@ -125,7 +126,7 @@ class Client:
         progress: True shows a tqdm bar of the jobs. The first job that fails raises; those in flight are cancelled, as
         they are when the iterator is closed.
         """
-        total = len(jobs) if progress and hasattr(jobs, "__len__") else None
+        total = len(jobs) if progress and isinstance(jobs, Sized) else None
         bar = _tqdm(total=total, desc=op, unit="job") if progress else None
         try:
             for result in self._in_background().map(op, jobs, in_flight, options):
@@ -136,26 +137,26 @@ class Client:
             if bar is not None:
                 bar.close()
 
-    def matmul(self, a: Any, b: Any, c: Any = None, *, timeout: float = 3600.0, progress: Union[bool, Progress] = False,
-               priority: Optional[str] = None, deadline_ms: Optional[int] = None, device: Optional[str] = None,
-               idempotency_key: Optional[str] = None, out: Optional[np.ndarray] = None, **params: Any) -> np.ndarray:
+    def matmul(self, a: Any, b: Any, c: Any = None, *, timeout: float = 3600.0, progress: bool | Progress = False,
+               priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
+               idempotency_key: str | None = None, out: Array | None = None, **params: Any) -> Array:
         """The matrix product a @ b, or alpha * a @ b + beta * c. Returns an array. Parameters: see ops()."""
         inputs, params = matmul_job(a, b, c, params)
         return self.run("matmul", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
                         device=device, idempotency_key=idempotency_key, out=out, **inputs)["c"]
 
-    def solve(self, a: Any, b: Any, *, timeout: float = 3600.0, progress: Union[bool, Progress] = False,
-              priority: Optional[str] = None, deadline_ms: Optional[int] = None, device: Optional[str] = None,
-              idempotency_key: Optional[str] = None, out: Optional[np.ndarray] = None, **params: Any) -> np.ndarray:
+    def solve(self, a: Any, b: Any, *, timeout: float = 3600.0, progress: bool | Progress = False,
+              priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
+              idempotency_key: str | None = None, out: Array | None = None, **params: Any) -> Array:
         """x with a @ x = b, for one system or a stack of them. Returns an array."""
         inputs, params = solve_job(a, b, params)
         return self.run("solve", params, timeout=timeout, progress=progress, priority=priority, deadline_ms=deadline_ms,
                         device=device, idempotency_key=idempotency_key, out=out, **inputs)["x"]
 
     def distance(self, x: Any, y: Any = None, *, w: Any = None, V: Any = None, VI: Any = None, timeout: float = 3600.0,
-                 progress: Union[bool, Progress] = False, priority: Optional[str] = None,
-                 deadline_ms: Optional[int] = None, device: Optional[str] = None, idempotency_key: Optional[str] = None,
-                 out: Union[np.ndarray, Mapping[str, np.ndarray], None] = None, **params: Any) -> Any:
+                 progress: bool | Progress = False, priority: str | None = None,
+                 deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
+                 out: Array | Mapping[str, Array] | None = None, **params: Any) -> Any:
         """Distances between the rows of x, or from the rows of x to those of y. Returns an array, or the Result
         where the output asked for has an index beside the distances (argmin, topk, within)."""
         result = self.run("distance", params, timeout=timeout, progress=progress, priority=priority,
@@ -164,9 +165,9 @@ class Client:
         return result if "index" in result else result["d"]
 
     def regression(self, x: Any, y: Any, sample_weight: Any = None, *, timeout: float = 3600.0,
-                   progress: Union[bool, Progress] = False, priority: Optional[str] = None,
-                   deadline_ms: Optional[int] = None, device: Optional[str] = None, idempotency_key: Optional[str] = None,
-                   out: Optional[Mapping[str, np.ndarray]] = None, **params: Any) -> Result:
+                   progress: bool | Progress = False, priority: str | None = None,
+                   deadline_ms: int | None = None, device: str | None = None, idempotency_key: str | None = None,
+                   out: Mapping[str, Array] | None = None, **params: Any) -> Result:
         """Fits y = x @ coef + intercept. Returns the Result (coef, intercept and the statistics); print shows a table."""
         return self.run("regression", params, timeout=timeout, progress=progress, priority=priority,
                         deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, out=out,
@@ -188,7 +189,7 @@ class Client:
         """The Job with this id."""
         return Job(self, self._do(self._calls.refresh(job_id)))
 
-    def jobs(self, state: Optional[str] = None, limit: Optional[int] = 100, op: Optional[str] = None, since: Any = None,
+    def jobs(self, state: str | None = None, limit: int | None = 100, op: str | None = None, since: Any = None,
              before: Any = None) -> list[Job]:
         """A list of up to `limit` Jobs, all where that is None: those that have not ended first, then the newest.
         `since` and `before` are times, as `created_at` in job documents or in seconds since 1970."""
@@ -258,7 +259,7 @@ class _Background:
         asyncio.run_coroutine_threadsafe(look(), self.loop)
 
     def map(self, op: str, jobs: Iterable[Mapping[str, Any]], in_flight: int, options: Mapping[str, Any]) -> Iterator[Result]:
-        waiting: Deque[concurrent.futures.Future[Result]] = collections.deque()
+        waiting: collections.deque[concurrent.futures.Future[Result]] = collections.deque()
         source = iter(jobs)
         try:
             while True:
@@ -286,18 +287,18 @@ def _tqdm(**options: Any) -> Any:
 class _bar:
     """A bar of one job where one is wanted; as a context it gives a progress function or None."""
 
-    def __init__(self, wanted: Union[bool, Progress], label: str) -> None:
-        self.bar = _tqdm(total=1.0, desc=label, bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed}") \
+    def __init__(self, wanted: bool | Progress, label: str) -> None:
+        self.bar: Any = _tqdm(total=1.0, desc=label, bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed}") \
             if wanted is True else None
         self.function = wanted if callable(wanted) else None
 
-    def __enter__(self) -> Optional[Progress]:
+    def __enter__(self) -> Progress | None:
         return self._show if self.bar is not None else self.function
 
     def _show(self, state: str, progress: float) -> None:
         self.bar.n = progress
         self.bar.refresh()
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.close()

@@ -19,8 +19,8 @@ class Error(Exception):
     codes: frozenset[str] = frozenset()
     statuses: frozenset[int] = frozenset()
 
-    def __new__(cls, code: str = "", *rest: Any, **more: Any) -> Error:
-        return super().__new__(_kind(code, more.get("status", 0)) if cls is Error else cls, code, *rest)
+    def __new__(cls, code: str = "", *rest: Any, **more: Any) -> Any:
+        return super().__new__(_kind(code, more.get("status", 0)) if cls is Error else cls, code, *rest)  # type: ignore[call-arg]
 
     def __init__(self, code: str, detail: str, *, status: int = 0, field: str = "", title: str = "", advice: str = "",
                  retry: bool = False, retry_after: float | None = None, job: dict[str, Any] | None = None) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from .calls import FINAL, Document, Progress
 from .errors import Error, Timeout
@@ -84,7 +84,7 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
         """Asks for the job as it stands, after waiting up to `wait` seconds for its end. Returns the job."""
         return self._told(self._client._do(self._client._calls.refresh(self.id, wait)))
 
-    def wait(self, timeout: Optional[float] = None, progress: Optional[Progress] = None) -> bool:
+    def wait(self, timeout: float | None = None, progress: Progress | None = None) -> bool:
         """Waits for the end, `timeout` seconds at most (None: as long as it takes). Returns whether it has ended.
 
         progress: a function of (state, fraction), called twice a second or so.
@@ -92,13 +92,13 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
         self._told(self._client._do(self._client._calls.wait(self.document, timeout, progress)))
         return self.ended
 
-    def result(self, timeout: Optional[float] = None) -> Result:
+    def result(self, timeout: float | None = None) -> Result:
         """Waits, then returns the outputs. Raises Error where the job failed, Timeout where it has not ended in time."""
         if not self.wait(timeout):
             raise Timeout("timeout", f"the job {self.id} has not ended after {timeout} s", retry=True, job=self.document)
         return self._client._do(self._client._calls.result(self.document))
 
-    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+    def exception(self, timeout: float | None = None) -> BaseException | None:
         """What `result` would raise of a job that failed; None of one that succeeded."""
         try:
             self.result(timeout)
@@ -145,6 +145,9 @@ class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
         self._settle()
         return self
 
+    _condition: Any
+    _state: Any
+
     def _settle(self, lost: bool = False) -> None:
         """Tells whoever waits by way of concurrent.futures, once: it has ended, or cannot be asked for any more, which
         `result` then says."""
@@ -175,12 +178,12 @@ class AsyncJob(_Said):
         self.document = await self._client._do(self._client._calls.refresh(self.id, wait))
         return self
 
-    async def wait(self, timeout: Optional[float] = None, progress: Optional[Progress] = None) -> bool:
+    async def wait(self, timeout: float | None = None, progress: Progress | None = None) -> bool:
         """Waits for the end, `timeout` seconds at most. Returns whether it has ended."""
         self.document = await self._client._do(self._client._calls.wait(self.document, timeout, progress))
         return self.ended
 
-    async def result(self, timeout: Optional[float] = None) -> Result:
+    async def result(self, timeout: float | None = None) -> Result:
         """Waits, then returns the outputs. Raises Error where the job failed, Timeout where it has not ended in time."""
         if not await self.wait(timeout):
             raise Timeout("timeout", f"the job {self.id} has not ended after {timeout} s", retry=True, job=self.document)

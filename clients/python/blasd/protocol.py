@@ -73,9 +73,9 @@ class Sleep:
 class Settings:
     """Where the service is and how it is spoken to: shared by both clients, and picklable."""
 
-    def __init__(self, url: str | None, timeout: float, api_key: str | None, headers: Mapping[str, str] | None,
+    def __init__(self, given: str | None, timeout: float, api_key: str | None, headers: Mapping[str, str] | None,
                  verify: bool | str, cert: str | tuple[str, str] | None, retries: int) -> None:
-        url = url or os.environ.get("BLASD_URL", "http://127.0.0.1:8080")
+        url = given or os.environ.get("BLASD_URL") or "http://127.0.0.1:8080"
         self.timeout, self.retries = timeout, retries
         self.verify, self.cert = verify, cert
         self.socket_path: str | None = None
@@ -88,7 +88,7 @@ class Settings:
                 raise ValueError(f"{url!r} names no socket: unix:/run/blasd.sock")
         else:
             parts = urllib.parse.urlsplit(url)
-            user, at, host = parts.netloc.rpartition("@")
+            user, _at, host = parts.netloc.rpartition("@")
             self.url = parts._replace(netloc=host).geturl()
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
                 raise ValueError(f"{self.url!r} is not a URL like http://HOST:PORT")
@@ -183,7 +183,7 @@ def new_key() -> str:
 
 def backoff(attempt: int, error: Error) -> float:
     """Seconds before the next attempt: what the service said, else 0.1, 0.2, 0.4 … up to 5, with some of chance."""
-    wait = min(5.0, 0.1 * 2 ** attempt)
+    wait = min(5.0, 0.1 * 2.0**attempt)
     jitter = 1 + secrets.randbelow(1000) / 4000
     return max(error.retry_after or 0.0, wait * jitter)
 

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from . import safetensors
-from .arrays import warn
+from .arrays import Array, warn
 
 # what a job does with its time, in order; the rest of the total is the service's own
 PHASES = (("receive", "#8da0cb"), ("queue", "#d9d9d9"), ("batch_wait", "#bdbdbd"), ("upload", "#fc8d62"),
           ("compute", "#66c2a5"), ("download", "#e78ac3"))
 
 
-class Result(dict[str, np.ndarray]):
+class Result(dict[str, Array]):
     """The outputs of a job by name, each a NumPy array, and the account of how they came about.
 
     job: the whole job document. timing: milliseconds by part. execution: device, method, batch_size, …
     warnings: what to know of the result, as texts; each is shown as a JobWarning too.
     """
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], job: dict[str, Any]) -> None:
+    def __init__(self, arrays: Mapping[str, Array], job: dict[str, Any]) -> None:
         super().__init__(arrays)
         self.job = job
         self.timing: dict[str, float] = job["timing"]
@@ -33,7 +33,7 @@ class Result(dict[str, np.ndarray]):
             warn(text)
 
     @staticmethod
-    def of(arrays: Mapping[str, np.ndarray], job: dict[str, Any]) -> Result:
+    def of(arrays: Mapping[str, Array], job: dict[str, Any]) -> Result:
         """A Result, of the kind that the operation has."""
         return (RegressionResult if job.get("op") == "regression" else Result)(arrays, job)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from .arrays import Array
 from .errors import InputError
 from .safetensors import code
 
-Arrays = Mapping[str, np.ndarray]
+Arrays = Mapping[str, Array]
 
 
 def check_shapes(op: str, arrays: Arrays, params: Mapping[str, Any]) -> None:
@@ -21,8 +20,8 @@ def check_shapes(op: str, arrays: Arrays, params: Mapping[str, Any]) -> None:
         check(arrays, params)
 
 
-def _text(array: np.ndarray) -> str:
-    return "[" + ",".join(map(str, array.shape)) + "]"
+def _text(array: Array) -> str:
+    return str(array.shape)
 
 
 def _refuse(field: str, detail: str, code: str = "shape_mismatch") -> None:

@@ -7,7 +7,7 @@ import os
 import select
 import socket
 import ssl
-from typing import Any, Deque
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class Pool:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._idle: Deque[tuple[int, http.client.HTTPConnection]] = collections.deque()
+        self._idle: collections.deque[tuple[int, http.client.HTTPConnection]] = collections.deque()
         self._tls: ssl.SSLContext | None = None
 
     def __reduce__(self) -> Any:
@@ -112,7 +112,8 @@ class Pool:
     def _send(self, connection: http.client.HTTPConnection, request: Request) -> None:
         if connection.sock is None:
             connection.connect()
-        connection.sock.settimeout(self.settings.timeout + request.wait)
+        sock: socket.socket = connection.sock  # type: ignore[assignment]
+        sock.settimeout(self.settings.timeout + request.wait)
         connection.putrequest(request.method, self.settings.target(request.path), skip_host=True,
                               skip_accept_encoding=True)
         for name, value in {**self.settings.headers, **request.headers}.items():
@@ -122,7 +123,7 @@ class Pool:
         connection.endheaders(small or None)
         if not small:
             for piece in request.pieces:
-                connection.sock.sendall(piece)
+                sock.sendall(piece)
 
 
 def _readable(sock: socket.socket) -> bool:
@@ -137,7 +138,7 @@ def _read(response: http.client.HTTPResponse) -> memoryview:
     """The body, in memory of its own that may be written to: arrays are views of it."""
     if response.length is None:
         return memoryview(bytearray(response.read()))
-    body = memoryview(np.empty(response.length, np.uint8))
+    body = np.empty(response.length, np.uint8).data
     at = 0
     while at < len(body):
         count = response.readinto(body[at:])

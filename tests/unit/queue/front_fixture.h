@@ -55,7 +55,7 @@ struct env {
     struct blasd_queue_options options;
     struct blasd_front_queue *queue;
     struct seen *seen;
-    int seen_count, order, answered, ended;
+    int seen_count, order, answered, accepted, ended;
     redisContext *client; /* for looking behind the scenes */
     struct blasd_worker_queue *worker;
 };
@@ -158,6 +158,7 @@ static struct env *env_new(const char *store) {
     snprintf(env->url, sizeof env->url, "unix:%s", env->sock);
     snprintf(spec, sizeof spec, "dir:%s/blobs", env->dir);
     blasd_limits_init(&env->limits);
+    env->limits.lease_ms = 600000; /* however long a test takes: nobody renews it */
     assert_int_equal(blasd_store_open(store != NULL ? store : spec, &env->store, &err), 0);
     env->loop = blasd_loop_new();
     assert_non_null(env->loop);
@@ -272,6 +273,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     s->order = ++current->order;
     snprintf(s->id, sizeof s->id, "%s", id);
     current->answered++;
+    current->accepted += err == NULL;
 }
 
 struct want {

@@ -1,9 +1,9 @@
 /* A user's text in error messages: made safe to print, and compared with the names there are. */
-#include "wire/echo.h"
+#include "wire/sanitize.h"
 
 #include <string.h>
 
-const char *blasd_echo(char out[BLASD_ECHO_MAX], const char *text, size_t len) {
+const char *blasd_sanitize(char out[BLASD_SANITIZED_MAX], const char *text, size_t len) {
     size_t shown = len > 40 ? 40 : len;
     for (size_t i = 0; i < shown; i++) out[i] = text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?';
     memcpy(out + shown, "...", 4);
@@ -15,7 +15,7 @@ static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-int blasd_near(const char *a, size_t len, const char *b) {
+int blasd_similar(const char *a, size_t len, const char *b) {
     enum { most = 32 };
     size_t other = strlen(b), slips;
     size_t rows[3][most + 1]; /* of the table of distances: this one and the two above */

@@ -1,23 +1,13 @@
-/* safetensors: eight bytes of length, a JSON header padded with spaces, then the tensors. The
- * format allows no gaps between tensors. Read next: npy_out.c. */
+/* The headers of safetensors (eight bytes of length, JSON padded with spaces; the format allows no
+ * gaps between tensors) and of .npy, version 1.0 (magic, length, a Python dict as text). */
 #include "wire/binary_out.h"
 #include "wire/document.h"
+#include "wire/dtype_codes.h"
+#include "wire/json_out.h"
 
 #include <string.h>
 
-#define LITERAL JSON_OUT_LITERAL
 #define DOCUMENT_MOST ((size_t)1 << 20)
-
-static const char *const codes[BLASD_DTYPE_COUNT] = {
-    [BLASD_float64] = "F64",     [BLASD_float32] = "F32",
-    [BLASD_float16] = "F16",     [BLASD_bfloat16] = "BF16",
-    [BLASD_int64] = "I64",       [BLASD_int32] = "I32",
-    [BLASD_int16] = "I16",       [BLASD_int8] = "I8",
-    [BLASD_uint64] = "U64",      [BLASD_uint32] = "U32",
-    [BLASD_uint16] = "U16",      [BLASD_uint8] = "U8",
-    [BLASD_bool] = "BOOL",       [BLASD_complex64] = "C64",
-    [BLASD_complex128] = "C128", /* ours: the format has no name for it */
-};
 
 void safetensors_order(const struct blasd_record *record, int *outputs, int count) {
     for (int i = 1; i < count; i++) {
@@ -38,9 +28,9 @@ static void write_metadata(struct json_out *out, const struct blasd_record *reco
     struct document_data none = {.payload = NULL};
     blasd_buf_init(&document, DOCUMENT_MOST);
     document_job(&inner, record, &none);
-    LITERAL(out, "\"__metadata__\":{\"job\":\"");
+    json_out_put(out, "\"__metadata__\":{\"job\":\"");
     json_out_escaped(out, document.data, document.len);
-    LITERAL(out, "\"}");
+    json_out_put(out, "\"}");
     if (inner.failed) out->failed = true;
     blasd_buf_release(&document);
 }
@@ -49,21 +39,11 @@ static void write_entry(struct json_out *out, const struct blasd_record *record,
                         uint64_t *offset) {
     const struct blasd_tensor *tensor = &record->outputs[output].tensor;
     const struct blasd_port *port = document_output(record, output);
-    LITERAL(out, ",");
-    json_out_string(out, port->name);
-    LITERAL(out, ":{\"dtype\":");
-    json_out_string(out, codes[tensor->dtype]);
-    LITERAL(out, ",\"shape\":[");
-    for (int i = 0; i < tensor->rank; i++) {
-        if (i > 0) LITERAL(out, ",");
-        json_out_int(out, tensor->shape[i]);
-    }
-    LITERAL(out, "],\"data_offsets\":[");
-    json_out_uint(out, *offset);
-    LITERAL(out, ",");
+    json_out_put(out, ",%s:{\"dtype\":%s,\"shape\":", port->name,
+                 dtype_codes[tensor->dtype].safetensors);
+    document_shape(out, tensor);
+    json_out_put(out, ",\"data_offsets\":[%u,%u]}", *offset, *offset + blasd_tensor_bytes(tensor));
     *offset += blasd_tensor_bytes(tensor);
-    json_out_uint(out, *offset);
-    LITERAL(out, "]}");
 }
 
 int safetensors_header(const struct blasd_record *record, const int *outputs, int count,
@@ -71,13 +51,38 @@ int safetensors_header(const struct blasd_record *record, const int *outputs, in
     struct json_out out = {.buf = buf};
     size_t before = buf->len, size;
     uint64_t offset = 0;
-    LITERAL(&out, "\0\0\0\0\0\0\0\0{"); /* the length comes below */
+    json_out_raw(&out, "\0\0\0\0\0\0\0\0{", 9); /* the length comes below */
     write_metadata(&out, record);
     for (int i = 0; i < count; i++) write_entry(&out, record, outputs[i], &offset);
-    LITERAL(&out, "}");
-    while (!out.failed && (buf->len - before) % BINARY_ALIGN != 0) LITERAL(&out, " ");
+    json_out_put(&out, "}");
+    while (!out.failed && (buf->len - before) % BINARY_ALIGN != 0) json_out_put(&out, " ");
     if (out.failed) return -1;
     size = buf->len - before - 8;
     for (size_t i = 0; i < 8; i++) buf->data[before + i] = (char)(unsigned char)(size >> (8 * i));
+    return 0;
+}
+
+bool npy_possible(enum blasd_dtype dtype) {
+    return dtype_codes[dtype].npy != NULL;
+}
+
+int npy_header(const struct blasd_tensor *tensor, struct blasd_buf *out) {
+    static const char spaces[BINARY_ALIGN + 1] =
+        "                                                                ";
+    size_t before = out->len, used;
+    struct json_out text = {.buf = out};
+    json_out_raw(&text, "\x93NUMPY\x01\0\0\0", 10);
+    json_out_put(&text, "{'descr': '%r', 'fortran_order': False, 'shape': (",
+                 dtype_codes[tensor->dtype].npy);
+    for (int i = 0; i < tensor->rank; i++)
+        json_out_put(&text, i == 0 ? "%i" : ", %i", tensor->shape[i]);
+    json_out_put(&text, tensor->rank == 1 ? ",), }" : "), }"); /* Python's tuple of one */
+    used = (out->len - before + 1) % BINARY_ALIGN;
+    json_out_raw(&text, spaces, used == 0 ? 0 : BINARY_ALIGN - used);
+    json_out_put(&text, "\n");
+    if (text.failed) return -1;
+    used = out->len - before - 10;
+    out->data[before + 8] = (char)(unsigned char)used;
+    out->data[before + 9] = (char)(unsigned char)(used >> 8);
     return 0;
 }
