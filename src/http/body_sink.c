@@ -232,7 +232,6 @@ void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, co
                                     .id = id,
                                     .blob = {.fd = -1}};
     blasd_buf_init(&sink->memory, http_body_sink_memory(loop->server));
-    if (loop->bodies.count > 0) sink->memory = loop->bodies.spares[--loop->bodies.count];
 }
 
 /* How large a payload the body can make: text of two bytes, `1,`, may become eight. */
@@ -246,20 +245,8 @@ void http_body_sink_expect(struct http_body_sink *sink, const struct http_reques
     sink->exact = !chunked && !json;
 }
 
-void http_body_sink_empty(struct http_body_sink *sink) {
-    struct http_loop *loop = sink->loop;
-    bool keep = sink->memory.data != NULL && loop->bodies.count < HTTP_BODIES_KEPT &&
-                sink->memory.cap <= BLASD_SLICE_MOST;
-    if (keep) {
-        blasd_buf_reset(&sink->memory);
-        loop->bodies.spares[loop->bodies.count++] = sink->memory;
-        blasd_buf_init(&sink->memory, sink->memory.max);
-    }
-    blasd_buf_release(&sink->memory);
-}
-
 void http_body_sink_release(struct http_body_sink *sink) {
-    http_body_sink_empty(sink);
+    blasd_buf_release(&sink->memory);
     blasd_blob_close(&sink->blob);
     if (sink->intake > 0) atomic_fetch_sub(&sink->loop->server->intake_used, sink->intake);
     sink->intake = 0;

@@ -44,8 +44,6 @@ void http_body_sink_expect(struct http_body_sink *sink, const struct http_reques
 /* The body is the file `given` of the blob store's directory, whole: from now on the payload is
  * that file, and what is written into the sink is passed over. The errors of blasd_blob_adopt. */
 int http_body_sink_adopt(struct http_body_sink *sink, const char *given, struct blasd_err *err);
-/* Lets go of the memory, whose bytes have gone on. */
-void http_body_sink_empty(struct http_body_sink *sink);
 /* Frees what it holds; a blob is closed and not removed. */
 void http_body_sink_release(struct http_body_sink *sink);
 /* Makes the bytes reserved of the server's intake at least `bytes`. no_space. */

@@ -115,7 +115,7 @@ static int check_room(struct http_upload *upload, struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
     int rc = check_queue(exchange, err);
     if (!http_admission_suits(exchange)) return rc;
-    if (err->code != BLASD_E_queue_full && (rc != 0 || exchange->home->admission.first == NULL))
+    if (err->code != BLASD_E_queue_full && (rc != 0 || !http_admission_busy(exchange->home)))
         return rc;
     *err = (struct blasd_err){0};
     upload->held = true;

@@ -201,7 +201,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         blasd_front_queue_slice_drop(loop->queue, &job->slice);
         return rc;
     }
-    http_body_sink_empty(&upload->sink);
+    blasd_buf_release(&upload->sink.memory);
     submission.frame = loop->scratch.data;
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
