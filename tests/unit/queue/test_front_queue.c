@@ -457,12 +457,12 @@ static void test_redis_blob(void **state) {
     s = submit(env, (struct want){.watch = true, .blob = &blob});
     /* a connection lost in the middle only repeats what was in flight */
     UNTIL(env, ask_number(env, "EXISTS {test}:blob:%s:5", name) != 0);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
     blasd_front_queue_blob_get(env->queue, name, len, on_blob, &got);
     UNTIL(env, env->queue->flight.head != NULL);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, got.answered == 1);
     assert_int_equal(got.code, BLASD_OK);
     assert_int_equal(got.blob.bytes, len);

@@ -1,8 +1,5 @@
-/* Redis as both sides of the queue see it: addresses, keys, the library of functions, errors.
- * Read next: worker_queue.c, front_queue.c. */
-#include "queue/redis_link.h"
-
-#include "functions_lua.h"
+/* Addresses, keys, errors, connecting, the library of functions. Read next: caller.c. */
+#include "redis/redis_link.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -141,11 +138,6 @@ size_t blasd_link_key(char key[BLASD_LINK_KEY_MAX], const char *queue, const cha
     return at < BLASD_LINK_KEY_MAX ? at : BLASD_LINK_KEY_MAX - 1;
 }
 
-const char *blasd_link_functions(size_t *len) {
-    *len = sizeof functions_lua - 1;
-    return functions_lua;
-}
-
 /* Errors */
 
 static bool begins(const char *text, const char *word) {
@@ -194,10 +186,9 @@ int blasd_link_error(const char *text, struct blasd_err *err) {
 
 /* Connecting */
 
-/* Runs one command; an error reply or a broken connection becomes an error. New reply. */
-static int ask(redisContext *redis, redisReply **ret, struct blasd_err *err, int argc,
-               const char **argv, const size_t *lens) {
-    redisReply *reply = redisCommandArgv(redis, argc, argv, lens);
+int blasd_link_ask(redisContext *redis, int argc, const char *const *argv, redisReply **ret,
+                   struct blasd_err *err) {
+    redisReply *reply = redisCommandArgv(redis, argc, (const char **)(void *)argv, NULL);
     *ret = NULL;
     if (!reply)
         return blasd_fail(err, BLASD_E_queue_unavailable, "", "Redis cannot be reached: %.100s",
@@ -218,14 +209,14 @@ static int login(redisContext *redis, const struct blasd_link_address *address,
     if (address->password[0]) {
         const char *argv[] = {"AUTH", address->user, address->password};
         if (!address->user[0]) argv[1] = argv[2];
-        rc = ask(redis, &reply, err, address->user[0] ? 3 : 2, argv, NULL);
+        rc = blasd_link_ask(redis, address->user[0] ? 3 : 2, argv, &reply, err);
         freeReplyObject(reply);
     }
     if (rc == 0 && address->db) {
         char db[16];
         const char *argv[] = {"SELECT", db};
         snprintf(db, sizeof db, "%d", address->db);
-        rc = ask(redis, &reply, err, 2, argv, NULL);
+        rc = blasd_link_ask(redis, 2, argv, &reply, err);
         freeReplyObject(reply);
     }
     return rc;
@@ -274,9 +265,9 @@ static bool info_is(const char *info, const char *name, const char *value) {
 
 int blasd_link_keeps(const redisReply *info, struct blasd_err *err) {
     static const char advice[] = "; or start with --redis-may-lose-jobs";
-    if (info->type == REDIS_REPLY_ERROR && begins(info->str, "NOPERM")) return BLASD_QUEUE_UNSURE;
+    if (info->type == REDIS_REPLY_ERROR && begins(info->str, "NOPERM")) return BLASD_LINK_UNSURE;
     if (info->type == REDIS_REPLY_ERROR) return blasd_link_error(info->str, err);
-    if (!info->str) return BLASD_QUEUE_UNSURE;
+    if (!info->str) return BLASD_LINK_UNSURE;
     if (info_is(info->str, "\naof_enabled:", "0"))
         return blasd_fail(err, BLASD_E_internal_error, "redis",
                           "This Redis keeps no file and would lose jobs: set appendonly yes%s",
@@ -290,7 +281,7 @@ int blasd_link_keeps(const redisReply *info, struct blasd_err *err) {
     return 0;
 }
 
-static int check_keeps(redisContext *redis, struct blasd_err *err) {
+int blasd_link_check_keeps(redisContext *redis, struct blasd_err *err) {
     redisReply *reply = redisCommand(redis, "INFO");
     int rc = reply ? blasd_link_keeps(reply, err)
                    : blasd_fail(err, BLASD_E_queue_unavailable, "",
@@ -319,72 +310,23 @@ static const char *loaded_code(const redisReply *list) {
     return NULL;
 }
 
-bool blasd_link_stale(const redisReply *list) {
+bool blasd_link_stale(const struct blasd_link_library *library, const redisReply *list) {
     const char *theirs = loaded_code(list);
-    return !theirs ||
-           (strcmp(theirs, functions_lua) != 0 && revision(theirs) <= revision(functions_lua));
+    return !theirs || (strcmp(theirs, library->code) != 0 &&
+                       revision(theirs) <= revision(library->code));
 }
 
-int blasd_link_load(redisContext *redis, struct blasd_err *err) {
-    const char *list[] = {"FUNCTION", "LIST", "LIBRARYNAME", BLASD_LINK_LIBRARY, "WITHCODE"};
-    redisReply *reply;
-    int rc = ask(redis, &reply, err, 5, list, NULL);
-    if (rc < 0) return rc;
-    bool load = blasd_link_stale(reply);
-    freeReplyObject(reply);
-    if (!load) return 0;
-    const char *argv[] = {"FUNCTION", "LOAD", "REPLACE", functions_lua};
-    rc = ask(redis, &reply, err, 4, argv, NULL);
-    freeReplyObject(reply);
-    return rc;
-}
-
-int blasd_link_open(redisContext *redis, const struct blasd_queue_options *options, bool adopt,
+int blasd_link_load(redisContext *redis, const struct blasd_link_library *library,
                     struct blasd_err *err) {
-    struct blasd_link_limits limits;
-    char key[BLASD_LINK_KEY_MAX];
-    const char *identity = blasd_store_identity(options->store);
+    const char *list[] = {"FUNCTION", "LIST", "LIBRARYNAME", library->name, "WITHCODE"};
+    const char *load[] = {"FUNCTION", "LOAD", "REPLACE", library->code};
     redisReply *reply;
-    int kept = options->may_lose_jobs ? 0 : check_keeps(redis, err);
-    int rc = kept < 0 ? kept : blasd_link_load(redis, err);
+    int rc = blasd_link_ask(redis, 5, list, &reply, err);
     if (rc < 0) return rc;
-    blasd_link_limits(options, &limits);
-    blasd_link_key(key, options->name, "%s", "");
-    const char *argv[] = {"FCALL",  BLASD_LINK_FN("open"), "1", key, limits.text,
-                          identity, adopt ? "1" : "0"};
-    rc = ask(redis, &reply, err, 7, argv, NULL);
-    if (rc < 0) return rc;
-    if (reply->type != REDIS_REPLY_STRING) {
-        rc = blasd_fail(err, BLASD_E_internal_error, "", "Redis gave no name for the blob store");
-    } else if (strcmp(reply->str, identity) != 0) {
-        rc = blasd_fail(
-            err, BLASD_E_internal_error, "store",
-            "This process has the blob store %.60s, but the deployment uses %.60s; start "
-            "it with that one",
-            identity, reply->str);
-    }
+    bool stale = blasd_link_stale(library, reply);
     freeReplyObject(reply);
-    return rc < 0 ? rc : kept;
-}
-
-/* Over a connection for this alone. */
-static int open_once(const struct blasd_queue_options *options, int timeout_ms, bool adopt,
-                     struct blasd_err *err) {
-    struct blasd_link_address address;
-    redisContext *redis = NULL;
-    int rc = blasd_link_check_name(options->name, err);
-    if (rc == 0) rc = blasd_link_parse(options->url, &address, err);
-    if (rc == 0) rc = blasd_link_connect(&address, timeout_ms, &redis, err);
-    if (rc == 0) rc = blasd_link_open(redis, options, adopt, err);
-    if (redis) redisFree(redis);
+    if (!stale) return 0;
+    rc = blasd_link_ask(redis, 4, load, &reply, err);
+    freeReplyObject(reply);
     return rc;
-}
-
-int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct blasd_err *err) {
-    int rc = open_once(options, 5000, true, err);
-    return rc < 0 ? rc : 0;
-}
-
-int blasd_queue_check_store(const struct blasd_queue_options *options, struct blasd_err *err) {
-    return open_once(options, 1000, false, err);
 }

@@ -1,22 +1,18 @@
-/* What both sides of the queue share about Redis: its address, the key names, the library of
- * functions, and what its errors mean to a user.
+/* Redis as any of its users sees it: its address, the key names of a queue, a library of functions
+ * and its versions, and what errors mean to a user.
  *
- * Must not know jobs. What the keys and functions are is told in functions/contract.lua. */
-#ifndef BLASD_QUEUE_REDIS_LINK_H
-#define BLASD_QUEUE_REDIS_LINK_H
+ * Must not know jobs, nor what the library's functions do. Read next: caller.h, async_link.h. */
+#ifndef BLASD_REDIS_LINK_H
+#define BLASD_REDIS_LINK_H
 
-#include "queue/queue.h"
+#include "base/err.h"
 
 #include <hiredis/hiredis.h>
-
-#define BLASD_LINK_LIBRARY "blasd_4"
-/* The name of a function as FCALL takes it: BLASD_LINK_FN("submit"). */
-#define BLASD_LINK_FN(name) BLASD_LINK_LIBRARY "_" name
+#include <stdbool.h>
+#include <stddef.h>
 
 #define BLASD_LINK_NAME_MAX 64           /* bytes of a queue's name with its zero */
 #define BLASD_LINK_KEY_MAX 256           /* bytes of a key with its zero */
-#define BLASD_LINK_CHUNK BLASD_MIB       /* a piece of a blob of kind redis */
-#define BLASD_LINK_FRONT_CHANNEL "front" /* {q}:front:… are the names of reply channels */
 
 /* Where Redis is. A plain value. */
 struct blasd_link_address {
@@ -38,15 +34,10 @@ int blasd_link_check_name(const char *name, struct blasd_err *err);
 size_t blasd_link_key(char key[BLASD_LINK_KEY_MAX], const char *queue, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The limits as the functions take them, with those that are 0 resolved from the store's size. */
-struct blasd_link_limits {
-    char text[184]; /* the argument LIMITS */
-    uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes;
+/* A library of functions. `code`: its source, whose second line says "-- revision N". */
+struct blasd_link_library {
+    const char *name, *code; /* static */
 };
-void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
-
-/* The source of the library, static, for FUNCTION LOAD. */
-const char *blasd_link_functions(size_t *len);
 
 /* What an error reply means. */
 enum blasd_link_fault {
@@ -66,25 +57,20 @@ int blasd_link_error(const char *text, struct blasd_err *err);
  * queue_unavailable where nobody answers in time; internal_error where the password is wrong. */
 int blasd_link_connect(const struct blasd_link_address *address, int timeout_ms, redisContext **ret,
                        struct blasd_err *err);
+/* Runs one command; an error reply or a broken connection becomes an error. *ret: new. */
+int blasd_link_ask(redisContext *redis, int argc, const char *const *argv, redisReply **ret,
+                   struct blasd_err *err);
 /* What the reply to INFO says: internal_error where that Redis keeps no file or may evict keys;
- * BLASD_QUEUE_UNSURE where it is not allowed. */
+ * BLASD_LINK_UNSURE where it is not allowed. */
+#define BLASD_LINK_UNSURE 1
 int blasd_link_keeps(const redisReply *info, struct blasd_err *err);
-/* Whether the library should be loaded: `list` is the reply of FUNCTION LIST LIBRARYNAME …
- * WITHCODE.
- */
-bool blasd_link_stale(const redisReply *list);
-/* Loads the library where the server lacks it or has an earlier revision. */
-int blasd_link_load(redisContext *redis, struct blasd_err *err);
-/* Checks that Redis loses no jobs, loads the library, makes the queue's keys and checks that the
- * store is the one the deployment uses (recording it where this is the first to come;
- * internal_error where it is another). `adopt`: record it in any case. As
- * blasd_queue_check_store. */
-int blasd_link_open(redisContext *redis, const struct blasd_queue_options *options, bool adopt,
+/* Asks for that. */
+int blasd_link_check_keeps(redisContext *redis, struct blasd_err *err);
+/* Whether the library should be loaded, which the server lacks, or has in an earlier revision:
+ * `list` is the reply of FUNCTION LIST LIBRARYNAME NAME WITHCODE. */
+bool blasd_link_stale(const struct blasd_link_library *library, const redisReply *list);
+/* Loads it then. */
+int blasd_link_load(redisContext *redis, const struct blasd_link_library *library,
                     struct blasd_err *err);
-
-/* Makes the store of `options` the deployment's own, whatever was recorded. Only for who knows that
- * no other process uses the queue yet, as `blasd up` does of its private Redis: the store on tmpfs
- * of before a reboot is gone. */
-int blasd_queue_adopt_store(const struct blasd_queue_options *options, struct blasd_err *err);
 
 #endif
