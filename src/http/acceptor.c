@@ -54,24 +54,22 @@ uint32_t http_crowd_of(const struct http_crowd *crowd, const struct sockaddr *ad
 }
 
 static bool is_full(const struct http_acceptor *acceptor) {
-    return acceptor->open >= acceptor->limit;
+    return acceptor->open + acceptor->given >= acceptor->limit;
 }
 
 /* Gives the connection to the daemon, which owns it from here on: where it cannot take it, it
- * closes the socket, and may have told its begin and its end. */
+ * closes the socket. */
 static void take_in(struct http_acceptor *acceptor, int fd, const struct sockaddr *from,
                     socklen_t len) {
-    uint64_t ended = acceptor->ended;
+    uint64_t begun = acceptor->begun;
     if (http_crowd_of(&acceptor->crowd, from) >= acceptor->limit_of_one) {
         acceptor->refuse(acceptor->arg, fd, from);
         return;
     }
-    acceptor->open++;
+    acceptor->given++;
     http_crowd_count(&acceptor->crowd, from, true);
-    if (MHD_add_connection(acceptor->daemon, fd, from, len) == MHD_YES || acceptor->ended != ended)
-        return;
-    acceptor->open--;
-    http_crowd_count(&acceptor->crowd, from, false);
+    if (MHD_add_connection(acceptor->daemon, fd, from, len) != MHD_YES && acceptor->begun == begun)
+        http_crowd_count(&acceptor->crowd, from, false); /* else its end was told as well */
 }
 
 static void stop_listening(struct http_acceptor *acceptor) {
@@ -118,17 +116,20 @@ int http_acceptor_open(struct http_acceptor *acceptor, struct blasd_loop *loop, 
 }
 
 void http_acceptor_turn(struct http_acceptor *acceptor) {
+    acceptor->given = 0;
     if (!acceptor->paused || acceptor->starved || is_full(acceptor) || acceptor->listener.fd < 0)
         return;
     acceptor->paused = blasd_loop_watch(acceptor->loop, &acceptor->listener, EPOLLIN) != 0;
 }
 
-void http_acceptor_ended(struct http_acceptor *acceptor, struct MHD_Connection *connection) {
+void http_acceptor_count(struct http_acceptor *acceptor, struct MHD_Connection *connection,
+                         bool begins) {
+    /* what libmicrohttpd 1.0 points to lasts until it is asked again */
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    acceptor->ended++;
-    acceptor->open--;
-    if (info != NULL && info->client_addr != NULL)
+    acceptor->open += begins ? 1 : UINT64_MAX;
+    acceptor->begun += begins ? 1 : 0;
+    if (!begins && info != NULL && info->client_addr != NULL)
         http_crowd_count(&acceptor->crowd, info->client_addr, false);
 }
 

@@ -31,7 +31,8 @@ struct http_acceptor {
     struct blasd_watcher listener; /* its fd is owned; -1: closed */
     uint64_t limit, limit_of_one;  /* connections, in all and of one address */
     struct http_crowd crowd;
-    uint64_t open, ended; /* connections: that there are, and that there were */
+    uint64_t open, begun; /* connections of the daemon: that there are, and that there were */
+    uint64_t given;       /* to it since the last turn: it may not have counted them yet */
     /* Tells who has too many; the socket is taken. */
     void (*refuse)(void *arg, int fd, const struct sockaddr *address);
     void *arg;
@@ -44,8 +45,13 @@ struct http_acceptor {
 int http_acceptor_open(struct http_acceptor *acceptor, struct blasd_loop *loop, int listen_fd);
 /* Once in each turn, after the daemon has run. */
 void http_acceptor_turn(struct http_acceptor *acceptor);
-/* The daemon has ended with a connection. */
-void http_acceptor_ended(struct http_acceptor *acceptor, struct MHD_Connection *connection);
+/* The daemon begins or ends with a connection. */
+void http_acceptor_count(struct http_acceptor *acceptor, struct MHD_Connection *connection,
+                         bool begins);
+/* Whether the daemon has anything to do. */
+static inline bool http_acceptor_busy(const struct http_acceptor *acceptor) {
+    return acceptor->open + acceptor->given > 0;
+}
 /* Takes no new connections any more, but for those that the kernel has accepted. */
 void http_acceptor_close(struct http_acceptor *acceptor);
 /* Takes one that was never opened, zeroed but for listener.fd. */

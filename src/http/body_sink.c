@@ -95,6 +95,13 @@ static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
     struct blasd_buf *memory = &sink->memory;
     size_t more = (size_t)(sink->total - memory->len), room = more;
     if (more == 0) return 0;
+    /* whatever describes a tensor is longer than the gap before it: one was described that cannot
+     * come */
+    if (sink->exact && memory->len >= BLASD_SLICE_LEAST && sink->total > sink->expected)
+        return blasd_fail(err, BLASD_E_invalid_tensor, "inputs",
+                          "the tensors are said to have %" PRIu64
+                          " bytes, more than the body they come in can hold",
+                          sink->total);
     if (sink->exact && sink->expected > sink->total && sink->expected <= memory->max)
         room = (size_t)(sink->expected - memory->len);
     if (blasd_buf_reserve(memory, room) != 0)

@@ -137,7 +137,7 @@ static void run_daemon(struct http_loop *loop) {
     int runs = 0;
     do {
         loop->turn.rest = false;
-        if (loop->acceptor.open > 0) MHD_run(loop->daemon);
+        if (http_acceptor_busy(&loop->acceptor)) MHD_run(loop->daemon);
     } while (loop->turn.rest && ++runs <= RESTS_A_TURN);
     http_acceptor_turn(&loop->acceptor);
 }
@@ -161,7 +161,8 @@ static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
     unsigned long long left;
     if (turn->resumed || turn->more || turn->rest || loop->shared_files.first != NULL) return 0;
-    if (loop->acceptor.open == 0 || MHD_get_timeout(loop->daemon, &left) != MHD_YES) return -1;
+    if (!http_acceptor_busy(&loop->acceptor) || MHD_get_timeout(loop->daemon, &left) != MHD_YES)
+        return -1;
     if (left == 0 && loop->parking.count > 0) return PARKED_WAIT_MS;
     return left > 60000 ? 60000 : (int)left;
 }
@@ -237,12 +238,12 @@ static void *run_loop(void *arg) {
 static void count_connection(void *cls, struct MHD_Connection *connection, void **context,
                              enum MHD_ConnectionNotificationCode code) {
     struct http_loop *loop = cls;
+    http_acceptor_count(&loop->acceptor, connection, code == MHD_CONNECTION_NOTIFY_STARTED);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         http_count(&loop->metrics->connections, 1);
         *context = http_connection_new(loop, connection);
     } else {
         http_uncount(&loop->metrics->connections);
-        http_acceptor_ended(&loop->acceptor, connection);
         http_connection_end(*context);
     }
 }
