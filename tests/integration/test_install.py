@@ -42,11 +42,18 @@ def compiled(dest, compiler, source, program):
 
 
 def test_the_example_of_the_c_client_runs_against_the_installed_program(dest, tmp_path):
-    env = compiled(dest, "gcc", ROOT / "clients/c/examples/client_example.c", tmp_path / "example")
+    example = (ROOT / "clients/c/examples/client_example.c").read_text()
+    (tmp_path / "example.c").write_text(example.replace('"clients/c/blasd.h"', "<blasd.h>"))
+    env = compiled(dest, "gcc", tmp_path / "example.c", tmp_path / "example")
     assert run(f"{dest}{PREFIX}/bin/blasd", "--version").stdout.startswith("blasd ")
-    with Service(tmp_path / "service", executable=f"{dest}{PREFIX}/bin/blasd") as service:
+    service = Service(tmp_path / "service")
+    service.program = [f"{dest}{PREFIX}/bin/blasd"]
+    service.start()
+    try:
         done = run(tmp_path / "example", service.url, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        service.stop()
+    assert done.returncode == 0 and "19 22" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_header_serves_a_program_in_cplusplus(dest, tmp_path):
