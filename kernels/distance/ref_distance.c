@@ -28,6 +28,16 @@ static long double largest(const struct blasd_ref_distance *ref, const long doub
     return most;
 }
 
+/* Scaled, for powers leave the range of long doubles too. */
+static long double minkowski(const struct blasd_ref_distance *ref, const long double *a,
+                             const long double *b) {
+    long double most = largest(ref, a, b), sum = 0;
+    if (isnan(most) || most == 0) return most;
+    for (int64_t d = 0; d < ref->k; d++)
+        sum += weight(ref, d) * powl(fabsl(a[d] - b[d]) / most, ref->p);
+    return most * powl(sum, 1 / ref->p);
+}
+
 /* 1 - cos of the angle between a - mean_a and b - mean_b, as half the squared distance of the unit
  * vectors: the same number without the cancellation. */
 static long double angle(const struct blasd_ref_distance *ref, const long double *a,
@@ -169,7 +179,7 @@ long double blasd_ref_distance(const struct blasd_ref_distance *ref, const long 
     if (strcmp(metric, "cityblock") == 0) return power_sum(ref, a, b, 1);
     if (strcmp(metric, "chebyshev") == 0) return largest(ref, a, b);
     if (strcmp(metric, "minkowski") == 0)
-        return isinf(ref->p) ? largest(ref, a, b) : powl(power_sum(ref, a, b, ref->p), 1 / ref->p);
+        return isinf(ref->p) ? largest(ref, a, b) : minkowski(ref, a, b);
     if (strcmp(metric, "cosine") == 0) return angle(ref, a, 0, b, 0);
     if (strcmp(metric, "correlation") == 0)
         return ref->k == 0 ? 0 : angle(ref, a, mean(ref, a), b, mean(ref, b));

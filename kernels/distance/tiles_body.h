@@ -169,7 +169,8 @@ static inline __attribute__((always_inline)) void finish_squares(const struct di
 #define MOST_BITS                                                                                  \
     ((BITS)(((BITS)1 << (sizeof(BITS) * 8 - 2)) - 1 + ((BITS)1 << (sizeof(BITS) * 8 - 2))))
 #define TERM_SQUARE(e) ((e) * (e))
-#define TERM_SQUARE_W(e) (((e) * (e)) * w[d])
+/* not (e e) w: a square that vanishes may have a weight that brings it back */
+#define TERM_SQUARE_W(e) (((e)*w[d]) * (e))
 #define TERM_ABSOLUTE(e) ABS(e)
 #define TERM_ABSOLUTE_W(e) (ABS(e) * w[d])
 REGISTER_LOOP(squares, TERM_SQUARE)

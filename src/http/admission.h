@@ -10,6 +10,7 @@
 #ifndef BLASD_HTTP_ADMISSION_H
 #define BLASD_HTTP_ADMISSION_H
 
+#include "base/list.h"
 #include "base/loop.h"
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@ struct http_loop;
 
 /* A loop's: who waits, and what may be refused. */
 struct http_admission {
-    struct http_exchange *first, *last;
+    struct blasd_list waiting; /* exchanges, by admission.node */
     struct blasd_timer timer;
     int64_t spent_ns;
     int earned;
@@ -27,7 +28,7 @@ struct http_admission {
 
 /* An exchange's place. */
 struct http_admission_place {
-    struct http_exchange *next, *prev;
+    struct blasd_list node;
     bool waits;
 };
 
@@ -38,6 +39,8 @@ bool http_admission_suits(const struct http_exchange *exchange);
 void http_admission_wait(struct http_exchange *exchange, bool again);
 /* Does nothing where the exchange does not wait here. */
 void http_admission_leave(struct http_exchange *exchange);
+/* Whether anybody waits. */
+bool http_admission_busy(const struct http_loop *loop);
 /* Lets in those for whom there is room and refuses those who have waited too long. In each turn
  * before answers are sent, for their jobs have made room, and after new requests have come. */
 void http_admission_turn(struct http_loop *loop);

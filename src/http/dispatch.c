@@ -20,7 +20,6 @@
 #define DRAIN_BYTES (UINT64_C(1) << 20)
 #define STUCK_CHECKS 4                    /* a second or so */
 #define PARKED_NS INT64_C(100000000)      /* who waits for longer is suspended at the next check */
-#define SLOW_NS INT64_C(200000000)        /* most bodies have come by then */
 #define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
 
 static struct http_exchange *begin_exchange(struct http_loop *loop,
@@ -82,8 +81,6 @@ static bool waits_for(const struct http_exchange *exchange, int64_t ns) {
 void http_exchange_check(struct http_exchange *exchange) {
     if (exchange->connection == NULL || exchange->client.closing) return;
     if (exchange->parked && waits_for(exchange, PARKED_NS)) http_exchange_suspend(exchange);
-    if (!exchange->running && exchange->upload != NULL && waits_for(exchange, SLOW_NS))
-        exchange->route->jobs->slow(exchange);
     if (is_cut_off(exchange) || exchange->client.watched) return;
     if (exchange->suspended && waits_for(exchange, WATCH_AFTER_NS))
         http_exchange_watch_waiting(exchange);

@@ -14,9 +14,7 @@ struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Conne
     exchange->began_ns = blasd_clock_ns();
     exchange->wanted.output = HTTP_DOCUMENT;
     exchange->wait.status = 200;
-    exchange->next = loop->exchanges;
-    if (loop->exchanges != NULL) loop->exchanges->prev = exchange;
-    loop->exchanges = exchange;
+    blasd_list_add(&loop->exchanges, &exchange->node);
     loop->exchange_count++;
     http_count(&loop->metrics->in_flight, 1);
     return exchange;
@@ -24,11 +22,7 @@ struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Conne
 
 static void exchange_free(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
-    if (exchange->next != NULL) exchange->next->prev = exchange->prev;
-    if (exchange->prev != NULL)
-        exchange->prev->next = exchange->next;
-    else
-        loop->exchanges = exchange->next;
+    blasd_list_remove(&exchange->node);
     if (exchange->answer.response != NULL) MHD_destroy_response(exchange->answer.response);
     if (exchange->upload != NULL) exchange->route->jobs->release(exchange);
     blasd_spares_give(&loop->freelists.exchanges, exchange);

@@ -53,21 +53,11 @@ struct http_server {
     _Atomic int told, quiet; /* bytes that stop_fd gave; loops that were without requests since */
 };
 
-#define HTTP_BODIES_KEPT 4
-#define HTTP_BODIES_IN_SLICES 512 /* at a time */
-#define HTTP_EXCHANGES_KEPT 1024  /* and as many uploads: some 2 MB */
+#define HTTP_EXCHANGES_KEPT 1024 /* and as many uploads: some 2 MB */
 
 /* Memory of a loop that is used again: of exchanges, and of what reads bodies. */
 struct http_freelists {
     struct blasd_spares exchanges, uploads, intakes;
-};
-
-/* Bodies on their way in: memory of those before, to be used again; how many come straight into
- * slices. */
-struct http_bodies {
-    struct blasd_buf spares[HTTP_BODIES_KEPT];
-    int count;
-    int in_slices;
 };
 
 /* Exchanges that wait without being suspended; the most that may. */
@@ -103,11 +93,11 @@ struct http_loop {
     struct MHD_Daemon *daemon; /* owned */
     struct blasd_watcher daemon_watcher;
     struct http_acceptor acceptor;
-    struct http_metrics *metrics;    /* this loop's own counters; borrowed from the server */
-    struct http_choice choice;       /* of the device class for a job */
-    struct http_exchange *exchanges; /* every one that has a connection */
+    struct http_metrics *metrics; /* this loop's own counters; borrowed from the server */
+    struct http_choice choice;    /* of the device class for a job */
+    struct blasd_list exchanges;  /* every one, by its node */
     int exchange_count;
-    struct http_connection *connections; /* every connection of libmicrohttpd's: timeouts.c */
+    struct blasd_list connections; /* every connection of libmicrohttpd's: timeouts.c */
     struct http_admission admission;
     struct {
         struct http_shared_file *first, *last;
@@ -115,7 +105,6 @@ struct http_loop {
     uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
     struct blasd_buf scratch; /* for what does not outlive a call */
     struct http_freelists freelists;
-    struct http_bodies bodies;
     int lingering; /* connections, see lingering_close.c */
     struct http_parking parking;
     struct http_pieces pieces; /* of large answers */
@@ -126,7 +115,6 @@ struct http_loop {
 
 /* What the route does besides that takes jobs in. */
 struct http_body_handlers {
-    void (*slow)(struct http_exchange *exchange); /* the body has been coming for a while */
     /* Of who waits for admission: takes the job in, or answers with a refusal; false where there is
      * no room yet. `late`: refused rather than that. */
     bool (*admit)(struct http_exchange *exchange, bool late);
@@ -181,7 +169,7 @@ struct http_wait {
 
 struct http_exchange {
     struct http_loop *home;
-    struct http_exchange *next, *prev; /* in home->exchanges */
+    struct blasd_list node;            /* in home->exchanges */
     struct MHD_Connection *connection; /* NULL once libmicrohttpd is done with it */
     const struct http_route *route;    /* NULL: none */
     struct http_request request;

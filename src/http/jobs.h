@@ -9,7 +9,6 @@
 void http_jobs_post_begin(struct http_exchange *exchange);
 void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len);
 void http_jobs_post_run(struct http_exchange *exchange);
-void http_jobs_post_slow(struct http_exchange *exchange);
 bool http_jobs_post_admit(struct http_exchange *exchange, bool late);
 void http_jobs_post_release(struct http_exchange *exchange);
 /* jobs_submit.c: cancels what nobody can fetch any more. */

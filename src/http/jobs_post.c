@@ -115,7 +115,7 @@ static int check_room(struct http_upload *upload, struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
     int rc = check_queue(exchange, err);
     if (!http_admission_suits(exchange)) return rc;
-    if (err->code != BLASD_E_queue_full && (rc != 0 || exchange->home->admission.first == NULL))
+    if (err->code != BLASD_E_queue_full && (rc != 0 || !http_admission_busy(exchange->home)))
         return rc;
     *err = (struct blasd_err){0};
     upload->held = true;
@@ -168,10 +168,6 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
     if (rc == 0 && upload->held && blasd_buf_add(&upload->body, bytes, len) != 0)
         rc = blasd_fail(&err, BLASD_E_no_space, "", "memory has run out");
     if (rc != 0) refuse(exchange, &err);
-}
-
-void http_jobs_post_slow(struct http_exchange *exchange) {
-    http_body_sink_leave_slice(&exchange->upload->sink);
 }
 
 /* The class of devices that the job is queued for. */

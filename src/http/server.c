@@ -89,6 +89,10 @@ static void give_sign(struct http_server *server) {
     if (options->on_alive != NULL) options->on_alive(options->arg);
 }
 
+static struct http_exchange *exchange_of(struct blasd_list *node) {
+    return blasd_container_of(node, struct http_exchange, node);
+}
+
 static void on_tick(struct blasd_timer *timer) {
     struct http_loop *loop = blasd_container_of(timer, struct http_loop, ticking.timer);
     loop->ticking.count++;
@@ -102,19 +106,16 @@ static void on_tick(struct blasd_timer *timer) {
     if (loop->ticking.count % SLOW_TICKS == 0) http_timeouts_check(loop);
     http_choice_tick(loop);
     loop->acceptor.starved = false;
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL;
-         exchange = exchange->next)
-        http_exchange_check(exchange);
+    BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_check(exchange_of(node));
     (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + TICK_NS);
 }
 
 /* The grace period has passed: whoever waits gets the record as it stands. */
 static void on_grace(struct blasd_timer *timer) {
     struct http_loop *loop = blasd_container_of(timer, struct http_loop, stopping.grace);
-    struct http_exchange *next;
     loop->stopping.out_of_time = true;
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
-        next = exchange->next;
+    BLASD_LIST_EACH(node, &loop->exchanges) {
+        struct http_exchange *exchange = exchange_of(node);
         if (exchange->wait.begun) http_wait_time_up(exchange);
     }
 }
@@ -175,7 +176,7 @@ static void set_parking(struct http_loop *loop) {
 /* Who has waited for admission goes on before the answers are sent that made it, or a queue
  * that was full would run empty meanwhile. */
 static void admit_waiting(struct http_loop *loop) {
-    if (loop->admission.first == NULL) return;
+    if (!http_admission_busy(loop)) return;
     http_admission_turn(loop);
     blasd_front_queue_flush(loop->queue);
 }
@@ -334,6 +335,9 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     const struct blasd_http_options *options = server->options;
     const struct blasd_front_queue_hooks hooks = {.on_unseen = http_log_expired, .arg = loop};
     int rc;
+    blasd_list_init(&loop->exchanges);
+    blasd_list_init(&loop->connections);
+    blasd_list_init(&loop->admission.waiting);
     loop->server = server;
     loop->choice.most_s = (double)server->limits->job_s;
     loop->acceptor.listener.fd = options->listen_fds[number];
@@ -365,28 +369,23 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
 
 /* Takes a loop that was never started, or half. */
 static void loop_stop(struct http_loop *loop) {
-    struct http_exchange *next;
     loop->stopping.out_of_time = true;
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
-        next = exchange->next;
-        http_exchange_abandon(exchange); /* libmicrohttpd stops only without suspended ones */
-    }
+    /* libmicrohttpd stops only without suspended ones */
+    BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_abandon(exchange_of(node));
     if (loop->daemon != NULL) {
         MHD_run(loop->daemon);
         MHD_stop_daemon(loop->daemon);
     }
     http_acceptor_free(&loop->acceptor);
     blasd_front_queue_free(loop->queue);
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
-        next = exchange->next; /* their callbacks will not come any more */
-        exchange->pending = 1;
-        http_exchange_release(exchange);
+    BLASD_LIST_EACH(node, &loop->exchanges) { /* their callbacks will not come any more */
+        exchange_of(node)->pending = 1;
+        http_exchange_release(exchange_of(node));
     }
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
     blasd_spares_release(&loop->freelists.exchanges);
     blasd_spares_release(&loop->freelists.uploads);
-    while (loop->bodies.count > 0) blasd_buf_release(&loop->bodies.spares[--loop->bodies.count]);
     blasd_spares_release(&loop->freelists.intakes);
 }
 

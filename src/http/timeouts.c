@@ -14,18 +14,15 @@
 struct http_connection *http_connection_new(struct http_loop *loop, struct MHD_Connection *mhd) {
     struct http_connection *connection = calloc(1, sizeof *connection);
     if (connection == NULL) return NULL;
-    *connection = (struct http_connection){
-        .home = loop, .next = loop->connections, .mhd = mhd, .since_ns = blasd_clock_ns()};
-    if (loop->connections != NULL) loop->connections->prev = connection;
-    loop->connections = connection;
+    connection->mhd = mhd;
+    connection->since_ns = blasd_clock_ns();
+    blasd_list_add(&loop->connections, &connection->node);
     return connection;
 }
 
 void http_connection_end(struct http_connection *connection) {
     if (connection == NULL) return;
-    if (connection->next != NULL) connection->next->prev = connection->prev;
-    *(connection->prev == NULL ? &connection->home->connections : &connection->prev->next) =
-        connection->next;
+    blasd_list_remove(&connection->node);
     free(connection);
 }
 
@@ -72,8 +69,8 @@ void http_timeouts_check(struct http_loop *loop) {
                "the head of the request was not complete after %" PRIu64
                " seconds (limits connection_idle_s and request_s)",
                seconds);
-    for (struct http_connection *connection = loop->connections; connection != NULL;
-         connection = connection->next) {
+    BLASD_LIST_EACH(node, &loop->connections) {
+        struct http_connection *connection = blasd_container_of(node, struct http_connection, node);
         if (connection->asks || connection->closing || connection->since_ns > before) continue;
         connection->closing = true;
         http_cut_off(loop, NULL, connection->mhd, &problem);

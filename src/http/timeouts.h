@@ -9,6 +9,7 @@
 #define BLASD_HTTP_TIMEOUTS_H
 
 #include "base/err.h"
+#include "base/list.h"
 
 #include <microhttpd.h>
 #include <stdbool.h>
@@ -20,11 +21,10 @@ struct http_route;
 
 /* A connection from its beginning to its end, which libmicrohttpd keeps as its socket context. */
 struct http_connection {
-    struct http_loop *home;
-    struct http_connection *next, *prev; /* in home->connections */
-    struct MHD_Connection *mhd;          /* borrowed */
-    int64_t since_ns;                    /* its beginning, or the end of its last request */
-    bool asks; /* the head of a request has come, and no answer has gone */
+    struct blasd_list node;     /* in the loop's connections */
+    struct MHD_Connection *mhd; /* borrowed */
+    int64_t since_ns;           /* its beginning, or the end of its last request */
+    bool asks;                  /* the head of a request has come, and no answer has gone */
     bool closing;
 };
 

@@ -110,13 +110,6 @@ struct front_packets {
     size_t bytes;  /* of all pieces */
 };
 
-/* The table of requests that wait for a job to end: buckets of a hash table. */
-struct front_waiters {
-    struct blasd_waiter **buckets;
-    size_t size, count;
-    uint64_t seed;
-};
-
 struct blasd_front_queue {
     struct blasd_loop *loop;                /* borrowed */
     struct blasd_front_queue_hooks hooks;   /* a copy */
@@ -163,7 +156,8 @@ struct blasd_front_queue {
     struct blasd_views *views;       /* owned: outputs */
     bool asking;                     /* which segments are free: a call is in flight */
 
-    struct front_waiters waiters;
+    struct blasd_hash waiters; /* requests that wait for a job to end, by its id */
+    uint64_t waiters_seed;
     bool rewatch;       /* Redis must be told of all waiters, and their records read */
     bool rewatch_later; /* that failed: try again with the next tick */
 };

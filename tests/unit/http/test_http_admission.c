@@ -55,6 +55,7 @@ static int set_up(void **state) {
     at.server.limits = &at.limits;
     at.loop.server = &at.server;
     at.loop.loop = blasd_loop_new();
+    blasd_list_init(&at.loop.admission.waiting);
     at.began_ns = blasd_clock_ns();
     for (int i = 0; i < MANY; i++) {
         at.exchanges[i].home = &at.loop;
@@ -127,7 +128,7 @@ static void test_nobody_is_refused_early(void **state) {
     turn(10);
     assert_int_equal(at.let_in, 10);
     assert_int_equal(at.refused, 0);
-    assert_ptr_equal(at.loop.admission.first, &at.exchanges[10]);
+    assert_ptr_equal(at.loop.admission.waiting.next, &at.exchanges[10].admission.node);
     assert_true(at.loop.admission.timer.slot != 0);
 }
 
