@@ -13,6 +13,7 @@
 ## make test-image   builds and runs the container image (needs root)
 ## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
 ## make generated    writes anew what is generated from the code's tables and committed (docs, api)
+## make install      DESTDIR= PREFIX=/usr/local: the program, the C client, manual pages, a systemd unit; also uninstall
 ## make clean        removes build/
 ##
 ## Parts of make test: test-unit, test-sanitized, test-integration. Variables: BUILD, CC, CXX, SANITIZE, NVCC (empty: no CUDA).
@@ -109,7 +110,7 @@ $(BUILD)/gen/openapi_json.h: api/openapi.json
 	@mk/bytes.sh openapi_json $< >$@
 
 # in this order: a list in a prerequisite must be known when it is read
-include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk
+include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/install.mk
 
 # Files generated from tables in the code and committed, because people read them where they lie.
 GENERATED_DOCS = api/errors.json docs/errors.md docs/limits.md docs/operations.md

@@ -7,6 +7,7 @@
 - Basenames are unique, so that a file is found by its name.
 - No file grows past what one mind holds.
 - The Python client has the version that the file VERSION says.
+- docs/architecture.md names functions that exist, and at most thirty terms.
 """
 import collections
 import pathlib
@@ -66,6 +67,31 @@ def check_includes(path, text, complain):
                      f"\"{header}\" (floor {FLOORS[theirs]})")
 
 
+def check_architecture(sources, complain):
+    page = pathlib.Path("docs/architecture.md")
+    text = (ROOT / page).read_text()
+    defined = set()
+    for path in sources:
+        if path.parts[0] in ("src", "kernels"):
+            # a definition begins its line, and its line or the next ones open the body
+            defined |= set(re.findall(r"^\w[^;=\n(]*?\b(\w+)\([^;{]*\)\s*\{", code((ROOT / path).read_text()), flags=re.M))
+    for name in sorted(set(re.findall(r"`(\w+)\(\)`", text)) - defined):
+        complain(f"{page}: there is no function {name}")
+    registered = (ROOT / "src/queue/functions/register.lua").read_text()
+    protocol = text[text.index("## The protocol"):text.index("## Glossary")]
+    for row in re.findall(r"^\| (`[^|]*) \|", protocol, flags=re.M):
+        for name in re.findall(r"`(\w+)`", row):
+            if not re.search(rf"\b{name}\b", registered):
+                complain(f"{page}: no function {name} is registered in Redis")
+    for row in re.findall(r"^\|.*\|$", text, flags=re.M):
+        for file in re.findall(r"`((?:[a-z]+/)?[a-z_]+\.(?:c|lua))`", row):
+            if not any(str(p).endswith("/" + file) for p in tracked(".c", ".lua")):
+                complain(f"{page}: there is no file {file}")
+    terms = len(re.findall(r"^\| ", text[text.index("## Glossary"):], flags=re.M)) - 1
+    if terms > 30:
+        complain(f"{page}: {terms} terms (most: 30)")
+
+
 def main():
     problems = []
     complain = problems.append
@@ -84,6 +110,7 @@ def main():
             complain(f"{path}: {raw.count(chr(10))} lines; split it (most: {MOST_LINES})")
         if not re.match(r"\s*(/\*|//)", raw):
             complain(f"{path}:1: a file begins with a comment that says what it is")
+    check_architecture(sources, complain)
     version = (ROOT / "VERSION").read_text().strip()
     package = pathlib.Path("clients/python/blasd/__init__.py")
     if f'__version__ = "{version}"' not in (ROOT / package).read_text():
