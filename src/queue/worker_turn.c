@@ -44,6 +44,12 @@ void blasd_worker_turns_reset(struct blasd_worker_turns *turns) {
     blasd_buf_reset(&turns->begun);
 }
 
+void blasd_worker_leased(struct blasd_worker_queue *queue, const char *function) {
+    blasd_caller_function(&queue->caller, function);
+    blasd_caller_text(&queue->caller, queue->lease.worker);
+    blasd_caller_text(&queue->caller, queue->lease.epoch);
+}
+
 /* Endings, on their way out. */
 
 /* Writes the pieces of all endings, one after the other. */
@@ -257,9 +263,7 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
         if (head->type != REDIS_REPLY_STRING) return blasd_caller_odd_reply("turn", err);
         int len = (int)strcspn(head->str, " ");
         int jobs = read_claim(head, reply->element[i + 1], max - *count, &claims[*count]);
-        struct blasd_buf *names = jobs == 0  ? &turns->refused
-                                  : jobs > 1 ? &turns->packets
-                                             : NULL;
+        struct blasd_buf *names = jobs == 0 ? &turns->refused : jobs > 1 ? &turns->packets : NULL;
         if (names && blasd_buf_printf(names, " %.*s", len, head->str) < 0)
             return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
         for (int k = 0; k < jobs; k++) claims[*count + k].claimed_us = now;

@@ -81,8 +81,8 @@ static void await_awake(const struct blasd_caller *caller) {
 
 static int send_words(struct blasd_caller *caller, struct blasd_err *err) {
     const struct blasd_caller_words *words = &caller->words;
-    int done = 0, rc = redisAppendCommandArgv(caller->redis, (int)words->count, words->argv,
-                                              words->lens);
+    int done = 0,
+        rc = redisAppendCommandArgv(caller->redis, (int)words->count, words->argv, words->lens);
     while (rc == REDIS_OK && !done) rc = redisBufferWrite(caller->redis, &done);
     return rc == REDIS_OK ? 0 : broken(caller, err);
 }
@@ -141,8 +141,7 @@ static int connect_anew(struct blasd_caller *caller, struct blasd_err *err) {
 int blasd_caller_call(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err) {
     int64_t until = blasd_clock_ns() + caller->patience_ms * INT64_C(1000000), pause = 5000000;
     *ret = NULL;
-    if (caller->words.failed)
-        return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
+    if (caller->words.failed) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     for (;;) {
         bool again = true;
         int rc = caller->redis ? 0 : connect_anew(caller, err);

@@ -386,9 +386,21 @@ static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *
     char seq[24], most_text[16];
     snprintf(seq, sizeof seq, "%" PRIu64, ++queue->turns.seq);
     snprintf(most_text, sizeof most_text, "%d", most);
-    const char *argv[15] = {"FCALL", BLASD_QUEUE_FN("turn"), "1", bed->tag, bed->link.text,
-                            queue->lease.worker, queue->lease.epoch, "0", seq, "1", most_text,
-                            "1000000", name, pieces, outputs};
+    const char *argv[15] = {"FCALL",
+                            BLASD_QUEUE_FN("turn"),
+                            "1",
+                            bed->tag,
+                            bed->link.text,
+                            queue->lease.worker,
+                            queue->lease.epoch,
+                            "0",
+                            seq,
+                            "1",
+                            most_text,
+                            "1000000",
+                            name,
+                            pieces,
+                            outputs};
     size_t lens[15];
     for (int i = 0; i < (name ? 15 : 12); i++) lens[i] = i == 13 ? len : strlen(argv[i]);
     redisReply *reply = redisCommandArgv(bed->raw, name ? 15 : 12, argv, lens);

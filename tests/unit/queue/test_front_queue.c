@@ -403,7 +403,7 @@ static void test_other_store(void **state) {
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
-    assert_non_null(strstr(env->queue->trouble.detail, "blob store"));
+    assert_non_null(strstr(env->queue->standing.trouble.detail, "blob store"));
     assert_false(env->queue->view.available);
     blasd_front_queue_free(env->queue);
     blasd_store_free(other);
@@ -460,7 +460,7 @@ static void test_redis_blob(void **state) {
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
     blasd_front_queue_blob_get(env->queue, name, len, on_blob, &got);
-    UNTIL(env, env->queue->flight.head != NULL);
+    UNTIL(env, env->queue->calls.flight.head != NULL);
     blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, got.answered == 1);
     assert_int_equal(got.code, BLASD_OK);
