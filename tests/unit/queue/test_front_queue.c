@@ -150,7 +150,7 @@ static void test_watch_elsewhere(void **state) {
     blasd_front_queue_watch(other, &who, s->id, &waiter[0], on_record, &got);
     UNTIL(env, got.answered == 1);
     assert_true(record_is(got.record, got.record_len, BLASD_QUEUED));
-    UNTIL(env, other->subscribed);
+    UNTIL(env, other->standing.subscribed);
     assert_int_equal(work_once(env), 1);
     for (int64_t end = blasd_clock_ns() + 5 * SECOND; env->ended < 2 && blasd_clock_ns() < end;) {
         blasd_front_queue_flush(mine);
