@@ -5,7 +5,7 @@
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
 frames and records hold, which are only bytes here. Every function is atomic, and its effects enter
 the append-only file as one transaction, so a replay never shows half of one. Who calls:
-worker_queue.c and front_queue.c; redis_link.c loads these files as one text, in
+worker_turn.c and front_submit.c; redis/redis_link.c loads these files as one text, in
 the order that the Makefile gives. Read next: state.lua.
 
 KEYS. KEYS[1] of every call is "{NAME}", the hash tag of the queue, written {q} below; no key of
