@@ -20,7 +20,7 @@ FLOORS = {"base": 0, "core": 1, "wire": 2, "store": 2, "redis": 2, "kernels": 2,
 HEADERS = {  # header -> the only folders that may include it
     r"(hiredis/)?(hiredis|async|read|sds)\.h": {"src/redis", "src/queue"},
     r"microhttpd\.h": {"src/http"},
-    r"jansson\.h": {"src/wire", "src/http", "src/main", "clients/c"},
+    r"jansson\.h": {"src/wire", "src/http", "src/main", "src/worker", "clients/c"},
     r"curl/.*": {"clients/c"},
 }
 BANNED = r"\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|system|popen|atoi|atof|asctime|ctime)\s*\("

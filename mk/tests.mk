@@ -65,9 +65,14 @@ test-integration: $(INTEGRATION)
 	@$(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/integration
 
 # These need root: an image and a bare machine, made without a container engine.
-.PHONY: test-image test-fresh soak
+.PHONY: test-image test-fresh test-wheels wheels soak
 test-image:
 	@deploy/test-image.sh
+# The older a machine it is built on, the more machines the service's wheel is for.
+wheels: $(BUILD)/blasd
+	@PYTHON=$(PYTHON) deploy/wheels/build.sh $< $(BUILD)/wheels
+test-wheels:
+	@deploy/test-wheels.sh
 test-fresh:
 	@deploy/fresh-machine.sh
 # The load tests for a minute each, as a release deserves.

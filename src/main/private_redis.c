@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "main/aof_tail.h"
 
@@ -47,13 +48,8 @@ static int make_socket_dir(struct private_redis *redis, struct blasd_err *err) {
  * the copy that rewriting the append-only file needs. Redis then refuses writes, which the queue
  * reports as a reason to try again; it drops nothing. */
 static uint64_t memory_share(void) {
-    char text[64];
-    uint64_t all = blasd_memory_bytes("MemTotal"), group;
-    blasd_file_value("/sys/fs/cgroup/memory.max", "", text, sizeof text);
-    group = strtoull(text, NULL, 10); /* "max": 0 */
-    if (all == 0) all = 2 * BLASD_GIB;
-    if (group != 0 && group < all) all = group;
-    return all / 2 < 256 * BLASD_MIB ? 256 * BLASD_MIB : all / 2;
+    uint64_t share = blasd_host_memory() / 2;
+    return share < 256 * BLASD_MIB ? 256 * BLASD_MIB : share;
 }
 
 /* A path as redis.conf takes it: in quotes, with \\ before what would end them. */

@@ -112,13 +112,6 @@ struct front_packets {
     size_t bytes;  /* of all pieces */
 };
 
-/* The table of requests that wait for a job to end: buckets of a hash table. */
-struct front_waiters {
-    struct blasd_waiter **buckets;
-    size_t size, count;
-    uint64_t seed;
-};
-
 /* Calls by how far they are. */
 struct front_calls {
     struct front_list again, waiting, flight, answered;
@@ -144,6 +137,7 @@ struct front_standing {
     bool subscribed;    /* `replies` hears the channel */
     bool rewatch;       /* Redis must be told of all waiters, and their records read */
     bool rewatch_later; /* that failed: try again with the next tick */
+    bool view_known;    /* a tick was answered */
     bool troubled;      /* `trouble` says more than that there was no answer yet */
     struct blasd_err trouble; /* why no job is taken, where none is */
 };
@@ -175,7 +169,6 @@ struct blasd_front_queue {
     struct blasd_id_key id_key;
     struct blasd_async_link commands, replies;
     bool closing, in_flush;
-    bool view_known;
     struct blasd_queue_view view;
     struct front_submit *batch;   /* being collected; NULL: none */
     struct front_packets packets; /* of that batch */
@@ -184,7 +177,8 @@ struct blasd_front_queue {
     struct front_listings listings;
     struct front_ticks ticks;
     struct front_slices slices;
-    struct front_waiters waiters;
+    struct blasd_hash waiters; /* requests that wait for a job to end, by its id */
+    uint64_t waiters_seed;
 };
 
 /* What our channel's name ends in: ours alone. */

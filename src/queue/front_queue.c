@@ -231,7 +231,7 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
     view->workers_of[BLASD_DEVICE_CPU] = (int)number[3];
     view->workers_of[BLASD_DEVICE_CUDA] = (int)number[4];
     view->workers = (int)(number[3] + number[4]);
-    queue->view_known = true;
+    queue->standing.view_known = true;
     if (queue->standing.writable) no_trouble(queue);
     if (queue->ticks.tick_again)
         tick(queue);
@@ -376,7 +376,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     snprintf(queue->channel, sizeof queue->channel,
              "{%s}:" BLASD_QUEUE_FRONT_CHANNEL ":%016llx%016llx", queue->name,
              (unsigned long long)random[0], (unsigned long long)random[1]);
-    queue->waiters.seed = random[2];
+    queue->waiters_seed = random[2];
     queue->id_key = (struct blasd_id_key){{random[3], random[4]}};
     queue->store = options->store;
     queue->may_lose_jobs = options->may_lose_jobs;

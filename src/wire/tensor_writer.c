@@ -12,25 +12,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are little-en
 
 #define SLICE_BYTES ((size_t)16384)
 
-/* How elements are judged, eight bytes at a time: ((word & mask) + add) & flag is not 0 where one
- * of the elements in the word is at fault. For floating types: the bits of the exponent are all
- * ones exactly where adding one to them carries into the place of the sign. */
-struct blasd_scan {
-    uint64_t mask, add, flag;
-};
-
-#define REPEAT2(x) ((uint64_t)(x) << 32 | (uint64_t)(x))
-#define REPEAT4(x) REPEAT2((uint64_t)(x) << 16 | (uint64_t)(x))
-
-static const struct blasd_scan scans[BLASD_DTYPE_COUNT] = {
-    [BLASD_float64] = {UINT64_C(0x7ff0000000000000), UINT64_C(0x0010000000000000),
-                       UINT64_C(0x8000000000000000)},
-    [BLASD_float32] = {REPEAT2(0x7f800000), REPEAT2(0x00800000), REPEAT2(0x80000000)},
-    [BLASD_float16] = {REPEAT4(0x7c00), REPEAT4(0x0400), REPEAT4(0x8000)},
-    [BLASD_bfloat16] = {REPEAT4(0x7f80), REPEAT4(0x0080), REPEAT4(0x8000)},
-    [BLASD_bool] = {REPEAT4(0xfefe), 0, REPEAT4(0xfefe)},
-};
-
 static const char *field_of(char field[64], const char *name, size_t len) {
     char shown[BLASD_SANITIZED_MAX];
     blasd_text_join(field, 64, "inputs.", blasd_sanitize(shown, name, len), NULL);
@@ -67,13 +48,12 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
 int blasd_tensor_writer_begin(struct blasd_tensor_writer *writer, struct blasd_sink *sink,
                               struct blasd_named_input *to, uint64_t bytes, bool look, bool swap,
                               struct blasd_err *err) {
-    enum blasd_dtype part = blasd_dtype_part(to->input.tensor.dtype);
-    const struct blasd_scan *by = &scans[part];
+    enum blasd_dtype dtype = to->input.tensor.dtype;
     int rc;
     *writer = (struct blasd_tensor_writer){.sink = sink, .to = to, .left = bytes};
-    writer->size = (unsigned)blasd_dtype_size(part);
-    writer->parts = blasd_dtype_parts(to->input.tensor.dtype);
-    writer->by = look && by->mask != 0 ? by : NULL;
+    writer->size = (unsigned)blasd_dtype_size(blasd_dtype_part(dtype));
+    writer->parts = blasd_dtype_parts(dtype);
+    writer->look = look;
     writer->values = blasd_ops_values(to->name);
     to->input.all_zero = (writer->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && bytes > 0;
     writer->swap = swap && writer->size > 1;
@@ -81,54 +61,6 @@ int blasd_tensor_writer_begin(struct blasd_tensor_writer *writer, struct blasd_s
     to->input.source =
         (struct blasd_source){BLASD_SOURCE_PAYLOAD, .offset = writer->offset, .bytes = bytes};
     return 0;
-}
-
-static uint64_t load(const unsigned char *p) {
-    uint64_t word;
-    memcpy(&word, p, sizeof word);
-    return word;
-}
-
-/* Compiled for wider registers too, of which the loader picks: twice as fast with AVX2. */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* it would trip over the resolver */
-#define WITH_AVX2 __attribute__((target_clones("avx2", "default")))
-#else
-#define WITH_AVX2
-#endif
-
-/* Bytes at the start of `p` that hold no element at fault, in whole blocks of `words`. */
-__attribute__((always_inline)) static inline size_t scan_words(const struct blasd_scan *by,
-                                                               const unsigned char *p, size_t bytes,
-                                                               const size_t words) {
-    const size_t block = words * sizeof(uint64_t);
-    const uint64_t mask = by->mask, add = by->add, flag = by->flag;
-    size_t at = 0;
-    for (; bytes - at >= block; at += block) {
-        uint64_t seen = 0;
-        for (size_t i = 0; i < words; i++) seen |= (load(p + at + 8 * i) & mask) + add;
-        if ((seen & flag) != 0) break;
-    }
-    return at;
-}
-
-/* The same, in large blocks as far as they go, for each costs as much again to decide on as to look
- * at 64 bytes of it, and small ones behind them. */
-WITH_AVX2 static size_t scan_blocks(const struct blasd_scan *by, const unsigned char *p,
-                                    size_t bytes) {
-    size_t at = scan_words(by, p, bytes, 128);
-    return at + scan_words(by, p + at, bytes - at, 16);
-}
-
-/* Index of the first element at fault among `n`, or -1. */
-static int64_t scan(const struct blasd_scan *by, const unsigned char *p, size_t n, unsigned size) {
-    size_t bytes = n * size, at = scan_blocks(by, p, bytes);
-    for (; at < bytes; at += size) {
-        uint64_t word = 0;
-        memcpy(&word, p + at, size);
-        /* one element in the lowest place: the places above hold zeros and never carry */
-        if ((((word & by->mask) + by->add) & by->flag) != 0) return (int64_t)(at / size);
-    }
-    return -1;
 }
 
 /* Looks for what some port of the tensor's name refuses. */
@@ -151,7 +83,8 @@ static int look(struct blasd_tensor_writer *writer, const unsigned char *p, size
                 struct blasd_err *err) {
     struct blasd_input *input = &writer->to->input;
     int64_t at = -1;
-    if (writer->by != NULL && input->first_nonfinite < 0) at = scan(writer->by, p, n, writer->size);
+    if (writer->look && input->first_nonfinite < 0)
+        at = blasd_tensor_first_nonfinite(blasd_dtype_part(input->tensor.dtype), p, (int64_t)n);
     if (at >= 0 && input->tensor.dtype == BLASD_bool) {
         char field[64];
         snprintf(field, sizeof field, "inputs.%s", writer->to->name);
@@ -185,8 +118,7 @@ static int take(struct blasd_tensor_writer *writer, const unsigned char *p, size
         swap_elements(room, n, writer->size);
         p = room;
     }
-    if ((writer->by != NULL || writer->values != 0) && (rc = look(writer, p, n, err)) != 0)
-        return rc;
+    if ((writer->look || writer->values != 0) && (rc = look(writer, p, n, err)) != 0) return rc;
     rc = writer->sink->write(writer->sink, writer->offset, p, bytes, err);
     writer->offset += bytes;
     return rc;

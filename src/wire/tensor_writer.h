@@ -34,7 +34,7 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
 struct blasd_tensor_writer {
     struct blasd_sink *sink;      /* borrowed */
     struct blasd_named_input *to; /* borrowed */
-    const struct blasd_scan *by;  /* what to look for in the elements; NULL: nothing */
+    bool look;                    /* for NaN, infinities and bytes that are no bool */
     unsigned values;              /* BLASD_VALUES_* to look for as well */
     uint64_t offset, left;        /* in the payload; bytes still to come */
     unsigned size;                /* bytes an element, or of complex ones a part */

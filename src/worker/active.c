@@ -4,8 +4,6 @@
 #include "worker/heartbeat_state.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 bool blasd_active_go_on(struct blasd_watch *watch, double progress) {
@@ -66,18 +64,11 @@ void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
-int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
-                          struct blasd_item *const *jobs, int count) {
+void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
+                           struct blasd_item *const *jobs, int count) {
     struct active *active = &heartbeat->active[place];
-    int code = -1;
     pthread_mutex_lock(&heartbeat->lock);
-    if (count > active->room) {
-        void *grown = realloc(active->jobs, (size_t)count * sizeof *active->jobs);
-        if (grown == NULL) goto done;
-        active->jobs = grown;
-        active->room = count;
-    }
-    memcpy(active->jobs, jobs, (size_t)count * sizeof *active->jobs);
+    active->jobs = jobs;
     active->count = count;
     active->batch++;
     active->began_ns = blasd_clock_ns();
@@ -86,10 +77,7 @@ int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place pl
     active->told_ns = 0;
     atomic_store(&active->progress, 0.0);
     atomic_store(&active->told, BLASD_GO_ON);
-    code = 0;
-done:
     pthread_mutex_unlock(&heartbeat->lock);
-    return code;
 }
 
 enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blasd_place place) {

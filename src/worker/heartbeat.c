@@ -2,9 +2,9 @@
 #include "worker/heartbeat.h"
 
 #include "base/clock.h"
+#include "base/host_memory.h"
 #include "queue/worker_queue.h"
 #include "worker/heartbeat_state.h"
-#include "worker/host_memory.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,6 @@ static void heartbeat_free(struct blasd_heartbeat *heartbeat) {
     blasd_worker_queue_free(heartbeat->lease.queue);
     pthread_cond_destroy(&heartbeat->wake);
     pthread_mutex_destroy(&heartbeat->lock);
-    for (int i = 0; i < BLASD_PLACES; i++) free(heartbeat->active[i].jobs);
     free(heartbeat);
 }
 

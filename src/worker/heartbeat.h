@@ -8,7 +8,7 @@
 #ifndef BLASD_WORKER_HEARTBEAT_H
 #define BLASD_WORKER_HEARTBEAT_H
 
-#include "worker/estimate.h"
+#include "worker/cost_estimate.h"
 #include "worker/group.h"
 #include "worker/worker.h"
 
@@ -52,10 +52,9 @@ enum blasd_told {
 
 /* The main thread is alive. */
 void blasd_heartbeat_sign(struct blasd_heartbeat *heartbeat);
-/* A call begins that computes these jobs, which are borrowed until its end; 0, or -1 where memory
- * has run out. */
-int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
-                          struct blasd_item *const *jobs, int count);
+/* A call begins that computes these jobs; they, and the array, are borrowed until its end. */
+void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
+                           struct blasd_item *const *jobs, int count);
 /* It has computed; what it was told meanwhile. */
 enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blasd_place place);
 /* It has ended with so many jobs, of which `failed` did not succeed; 0: they are to be run again.

@@ -15,8 +15,8 @@
 struct active {
     struct blasd_watch watch; /* what its kernel asks */
     struct blasd_heartbeat *heartbeat;
-    struct blasd_item **jobs; /* owned; the items are borrowed */
-    int count, room;
+    struct blasd_item *const *jobs; /* borrowed */
+    int count;
     uint64_t batch; /* counts batches, so that news of one is not taken for the next one's */
     int64_t began_ns;
     bool computing;

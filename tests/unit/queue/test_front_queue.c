@@ -303,6 +303,7 @@ static void test_idempotency(void **state) {
     UNTIL(env, env->ended == 2);
     expect_done(first);
     expect_done(again);
+    assert_true(first->waiter.again != again->waiter.again); /* one of them was told first */
     /* an ended job's record comes at once */
     late = submit(env, (struct want){.watch = true, .key = "a key: with\ttabs", .fingerprint = 7});
     UNTIL(env, env->ended == 3);

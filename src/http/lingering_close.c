@@ -20,57 +20,58 @@
 #define LINGER_NS INT64_C(2000000000)
 #define LINGER_BYTES (UINT64_C(64) << 20)
 
-struct lingerer {
+struct lingering {
     struct blasd_watcher watcher;
     struct blasd_timer timer;
     struct http_loop *home;
     uint64_t bytes;
 };
 
-static void end(struct lingerer *linger) {
-    blasd_loop_unwatch(linger->home->loop, &linger->watcher);
-    blasd_loop_timer_clear(linger->home->loop, &linger->timer);
-    close(linger->watcher.fd);
-    linger->home->lingering--;
-    free(linger);
+static void end(struct lingering *lingering) {
+    blasd_loop_unwatch(lingering->home->loop, &lingering->watcher);
+    blasd_loop_timer_clear(lingering->home->loop, &lingering->timer);
+    close(lingering->watcher.fd);
+    lingering->home->lingering--;
+    free(lingering);
 }
 
 static void on_ready(struct blasd_watcher *watcher, uint32_t events) {
-    struct lingerer *linger = blasd_container_of(watcher, struct lingerer, watcher);
+    struct lingering *lingering = blasd_container_of(watcher, struct lingering, watcher);
     char bytes[65536];
     ssize_t got = recv(watcher->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     (void)events;
-    if (got > 0) linger->bytes += (uint64_t)got;
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR) || linger->bytes > LINGER_BYTES)
-        end(linger);
+    if (got > 0) lingering->bytes += (uint64_t)got;
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR) ||
+        lingering->bytes > LINGER_BYTES)
+        end(lingering);
 }
 
 static void on_late(struct blasd_timer *timer) {
-    end(blasd_container_of(timer, struct lingerer, timer));
+    end(blasd_container_of(timer, struct lingering, timer));
 }
 
-void http_linger(struct http_loop *loop, int fd) {
-    struct lingerer *linger;
+void http_lingering_close(struct http_loop *loop, int fd) {
+    struct lingering *lingering;
     if (fd < 0 || loop->lingering >= LINGER_MAX || loop->stopping.out_of_time) return;
-    linger = calloc(1, sizeof *linger);
-    if (linger == NULL) return;
-    linger->home = loop;
-    linger->watcher =
+    lingering = calloc(1, sizeof *lingering);
+    if (lingering == NULL) return;
+    lingering->home = loop;
+    lingering->watcher =
         (struct blasd_watcher){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0), .ready = on_ready};
-    linger->timer.fire = on_late;
-    if (linger->watcher.fd < 0) {
-        free(linger);
+    lingering->timer.fire = on_late;
+    if (lingering->watcher.fd < 0) {
+        free(lingering);
         return;
     }
-    shutdown(linger->watcher.fd, SHUT_WR);
+    shutdown(lingering->watcher.fd, SHUT_WR);
     loop->lingering++;
-    if (blasd_loop_watch(loop->loop, &linger->watcher, EPOLLIN) != 0 ||
-        blasd_loop_timer_set(loop->loop, &linger->timer, blasd_clock_ns() + LINGER_NS) != 0)
-        end(linger);
+    if (blasd_loop_watch(loop->loop, &lingering->watcher, EPOLLIN) != 0 ||
+        blasd_loop_timer_set(loop->loop, &lingering->timer, blasd_clock_ns() + LINGER_NS) != 0)
+        end(lingering);
 }
 
-void http_linger_problem(struct http_loop *loop, const struct http_route *route, int fd,
-                         const struct blasd_err *problem) {
+void http_close_with_problem(struct http_loop *loop, const struct http_route *route, int fd,
+                             const struct blasd_err *problem) {
     const struct blasd_err_info *info = blasd_err_info(problem->code);
     const char *seconds = http_retry_after(problem->code);
     struct blasd_buf body;

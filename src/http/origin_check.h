@@ -6,22 +6,22 @@
  * frame comes without Origin; then Sec-Fetch-Site tells, which browsers send to loopback and over
  * TLS. Somebody who follows a link here is let in: the page that had it learns nothing.
  * Pure. Read next: exchange.h. */
-#ifndef BLASD_HTTP_GUARD_H
-#define BLASD_HTTP_GUARD_H
+#ifndef BLASD_HTTP_ORIGIN_CHECK_H
+#define BLASD_HTTP_ORIGIN_CHECK_H
 
 #include "http/request.h"
 
-struct http_guard {
+struct http_origins {
     const char *const *hosts;   /* borrowed, ended by NULL; may be NULL */
     const char *const *origins; /* borrowed, ended by NULL; may be NULL */
     char own_name[256];         /* this machine's */
 };
 
-void http_guard_init(struct http_guard *guard, const char *const *hosts,
-                     const char *const *origins);
+void http_origins_init(struct http_origins *allowed, const char *const *hosts,
+                       const char *const *origins);
 /* Checks what the headers say of who asks. *foreign: the origin is another one that is allowed, so
  * the answer must tell the browser so. forbidden_host, forbidden_origin. */
-int http_guard_check(const struct http_guard *guard, const struct http_request *request,
-                     bool *foreign, struct blasd_err *err);
+int http_origin_check(const struct http_origins *allowed, const struct http_request *request,
+                      bool *foreign, struct blasd_err *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* The gate's allowance: how many are refused beside many jobs, beside few, and beside none. Time
- * passes while a test runs, so what it may add is measured and allowed for. */
-#include "http/gate.h"
+/* The allowance of refusals: how many are refused beside many jobs, beside few, and beside none.
+ * Time passes while a test runs, so what it may add is measured and allowed for. */
+#include "http/admission.h"
 
 #include "base/clock.h"
 #include "http/exchange.h"
@@ -33,7 +33,7 @@ static bool admit(struct http_exchange *exchange, bool late) {
     if (!room && !late) return false;
     /* nobody overtakes */
     assert_ptr_equal(exchange, &at.exchanges[at.let_in + at.refused]);
-    http_gate_leave(exchange);
+    http_admission_leave(exchange);
     if (room) {
         at.room--;
         at.let_in++;
@@ -55,12 +55,13 @@ static int set_up(void **state) {
     at.server.limits = &at.limits;
     at.loop.server = &at.server;
     at.loop.loop = blasd_loop_new();
+    blasd_list_init(&at.loop.admission.waiting);
     at.began_ns = blasd_clock_ns();
     for (int i = 0; i < MANY; i++) {
         at.exchanges[i].home = &at.loop;
         at.exchanges[i].route = &route;
         at.exchanges[i].began_ns = at.began_ns - INT64_C(1000000000);
-        http_gate_enter(&at.exchanges[i], false);
+        http_admission_wait(&at.exchanges[i], false);
     }
     return at.loop.loop == NULL ? -1 : 0;
 }
@@ -74,7 +75,7 @@ static int tear_down(void **state) {
 /* A turn of the loop, with room for `room` jobs. */
 static void turn(int room) {
     at.room = room;
-    http_gate_turn(&at.loop);
+    http_admission_turn(&at.loop);
     assert_int_equal(at.room, 0);
 }
 
@@ -127,7 +128,7 @@ static void test_nobody_is_refused_early(void **state) {
     turn(10);
     assert_int_equal(at.let_in, 10);
     assert_int_equal(at.refused, 0);
-    assert_ptr_equal(at.loop.admission.first, &at.exchanges[10]);
+    assert_ptr_equal(at.loop.admission.waiting.next, &at.exchanges[10].admission.node);
     assert_true(at.loop.admission.timer.slot != 0);
 }
 

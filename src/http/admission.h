@@ -1,4 +1,4 @@
-/* The gate before a full queue: where small requests wait a moment for room, first come first
+/* Admission to a full queue: small requests wait a moment for room, first come first
  * served, before they are refused.
  *
  * A refusal costs the service a third of what a job costs it, and a client that is refused comes
@@ -7,9 +7,10 @@
  * nothing is parsed for a refusal. Whose time is up is refused, but not faster than leaves the
  * machine to the jobs: the others wait on, and who has waited longest is still the first to get in.
  * Read next: jobs_post.c. */
-#ifndef BLASD_HTTP_GATE_H
-#define BLASD_HTTP_GATE_H
+#ifndef BLASD_HTTP_ADMISSION_H
+#define BLASD_HTTP_ADMISSION_H
 
+#include "base/list.h"
 #include "base/loop.h"
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@ struct http_loop;
 
 /* A loop's: who waits, and what may be refused. */
 struct http_admission {
-    struct http_exchange *first, *last;
+    struct blasd_list waiting; /* exchanges, by admission.node */
     struct blasd_timer timer;
     int64_t spent_ns;
     int earned;
@@ -27,19 +28,21 @@ struct http_admission {
 
 /* An exchange's place. */
 struct http_admission_place {
-    struct http_exchange *next, *prev;
+    struct blasd_list node;
     bool waits;
 };
 
 /* Whether the request is one that may wait: its body is small, and its length is known. */
-bool http_gate_suits(const struct http_exchange *exchange);
+bool http_admission_suits(const struct http_exchange *exchange);
 /* The exchange, which is to be suspended, waits from now on, behind all others; `again`: it was
  * let in and found no room after all, so it goes to the front. */
-void http_gate_enter(struct http_exchange *exchange, bool again);
+void http_admission_wait(struct http_exchange *exchange, bool again);
 /* Does nothing where the exchange does not wait here. */
-void http_gate_leave(struct http_exchange *exchange);
+void http_admission_leave(struct http_exchange *exchange);
+/* Whether anybody waits. */
+bool http_admission_busy(const struct http_loop *loop);
 /* Lets in those for whom there is room and refuses those who have waited too long. In each turn
  * before answers are sent, for their jobs have made room, and after new requests have come. */
-void http_gate_turn(struct http_loop *loop);
+void http_admission_turn(struct http_loop *loop);
 
 #endif

@@ -1,5 +1,5 @@
 /* Checking Host and Origin. */
-#include "http/guard.h"
+#include "http/origin_check.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -7,10 +7,11 @@
 #include <strings.h>
 #include <unistd.h>
 
-void http_guard_init(struct http_guard *guard, const char *const *hosts,
-                     const char *const *origins) {
-    *guard = (struct http_guard){.hosts = hosts, .origins = origins};
-    if (gethostname(guard->own_name, sizeof guard->own_name - 1) != 0) guard->own_name[0] = '\0';
+void http_origins_init(struct http_origins *allowed, const char *const *hosts,
+                       const char *const *origins) {
+    *allowed = (struct http_origins){.hosts = hosts, .origins = origins};
+    if (gethostname(allowed->own_name, sizeof allowed->own_name - 1) != 0)
+        allowed->own_name[0] = '\0';
 }
 
 static bool listed(const char *const *list, const char *text) {
@@ -73,25 +74,25 @@ static bool from_elsewhere(const struct http_request *request) {
     return !reads || !is(request->fetch.mode, "navigate") || !is(request->fetch.dest, "document");
 }
 
-int http_guard_check(const struct http_guard *guard, const struct http_request *request,
-                     bool *foreign, struct blasd_err *err) {
+int http_origin_check(const struct http_origins *allowed, const struct http_request *request,
+                      bool *foreign, struct blasd_err *err) {
     const char *host = request->host, *origin = request->origin;
     char name[256];
     *foreign = false;
     if (host != NULL) {
         if (!host_name(host, name, sizeof name))
             return blasd_fail(err, BLASD_E_forbidden_host, "Host", "the Host header is not valid");
-        if (!is_address(name) && !is_localhost(name) && strcasecmp(name, guard->own_name) != 0 &&
-            !listed(guard->hosts, name))
+        if (!is_address(name) && !is_localhost(name) && strcasecmp(name, allowed->own_name) != 0 &&
+            !listed(allowed->hosts, name))
             return blasd_fail(err, BLASD_E_forbidden_host, "Host",
                               "'%.100s' is not a name of this service", name);
     }
     if (origin == NULL || same_origin(origin, host)) {
-        if (!from_elsewhere(request) || listed(guard->origins, "*")) return 0;
+        if (!from_elsewhere(request) || listed(allowed->origins, "*")) return 0;
         return blasd_fail(err, BLASD_E_forbidden_origin, "Sec-Fetch-Site",
                           "pages of other sites may not call this service");
     }
-    if (!listed(guard->origins, origin))
+    if (!listed(allowed->origins, origin))
         return blasd_fail(err, BLASD_E_forbidden_origin, "Origin",
                           "pages of '%.100s' may not call this service", origin);
     *foreign = true;

@@ -1,5 +1,5 @@
 /* Who may call: hosts and origins, and pages that pretend. */
-#include "http/guard.h"
+#include "http/origin_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,11 +14,11 @@ static const char *const origins[] = {"https://app.example", NULL};
 
 static enum blasd_code check(const char *host, const char *origin, bool *foreign) {
     const struct http_request request = {.method = HTTP_GET, .host = host, .origin = origin};
-    struct http_guard guard;
+    struct http_origins allowed;
     struct blasd_err err = {0};
-    http_guard_init(&guard, hosts, origins);
-    memcpy(guard.own_name, "mybox", sizeof "mybox");
-    http_guard_check(&guard, &request, foreign, &err);
+    http_origins_init(&allowed, hosts, origins);
+    memcpy(allowed.own_name, "mybox", sizeof "mybox");
+    http_origin_check(&allowed, &request, foreign, &err);
     return err.code;
 }
 
@@ -80,18 +80,18 @@ static void test_origins(void **state) {
 static void test_all_allowed(void **state) {
     static const char *const all[] = {"*", NULL};
     struct http_request request = {.host = "any.example", .origin = "http://other.example"};
-    struct http_guard guard;
+    struct http_origins allowed;
     bool foreign;
     (void)state;
-    http_guard_init(&guard, all, all);
-    assert_int_equal(http_guard_check(&guard, &request, &foreign, NULL), 0);
+    http_origins_init(&allowed, all, all);
+    assert_int_equal(http_origin_check(&allowed, &request, &foreign, NULL), 0);
     assert_true(foreign);
     request.origin = NULL;
     request.fetch.site = "cross-site";
-    assert_int_equal(http_guard_check(&guard, &request, &foreign, NULL), 0);
-    http_guard_init(&guard, NULL, NULL);
+    assert_int_equal(http_origin_check(&allowed, &request, &foreign, NULL), 0);
+    http_origins_init(&allowed, NULL, NULL);
     request.fetch.site = NULL;
-    assert_int_not_equal(http_guard_check(&guard, &request, &foreign, NULL), 0);
+    assert_int_not_equal(http_origin_check(&allowed, &request, &foreign, NULL), 0);
 }
 
 /* What a page elsewhere has the browser fetch for it, and what its reader goes to himself. */
@@ -125,11 +125,11 @@ static void test_sites(void **state) {
                                              .fetch.site = cases[i].site,
                                              .fetch.mode = cases[i].mode,
                                              .fetch.dest = cases[i].dest};
-        struct http_guard guard;
+        struct http_origins allowed;
         struct blasd_err err = {0};
         bool foreign;
-        http_guard_init(&guard, hosts, origins);
-        http_guard_check(&guard, &request, &foreign, &err);
+        http_origins_init(&allowed, hosts, origins);
+        http_origin_check(&allowed, &request, &foreign, &err);
         if ((err.code == BLASD_OK) != cases[i].good) fail_msg("case %zu", i);
         assert_true(cases[i].good || err.code == BLASD_E_forbidden_origin);
     }

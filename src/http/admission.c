@@ -5,7 +5,7 @@
  * the more may be refused. `gate_spent_ns` is the time that what was spent of it takes at that
  * rate; it runs ahead of the clock by what was spent at once. Jobs alone use it up where they are
  * small, so some refusals are earned by jobs let in (`gate_earned`, in jobs). */
-#include "http/gate.h"
+#include "http/admission.h"
 
 #include "base/clock.h"
 #include "http/exchange.h"
@@ -19,40 +19,35 @@
 #define JOBS_A_REFUSAL 32
 #define PAUSE_NS INT64_C(10000000) /* until more may be refused: some twenty */
 
-bool http_gate_suits(const struct http_exchange *exchange) {
+bool http_admission_suits(const struct http_exchange *exchange) {
     const struct http_request *request = &exchange->request;
     return !request->framing.chunked && request->body_file == NULL &&
            !request->framing.expects_continue && request->framing.content_length <= SMALL_BODY &&
            exchange->home->server->limits->queue_wait_ms > 0;
 }
 
-void http_gate_enter(struct http_exchange *exchange, bool again) {
-    struct http_loop *loop = exchange->home;
-    struct http_exchange *before = again ? NULL : loop->admission.last;
-    exchange->admission.prev = before;
-    exchange->admission.next = before == NULL ? loop->admission.first : NULL;
-    *(before == NULL ? &loop->admission.first : &before->admission.next) = exchange;
-    *(exchange->admission.next == NULL ? &loop->admission.last
-                                       : &exchange->admission.next->admission.prev) = exchange;
+void http_admission_wait(struct http_exchange *exchange, bool again) {
+    struct blasd_list *waiting = &exchange->home->admission.waiting;
+    blasd_list_add(again ? waiting : waiting->prev, &exchange->admission.node);
     exchange->admission.waits = true;
 }
 
-void http_gate_leave(struct http_exchange *exchange) {
-    struct http_loop *loop = exchange->home;
-    struct http_exchange *next = exchange->admission.next, *prev = exchange->admission.prev;
+void http_admission_leave(struct http_exchange *exchange) {
     if (!exchange->admission.waits) return;
-    *(prev == NULL ? &loop->admission.first : &prev->admission.next) = next;
-    *(next == NULL ? &loop->admission.last : &next->admission.prev) = prev;
-    exchange->admission.next = exchange->admission.prev = NULL;
+    blasd_list_remove(&exchange->admission.node);
     exchange->admission.waits = false;
 }
 
+static struct http_exchange *first_of(const struct http_loop *loop) {
+    return blasd_container_of(loop->admission.waiting.next, struct http_exchange, admission.node);
+}
+
 static int64_t late_at(const struct http_loop *loop) {
-    return loop->admission.first->began_ns + (int64_t)loop->server->limits->queue_wait_ms * 1000000;
+    return first_of(loop)->began_ns + (int64_t)loop->server->limits->queue_wait_ms * 1000000;
 }
 
 static void ignore(struct blasd_timer *timer) {
-    (void)timer; /* the turn of the loop goes on at the gate */
+    (void)timer; /* the turn of the loop lets them in */
 }
 
 /* Whether the allowance has something left. */
@@ -79,7 +74,7 @@ static void count_refused(struct http_loop *loop, int64_t now) {
 
 /* Lets the first one in or refuses it. False: it goes on waiting, and so do all behind it. */
 static bool serve_first(struct http_loop *loop, int64_t now) {
-    struct http_exchange *exchange = loop->admission.first;
+    struct http_exchange *exchange = first_of(loop);
     bool may_refuse = can_spend(loop, now) || loop->admission.earned >= JOBS_A_REFUSAL;
     if (!exchange->route->jobs->admit(exchange, may_refuse && now >= late_at(loop))) return false;
     if (exchange->answer.made)
@@ -89,12 +84,16 @@ static bool serve_first(struct http_loop *loop, int64_t now) {
     return true;
 }
 
-void http_gate_turn(struct http_loop *loop) {
+bool http_admission_busy(const struct http_loop *loop) {
+    return !blasd_list_empty(&loop->admission.waiting);
+}
+
+void http_admission_turn(struct http_loop *loop) {
     int64_t now, at;
-    if (loop->admission.first == NULL) return;
+    if (!http_admission_busy(loop)) return;
     now = blasd_clock_ns();
-    while (loop->admission.first != NULL && serve_first(loop, now)) continue;
-    if (loop->admission.first == NULL || loop->admission.timer.slot != 0) return;
+    while (http_admission_busy(loop) && serve_first(loop, now)) continue;
+    if (!http_admission_busy(loop) || loop->admission.timer.slot != 0) return;
     at = late_at(loop);
     loop->admission.timer.fire = ignore;
     /* where this fails, the loop's tick is soon enough */

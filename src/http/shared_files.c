@@ -1,5 +1,5 @@
 /* Files that are handed in: where they go, and the reading of one. */
-#include "http/share.h"
+#include "http/shared_files.h"
 
 #include "http/jobs.h"
 #include "http/reply.h"
@@ -30,12 +30,12 @@ void http_share(struct http_exchange *exchange) {
 
 static bool is_safetensors(const char *type) {
     size_t len = type == NULL ? 0 : strcspn(type, "; \t");
-    return type == NULL ||
-           (len == strlen(HTTP_HANDED_TYPE) && strncasecmp(type, HTTP_HANDED_TYPE, len) == 0);
+    return type == NULL || (len == strlen(HTTP_SHARED_FILE_TYPE) &&
+                            strncasecmp(type, HTTP_SHARED_FILE_TYPE, len) == 0);
 }
 
-int http_handed_adopt(struct http_exchange *exchange, struct http_body_sink *sink,
-                      struct blasd_err *err) {
+int http_shared_file_adopt(struct http_exchange *exchange, struct http_body_sink *sink,
+                           struct blasd_err *err) {
     const struct http_request *request = &exchange->request;
     int rc = check_on(exchange, err);
     if (rc != 0) return rc;
@@ -44,43 +44,44 @@ int http_handed_adopt(struct http_exchange *exchange, struct http_body_sink *sin
                           "a request whose body is a file has no other body");
     if (!is_safetensors(request->content_type))
         return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Type",
-                          "a file that is handed in is " HTTP_HANDED_TYPE);
+                          "a file that is handed in is " HTTP_SHARED_FILE_TYPE);
     return http_body_sink_adopt(sink, request->body_file, err);
 }
 
-void http_handed_read(struct http_loop *loop, struct http_handed *handed) {
-    handed->next = NULL;
-    *(loop->handed.first == NULL ? &loop->handed.first : &loop->handed.last->next) = handed;
-    loop->handed.last = handed;
+void http_shared_file_read(struct http_loop *loop, struct http_shared_file *file) {
+    file->next = NULL;
+    *(loop->shared_files.first == NULL ? &loop->shared_files.first
+                                       : &loop->shared_files.last->next) = file;
+    loop->shared_files.last = file;
 }
 
 /* Reads up to TURN_BYTES. */
-static int read_on(struct http_loop *loop, struct http_handed *handed, struct blasd_err *err) {
-    uint64_t end = handed->sink->total;
+static int read_on(struct http_loop *loop, struct http_shared_file *file, struct blasd_err *err) {
+    uint64_t end = file->sink->total;
     struct blasd_buf *piece = &loop->scratch;
     int rc = 0;
     blasd_buf_reset(piece);
     if (blasd_buf_reserve(piece, PIECE_BYTES) != 0)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    if (end - handed->at > TURN_BYTES) end = handed->at + TURN_BYTES;
-    while (rc == 0 && handed->at < end) {
-        size_t len = end - handed->at < PIECE_BYTES ? (size_t)(end - handed->at) : PIECE_BYTES;
-        rc = blasd_blob_read(&handed->sink->blob, handed->at, piece->data, len, err);
-        if (rc == 0) rc = blasd_intake_feed(handed->intake, piece->data, len, err);
-        handed->at += len;
+    if (end - file->at > TURN_BYTES) end = file->at + TURN_BYTES;
+    while (rc == 0 && file->at < end) {
+        size_t len = end - file->at < PIECE_BYTES ? (size_t)(end - file->at) : PIECE_BYTES;
+        rc = blasd_blob_read(&file->sink->blob, file->at, piece->data, len, err);
+        if (rc == 0) rc = blasd_intake_feed(file->intake, piece->data, len, err);
+        file->at += len;
     }
     return rc;
 }
 
-void http_handed_turn(struct http_loop *loop) {
-    struct http_handed *handed = loop->handed.first;
+void http_shared_file_turn(struct http_loop *loop) {
+    struct http_shared_file *file = loop->shared_files.first;
     struct blasd_err err = {0};
     int rc;
-    if (handed == NULL) return;
-    loop->handed.first = handed->next;
-    rc = read_on(loop, handed, &err);
-    if (rc == 0 && handed->at < handed->sink->total)
-        http_handed_read(loop, handed); /* behind the others */
+    if (file == NULL) return;
+    loop->shared_files.first = file->next;
+    rc = read_on(loop, file, &err);
+    if (rc == 0 && file->at < file->sink->total)
+        http_shared_file_read(loop, file); /* behind the others */
     else
-        handed->done(handed->arg, rc == 0 ? NULL : &err);
+        file->done(file->arg, rc == 0 ? NULL : &err);
 }

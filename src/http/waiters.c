@@ -1,5 +1,5 @@
 /* Requests that wait for jobs: the clock of each, and the answer once its job has ended. */
-#include "http/waits.h"
+#include "http/waiters.h"
 
 #include "base/clock.h"
 #include "base/container.h"
@@ -17,7 +17,7 @@ static void on_ended(struct blasd_waiter *waiter, const void *bytes, size_t len)
     struct blasd_record record;
     struct blasd_err err = {0};
     size_t payload_at;
-    http_exchange_unwait(exchange);
+    http_exchange_wait_end(exchange);
     if (!http_exchange_open(exchange)) return;
     if (bytes == NULL)
         blasd_fail(&err, BLASD_E_job_lost, "", "the job %s was waited for and is gone", waiter->id);
@@ -30,10 +30,10 @@ static void on_ended(struct blasd_waiter *waiter, const void *bytes, size_t len)
 }
 
 static void on_timer(struct blasd_timer *timer) {
-    http_waits_time_up(blasd_container_of(timer, struct http_exchange, wait.timer));
+    http_wait_time_up(blasd_container_of(timer, struct http_exchange, wait.timer));
 }
 
-void http_waits_add(struct http_exchange *exchange, double seconds) {
+void http_wait_begin(struct http_exchange *exchange, double seconds) {
     struct http_loop *loop = exchange->home;
     struct http_wait *wait = &exchange->wait;
     if (loop->stopping.out_of_time) seconds = 0;
@@ -48,14 +48,14 @@ void http_waits_add(struct http_exchange *exchange, double seconds) {
 }
 
 /* Where the submission is still under way, that sees to it. */
-void http_waits_time_up(struct http_exchange *exchange) {
+void http_wait_time_up(struct http_exchange *exchange) {
     bool submitted = exchange->upload == NULL || exchange->upload->submitted;
     exchange->wait.time_up = true;
     if (exchange->wait.begun && http_exchange_open(exchange) && submitted)
         http_jobs_fetch(exchange);
 }
 
-void http_waits_unseen(void *arg, const char *line, size_t len) {
+void http_log_expired(void *arg, const char *line, size_t len) {
     char id[BLASD_ID_LEN + 1], op[64], state[16], code[64], text[256];
     (void)arg;
     if (len >= sizeof text) return;
