@@ -18,6 +18,8 @@
 #include "redis/async_link.h"
 #include "store/segment.h"
 
+#include <string.h>
+
 #define CALL_KEPT (2000 * BLASD_MS) /* how long a call waits for a connection */
 
 struct front_call;
@@ -110,6 +112,50 @@ struct front_packets {
     size_t bytes;  /* of all pieces */
 };
 
+/* Calls by how far they are. */
+struct front_calls {
+    struct front_list again, waiting, flight, answered;
+    uint64_t held_bytes; /* of the commands of all calls */
+    uint64_t seq;        /* of the last call of submit that was sent */
+    int64_t heard_ns;    /* the last reply on `commands` */
+    struct blasd_timer expire_timer;
+};
+
+/* One list is made at a time. */
+struct front_listings {
+    struct list_call *lists, **lists_end; /* owned: asked for while another list is made */
+    bool listing;
+    int64_t listed_ns; /* when that was asked for */
+    struct blasd_timer list_timer;
+};
+
+/* How things stand with Redis. */
+struct front_standing {
+    bool ready;         /* `commands` speaks with the functions and the store is the right one */
+    bool writable;      /* the last probe was taken */
+    bool was_here;      /* {q}:here:… was written */
+    bool subscribed;    /* `replies` hears the channel */
+    bool rewatch;       /* Redis must be told of all waiters, and their records read */
+    bool rewatch_later; /* that failed: try again with the next tick */
+    bool view_known;    /* a tick was answered */
+    bool troubled;      /* `trouble` says more than that there was no answer yet */
+    struct blasd_err trouble; /* why no job is taken, where none is */
+};
+
+/* Housekeeping. */
+struct front_ticks {
+    struct blasd_timer tick_timer, deadline_timer;
+    bool ticking, tick_again; /* a tick is in flight; another one is wanted after it */
+    int64_t ticked_ns;        /* when the last one was sent */
+    int unheard;              /* of our own messages on the channel */
+};
+
+struct front_slices {
+    struct blasd_segments *segments; /* owned: inputs of jobs */
+    struct blasd_views *views;       /* owned: outputs */
+    bool asking;                     /* which segments are free: a call is in flight */
+};
+
 struct blasd_front_queue {
     struct blasd_loop *loop;                /* borrowed */
     struct blasd_front_queue_hooks hooks;   /* a copy */
@@ -121,46 +167,24 @@ struct blasd_front_queue {
     struct blasd_link_limits limits;
     bool may_lose_jobs;
     struct blasd_id_key id_key;
-
-    struct list_call *lists, **lists_end; /* owned: asked for while another list is made */
-    bool listing;
-    int64_t listed_ns; /* when that was asked for */
-    struct blasd_timer list_timer;
-
     struct blasd_async_link commands, replies;
-    bool ready;      /* `commands` speaks with the functions and the store is the right one */
-    bool writable;   /* the last probe was taken */
-    bool was_here;   /* {q}:here:… was written */
-    bool subscribed; /* `replies` hears the channel */
     bool closing, in_flush;
-    bool troubled;            /* `trouble` says more than that there was no answer yet */
-    struct blasd_err trouble; /* why no job is taken, where none is */
-
-    struct front_list again, waiting, flight, answered;
-    uint64_t held_bytes; /* of the commands of all calls */
-    uint64_t seq;        /* of the last call of submit that was sent */
-    int64_t heard_ns;    /* the last reply on `commands` */
-    struct blasd_timer expire_timer;
-
-    struct blasd_timer tick_timer, deadline_timer;
-    bool ticking, tick_again; /* a tick is in flight; another one is wanted after it */
-    int64_t ticked_ns;        /* when the last one was sent */
-    int unheard;              /* of our own messages on the channel */
-    bool view_known;
     struct blasd_queue_view view;
-
     struct front_submit *batch;   /* being collected; NULL: none */
     struct front_packets packets; /* of that batch */
-
-    struct blasd_segments *segments; /* owned: inputs of jobs */
-    struct blasd_views *views;       /* owned: outputs */
-    bool asking;                     /* which segments are free: a call is in flight */
-
+    struct front_standing standing;
+    struct front_calls calls;
+    struct front_listings listings;
+    struct front_ticks ticks;
+    struct front_slices slices;
     struct blasd_hash waiters; /* requests that wait for a job to end, by its id */
     uint64_t waiters_seed;
-    bool rewatch;       /* Redis must be told of all waiters, and their records read */
-    bool rewatch_later; /* that failed: try again with the next tick */
 };
+
+/* What our channel's name ends in: ours alone. */
+static inline const char *front_name(const struct blasd_front_queue *queue) {
+    return strrchr(queue->channel, ':') + 1;
+}
 
 /* front_read.c: a fire of list_timer, and what is there at the end. */
 void front_lists_next(struct blasd_timer *timer);
@@ -187,9 +211,7 @@ void front_packet_write(const struct front_packet *packet, struct front_call *ca
 void front_packets_reset(struct front_packets *packets); /* none are in the making */
 void front_packets_free(struct front_packets *packets);
 
-/* What our channel's name ends in: ours alone. */
-const char *front_name(const struct blasd_front_queue *queue);
-/* front_queue.c: no job is taken at present, until a probe is. */
+/* front_call.c: no job is taken at present, until a probe is. */
 void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err);
 /* A deadline passes in `ms` milliseconds; somebody has to see to it then. */
 void front_deadline_in(struct blasd_front_queue *queue, int64_t ms);

@@ -19,6 +19,8 @@
 #define HELD_MAX (UINT64_C(512) * BLASD_MIB)    /* of all calls that are not answered */
 #define WRITE_AHEAD ((size_t)1 << 20)           /* hiredis moves its buffer after each write */
 
+#define TICK_APART (5 * BLASD_MS) /* between ticks for deadlines */
+
 static void list_add(struct front_list *list, struct front_call *call) {
     call->list = list;
     call->next = NULL;
@@ -109,16 +111,16 @@ void front_call_send(struct front_call *call) {
         front_call_answer_later(call, &err);
         return;
     }
-    if (queue->held_bytes + call->command.len > HELD_MAX && queue->held_bytes > 0) {
+    if (queue->calls.held_bytes + call->command.len > HELD_MAX && queue->calls.held_bytes > 0) {
         blasd_fail(&err, BLASD_E_queue_unavailable, "",
                    "the queue does not take the requests as fast as they come");
         front_call_answer_later(call, &err);
         return;
     }
     complete(call);
-    queue->held_bytes += call->command.len;
+    queue->calls.held_bytes += call->command.len;
     call->until_ns = blasd_clock_ns() + CALL_KEPT;
-    list_add(&queue->waiting, call);
+    list_add(&queue->calls.waiting, call);
 }
 
 void front_call_answer_later(struct front_call *call, const struct blasd_err *err) {
@@ -126,12 +128,12 @@ void front_call_answer_later(struct front_call *call, const struct blasd_err *er
     call->start = 0;
     call->err.code = BLASD_OK;
     if (err != NULL) call->err = *err;
-    list_add(&call->queue->answered, call);
+    list_add(&call->queue->calls.answered, call);
 }
 
 void front_call_free(struct front_call *call) {
-    if (call->list != NULL && call->list != &call->queue->answered)
-        call->queue->held_bytes -= call->command.len;
+    if (call->list != NULL && call->list != &call->queue->calls.answered)
+        call->queue->calls.held_bytes -= call->command.len;
     list_remove(call);
     if (call->release != NULL) call->release(call);
     blasd_buf_release(&call->command);
@@ -145,18 +147,33 @@ static void answer(struct front_call *call, const redisReply *reply, const struc
 }
 
 void front_calls_answer(struct blasd_front_queue *queue) {
-    struct front_call *last = queue->answered.tail;
+    struct front_call *last = queue->calls.answered.tail;
     struct front_call *call;
     bool end = last == NULL;
-    while (!end && (call = queue->answered.head) != NULL) {
+    while (!end && (call = queue->calls.answered.head) != NULL) {
         struct blasd_err err = call->err;
         end = call == last; /* what the callbacks add comes with the next turn */
         answer(call, NULL, err.code == BLASD_OK ? NULL : &err);
     }
 }
 
+void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err) {
+    if (!queue->standing.ready) return;
+    queue->standing.writable = queue->view.available = false;
+    queue->standing.troubled = true;
+    queue->standing.trouble = *err;
+}
+
+void front_deadline_in(struct blasd_front_queue *queue, int64_t ms) {
+    /* one more, for Redis compares whole milliseconds at best */
+    int64_t at = blasd_clock_ns() + (ms < INT64_C(1) << 40 ? ms + 1 : INT64_C(1) << 40) * BLASD_MS;
+    if (at < queue->ticks.ticked_ns + TICK_APART) at = queue->ticks.ticked_ns + TICK_APART;
+    if (queue->ticks.deadline_timer.slot != 0 && queue->ticks.deadline_timer.at_ns <= at) return;
+    (void)blasd_loop_timer_set(queue->loop, &queue->ticks.deadline_timer, at);
+}
+
 static void unavailable(const struct blasd_front_queue *queue, struct blasd_err *err) {
-    blasd_fail(err, BLASD_E_queue_unavailable, "", "%s", queue->trouble.detail);
+    blasd_fail(err, BLASD_E_queue_unavailable, "", "%s", queue->standing.trouble.detail);
 }
 
 /* The connection went while the call was on it: whether Redis did it is not known. */
@@ -167,7 +184,7 @@ static void call_lost(struct front_call *call) {
         call->tries_left--;
         call->until_ns = blasd_clock_ns() + CALL_KEPT;
         list_remove(call);
-        list_add(&queue->again, call); /* connections lose calls in their order */
+        list_add(&queue->calls.again, call); /* connections lose calls in their order */
         return;
     }
     unavailable(queue, &err);
@@ -185,7 +202,7 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         call_lost(call);
         return;
     }
-    queue->heard_ns = blasd_clock_ns();
+    queue->calls.heard_ns = blasd_clock_ns();
     if (r->type != REDIS_REPLY_ERROR) {
         answer(call, r, NULL);
         return;
@@ -194,7 +211,7 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
     if (fault == BLASD_LINK_NO_LIBRARY) {
         /* somebody emptied Redis: the handshake of a new connection loads the functions */
         call_lost(call);
-        queue->ready = false;
+        queue->standing.ready = false;
         blasd_async_link_drop(&queue->commands, "the functions were removed from Redis");
         return;
     }
@@ -207,7 +224,7 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
 static void set_seq(struct front_call *call) {
     char text[FRONT_SEQ + 1];
     if (call->seq_at == 0) return;
-    snprintf(text, sizeof text, "%0*" PRIu64, FRONT_SEQ, ++call->queue->seq);
+    snprintf(text, sizeof text, "%0*" PRIu64, FRONT_SEQ, ++call->queue->calls.seq);
     memcpy(call->command.data + call->seq_at, text, FRONT_SEQ);
     call->seq_at = 0;
 }
@@ -223,22 +240,22 @@ static size_t send_some(struct blasd_front_queue *queue, struct front_list *list
                                   handle_reply, call) != 0)
             break;
         list_remove(call);
-        if (queue->flight.head == NULL) queue->heard_ns = blasd_clock_ns();
-        list_add(&queue->flight, call);
+        if (queue->calls.flight.head == NULL) queue->calls.heard_ns = blasd_clock_ns();
+        list_add(&queue->calls.flight, call);
         sent += len;
     }
     return sent;
 }
 
 void front_calls_pump(struct blasd_front_queue *queue) {
-    while (queue->ready && blasd_async_link_flush(&queue->commands)) {
-        size_t sent = send_some(queue, &queue->again, WRITE_AHEAD);
-        if (queue->again.head == NULL && sent < WRITE_AHEAD)
-            sent += send_some(queue, &queue->waiting, WRITE_AHEAD - sent);
+    while (queue->standing.ready && blasd_async_link_flush(&queue->commands)) {
+        size_t sent = send_some(queue, &queue->calls.again, WRITE_AHEAD);
+        if (queue->calls.again.head == NULL && sent < WRITE_AHEAD)
+            sent += send_some(queue, &queue->calls.waiting, WRITE_AHEAD - sent);
         if (sent == 0) break;
     }
     /* before it is ready the handshake's own commands are there to be written */
-    if (!queue->ready) (void)blasd_async_link_flush(&queue->commands);
+    if (!queue->standing.ready) (void)blasd_async_link_flush(&queue->commands);
 }
 
 static void expire_list(struct blasd_front_queue *queue, struct front_list *list, int64_t now) {
@@ -254,8 +271,8 @@ static void expire_list(struct blasd_front_queue *queue, struct front_list *list
 
 void front_calls_expire(struct blasd_front_queue *queue) {
     int64_t now = blasd_clock_ns();
-    expire_list(queue, &queue->again, now);
-    expire_list(queue, &queue->waiting, now);
+    expire_list(queue, &queue->calls.again, now);
+    expire_list(queue, &queue->calls.waiting, now);
 }
 
 static int64_t list_next_ns(const struct front_list *list) {
@@ -263,7 +280,8 @@ static int64_t list_next_ns(const struct front_list *list) {
 }
 
 int64_t front_calls_next_ns(const struct blasd_front_queue *queue) {
-    int64_t again = list_next_ns(&queue->again), waiting = list_next_ns(&queue->waiting);
+    int64_t again = list_next_ns(&queue->calls.again),
+            waiting = list_next_ns(&queue->calls.waiting);
     return again < waiting ? again : waiting;
 }
 
@@ -272,8 +290,8 @@ static void list_free(struct front_list *list) {
 }
 
 void front_calls_free(struct blasd_front_queue *queue) {
-    list_free(&queue->again);
-    list_free(&queue->waiting);
-    list_free(&queue->flight);
-    list_free(&queue->answered);
+    list_free(&queue->calls.again);
+    list_free(&queue->calls.waiting);
+    list_free(&queue->calls.flight);
+    list_free(&queue->calls.answered);
 }

@@ -18,37 +18,26 @@
 #include <sys/random.h>
 
 #define TICK (1000 * BLASD_MS)
-#define TICK_APART (5 * BLASD_MS) /* between ticks for deadlines */
 #define SILENCE_MAX                                                                                \
     (5000 * BLASD_MS) /* a connection that answers nothing for so long is dropped                  \
                        */
 #define UNHEARD_MAX 4 /* our own messages that may be missing on the channel */
 #define HERE_S "3600" /* far longer than a front end that lives may be held up */
 
-const char *front_name(const struct blasd_front_queue *queue) {
-    return strrchr(queue->channel, ':') + 1;
-}
-
 /* The handshake of `commands`: see that Redis loses nothing, list the library, load it if that is
  * needed, open. */
 
 static void no_trouble(struct blasd_front_queue *queue) {
-    blasd_fail(&queue->trouble, BLASD_E_queue_unavailable, "", "Redis did not answer in time");
-    queue->troubled = false;
+    blasd_fail(&queue->standing.trouble, BLASD_E_queue_unavailable, "",
+               "Redis did not answer in time");
+    queue->standing.troubled = false;
 }
 
 static void trouble(struct blasd_front_queue *queue, const char *why) {
-    queue->ready = false;
+    queue->standing.ready = false;
     queue->view.available = false;
-    queue->troubled = true;
-    blasd_fail(&queue->trouble, BLASD_E_queue_unavailable, "", "%s", why);
-}
-
-void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err) {
-    if (!queue->ready) return;
-    queue->writable = queue->view.available = false;
-    queue->troubled = true;
-    queue->trouble = *err;
+    queue->standing.troubled = true;
+    blasd_fail(&queue->standing.trouble, BLASD_E_queue_unavailable, "", "%s", why);
 }
 
 /* Gives up this connection; the next one may find Redis in a better state. */
@@ -78,11 +67,11 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
                                 "it with the same one");
         return;
     }
-    queue->ready = true;
-    queue->writable = false; /* until the probe comes back, ahead of the tick */
-    queue->rewatch = queue->waiters.count > 0;
+    queue->standing.ready = true;
+    queue->standing.writable = false; /* until the probe comes back, ahead of the tick */
+    queue->standing.rewatch = queue->waiters.count > 0;
     no_trouble(queue);
-    queue->heard_ns = blasd_clock_ns();
+    queue->calls.heard_ns = blasd_clock_ns();
     blasd_async_link_stands(&queue->commands);
     probe(queue);
     tick(queue);
@@ -150,14 +139,15 @@ static void commands_up(struct blasd_async_link *link) {
 
 static void commands_down(struct blasd_async_link *link, const char *why) {
     struct blasd_front_queue *queue = link->owner;
-    bool stood = queue->ready;
-    queue->ready = false;
+    bool stood = queue->standing.ready;
+    queue->standing.ready = false;
     queue->view.available = false;
-    queue->ticking = false;
+    queue->ticks.ticking = false;
     /* what the handshake found, or silence, says more than that the connection ended */
-    if (queue->closing || (queue->troubled && !stood)) return;
-    queue->troubled = true;
-    blasd_fail(&queue->trouble, BLASD_E_queue_unavailable, "", "Redis cannot be reached: %s", why);
+    if (queue->closing || (queue->standing.troubled && !stood)) return;
+    queue->standing.troubled = true;
+    blasd_fail(&queue->standing.trouble, BLASD_E_queue_unavailable, "",
+               "Redis cannot be reached: %s", why);
 }
 
 /* The channel. */
@@ -170,13 +160,13 @@ static void handle_message(redisAsyncContext *ac, void *reply, void *arg) {
     if (r->type == REDIS_REPLY_ERROR) blasd_async_link_drop(&queue->replies, r->str);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3) return;
     if (strcmp(r->element[0]->str, "subscribe") == 0) {
-        queue->subscribed = true;
-        queue->unheard = 0;
-        queue->rewatch = queue->waiters.count > 0;
+        queue->standing.subscribed = true;
+        queue->ticks.unheard = 0;
+        queue->standing.rewatch = queue->waiters.count > 0;
         blasd_async_link_stands(&queue->replies);
     } else if (strcmp(r->element[0]->str, "message") == 0 &&
                r->element[2]->type == REDIS_REPLY_STRING) {
-        queue->unheard = 0;
+        queue->ticks.unheard = 0;
         front_wait_message(queue, r->element[2]->str, r->element[2]->len);
     }
 }
@@ -190,7 +180,7 @@ static void replies_up(struct blasd_async_link *link) {
 
 static void replies_down(struct blasd_async_link *link, const char *why) {
     (void)why;
-    ((struct blasd_front_queue *)link->owner)->subscribed = false;
+    ((struct blasd_front_queue *)link->owner)->standing.subscribed = false;
 }
 
 /* Housekeeping. */
@@ -198,14 +188,6 @@ static void replies_down(struct blasd_async_link *link, const char *why) {
 static void set_timer(struct blasd_front_queue *queue, struct blasd_timer *timer, int64_t at_ns) {
     /* fails only where memory has run out for a handful of pointers; the next tick sets it again */
     (void)blasd_loop_timer_set(queue->loop, timer, at_ns);
-}
-
-void front_deadline_in(struct blasd_front_queue *queue, int64_t ms) {
-    /* one more, for Redis compares whole milliseconds at best */
-    int64_t at = blasd_clock_ns() + (ms < INT64_C(1) << 40 ? ms + 1 : INT64_C(1) << 40) * BLASD_MS;
-    if (at < queue->ticked_ns + TICK_APART) at = queue->ticked_ns + TICK_APART;
-    if (queue->deadline_timer.slot != 0 && queue->deadline_timer.at_ns <= at) return;
-    set_timer(queue, &queue->deadline_timer, at);
 }
 
 #define ID_KEY "%016" PRIx64 "%016" PRIx64
@@ -228,7 +210,7 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
     struct blasd_front_queue *queue = call->queue;
     struct blasd_queue_view *view = &queue->view;
     int64_t number[8];
-    queue->ticking = false;
+    queue->ticks.ticking = false;
     view->available = false;
     if (err != NULL) {
         front_refused(queue, err);
@@ -242,16 +224,16 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
         if (reply->element[i]->type != REDIS_REPLY_INTEGER) return;
         number[i] = reply->element[i]->integer;
     }
-    view->available = queue->writable;
+    view->available = queue->standing.writable;
     view->jobs = (uint64_t)number[1];
     view->bytes = (uint64_t)number[2];
     view->kept = number[7] > 0 ? (uint64_t)number[7] : 0;
     view->workers_of[BLASD_DEVICE_CPU] = (int)number[3];
     view->workers_of[BLASD_DEVICE_CUDA] = (int)number[4];
     view->workers = (int)(number[3] + number[4]);
-    queue->view_known = true;
-    if (queue->writable) no_trouble(queue);
-    if (queue->tick_again)
+    queue->standing.view_known = true;
+    if (queue->standing.writable) no_trouble(queue);
+    if (queue->ticks.tick_again)
         tick(queue);
     else if (number[6] > 0)
         front_deadline_in(queue, number[6] > number[0] ? (number[6] - number[0] + 999) / 1000 : 0);
@@ -260,14 +242,14 @@ static void tick_reply(struct front_call *call, const redisReply *reply,
 static void tick(struct blasd_front_queue *queue) {
     struct front_call *call;
     char id_key[33];
-    if (!queue->ready) return;
-    queue->tick_again = queue->ticking;
-    if (queue->ticking) return;
+    if (!queue->standing.ready) return;
+    queue->ticks.tick_again = queue->ticks.ticking;
+    if (queue->ticks.ticking) return;
     call = front_call_new(queue, sizeof *call, tick_reply);
     if (call == NULL) return;
     call->tries_left = 0;
-    queue->ticking = true;
-    queue->ticked_ns = blasd_clock_ns();
+    queue->ticks.ticking = true;
+    queue->ticks.ticked_ns = blasd_clock_ns();
     front_call_function(call, "tick");
     snprintf(id_key, sizeof id_key, ID_KEY, queue->id_key.word[0], queue->id_key.word[1]);
     front_call_text(call, id_key); /* taken where the queue has none */
@@ -275,14 +257,14 @@ static void tick(struct blasd_front_queue *queue) {
 }
 
 static void deadline_fire(struct blasd_timer *timer) {
-    tick(blasd_container_of(timer, struct blasd_front_queue, deadline_timer));
+    tick(blasd_container_of(timer, struct blasd_front_queue, ticks.deadline_timer));
 }
 
 /* A submission without jobs is refused as one with jobs would be. */
 static void probe_reply(struct front_call *call, const redisReply *reply,
                         const struct blasd_err *err) {
     (void)reply;
-    call->queue->writable = err == NULL;
+    call->queue->standing.writable = err == NULL;
     if (err != NULL) front_refused(call->queue, err);
 }
 
@@ -292,9 +274,9 @@ static void probe_reply(struct front_call *call, const redisReply *reply,
 static void here_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
     struct blasd_front_queue *queue = call->queue;
-    bool gone = err == NULL && reply->type == REDIS_REPLY_NIL && queue->was_here;
+    bool gone = err == NULL && reply->type == REDIS_REPLY_NIL && queue->standing.was_here;
     if (err != NULL) return;
-    queue->was_here = true;
+    queue->standing.was_here = true;
     if (!gone) return;
     trouble(queue, "Redis was emptied");
     blasd_async_link_drop(&queue->commands, "Redis was emptied");
@@ -326,8 +308,8 @@ static void probe(struct blasd_front_queue *queue) {
 static void ping_reply(struct front_call *call, const redisReply *reply,
                        const struct blasd_err *err) {
     struct blasd_front_queue *queue = call->queue;
-    if (err != NULL || reply->type != REDIS_REPLY_INTEGER || !queue->subscribed) return;
-    if (reply->integer == 0 || ++queue->unheard > UNHEARD_MAX)
+    if (err != NULL || reply->type != REDIS_REPLY_INTEGER || !queue->standing.subscribed) return;
+    if (reply->integer == 0 || ++queue->ticks.unheard > UNHEARD_MAX)
         blasd_async_link_drop(&queue->replies, "the subscription was lost");
 }
 
@@ -349,32 +331,33 @@ static bool handshake_stuck(const struct blasd_async_link *link, bool done, int6
 
 /* Drops connections that say nothing: Redis may have stopped, or the network may have gone. */
 static void look_for_silence(struct blasd_front_queue *queue, int64_t now) {
-    if ((queue->flight.head != NULL && now - queue->heard_ns > SILENCE_MAX) ||
-        handshake_stuck(&queue->commands, queue->ready, now)) {
+    if ((queue->calls.flight.head != NULL && now - queue->calls.heard_ns > SILENCE_MAX) ||
+        handshake_stuck(&queue->commands, queue->standing.ready, now)) {
         trouble(queue, "Redis does not answer");
         blasd_async_link_drop(&queue->commands, "Redis does not answer");
     }
-    if (handshake_stuck(&queue->replies, queue->subscribed, now))
+    if (handshake_stuck(&queue->replies, queue->standing.subscribed, now))
         blasd_async_link_drop(&queue->replies, "Redis does not answer");
 }
 
 static void tick_fire(struct blasd_timer *timer) {
     struct blasd_front_queue *queue =
-        blasd_container_of(timer, struct blasd_front_queue, tick_timer);
+        blasd_container_of(timer, struct blasd_front_queue, ticks.tick_timer);
     int64_t now = blasd_clock_ns();
     set_timer(queue, timer, now + TICK);
     look_for_silence(queue, now);
-    if (!queue->ready) return;
-    if (queue->ticking && now - queue->ticked_ns > TICK / 2) queue->view.available = false;
-    if (queue->rewatch_later) queue->rewatch = true;
-    if (queue->subscribed) ping_channel(queue);
+    if (!queue->standing.ready) return;
+    if (queue->ticks.ticking && now - queue->ticks.ticked_ns > TICK / 2)
+        queue->view.available = false;
+    if (queue->standing.rewatch_later) queue->standing.rewatch = true;
+    if (queue->standing.subscribed) ping_channel(queue);
     probe(queue);
     tick(queue);
     front_slices_trim(queue);
 }
 
 static void expire_fire(struct blasd_timer *timer) {
-    front_calls_expire(blasd_container_of(timer, struct blasd_front_queue, expire_timer));
+    front_calls_expire(blasd_container_of(timer, struct blasd_front_queue, calls.expire_timer));
 }
 
 /* The calls of the header. */
@@ -397,7 +380,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     queue->id_key = (struct blasd_id_key){{random[3], random[4]}};
     queue->store = options->store;
     queue->may_lose_jobs = options->may_lose_jobs;
-    queue->view.trouble = &queue->trouble;
+    queue->view.trouble = &queue->standing.trouble;
     no_trouble(queue);
     queue->view.jobs_limit = queue->limits.queue_jobs;
     queue->view.bytes_limit = queue->limits.queue_bytes;
@@ -414,23 +397,23 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
     if (queue == NULL) return blasd_fail(err, BLASD_E_internal_error, "", "out of memory");
     result = front_init(queue, options, err);
     front_packets_init(&queue->packets, options->limits->claim_jobs);
-    queue->segments = blasd_segments_new(options->store);
-    queue->views = blasd_views_new(options->store);
-    if (result == 0 && (queue->segments == NULL || queue->views == NULL))
+    queue->slices.segments = blasd_segments_new(options->store);
+    queue->slices.views = blasd_views_new(options->store);
+    if (result == 0 && (queue->slices.segments == NULL || queue->slices.views == NULL))
         result = blasd_fail(err, BLASD_E_internal_error, "", "out of memory");
     if (result != 0) {
-        blasd_segments_free(queue->segments);
-        blasd_views_free(queue->views);
+        blasd_segments_free(queue->slices.segments);
+        blasd_views_free(queue->slices.views);
         free(queue);
         return result;
     }
     queue->loop = loop;
     queue->hooks = *hooks;
-    queue->tick_timer.fire = tick_fire;
-    queue->deadline_timer.fire = deadline_fire;
-    queue->expire_timer.fire = expire_fire;
-    queue->list_timer.fire = front_lists_next;
-    queue->lists_end = &queue->lists;
+    queue->ticks.tick_timer.fire = tick_fire;
+    queue->ticks.deadline_timer.fire = deadline_fire;
+    queue->calls.expire_timer.fire = expire_fire;
+    queue->listings.list_timer.fire = front_lists_next;
+    queue->listings.lists_end = &queue->listings.lists;
     queue->commands = (struct blasd_async_link){.loop = loop,
                                                 .address = &queue->address,
                                                 .on_up = commands_up,
@@ -439,7 +422,7 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
     queue->replies = queue->commands;
     queue->replies.on_up = replies_up;
     queue->replies.on_down = replies_down;
-    set_timer(queue, &queue->tick_timer, blasd_clock_ns() + TICK);
+    set_timer(queue, &queue->ticks.tick_timer, blasd_clock_ns() + TICK);
     blasd_async_link_open(&queue->commands);
     blasd_async_link_open(&queue->replies);
     *ret = queue;
@@ -449,18 +432,18 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
 void blasd_front_queue_free(struct blasd_front_queue *queue) {
     if (queue == NULL) return;
     queue->closing = true;
-    blasd_loop_timer_clear(queue->loop, &queue->tick_timer);
-    blasd_loop_timer_clear(queue->loop, &queue->deadline_timer);
-    blasd_loop_timer_clear(queue->loop, &queue->expire_timer);
-    blasd_loop_timer_clear(queue->loop, &queue->list_timer);
+    blasd_loop_timer_clear(queue->loop, &queue->ticks.tick_timer);
+    blasd_loop_timer_clear(queue->loop, &queue->ticks.deadline_timer);
+    blasd_loop_timer_clear(queue->loop, &queue->calls.expire_timer);
+    blasd_loop_timer_clear(queue->loop, &queue->listings.list_timer);
     blasd_async_link_close(&queue->commands);
     blasd_async_link_close(&queue->replies);
     front_batch_free(queue);
     front_lists_free(queue);
     front_calls_free(queue);
     front_waiters_free(queue);
-    blasd_segments_free(queue->segments);
-    blasd_views_free(queue->views);
+    blasd_segments_free(queue->slices.segments);
+    blasd_views_free(queue->slices.views);
     free(queue);
 }
 
@@ -476,11 +459,13 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
     front_calls_expire(queue);
     front_calls_pump(queue);
     (void)blasd_async_link_flush(&queue->replies);
-    next = queue->answered.head != NULL || queue->batch != NULL ? 0 : front_calls_next_ns(queue);
+    next =
+        queue->calls.answered.head != NULL || queue->batch != NULL ? 0 : front_calls_next_ns(queue);
     if (next == INT64_MAX)
-        blasd_loop_timer_clear(queue->loop, &queue->expire_timer);
-    else if (queue->expire_timer.slot == 0 || queue->expire_timer.at_ns != next)
-        set_timer(queue, &queue->expire_timer, next); /* also to wake the loop for another turn */
+        blasd_loop_timer_clear(queue->loop, &queue->calls.expire_timer);
+    else if (queue->calls.expire_timer.slot == 0 || queue->calls.expire_timer.at_ns != next)
+        set_timer(queue, &queue->calls.expire_timer,
+                  next); /* also to wake the loop for another turn */
     queue->in_flush = false;
 }
 

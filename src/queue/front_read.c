@@ -150,36 +150,36 @@ struct list_call {
 
 static void list_send(struct list_call *c) {
     struct blasd_front_queue *queue = c->call.queue;
-    queue->listing = true;
-    queue->listed_ns = blasd_clock_ns();
+    queue->listings.listing = true;
+    queue->listings.listed_ns = blasd_clock_ns();
     front_call_send(&c->call);
 }
 
 void front_lists_next(struct blasd_timer *timer) {
     struct blasd_front_queue *queue =
-        blasd_container_of(timer, struct blasd_front_queue, list_timer);
-    struct list_call *c = queue->lists;
-    if (c == NULL || queue->listing) return;
-    queue->lists = c->next;
-    if (c->next == NULL) queue->lists_end = &queue->lists;
+        blasd_container_of(timer, struct blasd_front_queue, listings.list_timer);
+    struct list_call *c = queue->listings.lists;
+    if (c == NULL || queue->listings.listing) return;
+    queue->listings.lists = c->next;
+    if (c->next == NULL) queue->listings.lists_end = &queue->listings.lists;
     list_send(c);
 }
 
 void front_lists_free(struct blasd_front_queue *queue) {
     struct list_call *next;
-    for (struct list_call *c = queue->lists; c != NULL; c = next) {
+    for (struct list_call *c = queue->listings.lists; c != NULL; c = next) {
         next = c->next;
         front_call_free(&c->call);
     }
-    queue->lists = NULL;
+    queue->listings.lists = NULL;
 }
 
 static void list_made(struct blasd_front_queue *queue) {
-    int64_t now = blasd_clock_ns(), apart = LIST_SHARE * (now - queue->listed_ns);
+    int64_t now = blasd_clock_ns(), apart = LIST_SHARE * (now - queue->listings.listed_ns);
     if (apart > LIST_APART_MAX) apart = LIST_APART_MAX;
-    queue->listing = false;
-    if (blasd_loop_timer_set(queue->loop, &queue->list_timer, now + apart) != 0)
-        front_lists_next(&queue->list_timer);
+    queue->listings.listing = false;
+    if (blasd_loop_timer_set(queue->loop, &queue->listings.list_timer, now + apart) != 0)
+        front_lists_next(&queue->listings.list_timer);
 }
 
 static void list_reply(struct front_call *call, const redisReply *reply,
@@ -239,11 +239,11 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
     front_call_number(&c->call, query->before_us < 0 ? 0 : (uint64_t)query->before_us);
     front_call_number(&c->call, query->limit < 1 ? 1 : (uint64_t)query->limit);
     front_call_text(&c->call, query->cursor == NULL ? "" : query->cursor);
-    if (!queue->listing && queue->list_timer.slot == 0) {
+    if (!queue->listings.listing && queue->listings.list_timer.slot == 0) {
         list_send(c);
     } else {
-        *queue->lists_end = c;
-        queue->lists_end = &c->next;
+        *queue->listings.lists_end = c;
+        queue->listings.lists_end = &c->next;
     }
 }
 

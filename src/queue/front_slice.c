@@ -17,12 +17,12 @@ struct ask {
 
 void *blasd_front_queue_slice_take(struct blasd_front_queue *queue, const char *id, uint64_t bytes,
                                    struct blasd_slice *slice) {
-    return blasd_segments_take(queue->segments, blasd_segment_kind_of(id), bytes, slice);
+    return blasd_segments_take(queue->slices.segments, blasd_segment_kind_of(id), bytes, slice);
 }
 
 void blasd_front_queue_slice_drop(struct blasd_front_queue *queue,
                                   const struct blasd_slice *slice) {
-    blasd_segments_unpin(queue->segments, slice, true);
+    blasd_segments_unpin(queue->slices.segments, slice, true);
 }
 
 static int gone(struct blasd_err *err) {
@@ -32,7 +32,7 @@ static int gone(struct blasd_err *err) {
 const void *blasd_front_queue_slice_look(struct blasd_front_queue *queue,
                                          const struct blasd_slice *slice, uint64_t bytes,
                                          struct blasd_view **hold, struct blasd_err *err) {
-    const void *at = blasd_views_get(queue->views, slice, bytes, hold);
+    const void *at = blasd_views_get(queue->slices.views, slice, bytes, hold);
     if (at == NULL) gone(err);
     return at;
 }
@@ -62,22 +62,22 @@ int blasd_front_queue_slice_read(struct blasd_front_queue *queue, const struct b
 static void asked(struct front_call *call, const redisReply *reply, const struct blasd_err *err) {
     struct ask *ask = (struct ask *)(void *)call;
     struct blasd_front_queue *queue = call->queue;
-    queue->asking = false;
+    queue->slices.asking = false;
     if (err != NULL || reply == NULL || reply->type != REDIS_REPLY_STRING ||
         reply->len != (__typeof__(reply->len))ask->count)
         return;
     for (int i = 0; i < ask->count; i++)
-        if (reply->str[i] == '0') blasd_segments_reuse(queue->segments, ask->names[i]);
+        if (reply->str[i] == '0') blasd_segments_reuse(queue->slices.segments, ask->names[i]);
 }
 
 void front_slices_ask(struct blasd_front_queue *queue, bool all) {
     char names[ASK_NAMES][BLASD_BLOB_NAME];
     struct ask *ask;
     int count;
-    if (queue->asking || !queue->ready) return;
-    count = blasd_segments_doubtful(queue->segments, names, ASK_NAMES, all);
+    if (queue->slices.asking || !queue->standing.ready) return;
+    count = blasd_segments_doubtful(queue->slices.segments, names, ASK_NAMES, all);
     if (count == 0 || (ask = front_call_new(queue, sizeof *ask, asked)) == NULL) return;
-    queue->asking = true;
+    queue->slices.asking = true;
     memcpy(ask->names, names, (size_t)count * sizeof *names);
     ask->count = count;
     front_call_function(&ask->call, "refs");
@@ -87,6 +87,6 @@ void front_slices_ask(struct blasd_front_queue *queue, bool all) {
 
 void front_slices_trim(struct blasd_front_queue *queue) {
     front_slices_ask(queue, true);
-    blasd_segments_trim(queue->segments);
-    blasd_views_trim(queue->views);
+    blasd_segments_trim(queue->slices.segments);
+    blasd_views_trim(queue->slices.views);
 }

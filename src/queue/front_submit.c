@@ -1,9 +1,10 @@
 /* Submitting: the jobs of one turn of the loop go to Redis in one call.
  *
  * Each call has a number, by which the function `submit` knows one that it has seen: where the
- * answer was lost with the connection it is sent again as it was, and answered as it was. Where many jobs come in one turn they go in several calls, each written at once: Redis and
- * the worker are at the first ones while this process still reads the last. A job whose inputs are
- * a blob of kind redis goes alone, once its blob is there. Read next: front_read.c. */
+ * answer was lost with the connection it is sent again as it was, and answered as it was. Where
+ * many jobs come in one turn they go in several calls, each written at once: Redis and the worker
+ * are at the first ones while this process still reads the last. A job whose inputs are a blob of
+ * kind redis goes alone, once its blob is there. Read next: front_read.c. */
 #include "queue/front.h"
 
 #include "base/text.h"
@@ -46,7 +47,7 @@ static void queued(struct blasd_front_queue *queue, const struct item *item, con
         (void)front_wait_settle(queue, item->waiter, true);
     }
     if (item->deadline_ms > 0 && !repeated) front_deadline_in(queue, item->deadline_ms);
-    blasd_segments_unpin(queue->segments, &item->slice, true);
+    blasd_segments_unpin(queue->slices.segments, &item->slice, true);
     item->done(item->arg, NULL, id, repeated);
     front_wait_early(queue, id, &early);
     if (!waits) return;
@@ -58,7 +59,7 @@ static void queued(struct blasd_front_queue *queue, const struct item *item, con
 
 static void refused(struct blasd_front_queue *queue, const struct item *item,
                     const struct blasd_err *err) {
-    blasd_segments_unpin(queue->segments, &item->slice, !blasd_front_queue_unsure(err));
+    blasd_segments_unpin(queue->slices.segments, &item->slice, !blasd_front_queue_unsure(err));
     (void)front_wait_settle(queue, item->waiter, false);
     item->done(item->arg, err, item->id, false);
 }
@@ -242,7 +243,7 @@ static void add_packets(struct front_submit *submit, struct front_packets *packe
 
 static bool nobody_serves(const struct blasd_front_queue *queue, const struct blasd_job *job,
                           struct blasd_err *err) {
-    if (job->device == BLASD_DEVICE_ANY || !queue->view_known || !queue->view.available ||
+    if (job->device == BLASD_DEVICE_ANY || !queue->standing.view_known || !queue->view.available ||
         queue->view.workers_of[job->device] > 0)
         return false;
     blasd_fail(err, BLASD_E_no_such_device, "device", "no worker of the class %s is running now",

@@ -78,7 +78,7 @@ static void keep_early(struct blasd_front_queue *queue, struct blasd_waiter *wai
     if (record == NULL || waiter->early.came) return;
     waiter->early.bytes = malloc(len > 0 ? len : 1);
     if (waiter->early.bytes == NULL) {
-        queue->rewatch_later = true;
+        queue->standing.rewatch_later = true;
         return;
     }
     memcpy(waiter->early.bytes, record, len);
@@ -126,7 +126,7 @@ static void ask_reply(struct front_call *call, const redisReply *reply,
     struct ask_call *ask = (struct ask_call *)(void *)call;
     struct blasd_front_queue *queue = call->queue;
     if (err != NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != (size_t)ask->count) {
-        queue->rewatch_later = true;
+        queue->standing.rewatch_later = true;
         return;
     }
     for (int i = 0; i < ask->count; i++) {
@@ -141,7 +141,7 @@ static void ask_reply(struct front_call *call, const redisReply *reply,
 static struct ask_call *ask_new(struct blasd_front_queue *queue) {
     struct ask_call *ask = front_call_new(queue, sizeof *ask, ask_reply);
     if (ask == NULL) {
-        queue->rewatch_later = true;
+        queue->standing.rewatch_later = true;
         return NULL;
     }
     front_call_function(&ask->call, "watch");
@@ -182,8 +182,8 @@ static void ask_each(void *arg, struct blasd_hash_node *node) {
 
 void front_wait_again(struct blasd_front_queue *queue) {
     struct asking asking = {.queue = queue};
-    if (!queue->rewatch || !queue->ready || !queue->subscribed) return;
-    queue->rewatch = queue->rewatch_later = false;
+    if (!queue->standing.rewatch || !queue->standing.ready || !queue->standing.subscribed) return;
+    queue->standing.rewatch = queue->standing.rewatch_later = false;
     blasd_hash_each(&queue->waiters, ask_each, &asking);
     if (asking.ask != NULL) front_call_send(&asking.ask->call);
 }

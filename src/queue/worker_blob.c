@@ -84,8 +84,8 @@ int blasd_worker_queue_blob_get(struct blasd_worker_queue *queue, const char *na
     if (rc == 0 && bytes) rc = blasd_blob_map(blob, err);
     for (uint64_t at = 0, n = 0; rc == 0 && at < bytes; at += BLASD_QUEUE_CHUNK, n++) {
         uint64_t left = bytes - at;
-        rc =
-            fetch(queue, blob, n, (size_t)(left < BLASD_QUEUE_CHUNK ? left : BLASD_QUEUE_CHUNK), err);
+        rc = fetch(queue, blob, n, (size_t)(left < BLASD_QUEUE_CHUNK ? left : BLASD_QUEUE_CHUNK),
+                   err);
     }
 done:
     if (rc < 0) blasd_blob_close(blob);

@@ -137,12 +137,6 @@ void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worke
     blasd_worker_turns_reset(&queue->turns);
 }
 
-void blasd_worker_leased(struct blasd_worker_queue *queue, const char *function) {
-    blasd_caller_function(&queue->caller, function);
-    blasd_caller_text(&queue->caller, queue->lease.worker);
-    blasd_caller_text(&queue->caller, queue->lease.epoch);
-}
-
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err) {
     redisReply *reply;

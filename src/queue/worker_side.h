@@ -33,12 +33,15 @@ struct blasd_worker_turns {
     bool idle;    /* it found nothing: its reply will come in the list */
     int jobs;     /* MAX and MAX_BYTES, as last asked for */
     uint64_t bytes;
-    int jobs_most;        /* the largest MAX so far */
-    int64_t answered_ns;  /* when jobs came last */
-    redisReply *next;     /* owned: a reply with jobs that claim has not given yet */
-    redisReply *claimed;  /* owned: the frames of the last claim lie here */
-    int left;             /* jobs that claim has given and that have not ended */
-    bool busy;            /* the last wait was short */
+    int jobs_most;       /* the largest MAX so far */
+    int64_t answered_ns; /* when jobs came last */
+    redisReply *next;    /* owned: a reply with jobs that claim has not given yet */
+    redisReply *claimed; /* owned: the frames of the last claim lie here */
+    int left;            /* jobs that claim has given and that have not ended */
+    bool led;            /* and the wait for it has been sent behind it */
+    bool busy;           /* the last wait was short */
+    char *wait;          /* owned: the last wait, as it was sent; NULL before the first */
+    int wait_len, wait_ms;
     struct blasd_buf refused; /* names that could not be read, a space before each */
     struct blasd_buf packets; /* the same of packets that were claimed and are not all ended */
     struct blasd_buf begun;   /* the line of the batch that began last */

@@ -17,8 +17,8 @@ static void ask(struct blasd_worker_queue *queue, bool all) {
     if (count == 0) return;
     blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("refs"));
     for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, names[i]);
-    if (blasd_caller_call(&queue->caller, &reply, NULL) == 0 &&
-        reply->type == REDIS_REPLY_STRING && reply->len == (__typeof__(reply->len))count)
+    if (blasd_caller_call(&queue->caller, &reply, NULL) == 0 && reply->type == REDIS_REPLY_STRING &&
+        reply->len == (__typeof__(reply->len))count)
         for (int i = 0; i < count; i++)
             if (reply->str[i] == '0') blasd_segments_reuse(queue->segments, names[i]);
     freeReplyObject(reply);

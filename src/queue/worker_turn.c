@@ -3,7 +3,8 @@
  * A turn carries a number, endings, and what the worker wants. Where its reply is lost it is sent
  * again, with the same number: Redis does nothing twice and gives what it gave. Where there was
  * nothing to give the worker waits at its list, in which the reply comes once there is; where that
- * may be lost, too, the turn is sent again. That is all there is to a lost reply.
+ * may be lost, too, the turn is sent again. That is all there is to a lost reply. Where jobs come
+ * fast the wait is sent in one write with the turn, and Redis ends it at once if there were jobs.
  *
  * This file must not know what frames and records hold. Read next: functions/workers.lua (turn),
  * functions/recovery.lua (serve). */
@@ -35,13 +36,22 @@
 void blasd_worker_turns_reset(struct blasd_worker_turns *turns) {
     freeReplyObject(turns->next);
     turns->next = NULL;
-    turns->unsure = turns->ending = turns->idle = turns->busy = false;
+    redisFreeCommand(turns->wait);
+    turns->wait = NULL;
+    turns->wait_ms = 0;
+    turns->unsure = turns->ending = turns->idle = turns->led = turns->busy = false;
     turns->jobs = turns->left = 0;
     /* greater than any that another connection has used for this thread under this lease */
     turns->seq = (uint64_t)blasd_clock_ns() / 1000;
     blasd_buf_reset(&turns->refused);
     blasd_buf_reset(&turns->packets);
     blasd_buf_reset(&turns->begun);
+}
+
+void blasd_worker_leased(struct blasd_worker_queue *queue, const char *function) {
+    blasd_caller_function(&queue->caller, function);
+    blasd_caller_text(&queue->caller, queue->lease.worker);
+    blasd_caller_text(&queue->caller, queue->lease.epoch);
 }
 
 /* Endings, on their way out. */
@@ -144,6 +154,7 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_ending *end
     struct blasd_worker_turns *turns = &queue->turns;
     struct blasd_caller *caller = &queue->caller;
     char seq[24], most[16], bytes[24];
+    struct blasd_err ignored;
     redisReply *reply;
     if (!turns->unsure && !turns->idle) turns->seq++;
     turns->unsure = true;
@@ -157,7 +168,13 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_ending *end
     blasd_caller_arg(caller, &queue->lease.device_class, 1);
     blasd_caller_text(caller, most);
     blasd_caller_text(caller, bytes);
+    bool leads = wants && count > 0 && turns->busy && turns->wait != NULL;
+    blasd_caller_text(caller, leads ? "1" : "0");
     add_endings(queue, endings, count);
+    if (leads) {
+        caller->behind = turns->wait;
+        caller->behind_len = (size_t)turns->wait_len;
+    }
     int rc = blasd_caller_call(caller, &reply, err);
     if (rc == BLASD_CALL_LOST) blasd_worker_turns_reset(turns);
     if (rc != 0) return rc;
@@ -172,6 +189,10 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_ending *end
     blasd_buf_reset(&turns->refused);
     keep_jobs(turns, reply);
     turns->idle = wants && turns->next == NULL;
+    turns->led = turns->idle && caller->ahead;
+    if (!turns->idle && caller->ahead) { /* it is over, too */
+        if (blasd_caller_collect(caller, &reply, &ignored) == 0) freeReplyObject(reply);
+    }
     return 0;
 }
 
@@ -257,9 +278,7 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
         if (head->type != REDIS_REPLY_STRING) return blasd_caller_odd_reply("turn", err);
         int len = (int)strcspn(head->str, " ");
         int jobs = read_claim(head, reply->element[i + 1], max - *count, &claims[*count]);
-        struct blasd_buf *names = jobs == 0  ? &turns->refused
-                                  : jobs > 1 ? &turns->packets
-                                             : NULL;
+        struct blasd_buf *names = jobs == 0 ? &turns->refused : jobs > 1 ? &turns->packets : NULL;
         if (names && blasd_buf_printf(names, " %.*s", len, head->str) < 0)
             return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
         for (int k = 0; k < jobs; k++) claims[*count + k].claimed_us = now;
@@ -299,30 +318,59 @@ bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
     return queue->turns.idle && !queue->turns.unsure;
 }
 
-int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
-                            struct blasd_err *err) {
+/* Sends the wait, which is kept for the turns to come. */
+static int call_wait(struct blasd_worker_queue *queue, int timeout_ms, redisReply **ret,
+                     struct blasd_err *err) {
     struct blasd_worker_turns *turns = &queue->turns;
     struct blasd_caller *caller = &queue->caller;
     char key[BLASD_LINK_KEY_MAX], seconds[24];
-    redisReply *reply, *jobs;
-    if (!blasd_worker_queue_rests(queue) || timeout_ms <= 0) return 0;
-    blasd_worker_slices_trim(queue);
-    if (timeout_ms > WAIT_MOST_MS) timeout_ms = WAIT_MOST_MS;
-    int64_t began_ns = blasd_clock_ns();
     blasd_link_key(key, queue->name, ":wake:%s", queue->lease.worker);
     snprintf(seconds, sizeof seconds, "%d.%03d", timeout_ms / 1000, timeout_ms % 1000);
     const char *const words[] = {seconds, "1", key, "LEFT", "COUNT", REPLY_MOST};
     blasd_caller_command(caller, "BLMPOP");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) blasd_caller_text(caller, words[i]);
+    if (turns->wait_ms != timeout_ms) {
+        redisFreeCommand(turns->wait);
+        turns->wait = NULL;
+        turns->wait_len = (int)redisFormatCommandArgv(&turns->wait, (int)caller->words.count,
+                                                      caller->words.argv, caller->words.lens);
+        turns->wait_ms = turns->wait_len > 0 ? timeout_ms : 0;
+    }
     caller->spin_ns = turns->busy ? AWAKE_NS : 0;
-    int rc = blasd_caller_call(caller, &reply, err);
+    return blasd_caller_call(caller, ret, err);
+}
+
+/* Whether the list's reply has jobs; one that ended a wait before may be ahead of it. */
+static bool has_jobs(const redisReply *reply) {
+    const redisReply *list =
+        reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 ? reply->element[1] : NULL;
+    return list && list->type == REDIS_REPLY_ARRAY && list->elements >= 4 &&
+           list->elements % 2 == 0;
+}
+
+int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
+                            struct blasd_err *err) {
+    struct blasd_worker_turns *turns = &queue->turns;
+    struct blasd_caller *caller = &queue->caller;
+    redisReply *reply, *jobs;
+    if (!blasd_worker_queue_rests(queue) || timeout_ms <= 0) return 0;
+    blasd_worker_slices_trim(queue);
+    if (turns->led && !caller->ahead) { /* another call has ended it, and may have lost its reply */
+        turns->unsure = true;
+        return 0;
+    }
+    if (timeout_ms > WAIT_MOST_MS) timeout_ms = WAIT_MOST_MS;
+    int64_t began_ns = blasd_clock_ns();
+    caller->spin_ns = turns->busy ? AWAKE_NS : 0;
+    int rc = caller->ahead ? blasd_caller_collect(caller, &reply, err)
+                           : call_wait(queue, timeout_ms, &reply, err);
     turns->busy = blasd_clock_ns() - began_ns < SHORT_NS;
     /* what came to nobody's ears may have gone to an earlier connection of ours, which Redis took
      * for alive: the turn is sent again then */
     turns->unsure = true;
+    turns->led = false;
     if (rc != 0) return rc < 0 ? rc : 0;
-    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-        reply->element[1]->type == REDIS_REPLY_ARRAY && reply->element[1]->elements >= 4) {
+    if (has_jobs(reply)) {
         jobs = reply->element[1];
         reply->element[1] = NULL;
         turns->unsure = false;

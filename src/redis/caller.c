@@ -38,6 +38,7 @@ void blasd_caller_command(struct blasd_caller *caller, const char *word) {
     caller->words.count = 0;
     caller->words.failed = false;
     caller->spin_ns = 0;
+    caller->behind = NULL;
     blasd_caller_text(caller, word);
 }
 
@@ -56,6 +57,7 @@ int blasd_caller_odd_reply(const char *what, struct blasd_err *err) {
 void blasd_caller_hang_up(struct blasd_caller *caller) {
     if (caller->redis) redisFree(caller->redis);
     caller->redis = NULL;
+    caller->ahead = false;
 }
 
 void blasd_caller_release(struct blasd_caller *caller) {
@@ -81,32 +83,46 @@ static void await_awake(const struct blasd_caller *caller) {
 
 static int send_words(struct blasd_caller *caller, struct blasd_err *err) {
     const struct blasd_caller_words *words = &caller->words;
-    int done = 0, rc = redisAppendCommandArgv(caller->redis, (int)words->count, words->argv,
-                                              words->lens);
+    int done = 0,
+        rc = redisAppendCommandArgv(caller->redis, (int)words->count, words->argv, words->lens);
+    caller->ahead = caller->behind != NULL;
+    if (rc == REDIS_OK && caller->ahead)
+        rc = redisAppendFormattedCommand(caller->redis, caller->behind, caller->behind_len);
     while (rc == REDIS_OK && !done) rc = redisBufferWrite(caller->redis, &done);
     return rc == REDIS_OK ? 0 : broken(caller, err);
+}
+
+/* The next reply of the connection, which may be here already. */
+static int next_reply(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err) {
+    void *got = NULL;
+    if (redisGetReplyFromReader(caller->redis, &got) != REDIS_OK) return broken(caller, err);
+    if (got == NULL) {
+        if (caller->spin_ns > 0) await_awake(caller);
+        if (redisGetReply(caller->redis, &got) != REDIS_OK) return broken(caller, err);
+    }
+    *ret = got;
+    return 0;
 }
 
 /* Sends and waits once. *again: it may be worth trying once more. */
 static int exchange(struct blasd_caller *caller, redisReply **ret, bool *again,
                     struct blasd_err *err) {
-    void *got = NULL;
     redisReply *reply;
     int rc = send_words(caller, err);
     *again = true;
+    if (rc == 0) rc = next_reply(caller, &reply, err);
     if (rc < 0) return rc;
-    if (caller->spin_ns > 0) await_awake(caller);
-    if (redisGetReply(caller->redis, &got) != REDIS_OK) return broken(caller, err);
-    reply = got;
     if (reply->type != REDIS_REPLY_ERROR) {
         *ret = reply;
         return 0;
     }
     rc = blasd_link_error(reply->str, err);
+    if (caller->ahead) blasd_caller_hang_up(caller); /* nothing will come of what is behind it */
+    caller->behind = NULL;
     switch (blasd_link_fault(reply->str)) {
     case BLASD_LINK_LOST: rc = BLASD_CALL_LOST; break;
     case BLASD_LINK_NO_LIBRARY: {
-        int loaded = blasd_link_load(caller->redis, caller->library, err);
+        int loaded = caller->redis ? blasd_link_load(caller->redis, caller->library, err) : 0;
         if (loaded < 0) rc = loaded;
         break;
     }
@@ -141,8 +157,8 @@ static int connect_anew(struct blasd_caller *caller, struct blasd_err *err) {
 int blasd_caller_call(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err) {
     int64_t until = blasd_clock_ns() + caller->patience_ms * INT64_C(1000000), pause = 5000000;
     *ret = NULL;
-    if (caller->words.failed)
-        return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
+    if (caller->ahead) blasd_caller_hang_up(caller);
+    if (caller->words.failed) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     for (;;) {
         bool again = true;
         int rc = caller->redis ? 0 : connect_anew(caller, err);
@@ -154,6 +170,17 @@ int blasd_caller_call(struct blasd_caller *caller, redisReply **ret, struct blas
     }
 }
 
+int blasd_caller_collect(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err) {
+    *ret = NULL;
+    int rc = next_reply(caller, ret, err);
+    caller->ahead = false;
+    if (rc < 0 || (*ret)->type != REDIS_REPLY_ERROR) return rc;
+    rc = blasd_link_error((*ret)->str, err);
+    freeReplyObject(*ret);
+    *ret = NULL;
+    return rc;
+}
+
 int blasd_caller_do(struct blasd_caller *caller, struct blasd_err *err) {
     redisReply *reply;
     int rc = blasd_caller_call(caller, &reply, err);
@@ -162,7 +189,7 @@ int blasd_caller_do(struct blasd_caller *caller, struct blasd_err *err) {
 }
 
 int blasd_caller_post(struct blasd_caller *caller, struct blasd_err *err) {
-    if (!caller->redis || !caller->silent || caller->words.failed)
+    if (!caller->redis || !caller->silent || caller->words.failed || caller->ahead)
         return blasd_caller_do(caller, err);
     if (redisAppendCommand(caller->redis, "CLIENT REPLY SKIP") != REDIS_OK)
         return broken(caller, err);

@@ -29,6 +29,10 @@ struct blasd_caller {
     redisContext *redis; /* owned; NULL while there is no connection */
     bool silent;         /* Redis lets it do without replies */
     int64_t spin_ns;     /* for so long the reply to the present call is awaited without sleep */
+    const char
+        *behind; /* borrowed: a formatted command to be sent behind the present call, or NULL */
+    size_t behind_len;
+    bool ahead; /* it has been: its reply is the next one of this connection */
     struct blasd_caller_words words;
 };
 
@@ -43,7 +47,10 @@ void blasd_caller_text(struct blasd_caller *caller, const char *text);
 
 /* *ret: new, or NULL with BLASD_CALL_LOST or a negative code; free with freeReplyObject. */
 int blasd_caller_call(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err);
-/* The same where the reply says nothing; 0 or a negative code. */
+/* The reply to the command that is ahead; as blasd_caller_call, but nothing is sent again. Any
+ * other call would stand behind it, and so closes the connection first. */
+int blasd_caller_collect(struct blasd_caller *caller, redisReply **ret, struct blasd_err *err);
+/* A call whose reply says nothing; 0 or a negative code. */
 int blasd_caller_do(struct blasd_caller *caller, struct blasd_err *err);
 /* Sends the command and tells Redis not to reply; where that cannot be done, calls. A reply would
  * wake this thread in the middle of its work. */

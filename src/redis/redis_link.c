@@ -312,8 +312,8 @@ static const char *loaded_code(const redisReply *list) {
 
 bool blasd_link_stale(const struct blasd_link_library *library, const redisReply *list) {
     const char *theirs = loaded_code(list);
-    return !theirs || (strcmp(theirs, library->code) != 0 &&
-                       revision(theirs) <= revision(library->code));
+    return !theirs ||
+           (strcmp(theirs, library->code) != 0 && revision(theirs) <= revision(library->code));
 }
 
 int blasd_link_load(redisContext *redis, const struct blasd_link_library *library,

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BLASD_LINK_NAME_MAX 64           /* bytes of a queue's name with its zero */
-#define BLASD_LINK_KEY_MAX 256           /* bytes of a key with its zero */
+#define BLASD_LINK_NAME_MAX 64 /* bytes of a queue's name with its zero */
+#define BLASD_LINK_KEY_MAX 256 /* bytes of a key with its zero */
 
 /* Where Redis is. A plain value. */
 struct blasd_link_address {

@@ -5,7 +5,7 @@
 The library's name ends in the schema number of everything stored here; wire/frame.h says what
 frames and records hold, which are only bytes here. Every function is atomic, and its effects enter
 the append-only file as one transaction, so a replay never shows half of one. Who calls:
-worker_queue.c and front_queue.c; redis_link.c loads these files as one text, in
+worker_turn.c and front_submit.c; redis/redis_link.c loads these files as one text, in
 the order that the Makefile gives. Read next: state.lua.
 
 KEYS. KEYS[1] of every call is "{NAME}", the hash tag of the queue, written {q} below; no key of
@@ -157,13 +157,14 @@ lease is not theirs any more)
   renew NAME EPOCH INFO   -> as tick, which it includes, without lines
   release NAME EPOCH      -> 0: gives back what it held, and the name
   bury NAME               -> 0: the same for a worker known to be dead
-  turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES, then 3 for each ENDING: NAME PIECES OUTPUTS
+  turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME PIECES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}. The one exchange by which a worker ends jobs and
       comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
       not end it, of a packet " 0 N"; f its frame, of a packet its N pieces.
       MAX counts jobs; 0: it wants none. Where it wants some and there are none the worker is idle:
-      it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are.
+      it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are. LEADS 1: that
+      wait comes behind this call, so where there were jobs "1" is in the list, which ends it.
       SEQ is greater than in the thread's last turn. A turn whose reply was lost, in that list or on
       its way, is sent again with the same SEQ, and ENDINGS: what has been done is not done again,
       and the reply is made anew from what the worker was given in it; where that is nothing, what

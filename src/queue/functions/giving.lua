@@ -40,6 +40,7 @@ local function look_up(c, names)
         end
     end
     if opened then found, stubs = resolve(names) end
+    if c.again == nil then c.again = call('EXISTS', K.attempts) == 1 end
     local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
     local entries = {}
     for i, stub in ipairs(stubs) do
@@ -92,8 +93,7 @@ end
 -- For at most so many jobs, bytes and entries.
 local function claim_new(most, room, share)
     return {most = most, room = room, share = share, count = 0, entries = 0, frames = 0,
-            full = false, names = {}, reply = {now_text, ''}, fresh = nil,
-            again = call('EXISTS', K.attempts) == 1}
+            full = false, names = {}, reply = {now_text, ''}, fresh = nil, again = nil}
 end
 
 -- Gives a worker of that class what it may have. `turn` drives ageing. `fresh`: nil, or, where

@@ -153,14 +153,14 @@ local function turn(keys, args)
     local class, most = tonumber(args[6]), tonumber(args[7])
     local lost = lapsed(name, args[3])
     if lost then return lost end
-    if #args % 3 ~= 2 then return redis.error_reply('ERR turn takes three arguments for each ending') end
+    if #args % 3 ~= 0 then return redis.error_reply('ERR turn takes three arguments for each ending') end
     local last, given, digits = match(call('HGET', K.claims_of .. name, '#' .. thread) or '',
                                       '^(%d+) (%d+) (.*)$')
     local newer = tonumber(seq) - tonumber(last or 0)
     if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
     local c, label = claim_new(most, tonumber(args[8]), math.huge), thread .. ' ' .. seq
     if newer > 0 then
-        digits = end_all(name, args, 9)
+        digits = end_all(name, args, 10)
     else -- its reply was lost, or has not come: made anew
         call('HDEL', K.idle, name)
         call('DEL', K.wake_of .. name)
@@ -181,6 +181,7 @@ local function turn(keys, args)
     end
     claim_note(name, c.names, label, {'#' .. thread, seq .. ' ' .. given .. ' ' .. digits})
     c.reply[2] = digits
+    if args[9] == '1' and c.count > 0 then call('RPUSH', K.wake_of .. name, '1') end
     return c.reply
 end
 

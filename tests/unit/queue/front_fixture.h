@@ -174,7 +174,7 @@ static void env_open(struct env *env) {
     env->client = redis_client(env);
     assert_non_null(env->client);
     assert_int_equal(queue_open(env), 0);
-    UNTIL(env, env->queue->view.available && env->queue->subscribed);
+    UNTIL(env, env->queue->view.available && env->queue->standing.subscribed);
 }
 
 static void env_free(struct env *env) {

@@ -1,5 +1,6 @@
 /* A way to Redis that loses one message: what goes through it is counted, and the one chosen, from
- * either side, is dropped with its connection. So a call is lost before Redis has done it, or after.
+ * either side, is dropped with its connection. So a call is lost before Redis has done it, or
+ * after.
  */
 #ifndef TESTS_LOSSY_H
 #define TESTS_LOSSY_H

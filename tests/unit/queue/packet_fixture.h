@@ -171,8 +171,7 @@ static inline const char *finish_raw(struct bed *bed, struct blasd_worker_queue 
                                      const char *outputs) {
     static char digits[PACKET_MOST + 2];
     if (again) worker->turns.seq--;
-    redisReply *reply =
-        turn_lost(bed, worker, 0, name, pieces->data, pieces->len, outputs);
+    redisReply *reply = turn_lost(bed, worker, 0, name, pieces->data, pieces->len, outputs);
     snprintf(digits, sizeof digits, "%s", reply->element[1]->str);
     drop(reply);
     worker->turns.unsure = false; /* its reply is here */

@@ -386,12 +386,25 @@ static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *
     char seq[24], most_text[16];
     snprintf(seq, sizeof seq, "%" PRIu64, ++queue->turns.seq);
     snprintf(most_text, sizeof most_text, "%d", most);
-    const char *argv[15] = {"FCALL", BLASD_QUEUE_FN("turn"), "1", bed->tag, bed->link.text,
-                            queue->lease.worker, queue->lease.epoch, "0", seq, "1", most_text,
-                            "1000000", name, pieces, outputs};
-    size_t lens[15];
-    for (int i = 0; i < (name ? 15 : 12); i++) lens[i] = i == 13 ? len : strlen(argv[i]);
-    redisReply *reply = redisCommandArgv(bed->raw, name ? 15 : 12, argv, lens);
+    const char *argv[16] = {"FCALL",
+                            BLASD_QUEUE_FN("turn"),
+                            "1",
+                            bed->tag,
+                            bed->link.text,
+                            queue->lease.worker,
+                            queue->lease.epoch,
+                            "0",
+                            seq,
+                            "1",
+                            most_text,
+                            "1000000",
+                            "0",
+                            name,
+                            pieces,
+                            outputs};
+    size_t lens[16];
+    for (int i = 0; i < (name ? 16 : 13); i++) lens[i] = i == 14 ? len : strlen(argv[i]);
+    redisReply *reply = redisCommandArgv(bed->raw, name ? 16 : 13, argv, lens);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     queue->turns.unsure = true;
     queue->turns.ending = name != NULL;

@@ -80,7 +80,7 @@ static void test_record_gone(void **state) {
 static void test_emptied(void **state) {
     struct env *env = *state;
     static const char *const kinds[] = {"FLUSHALL", "FUNCTION FLUSH", "FLUSHALL"};
-    UNTIL(env, env->queue->was_here);
+    UNTIL(env, env->queue->standing.was_here);
     for (int round = 0; round < 3; round++) {
         bool keys = round != 1;
         struct seen *s = submit(env, (struct want){.watch = true});
@@ -89,7 +89,8 @@ static void test_emptied(void **state) {
         if (keys) UNTIL(env, s->ended == 1);
         if (keys) assert_string_equal(s->record, "");
         /* nobody submits: a submission of its own would load the functions */
-        UNTIL(env, env->queue->ready && ask_number(env, "EXISTS %s", "{test}:store") == 1 &&
+        UNTIL(env, env->queue->standing.ready &&
+                       ask_number(env, "EXISTS %s", "{test}:store") == 1 &&
                        env->queue->view.available);
         s = submit(env, (struct want){.watch = true});
         UNTIL(env, s->answered == 1);
@@ -282,7 +283,7 @@ static void test_redis_killed(void **state) {
     print_message("%d kills, %d jobs acknowledged and ended, %d refused\n", kills, acknowledged,
                   refused);
     assert_int_equal(env->queue->waiters.count, 0);
-    UNTIL(env, env->queue->held_bytes == 0);
+    UNTIL(env, env->queue->calls.held_bytes == 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

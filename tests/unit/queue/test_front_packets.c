@@ -231,7 +231,7 @@ static void test_messages_lost(void **state) {
     send_many(env, small, FRONT_PACKET_JOBS + 6);
     UNTIL(env, env->answered == env->seen_count);
     blasd_async_link_drop(&env->queue->replies, "a test");
-    UNTIL(env, env->queue->subscribed && !env->queue->rewatch);
+    UNTIL(env, env->queue->standing.subscribed && !env->queue->standing.rewatch);
     assert_int_equal(entries(env), 2); /* asking did not open them */
     expect_all_done(env);
 }
@@ -336,7 +336,7 @@ static bool lose(struct env *env, struct lossy *lossy, int side, int nth) {
     redisReply *r = ask(env->client, "HGET {test}:totals %s", "echo submitted");
     was = r->type == REDIS_REPLY_STRING ? atoll(r->str) : 0;
     freeReplyObject(r);
-    UNTIL(env, env->queue->view.available && env->queue->subscribed);
+    UNTIL(env, env->queue->view.available && env->queue->standing.subscribed);
     lossy_drop(lossy, side, nth);
     from = send_all_kinds(env);
     UNTIL(env, env->answered == env->seen_count);

@@ -150,7 +150,7 @@ static void test_watch_elsewhere(void **state) {
     blasd_front_queue_watch(other, &who, s->id, &waiter[0], on_record, &got);
     UNTIL(env, got.answered == 1);
     assert_true(record_is(got.record, got.record_len, BLASD_QUEUED));
-    UNTIL(env, other->subscribed);
+    UNTIL(env, other->standing.subscribed);
     assert_int_equal(work_once(env), 1);
     for (int64_t end = blasd_clock_ns() + 5 * SECOND; env->ended < 2 && blasd_clock_ns() < end;) {
         blasd_front_queue_flush(mine);
@@ -404,7 +404,7 @@ static void test_other_store(void **state) {
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
-    assert_non_null(strstr(env->queue->trouble.detail, "blob store"));
+    assert_non_null(strstr(env->queue->standing.trouble.detail, "blob store"));
     assert_false(env->queue->view.available);
     blasd_front_queue_free(env->queue);
     blasd_store_free(other);
@@ -461,7 +461,7 @@ static void test_redis_blob(void **state) {
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
     blasd_front_queue_blob_get(env->queue, name, len, on_blob, &got);
-    UNTIL(env, env->queue->flight.head != NULL);
+    UNTIL(env, env->queue->calls.flight.head != NULL);
     blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, got.answered == 1);
     assert_int_equal(got.code, BLASD_OK);

@@ -58,8 +58,8 @@ static int claim_some(struct run *run) {
     struct blasd_err err;
     int rc, count;
     bool lost;
-    AGAIN_UNTIL(rc, blasd_worker_queue_claim(run->worker, 8, PLENTY, run->claims, &count, &lost,
-                                             &err));
+    AGAIN_UNTIL(rc,
+                blasd_worker_queue_claim(run->worker, 8, PLENTY, run->claims, &count, &lost, &err));
     if (rc < 0) fail_msg("%s", err.detail);
     assert_false(lost);
     for (int i = 0; i < count; i++) {
@@ -79,8 +79,7 @@ static void end_some(struct run *run, struct blasd_worker_queue *queue, int from
     for (int i = 0; i < count; i++) {
         const char *id = run->claims[from + i].id;
         ids[i] = id;
-        endings[i] =
-            (struct blasd_ending){.id = id, .record = id, .record_len = BLASD_ID_LEN};
+        endings[i] = (struct blasd_ending){.id = id, .record = id, .record_len = BLASD_ID_LEN};
     }
     if (count == 0) return;
     (void)blasd_worker_queue_begin(queue, ids, count, &err);
@@ -90,7 +89,8 @@ static void end_some(struct run *run, struct blasd_worker_queue *queue, int from
     for (int i = 0; i < count; i++) run->ended[index_of(run, ids[i])] += endings[i].accepted;
 }
 
-/* Jobs that are waited for, that wait, packets; ended at once, one by one, and by a thread beside. */
+/* Jobs that are waited for, that wait, packets; ended at once, one by one, and by a thread beside.
+ */
 static void work(struct run *run) {
     struct blasd_err err;
     int done = 0;

@@ -12,9 +12,9 @@ struct model {
     char id[BLASD_ID_LEN + 1];
     enum model_state state;
     int attempts;
-    int holder; /* worker, or -1 */
-    int group;  /* the packet that it was claimed in; -1: none */
-    int begun;  /* the batch of its holder's that it began in; 0: none */
+    int holder;                      /* worker, or -1 */
+    int group;                       /* the packet that it was claimed in; -1: none */
+    int begun;                       /* the batch of its holder's that it began in; 0: none */
     unsigned channels, told, expect; /* bits by channel */
 };
 
@@ -23,7 +23,7 @@ struct world {
     struct blasd_worker_queue *worker[WORKERS];
     redisContext *ear[CHANNELS];
     struct model *jobs;
-    int count, first; /* those before `first` are over */
+    int count, first;     /* those before `first` are over */
     int batches[WORKERS]; /* that each has begun: the last two of them are noted */
     int groups;
     uint64_t random;

@@ -30,8 +30,8 @@ static redisContext *reconnect(const char *url) {
 static void *submitter(void *arg) {
     struct load *load = arg;
     static char ids[BATCH][BLASD_ID_LEN + 1];
-    const char *argv[7 + 6 * BATCH] = {"FCALL", BLASD_QUEUE_FN("submit"), "1", load->bed->tag,
-                                       load->bed->link.text, "test"};
+    const char *argv[7 + 6 * BATCH] = {"FCALL",        BLASD_QUEUE_FN("submit"), "1",
+                                       load->bed->tag, load->bed->link.text,     "test"};
     redisContext *redis = NULL;
     while (!atomic_load(&load->stop_submit)) {
         int n = atomic_load(&load->submitted);

@@ -50,8 +50,7 @@ static void test_deadlines(void **state) {
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     for (int i = 0; i < 4; i++) {
         id_make(id[i], BLASD_ID_ASYNC, 0);
-        assert_int_equal(submit_as(&bed, id[i], "2", "9", i == 3 ? "d=600000" : "d=60000", ""),
-                         0);
+        assert_int_equal(submit_as(&bed, id[i], "2", "9", i == 3 ? "d=600000" : "d=60000", ""), 0);
     }
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1); /* id[0] */
     begin(worker, claims, 1);
@@ -105,8 +104,9 @@ static void test_full(void **state) {
     bed_limits(&bed);
     id_make(a, BLASD_ID_SYNC, 0);
     id_make(b, BLASD_ID_SYNC, 0);
-    redisReply *reply = fcall(&bed, "submit", NEXT_SEQ, a, "f", "2", "1", "", "\t\tmatmul\tanonymous", b, "f",
-                              "2", "1", "", "\t\tmatmul\tanonymous", NULL);
+    redisReply *reply =
+        fcall(&bed, "submit", NEXT_SEQ, a, "f", "2", "1", "", "\t\tmatmul\tanonymous", b, "f", "2",
+              "1", "", "\t\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[1]->integer, 4);
     assert_int_equal(reply->element[2]->integer, 801);
     assert_int_equal(reply->element[3]->integer, 0);
@@ -150,8 +150,8 @@ static void test_idempotency(void **state) {
     char c[BLASD_ID_LEN + 1], d[BLASD_ID_LEN + 1];
     id_make(c, BLASD_ID_SYNC, 0);
     id_make(d, BLASD_ID_SYNC, 0);
-    reply = fcall(&bed, "submit", NEXT_SEQ, c, "f", "2", "9", "k=1:k", "\t\tmatmul\tanonymous", d, "f", "2",
-                  "9", "k=1:k", "\t\tmatmul\tanonymous", NULL);
+    reply = fcall(&bed, "submit", NEXT_SEQ, c, "f", "2", "9", "k=1:k", "\t\tmatmul\tanonymous", d,
+                  "f", "2", "9", "k=1:k", "\t\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[3]->integer, 0);
     assert_string_equal(reply->element[4]->element[0]->str, c);
     drop(reply);
@@ -495,8 +495,8 @@ static void test_errors(void **state) {
     struct blasd_claim claims[2];
     submit_new(&bed, id, "2");
     drop(redisCommand(bed.raw, "CONFIG SET maxmemory 1"));
-    redisReply *reply =
-        redisCommand(bed.raw, "FCALL " BLASD_QUEUE_FN("submit") " 1 %s %s test 0", bed.tag, bed.link.text);
+    redisReply *reply = redisCommand(bed.raw, "FCALL " BLASD_QUEUE_FN("submit") " 1 %s %s test 0",
+                                     bed.tag, bed.link.text);
     assert_int_equal(reply->type, REDIS_REPLY_ERROR);
     assert_int_equal(blasd_link_error(reply->str, &err), -(int)BLASD_E_queue_unavailable);
     drop(reply);

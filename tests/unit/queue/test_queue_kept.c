@@ -182,7 +182,8 @@ static void ends_are_counted(void **state) {
         id_make(id[i], BLASD_ID_ASYNC, 0);
         assert_int_equal(submit_as(&bed, id[i], "2", "9", i == 3 ? "d=60000" : "", ""), 0);
     }
-    drop(fcall(&bed, "submit", SAME_SEQ, id[4], id[4], "2", "9", "", "\t\tmatmul\tanonymous", NULL));
+    drop(
+        fcall(&bed, "submit", SAME_SEQ, id[4], id[4], "2", "9", "", "\t\tmatmul\tanonymous", NULL));
     assert_int_equal(hget(&bed, "totals", "matmul submitted"), 5);
     drop(fcall(&bed, "cancel", "0", id[0], id[0], NULL));
     drop(fcall(&bed, "cancel", "0", id[0], NULL));

@@ -344,9 +344,9 @@ static void test_missed_rest(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_lost_wake),        cmocka_unit_test(test_no_lost_wake_by_class),
-        cmocka_unit_test(test_dead_idle_worker),    cmocka_unit_test(test_handed_over),
-        cmocka_unit_test(test_finish_rests),        cmocka_unit_test(test_old_connection),
+        cmocka_unit_test(test_no_lost_wake),     cmocka_unit_test(test_no_lost_wake_by_class),
+        cmocka_unit_test(test_dead_idle_worker), cmocka_unit_test(test_handed_over),
+        cmocka_unit_test(test_finish_rests),     cmocka_unit_test(test_old_connection),
         cmocka_unit_test(test_missed_rest),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -148,7 +148,8 @@ static void test_the_worker_lets_go(void **state) {
     assert_int_equal(claim(crew.worker, 1, PLENTY, &more), 1);
     const char *const ids[] = {id, crew.ids[3], crew.ids[0], crew.ids[1], crew.ids[2]};
     for (int i = 0; i < 5; i++) {
-        redisReply *reply = redisCommand(crew.bed.raw, "HEXISTS %s:claims:w %s", crew.bed.tag, ids[i]);
+        redisReply *reply =
+            redisCommand(crew.bed.raw, "HEXISTS %s:claims:w %s", crew.bed.tag, ids[i]);
         assert_int_equal(reply->integer, i < 2);
         drop(reply);
     }
