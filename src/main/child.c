@@ -102,7 +102,7 @@ void child_sign(struct child *child) {
     child->look.fire = look_due;
     if (!child->stopping)
         blasd_loop_timer_set(child->loop, &child->look, blasd_clock_ns() + LOOK_NS);
-    if (child->on_ready != NULL) child->on_ready(child);
+    if (child->events->on_ready != NULL) child->events->on_ready(child);
 }
 
 static void notified(struct blasd_watcher *watcher, uint32_t events) {
@@ -116,8 +116,8 @@ static void notified(struct blasd_watcher *watcher, uint32_t events) {
         return;
     }
     child_sign(child);
-    if (memchr(bytes, SAYS_QUIET, (size_t)got) != NULL && child->on_quiet != NULL)
-        child->on_quiet(child);
+    if (memchr(bytes, SAYS_QUIET, (size_t)got) != NULL && child->events->on_quiet != NULL)
+        child->events->on_quiet(child);
 }
 
 void child_start(struct child *child) {
@@ -174,7 +174,7 @@ void child_reap(struct child *child) {
     blasd_loop_timer_clear(child->loop, &child->kill);
     blasd_loop_timer_clear(child->loop, &child->look);
     if (blasd_clock_ns() - child->started_ns > YOUNG_NS) child->delay_ms = 0;
-    if (child->on_exit != NULL) child->on_exit(child, status, &again);
+    if (child->events->on_exit != NULL) child->events->on_exit(child, status, &again);
     if (!again || child->stopping) return;
     if (child->delay_ms == 0) {
         child->delay_ms = DELAY_LEAST_MS;
