@@ -1,8 +1,8 @@
 /* How long jobs take on this worker's device: the costs that were measured, and go on with the
  * batches that run. Tells a heavy job from a light one, and is what the worker publishes. Safe to
  * use from several threads. Read next: ../core/cost.h, lane.h. */
-#ifndef BLASD_WORKER_ESTIMATE_H
-#define BLASD_WORKER_ESTIMATE_H
+#ifndef BLASD_WORKER_COST_ESTIMATE_H
+#define BLASD_WORKER_COST_ESTIMATE_H
 
 #include "core/cost.h"
 #include "core/kernel.h"

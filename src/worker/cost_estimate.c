@@ -1,5 +1,5 @@
 /* The costs under a lock. */
-#include "worker/estimate.h"
+#include "worker/cost_estimate.h"
 
 /* While nothing is known of an operation: rather too slow than too fast. */
 #define NS_PER_FLOP 0.1
