@@ -47,6 +47,8 @@ char blasd_dtype_kind(enum blasd_dtype dtype);
  * itself. */
 enum blasd_dtype blasd_dtype_part(enum blasd_dtype dtype);
 int blasd_dtype_parts(enum blasd_dtype dtype);
+/* Whether blasd_tensor_convert (tensor.h) can. */
+bool blasd_dtype_converts(enum blasd_dtype from, enum blasd_dtype to);
 /* Finds a dtype by its name of `len` bytes; false where there is none. */
 bool blasd_dtype_find(const char *name, size_t len, enum blasd_dtype *ret);
 

@@ -1,6 +1,8 @@
 /* Spans, the header, the padding and the tensors of frames. */
 #include "wire/frame_parts.h"
 
+#include "base/hex.h"
+
 #include <string.h>
 
 int frame_broken(struct blasd_err *err, const char *why) {
@@ -142,7 +144,7 @@ unsigned frame_place(bool in_blob, const struct blasd_slice *slice) {
 int frame_check_place(unsigned place, const struct blasd_slice *slice, struct blasd_err *err) {
     if (place > FRAME_IN_SEGMENT) return frame_broken(err, "its flags are not known");
     if (place != FRAME_IN_SEGMENT) return 0;
-    if (strspn(slice->segment, "0123456789abcdef") != BLASD_SEGMENT_NAME)
+    if (!blasd_hex_begins(slice->segment, BLASD_SEGMENT_NAME))
         return frame_broken(err, "it names a segment that cannot be one");
     return 0;
 }

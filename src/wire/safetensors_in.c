@@ -8,16 +8,17 @@
 #include "base/buf.h"
 #include "base/text.h"
 #include "wire/body_reader.h"
-#include "wire/echo.h"
+#include "wire/dtype_codes.h"
 #include "wire/json_text.h"
+#include "wire/sanitize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct entry {
-    struct blasd_arrival *to; /* borrowed */
-    uint64_t begin, end;      /* in the data */
+    struct blasd_named_input *to; /* borrowed */
+    uint64_t begin, end;          /* in the data */
 };
 
 enum stage { LENGTH, HEADER, DATA };
@@ -29,40 +30,29 @@ struct safetensors_reader {
     struct blasd_buf header; /* the eight bytes of the length, then the header itself */
     uint64_t header_len;
     uint64_t at;        /* bytes of the data seen */
-    int count, current; /* entries in the order of their data; the one coming down */
-    struct entry entries[BLASD_ARRIVALS_MAX];
-    struct blasd_landing landings[BLASD_ARRIVALS_MAX];
+    int count, current; /* entries in the order of their data; the one being written */
+    struct entry entries[BLASD_NAMED_INPUTS_MAX];
+    struct blasd_tensor_writer writers[BLASD_NAMED_INPUTS_MAX];
 };
 _Static_assert(sizeof(struct safetensors_reader) <= BLASD_READER_ROOM, "raise BLASD_READER_ROOM");
-
-static const struct {
-    char name[5];
-    enum blasd_dtype dtype;
-} dtypes[] = {
-    {"F64", BLASD_float64},   {"F32", BLASD_float32},   {"F16", BLASD_float16},
-    {"BF16", BLASD_bfloat16}, {"I64", BLASD_int64},     {"I32", BLASD_int32},
-    {"I16", BLASD_int16},     {"I8", BLASD_int8},       {"U64", BLASD_uint64},
-    {"U32", BLASD_uint32},    {"U16", BLASD_uint16},    {"U8", BLASD_uint8},
-    {"BOOL", BLASD_bool},     {"C64", BLASD_complex64}, {"C128", BLASD_complex128},
-};
 
 /* `name`: NULL where there is none. */
 static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret,
                       struct blasd_err *err) {
-    char shown[BLASD_ECHO_MAX];
+    char shown[BLASD_SANITIZED_MAX];
     if (name == NULL)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "%s has no dtype, or one that is no string", field);
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strcmp(dtypes[i].name, name) == 0) {
-            *ret = dtypes[i].dtype;
+    for (int i = 0; i < BLASD_DTYPE_COUNT; i++)
+        if (strcmp(dtype_codes[i].safetensors, name) == 0) {
+            *ret = (enum blasd_dtype)i;
             return 0;
         }
     return blasd_fail(
         err, BLASD_E_unsupported_dtype, field,
         "'%s' is not taken; F64, F32, F16, BF16, I64 to I8, U64 to U8, BOOL, C64 and C128 "
         "are",
-        blasd_echo(shown, name, strlen(name)));
+        blasd_sanitize(shown, name, strlen(name)));
 }
 
 static int read_shape(const json_t *value, const char *field, struct blasd_tensor *tensor,
@@ -106,7 +96,7 @@ static int read_entry(struct safetensors_reader *reader, const char *name, const
                       struct blasd_err *err) {
     struct entry *entry = &reader->entries[reader->count];
     char field[64];
-    int rc = blasd_arrivals_add(reader->body->arrivals, name, strlen(name), &entry->to, err);
+    int rc = blasd_named_inputs_add(reader->body->inputs, name, strlen(name), &entry->to, err);
     if (rc != 0) return rc;
     blasd_text_join(field, sizeof field, "inputs.", entry->to->name, NULL);
     if (json_object_size(value) != 3)
@@ -136,9 +126,9 @@ static int read_metadata(struct safetensors_reader *reader, json_t *metadata,
             return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
                               "the values of __metadata__ must be strings; params is a JSON text "
                               "in a string");
-        if (!blasd_envelope_knows(name)) continue;
-        rc = blasd_envelope_text(reader->body->envelope, BLASD_IN_BODY, name,
-                                 json_string_value(value), json_string_length(value), err);
+        if (!blasd_request_fields_knows(name)) continue;
+        rc = blasd_request_fields_text(reader->body->fields, BLASD_IN_BODY, name,
+                                       json_string_value(value), json_string_length(value), err);
         if (rc != 0) return rc;
     }
     return 0;
@@ -153,7 +143,7 @@ static int by_begin(const void *a, const void *b) {
 /* Where the tensor behind byte `at` of the data begins, where that need not be right there. */
 static uint64_t next_begin(const struct safetensors_reader *reader, uint64_t at, uint64_t begin) {
     uint64_t aligned = blasd_align_up(at);
-    return reader->body->arrivals->sink->in_place && begin == aligned ? aligned : at;
+    return reader->body->inputs->sink->in_place && begin == aligned ? aligned : at;
 }
 
 /* Checks that the tensors lie one behind the other from 0 on, and that the body can hold them. */
@@ -183,14 +173,14 @@ static int check_layout(struct safetensors_reader *reader, struct blasd_err *err
                       (unsigned long long)at, (unsigned long long)reader->body->limits->body_bytes);
 }
 
-/* All tensors are known: has them come down one behind the other. */
-static int begin_landings(struct safetensors_reader *reader, struct blasd_err *err) {
+/* All tensors are known: has them written one behind the other. */
+static int begin_writers(struct safetensors_reader *reader, struct blasd_err *err) {
     int rc = check_layout(reader, err);
     for (int i = 0; rc == 0 && i < reader->count; i++) {
         const struct entry *entry = &reader->entries[i];
-        reader->body->arrivals->sink->body_at = reader->header.len + entry->begin;
-        rc = blasd_landing_begin(&reader->landings[i], reader->body->arrivals->sink, entry->to,
-                                 entry->end - entry->begin, true, false, err);
+        reader->body->inputs->sink->body_at = reader->header.len + entry->begin;
+        rc = blasd_tensor_writer_begin(&reader->writers[i], reader->body->inputs->sink, entry->to,
+                                       entry->end - entry->begin, true, false, err);
     }
     return rc;
 }
@@ -220,7 +210,7 @@ static int read_header(struct safetensors_reader *reader, struct blasd_err *err)
     else
         rc = blasd_fail(err, BLASD_E_malformed_safetensors, "", "the header is no JSON object");
     json_decref(root);
-    return rc != 0 ? rc : begin_landings(reader, err);
+    return rc != 0 ? rc : begin_writers(reader, err);
 }
 
 static int read_length(struct safetensors_reader *reader, struct blasd_err *err) {
@@ -254,7 +244,7 @@ static int gather(struct blasd_buf *buf, uint64_t want, const char **bytes, size
 static int feed_data(struct safetensors_reader *reader, const char *bytes, size_t len,
                      struct blasd_err *err) {
     while (len > 0) {
-        struct blasd_landing *landing = &reader->landings[reader->current];
+        struct blasd_tensor_writer *writer = &reader->writers[reader->current];
         uint64_t begin;
         size_t take = len;
         int rc = 0;
@@ -265,9 +255,9 @@ static int feed_data(struct safetensors_reader *reader, const char *bytes, size_
         if (reader->at < begin) { /* the gap before it */
             if (take > begin - reader->at) take = (size_t)(begin - reader->at);
         } else {
-            if (take > landing->left) take = (size_t)landing->left;
-            rc = blasd_landing_feed(landing, bytes, take, err);
-            if (landing->left == 0) reader->current++;
+            if (take > writer->left) take = (size_t)writer->left;
+            rc = blasd_tensor_writer_feed(writer, bytes, take, err);
+            if (writer->left == 0) reader->current++;
         }
         if (rc != 0) return rc;
         bytes += take;
@@ -304,13 +294,13 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
             err, BLASD_E_malformed_safetensors, "",
             "the body ends inside the header: %zu of %llu bytes came", reader->header.len,
             (unsigned long long)(reader->stage == LENGTH ? 8 : 8 + reader->header_len));
-    while (reader->current < reader->count && reader->landings[reader->current].left == 0)
+    while (reader->current < reader->count && reader->writers[reader->current].left == 0)
         reader->current++;
     if (reader->current == reader->count) return 0;
     snprintf(field, sizeof field, "inputs.%s", reader->entries[reader->current].to->name);
     return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                       "the body ends %llu bytes before the end of this tensor",
-                      (unsigned long long)reader->landings[reader->current].left);
+                      (unsigned long long)reader->writers[reader->current].left);
 }
 
 static void free_reader(struct blasd_body_reader *base) {

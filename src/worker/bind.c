@@ -70,8 +70,7 @@ static int bind_input(struct blasd_arena *arena, const struct blasd_item *item, 
         *to = from;
         return 0;
     }
-    if (from.dtype != dtype && blasd_dtype_kind(dtype) != 'c' &&
-        (blasd_dtype_kind(dtype) != 'f' || blasd_dtype_kind(from.dtype) == 'c'))
+    if (!blasd_dtype_converts(from.dtype, dtype))
         return blasd_fail(err, BLASD_E_internal_error, "", "no conversion from %s to %s",
                           blasd_dtype_name(from.dtype), blasd_dtype_name(dtype));
     *to = blasd_tensor_make(dtype, from.rank, from.shape);
@@ -82,7 +81,8 @@ static int bind_input(struct blasd_arena *arena, const struct blasd_item *item, 
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to convert input %d to %s", i,
                           blasd_dtype_name(dtype));
     blasd_tensor_convert(&from, to);
-    if (dtype != from.dtype) warn_of_integers(&from, item->job.op->inputs[i].name, task);
+    if (blasd_dtype_kind(blasd_dtype_part(dtype)) == 'f')
+        warn_of_integers(&from, item->job.op->inputs[i].name, task);
     return 0;
 }
 
