@@ -26,7 +26,7 @@ enum { SAYS_ALIVE = 'a', SAYS_QUIET = 'q' };
 /* In the new process. What it inherits: standard error, the descriptors asked for, the environment;
  * its own process group, so that Ctrl-C reaches the supervisor alone, which then ends all in order.
  */
-static void become(const struct child *child, pid_t supervisor, int notify_fd) {
+static void child_exec(const struct child *child, pid_t supervisor, int notify_fd) {
     static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGPIPE, SIGQUIT};
     char number[16];
     sigset_t none;
@@ -131,7 +131,7 @@ void child_start(struct child *child) {
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     pid = fork();
-    if (pid == 0) become(child, supervisor, pipes[1]);
+    if (pid == 0) child_exec(child, supervisor, pipes[1]);
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (pid < 0) goto failed;
     child->pid = pid;

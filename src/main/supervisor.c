@@ -218,7 +218,7 @@ static void on_redis_alive(struct probe *probe) {
 static void on_redis_exit(struct child *child, int status, bool *again) {
     struct supervisor *up = child->arg;
     bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127;
-    private_redis_mend(up->redis);
+    private_redis_repair(up->redis);
     if (up->shutdown.begun || (up->api_child.starts > 0 && !missing)) return;
     if (child->starts < REDIS_STARTS && !missing) return;
     if (missing)
@@ -332,7 +332,7 @@ int supervisor_run(struct supervisor *up) {
     prepare_api(up);
     prepare_workers(up);
     if (up->redis != NULL) {
-        private_redis_mend(up->redis);
+        private_redis_repair(up->redis);
         child_start(&up->redis_child);
         probe_start(&up->redis_probe);
         blasd_loop_timer_set(up->loop, &up->care, blasd_clock_ns());

@@ -322,7 +322,8 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     }
     if (code == 0 && !batcher->lost && measure_due(worker, false))
         return step_cost(worker, false, err);
-    if (code == 0 && !batcher->lost) code = blasd_worker_queue_wait(batcher->queue, WAIT_MS, &problem);
+    if (code == 0 && !batcher->lost)
+        code = blasd_worker_queue_wait(batcher->queue, WAIT_MS, &problem);
     if (code != 0) {
         blasd_log(BLASD_LOG_DEBUG, "the queue does not answer: %s", problem.detail);
         nanosleep(&(struct timespec){.tv_nsec = 100 * BLASD_MS}, NULL);

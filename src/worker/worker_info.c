@@ -11,7 +11,7 @@
 /* Rates over the last window, the batch that is running included. Under the lock. */
 static void measure(struct blasd_heartbeat *heartbeat, int64_t now) {
     int64_t busy = heartbeat->tally.busy_ns, span = now - heartbeat->tally.window_ns;
-    for (int i = 0; i < BLASD_PLACES; i++)
+    for (int i = 0; i < BLASD_SLOTS; i++)
         if (heartbeat->active[i].count > 0) busy += now - heartbeat->active[i].began_ns;
     if (span < SHARE_LEAST_NS) return;
     heartbeat->tally.busy_share = (double)(busy - heartbeat->tally.window_busy_ns) / (double)span;
