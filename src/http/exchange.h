@@ -15,11 +15,11 @@
 #include "base/spares.h"
 #include "http/acceptor.h"
 #include "http/admission.h"
-#include "http/choice.h"
 #include "http/http.h"
 #include "http/metrics.h"
 #include "http/origin_check.h"
 #include "http/pieces.h"
+#include "http/placement.h"
 #include "http/request.h"
 #include "queue/front_queue.h"
 
@@ -93,9 +93,9 @@ struct http_loop {
     struct MHD_Daemon *daemon; /* owned */
     struct blasd_watcher daemon_watcher;
     struct http_acceptor acceptor;
-    struct http_metrics *metrics; /* this loop's own counters; borrowed from the server */
-    struct http_choice choice;    /* of the device class for a job */
-    struct blasd_list exchanges;  /* every one, by its node */
+    struct http_metrics *metrics;    /* this loop's own counters; borrowed from the server */
+    struct http_placement placement; /* of the device class for a job */
+    struct blasd_list exchanges;     /* every one, by its node */
     int exchange_count;
     struct blasd_list connections; /* every connection of libmicrohttpd's: timeouts.c */
     struct http_admission admission;

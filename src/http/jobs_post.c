@@ -174,10 +174,10 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
 static enum blasd_device_class choose_device(struct http_loop *loop, const struct blasd_job *job,
                                              const struct blasd_plan *plan, uint64_t memory) {
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
-    if (!http_choice_open(view)) return job->device;
+    if (!http_placement_open(view)) return job->device;
     if (job->device == BLASD_DEVICE_ANY)
-        return http_choice_pick(&loop->choice, view, job->op, plan, memory, blasd_clock_ns());
-    http_choice_sent(&loop->choice, view, job->device, job->op, plan, blasd_clock_ns());
+        return http_placement_pick(&loop->placement, view, job->op, plan, memory, blasd_clock_ns());
+    http_placement_sent(&loop->placement, view, job->device, job->op, plan, blasd_clock_ns());
     return job->device;
 }
 
@@ -219,12 +219,13 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                           "inputs and outputs come to %" PRIu64
                           " bytes, and the whole queue takes %" PRIu64 " (limit queue_bytes)",
                           *cost, blasd_front_queue_view(exchange->home->queue)->bytes_limit);
-    rc = http_choice_check(&exchange->home->choice, blasd_front_queue_view(exchange->home->queue),
-                           job->device, &plan, memory, err);
+    rc = http_placement_check(&exchange->home->placement,
+                              blasd_front_queue_view(exchange->home->queue), job->device, &plan,
+                              memory, err);
     if (rc == 0)
-        rc = http_choice_check_time(&exchange->home->choice,
-                                    blasd_front_queue_view(exchange->home->queue), job->device,
-                                    job->op, &plan, memory, err);
+        rc = http_placement_check_time(&exchange->home->placement,
+                                       blasd_front_queue_view(exchange->home->queue), job->device,
+                                       job->op, &plan, memory, err);
     if (rc != 0) return rc;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
         if (plan.outputs[i].rank >= 0) outputs++;

@@ -104,7 +104,7 @@ static void on_tick(struct blasd_timer *timer) {
         tell_of_queue(loop);
     if (loop->ticking.count % SLOW_TICKS == 0) blasd_log_job_tick();
     if (loop->ticking.count % SLOW_TICKS == 0) http_timeouts_check(loop);
-    http_choice_tick(loop);
+    http_placement_tick(loop);
     loop->acceptor.starved = false;
     BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_check(exchange_of(node));
     (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + TICK_NS);
@@ -340,7 +340,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     blasd_list_init(&loop->connections);
     blasd_list_init(&loop->admission.waiting);
     loop->server = server;
-    loop->choice.most_s = (double)server->limits->job_s;
+    loop->placement.most_s = (double)server->limits->job_s;
     loop->acceptor.listener.fd = options->listen_fds[number];
     loop->metrics = &server->metrics[number];
     blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);

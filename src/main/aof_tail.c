@@ -106,7 +106,7 @@ static int failed(const char *what, const char *path, struct blasd_err *err) {
                       strerror(errno));
 }
 
-int blasd_aof_mend(const char *dir, uint64_t *cut, struct blasd_err *err) {
+int blasd_aof_repair(const char *dir, uint64_t *cut, struct blasd_err *err) {
     char path[PATH_MAX];
     struct stat info;
     int code = 0;

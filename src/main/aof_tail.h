@@ -16,6 +16,6 @@
  * manifest in `dir` (Redis' appendonlydir) names; *cut: bytes. Where there is none, and where what
  * it comes upon is no command at all, it changes nothing: that is for Redis to judge. Returns 0 or
  * a negative code. No Redis may have the file open. */
-int blasd_aof_mend(const char *dir, uint64_t *cut, struct blasd_err *err);
+int blasd_aof_repair(const char *dir, uint64_t *cut, struct blasd_err *err);
 
 #endif

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void become(char *const argv[], const char *const *variables, int out) {
+static void child_exec(char *const argv[], const char *const *variables, int out) {
     static const struct rlimit none = {0, 0};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setrlimit(RLIMIT_CORE, &none); /* a crash is an answer here */
@@ -50,7 +50,7 @@ int ask_self(char *const argv[], const char *const *variables, int patience_ms, 
     text[0] = '\0';
     if (pipe2(pipes, O_CLOEXEC) != 0) return ASK_CRASHED;
     pid = fork();
-    if (pid == 0) become(argv, variables, pipes[1]);
+    if (pid == 0) child_exec(argv, variables, pipes[1]);
     close(pipes[1]);
     if (pid > 0) {
         /* who closed its output ends by itself; who took too long does not */

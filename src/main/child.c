@@ -26,7 +26,7 @@ enum { SAYS_ALIVE = 'a', SAYS_QUIET = 'q' };
 /* In the new process. What it inherits: standard error, the descriptors asked for, the environment;
  * its own process group, so that Ctrl-C reaches the supervisor alone, which then ends all in order.
  */
-static void become(const struct child *child, pid_t supervisor, int notify_fd) {
+static void child_exec(const struct child *child, pid_t supervisor, int notify_fd) {
     static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGPIPE, SIGQUIT};
     char number[16];
     sigset_t none;
@@ -65,12 +65,11 @@ static void start_later(struct child *child) {
     int delay_ms = child->delay_ms;
     child->delay_ms = delay_ms == 0 ? DELAY_LEAST_MS : delay_ms * 2;
     if (child->delay_ms > DELAY_MOST_MS) child->delay_ms = DELAY_MOST_MS;
-    blasd_loop_timer_set(child->loop, &child->timers.restart,
-                         blasd_clock_ns() + delay_ms * BLASD_MS);
+    blasd_loop_timer_set(child->loop, &child->restart, blasd_clock_ns() + delay_ms * BLASD_MS);
 }
 
 static void restart_due(struct blasd_timer *timer) {
-    struct child *child = blasd_container_of(timer, struct child, timers.restart);
+    struct child *child = blasd_container_of(timer, struct child, restart);
     if (!child->stopping) child_start(child);
 }
 
@@ -84,7 +83,7 @@ static void forget_notify(struct child *child) {
 /* Looks are counted, and none of them waits for another: where this process, or the machine, has
  * stood still there has been one look less, not a silence of that time. */
 static void look_due(struct blasd_timer *timer) {
-    struct child *child = blasd_container_of(timer, struct child, timers.look);
+    struct child *child = blasd_container_of(timer, struct child, look);
     if (++child->silent > child->silence_s) {
         blasd_log(
             BLASD_LOG_ERROR,
@@ -100,10 +99,10 @@ void child_sign(struct child *child) {
     child->silent = 0;
     if (child->ready) return;
     child->ready = true;
-    child->timers.look.fire = look_due;
+    child->look.fire = look_due;
     if (!child->stopping)
-        blasd_loop_timer_set(child->loop, &child->timers.look, blasd_clock_ns() + LOOK_NS);
-    if (child->on_ready != NULL) child->on_ready(child);
+        blasd_loop_timer_set(child->loop, &child->look, blasd_clock_ns() + LOOK_NS);
+    if (child->events->on_ready != NULL) child->events->on_ready(child);
 }
 
 static void notified(struct blasd_watcher *watcher, uint32_t events) {
@@ -117,22 +116,22 @@ static void notified(struct blasd_watcher *watcher, uint32_t events) {
         return;
     }
     child_sign(child);
-    if (memchr(bytes, SAYS_QUIET, (size_t)got) != NULL && child->on_quiet != NULL)
-        child->on_quiet(child);
+    if (memchr(bytes, SAYS_QUIET, (size_t)got) != NULL && child->events->on_quiet != NULL)
+        child->events->on_quiet(child);
 }
 
 void child_start(struct child *child) {
     int pipes[2] = {-1, -1};
     pid_t supervisor = getpid(), pid;
     sigset_t all, before;
-    child->timers.restart.fire = restart_due;
+    child->restart.fire = restart_due;
     if (child->pid != 0 || child->stopping) return;
     if (child->notifies && pipe2(pipes, O_CLOEXEC | O_NONBLOCK) != 0) goto failed;
     /* a signal that reached the child before its exec would run our handler there */
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     pid = fork();
-    if (pid == 0) become(child, supervisor, pipes[1]);
+    if (pid == 0) child_exec(child, supervisor, pipes[1]);
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (pid < 0) goto failed;
     child->pid = pid;
@@ -172,10 +171,10 @@ void child_reap(struct child *child) {
     child->pid = 0;
     child->ready = false;
     forget_notify(child);
-    blasd_loop_timer_clear(child->loop, &child->timers.kill);
-    blasd_loop_timer_clear(child->loop, &child->timers.look);
+    blasd_loop_timer_clear(child->loop, &child->kill);
+    blasd_loop_timer_clear(child->loop, &child->look);
     if (blasd_clock_ns() - child->started_ns > YOUNG_NS) child->delay_ms = 0;
-    if (child->on_exit != NULL) child->on_exit(child, status, &again);
+    if (child->events->on_exit != NULL) child->events->on_exit(child, status, &again);
     if (!again || child->stopping) return;
     if (child->delay_ms == 0) {
         child->delay_ms = DELAY_LEAST_MS;
@@ -186,7 +185,7 @@ void child_reap(struct child *child) {
 }
 
 static void kill_due(struct blasd_timer *timer) {
-    struct child *child = blasd_container_of(timer, struct child, timers.kill);
+    struct child *child = blasd_container_of(timer, struct child, kill);
     blasd_log(BLASD_LOG_WARN, "%s does not end; killing it", child->label);
     child_signal(child, SIGKILL);
 }
@@ -194,14 +193,14 @@ static void kill_due(struct blasd_timer *timer) {
 void child_stop(struct child *child, int grace_ms) {
     if (!child->stopping) {
         child->stopping = true;
-        blasd_loop_timer_clear(child->loop, &child->timers.restart);
+        blasd_loop_timer_clear(child->loop, &child->restart);
         /* one that does not speak by itself may be asked no more */
-        if (!child->notifies) blasd_loop_timer_clear(child->loop, &child->timers.look);
+        if (!child->notifies) blasd_loop_timer_clear(child->loop, &child->look);
     }
     if (child->pid == 0) return;
     child_signal(child, SIGTERM);
-    child->timers.kill.fire = kill_due;
-    blasd_loop_timer_set(child->loop, &child->timers.kill, blasd_clock_ns() + grace_ms * BLASD_MS);
+    child->kill.fire = kill_due;
+    blasd_loop_timer_set(child->loop, &child->kill, blasd_clock_ns() + grace_ms * BLASD_MS);
 }
 
 void child_signal(const struct child *child, int signal) {

@@ -19,8 +19,15 @@
  * nothing under way. */
 #define CHILD_NOTIFY "BLASD_NOTIFY_FD"
 
-struct child_timers {
-    struct blasd_timer restart, kill, look;
+struct child;
+
+/* What a child does; each may be NULL. */
+struct child_events {
+    void (*on_ready)(struct child *child);
+    void (*on_quiet)(struct child *child);
+    /* It ended; it will be started again after this unless child_stop was called or *again is set
+     * to false. */
+    void (*on_exit)(struct child *child, int status, bool *again);
 };
 
 struct child {
@@ -35,12 +42,8 @@ struct child {
     const cpu_set_t *cpus;        /* where it may run; NULL or empty: anywhere */
     bool notifies;                /* says all that */
     int silence_s; /* killed where it gave no sign of life for so long since it was ready */
-    void (*on_ready)(struct child *child);
-    void (*on_quiet)(struct child *child); /* NULL: nobody wants to know */
-    /* It ended; it will be started again after this unless child_stop was called or *again is set
-     * to false. */
-    void (*on_exit)(struct child *child, int status, bool *again);
-    void *arg;
+    const struct child_events *events;
+    void *arg; /* whoever owns the events */
 
     /* its own; zero */
     pid_t pid; /* 0: not running */
@@ -49,7 +52,7 @@ struct child {
     int silent; /* looks since its last sign of life, one a second */
     int64_t started_ns;
     struct blasd_watcher notify;
-    struct child_timers timers;
+    struct blasd_timer restart, kill, look;
 };
 
 /* Starts it; where that fails now it is tried again later. */

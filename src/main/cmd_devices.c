@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "main/blas_start.h"
 #include "main/commands.h"
+#include "wire/device_json.h"
 #include "worker/measure.h"
 #include "worker/worker.h"
 

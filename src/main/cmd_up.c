@@ -144,29 +144,29 @@ static void assign_cpus(const struct settings *settings, int loops, struct super
             take_cpus(&all, front, cpus - front, at++, sharing, &up->workers[i].cpus);
 }
 
+/* An option for each of `texts`, which ends with NULL or is it. */
+static int add_options(struct text_list *words, const char *option, const char *const *texts) {
+    int failed = 0;
+    for (; texts != NULL && *texts != NULL; texts++)
+        failed |= text_list_add(words, option) | text_list_add(words, *texts);
+    return failed;
+}
+
 /* The command line of the front end; false where memory has run out. */
 static bool plan_api(const struct settings *settings, const struct listeners *listeners,
                      char fds[LISTEN_MOST * 8], struct text_list *words) {
     size_t len = 0;
-    int failed = 0;
+    int failed = text_list_add(words, "blasd") | text_list_add(words, "api");
     for (int i = 0; i < listeners->count; i++)
         len += (size_t)snprintf(fds + len, LISTEN_MOST * 8 - len, "%s%d", i == 0 ? "" : ",",
                                 listeners->fds[i]);
-    failed |= text_list_add(words, "blasd") | text_list_add(words, "api");
     failed |= text_list_add(words, "--listen-fds") | text_list_add(words, fds);
     if (settings->share) failed |= text_list_add(words, "--share");
-    for (int i = 0; i < settings->unusable.count; i++) {
-        failed |= text_list_add(words, "--unusable");
-        failed |= text_list_add(words, settings->unusable.texts[i]);
-    }
-    for (int i = 0; i < settings->hosts.count; i++) {
-        failed |= text_list_add(words, "--allow-host");
-        failed |= text_list_add(words, settings->hosts.texts[i]);
-    }
-    for (int i = 0; i < settings->origins.count; i++) {
-        failed |= text_list_add(words, "--allow-origin");
-        failed |= text_list_add(words, settings->origins.texts[i]);
-    }
+    failed |= add_options(words, "--allow-host", settings->hosts.texts);
+    failed |= add_options(words, "--allow-origin", settings->origins.texts);
+    for (int i = 0; i < settings->unusable.count; i++)
+        failed |=
+            text_list_add(words, "--unusable") | text_list_add(words, settings->unusable.texts[i]);
     return failed == 0;
 }
 
@@ -176,16 +176,14 @@ static void plan_worker(struct worker_plan *plan, const char *device, const char
                 option_name[] = "--name", option_measured[] = "--measured";
     char *const argv[] = {program,    command,         option_device,  plan->device, option_name,
                           plan->name, option_measured, plan->measured, NULL};
-    const char *instance = dir->instance;
+    char order[16] = "";
     snprintf(plan->measured, sizeof plan->measured, "%s/measured", dir->path);
     snprintf(plan->device, sizeof plan->device, "%.*s", DEVICE_NAME - 1, device);
     snprintf(plan->label, sizeof plan->label, "blasd worker %s", plan->device);
     /* the same at every start: a worker that takes a dead one's name takes its jobs back at once */
-    if (number < 0)
-        snprintf(plan->name, sizeof plan->name, "%s-%.8s-%s", host, instance, plan->device);
-    else
-        snprintf(plan->name, sizeof plan->name, "%s-%.8s-%s-%d", host, instance, plan->device,
-                 number);
+    if (number >= 0) snprintf(order, sizeof order, "-%d", number);
+    snprintf(plan->name, sizeof plan->name, "%s-%.8s-%s%s", host, dir->instance, plan->device,
+             order);
     for (char *at = plan->name; *at != '\0'; at++)
         if (*at == ':') *at = '.';
     memcpy(plan->argv, argv, sizeof argv);
@@ -247,8 +245,6 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         if (common_check_redis(&queue, err) != 0) goto done;
     }
     up.redis = own_redis ? &redis : NULL;
-    up.redis_keep = &dir->lock_fd;
-    up.redis_keep_count = 1;
     up.workers = plan_workers(settings, dir, &up.worker_count);
     if (up.workers == NULL || !plan_api(settings, &listeners, fds, &api_words)) {
         blasd_fail(err, BLASD_E_internal_error, "",
@@ -277,9 +273,8 @@ int blasd_cmd_up(int argc, char **argv) {
     if (status == 0) {
         blasd_log_setup("blasd up", settings.common.log_level);
         status = BLASD_EXIT_FAILED;
-        if (settings.low_latency && hold_low_latency(BLASD_LATENCY_DEVICE) != 0)
-            ; /* it has said why */
-        else if (data_dir_open(&dir, settings.data, &err) == 0) {
+        if ((!settings.low_latency || hold_low_latency(BLASD_LATENCY_DEVICE) == 0) &&
+            data_dir_open(&dir, settings.data, &err) == 0) {
             status = run(&settings, &dir, &err);
             data_dir_close(&dir);
         }

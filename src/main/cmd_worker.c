@@ -133,7 +133,7 @@ static int run(const struct settings *settings) {
 
 /* Where memory runs out it is better that a worker dies than its front end or Redis: its jobs go to
  * another one. */
-static void volunteer(void) {
+static void set_oom_score(void) {
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd < 0) return;
     if (write(fd, "500", 3) != 3) blasd_log(BLASD_LOG_DEBUG, "cannot set oom_score_adj");
@@ -154,7 +154,7 @@ int blasd_cmd_worker(int argc, char **argv) {
     if (status != 0) return status < 0 ? BLASD_EXIT_OK : status;
     prctl(PR_SET_NAME, "blasd worker");
     blasd_log_setup("blasd worker", settings.common.log_level);
-    volunteer();
+    set_oom_score();
     status = start_blas(&settings, argv);
     return status != 0 ? status : run(&settings);
 }

@@ -162,7 +162,7 @@ static void files_of(const struct private_redis *redis, char path[PATH_MAX + 16]
     snprintf(path, PATH_MAX + 16, "%s/appendonlydir", redis->dir->path);
 }
 
-void private_redis_mend(struct private_redis *redis) {
+void private_redis_repair(struct private_redis *redis) {
     char path[PATH_MAX + 16];
     struct blasd_err err = {0};
     uint64_t cut;
@@ -170,7 +170,7 @@ void private_redis_mend(struct private_redis *redis) {
     redis->room.ahead_end = 0; /* cutting the file takes that with it */
     redis->told_bytes = 0;
     files_of(redis, path);
-    if (blasd_aof_mend(path, &cut, &err) != 0)
+    if (blasd_aof_repair(path, &cut, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
     else if (cut > 0)
         blasd_log(BLASD_LOG_INFO,

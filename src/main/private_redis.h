@@ -37,7 +37,7 @@ int private_redis_init(struct private_redis *redis, const struct data_dir *dir, 
                        uint64_t reserve, struct blasd_err *err);
 /* To be called before each start: sets right the end of its file, should it have been killed while
  * it wrote. */
-void private_redis_mend(struct private_redis *redis);
+void private_redis_repair(struct private_redis *redis);
 /* To be called ten times a second while it runs: holds room on the disk, has the queue of that name
  * refuse jobs while space is short, and syncs once a second. */
 void private_redis_care(struct private_redis *redis, struct blasd_loop *loop, const char *queue);

@@ -33,19 +33,19 @@
 static void advance(struct supervisor *up);
 
 static void requests_due(struct blasd_timer *timer) {
-    struct supervisor *up = blasd_container_of(timer, struct supervisor, timers.requests_due);
-    up->at.requests_ended = true;
+    struct supervisor *up = blasd_container_of(timer, struct supervisor, shutdown.requests_due);
+    up->shutdown.requests_ended = true;
     advance(up);
 }
 
 static void drain(struct supervisor *up, int status) {
-    if (up->at.draining) return;
-    up->at.draining = true;
-    up->status = status;
-    up->timers.requests_due.fire = requests_due;
-    blasd_loop_timer_set(up->loop, &up->timers.requests_due,
+    if (up->shutdown.begun) return;
+    up->shutdown.begun = true;
+    up->shutdown.status = status;
+    up->shutdown.requests_due.fire = requests_due;
+    blasd_loop_timer_set(up->loop, &up->shutdown.requests_due,
                          blasd_clock_ns() + REQUESTS_MS * BLASD_MS);
-    blasd_loop_timer_clear(up->loop, &up->timers.api_due);
+    blasd_loop_timer_clear(up->loop, &up->api_due);
     probe_stop(&up->redis_probe);
     probe_stop(&up->ready_probe);
     /* the front end closes its own: ours would go on swallowing connections */
@@ -61,9 +61,8 @@ static int worker_grace_ms(const struct supervisor *up) {
 static bool workers_gone(struct supervisor *up) {
     bool gone = true;
     for (int i = 0; i < up->worker_count; i++) {
-        if (!up->worker_children[i].stopping)
-            child_stop(&up->worker_children[i], worker_grace_ms(up));
-        if (up->worker_children[i].pid != 0) gone = false;
+        if (!up->workers[i].child.stopping) child_stop(&up->workers[i].child, worker_grace_ms(up));
+        if (up->workers[i].child.pid != 0) gone = false;
     }
     return gone;
 }
@@ -72,42 +71,42 @@ static bool workers_gone(struct supervisor *up) {
  * workers take those of its requests under way; the workers end what they compute, which the front
  * end still hands out; it ends; Redis does. */
 static void advance(struct supervisor *up) {
-    if (!up->at.draining || up->at.done) return;
+    if (!up->shutdown.begun || up->shutdown.done) return;
     if (!up->api_child.stopping)
         child_stop(&up->api_child, REQUESTS_MS + worker_grace_ms(up) + API_GRACE_MS);
-    if (up->api_child.pid != 0 && !up->at.requests_ended) return;
+    if (up->api_child.pid != 0 && !up->shutdown.requests_ended) return;
     if (!workers_gone(up)) return;
-    if (!up->at.refused_enough) child_stop(&up->api_child, API_GRACE_MS);
-    up->at.refused_enough = true;
+    if (!up->shutdown.refused_enough) child_stop(&up->api_child, API_GRACE_MS);
+    up->shutdown.refused_enough = true;
     if (up->api_child.pid != 0) return;
     probe_stop(&up->redis_alive);
     if (!up->redis_child.stopping) child_stop(&up->redis_child, REDIS_GRACE_MS);
-    if (up->redis_child.pid == 0) up->at.done = true;
+    if (up->redis_child.pid == 0) up->shutdown.done = true;
 }
 
 /* The front end has been told to end and has no requests under way. */
 static void on_api_quiet(struct child *child) {
     struct supervisor *up = child->arg;
-    if (!up->at.draining) {
+    if (!up->shutdown.begun) {
         child_signal(child, SIGTERM); /* somebody else has told it: it need not stay */
         return;
     }
-    up->at.requests_ended = true;
+    up->shutdown.requests_ended = true;
     advance(up);
 }
 
 static void hurry(struct supervisor *up) {
     blasd_log(BLASD_LOG_WARN, "told again to end: killing what still runs");
     child_signal(&up->api_child, SIGKILL);
-    for (int i = 0; i < up->worker_count; i++) child_signal(&up->worker_children[i], SIGKILL);
-    if (up->told > 2) child_signal(&up->redis_child, SIGKILL);
+    for (int i = 0; i < up->worker_count; i++) child_signal(&up->workers[i].child, SIGKILL);
+    if (up->shutdown.told > 2) child_signal(&up->redis_child, SIGKILL);
 }
 
 static struct child *find_child(struct supervisor *up, pid_t pid) {
     if (up->redis_child.pid == pid) return &up->redis_child;
     if (up->api_child.pid == pid) return &up->api_child;
     for (int i = 0; i < up->worker_count; i++)
-        if (up->worker_children[i].pid == pid) return &up->worker_children[i];
+        if (up->workers[i].child.pid == pid) return &up->workers[i].child;
     return NULL;
 }
 
@@ -133,7 +132,7 @@ static void on_signal(struct blasd_watcher *watcher, uint32_t events) {
         if (number == SIGCHLD) {
             reap_all(up);
             advance(up);
-        } else if (up->told++ == 0) {
+        } else if (up->shutdown.told++ == 0) {
             blasd_log(BLASD_LOG_INFO, "ending: no new requests, then the work in hand");
             drain(up, BLASD_EXIT_OK);
         } else {
@@ -146,7 +145,7 @@ static void on_ready(struct probe *probe) {
     struct supervisor *up = probe->arg;
     char url[300];
     listeners_url(up->listeners, url, sizeof url);
-    up->at.running = true;
+    up->running = true;
     printf("ready %s\n", url);
     fflush(stdout);
 }
@@ -154,13 +153,13 @@ static void on_ready(struct probe *probe) {
 /* The front end listens; all is ready once it says so itself. */
 static void on_api_ready(struct child *child) {
     struct supervisor *up = child->arg;
-    if (!up->at.running && !up->at.draining) probe_start(&up->ready_probe);
+    if (!up->running && !up->shutdown.begun) probe_start(&up->ready_probe);
 }
 
 static void on_child_exit(struct child *child, int status, bool *again) {
     struct supervisor *up = child->arg;
     bool usage = WIFEXITED(status) && WEXITSTATUS(status) == BLASD_EXIT_USAGE;
-    if (up->at.draining || (up->at.running && !usage)) return;
+    if (up->shutdown.begun || (up->running && !usage)) return;
     if (child->starts < CHILD_STARTS && !usage) return;
     blasd_log(BLASD_LOG_ERROR, "%s does not start; giving up", child->label);
     *again = false;
@@ -170,21 +169,21 @@ static void on_child_exit(struct child *child, int status, bool *again) {
 /* A front end that finds a worker at its first look is ready at once. */
 static void on_worker_ready(struct child *child) {
     struct supervisor *up = child->arg;
-    if (up->api_child.starts > 0 || up->at.draining) return;
-    blasd_loop_timer_clear(up->loop, &up->timers.api_due);
+    if (up->api_child.starts > 0 || up->shutdown.begun) return;
+    blasd_loop_timer_clear(up->loop, &up->api_due);
     child_start(&up->api_child);
 }
 
 static void api_due(struct blasd_timer *timer) {
-    struct supervisor *up = blasd_container_of(timer, struct supervisor, timers.api_due);
+    struct supervisor *up = blasd_container_of(timer, struct supervisor, api_due);
     if (up->api_child.starts == 0) child_start(&up->api_child);
 }
 
 static void start_rest(struct supervisor *up) {
-    up->at.rest_starts = true;
-    for (int i = 0; i < up->worker_count; i++) child_start(&up->worker_children[i]);
-    up->timers.api_due.fire = api_due;
-    blasd_loop_timer_set(up->loop, &up->timers.api_due, blasd_clock_ns() + API_DELAY_NS);
+    up->rest_starts = true;
+    for (int i = 0; i < up->worker_count; i++) child_start(&up->workers[i].child);
+    up->api_due.fire = api_due;
+    blasd_loop_timer_set(up->loop, &up->api_due, blasd_clock_ns() + API_DELAY_NS);
 }
 
 /* Redis answers for the first time: nobody else uses it yet. */
@@ -200,14 +199,14 @@ static void on_redis_answers(struct probe *probe) {
     code = blasd_queue_adopt_store(&queue, &err);
     if (code == -(int)BLASD_E_queue_unavailable) {
         /* as with a full disk: the rest starts, so that users hear of it */
-        if (!up->at.rest_starts) blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+        if (!up->rest_starts) blasd_log(BLASD_LOG_WARN, "%s", err.detail);
         blasd_loop_timer_set(up->loop, &probe->timer, blasd_clock_ns() + ADOPT_NS);
     } else if (code != 0) {
         blasd_log(BLASD_LOG_ERROR, "cannot prepare the private Redis: %s", err.detail);
         drain(up, BLASD_EXIT_FAILED);
         return;
     }
-    if (!up->at.rest_starts) start_rest(up);
+    if (!up->rest_starts) start_rest(up);
 }
 
 /* Whatever it says, it is alive: that it loads, or is busy, too. */
@@ -219,8 +218,8 @@ static void on_redis_alive(struct probe *probe) {
 static void on_redis_exit(struct child *child, int status, bool *again) {
     struct supervisor *up = child->arg;
     bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127;
-    private_redis_mend(up->redis);
-    if (up->at.draining || (up->api_child.starts > 0 && !missing)) return;
+    private_redis_repair(up->redis);
+    if (up->shutdown.begun || (up->api_child.starts > 0 && !missing)) return;
     if (child->starts < REDIS_STARTS && !missing) return;
     if (missing)
         blasd_log(BLASD_LOG_ERROR, "redis-server is not installed; install it, or give --redis");
@@ -231,10 +230,16 @@ static void on_redis_exit(struct child *child, int status, bool *again) {
 }
 
 static void care_due(struct blasd_timer *timer) {
-    struct supervisor *up = blasd_container_of(timer, struct supervisor, timers.care);
+    struct supervisor *up = blasd_container_of(timer, struct supervisor, care);
     private_redis_care(up->redis, up->loop, up->common->queue);
     blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + CARE_NS);
 }
+
+static const struct child_events redis_events = {.on_exit = on_redis_exit};
+static const struct child_events api_events = {
+    .on_ready = on_api_ready, .on_quiet = on_api_quiet, .on_exit = on_child_exit};
+static const struct child_events worker_events = {.on_ready = on_worker_ready,
+                                                  .on_exit = on_child_exit};
 
 static void prepare_redis(struct supervisor *up) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -243,10 +248,10 @@ static void prepare_redis(struct supervisor *up) {
     up->redis_child.label = "redis-server";
     up->redis_child.executable = "redis-server";
     up->redis_child.argv = up->redis->argv;
-    up->redis_child.keep_fds = up->redis_keep;
-    up->redis_child.keep_count = up->redis_keep_count;
+    up->redis_child.keep_fds = &up->redis->dir->lock_fd;
+    up->redis_child.keep_count = 1;
     up->redis_child.silence_s = (int)up->common->limits.silence_s;
-    up->redis_child.on_exit = on_redis_exit;
+    up->redis_child.events = &redis_events;
     up->redis_child.arg = up;
     memcpy(address.sun_path, up->redis->socket, sizeof address.sun_path);
     memcpy(&up->redis_probe.address, &address, sizeof address);
@@ -260,7 +265,7 @@ static void prepare_redis(struct supervisor *up) {
     up->redis_alive.answer = "";
     up->redis_alive.every_ns = ALIVE_NS;
     up->redis_alive.good = on_redis_alive;
-    up->timers.care.fire = care_due;
+    up->care.fire = care_due;
 }
 
 static void prepare_api(struct supervisor *up) {
@@ -276,9 +281,7 @@ static void prepare_api(struct supervisor *up) {
     up->api_child.variables = alone;
     up->api_child.notifies = true;
     up->api_child.silence_s = (int)up->common->limits.silence_s;
-    up->api_child.on_ready = on_api_ready;
-    up->api_child.on_quiet = on_api_quiet;
-    up->api_child.on_exit = on_child_exit;
+    up->api_child.events = &api_events;
     up->api_child.arg = up;
     snprintf(up->question, sizeof up->question,
              "GET /health/ready HTTP/1.1\r\nHost: localhost:%d\r\nConnection: close\r\n\r\n",
@@ -297,7 +300,7 @@ static void prepare_workers(struct supervisor *up) {
      * worker. */
     static const char *const sleeping[] = {"OPENBLAS_THREAD_TIMEOUT", "4", NULL};
     for (int i = 0; i < up->worker_count; i++) {
-        struct child *child = &up->worker_children[i];
+        struct child *child = &up->workers[i].child;
         child->loop = up->loop;
         child->label = up->workers[i].label;
         child->argv = up->workers[i].argv;
@@ -305,8 +308,7 @@ static void prepare_workers(struct supervisor *up) {
         child->variables = sleeping;
         child->notifies = true;
         child->silence_s = (int)up->common->limits.silence_s;
-        child->on_ready = on_worker_ready;
-        child->on_exit = on_child_exit;
+        child->events = &worker_events;
         child->arg = up;
     }
 }
@@ -320,10 +322,9 @@ static int watch_signals(struct supervisor *up) {
 }
 
 int supervisor_run(struct supervisor *up) {
-    up->status = BLASD_EXIT_FAILED;
+    up->shutdown.status = BLASD_EXIT_FAILED;
     up->loop = blasd_loop_new();
-    up->worker_children = calloc((size_t)up->worker_count + 1, sizeof *up->worker_children);
-    if (up->loop == NULL || up->worker_children == NULL || watch_signals(up) != 0) {
+    if (up->loop == NULL || watch_signals(up) != 0) {
         blasd_log(BLASD_LOG_ERROR, "cannot set up the supervisor: %s", strerror(errno));
         goto done;
     }
@@ -331,18 +332,17 @@ int supervisor_run(struct supervisor *up) {
     prepare_api(up);
     prepare_workers(up);
     if (up->redis != NULL) {
-        private_redis_mend(up->redis);
+        private_redis_repair(up->redis);
         child_start(&up->redis_child);
         probe_start(&up->redis_probe);
-        blasd_loop_timer_set(up->loop, &up->timers.care, blasd_clock_ns());
+        blasd_loop_timer_set(up->loop, &up->care, blasd_clock_ns());
     } else {
         start_rest(up);
     }
-    while (!up->at.done) blasd_loop_step(up->loop, -1);
+    while (!up->shutdown.done) blasd_loop_step(up->loop, -1);
     if (up->redis != NULL) private_redis_sync(up->redis);
 done:
-    free(up->worker_children);
     blasd_loop_free(up->loop);
     if (up->signals.fd > 0) close(up->signals.fd);
-    return up->status;
+    return up->shutdown.status;
 }

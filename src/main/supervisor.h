@@ -14,8 +14,9 @@
 
 #define WORKERS_MOST 256
 
-/* One worker to be. */
+/* One worker. */
 struct worker_plan {
+    struct child child;
     char device[16];
     char label[40];
     char name[128];
@@ -24,18 +25,14 @@ struct worker_plan {
     cpu_set_t cpus; /* where it may run; empty: anywhere */
 };
 
-/* How far its life has come. */
-struct progress {
-    bool rest_starts;    /* workers and front end were told to */
-    bool running;        /* the ready line was printed */
-    bool draining;       /* told to end, or unable to start */
+/* The way down. */
+struct shutdown {
+    bool begun;          /* told to end, or unable to start */
     bool requests_ended; /* the front end has none that the workers should still answer */
     bool refused_enough; /* and was told to end */
     bool done;
-};
-
-struct supervisor_timers {
-    struct blasd_timer care, api_due, requests_due;
+    int told, status;
+    struct blasd_timer requests_due;
 };
 
 struct supervisor {
@@ -43,8 +40,6 @@ struct supervisor {
     struct common_options *common;
     struct blasd_store *store;
     struct private_redis *redis; /* NULL: it is somebody else's */
-    const int *redis_keep;       /* descriptors the private Redis inherits */
-    int redis_keep_count;
     struct listeners *listeners;
     char *const *api_argv;
     cpu_set_t api_cpus; /* as a worker's */
@@ -53,13 +48,14 @@ struct supervisor {
 
     /* its own; zero */
     struct blasd_loop *loop;
-    struct child redis_child, api_child, *worker_children;
+    struct child redis_child, api_child;
     struct blasd_watcher signals;
-    struct supervisor_timers timers;
+    struct blasd_timer care, api_due;
     struct probe redis_probe, redis_alive, ready_probe;
     char question[128];
-    struct progress at;
-    int told, status;
+    bool rest_starts; /* workers and front end were told to */
+    bool running;     /* the ready line was printed */
+    struct shutdown shutdown;
 };
 
 /* Starts everything, prints the ready line on standard output, keeps everything alive, and returns

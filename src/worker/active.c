@@ -13,14 +13,13 @@ bool blasd_active_go_on(struct blasd_watch *watch, double progress) {
            !blasd_heartbeat_lost(active->heartbeat);
 }
 
-struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat,
-                                          enum blasd_place place) {
-    return &heartbeat->active[place].watch;
+struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat, enum blasd_slot slot) {
+    return &heartbeat->active[slot].watch;
 }
 
 enum blasd_told blasd_heartbeat_told(const struct blasd_heartbeat *heartbeat,
-                                     enum blasd_place place) {
-    return atomic_load(&heartbeat->active[place].told);
+                                     enum blasd_slot slot) {
+    return atomic_load(&heartbeat->active[slot].told);
 }
 
 int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, struct blasd_err *err) {
@@ -64,9 +63,9 @@ void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
-void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
+void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_slot slot,
                            struct blasd_item *const *jobs, int count) {
-    struct active *active = &heartbeat->active[place];
+    struct active *active = &heartbeat->active[slot];
     pthread_mutex_lock(&heartbeat->lock);
     active->jobs = jobs;
     active->count = count;
@@ -80,16 +79,16 @@ void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place p
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
-enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blasd_place place) {
+enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blasd_slot slot) {
     pthread_mutex_lock(&heartbeat->lock);
-    heartbeat->active[place].computing = false;
+    heartbeat->active[slot].computing = false;
     pthread_mutex_unlock(&heartbeat->lock);
-    return blasd_heartbeat_told(heartbeat, place);
+    return blasd_heartbeat_told(heartbeat, slot);
 }
 
-void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_place place, int jobs,
+void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_slot slot, int jobs,
                          int failed) {
-    struct active *active = &heartbeat->active[place];
+    struct active *active = &heartbeat->active[slot];
     pthread_mutex_lock(&heartbeat->lock);
     active->count = 0;
     active->computing = false;
@@ -98,12 +97,12 @@ void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_place pla
     if (jobs > 0) heartbeat->tally.batches++;
     heartbeat->tally.busy_ns += blasd_clock_ns() - active->began_ns;
     pthread_mutex_unlock(&heartbeat->lock);
-    if (place == BLASD_PLACE_MAIN) blasd_heartbeat_sign(heartbeat);
+    if (slot == BLASD_SLOT_MAIN) blasd_heartbeat_sign(heartbeat);
 }
 
 int blasd_active_jobs(const struct blasd_heartbeat *heartbeat) {
     int count = 0;
-    for (int i = 0; i < BLASD_PLACES; i++) count += heartbeat->active[i].count;
+    for (int i = 0; i < BLASD_SLOTS; i++) count += heartbeat->active[i].count;
     return count;
 }
 
@@ -112,7 +111,7 @@ int64_t blasd_silence_ns(const struct blasd_heartbeat *heartbeat) {
 }
 
 int64_t blasd_main_silence(const struct blasd_heartbeat *heartbeat) {
-    if (heartbeat->active[BLASD_PLACE_MAIN].count > 0) return 0;
+    if (heartbeat->active[BLASD_SLOT_MAIN].count > 0) return 0;
     return atomic_load(&heartbeat->clock_ns) - atomic_load(&heartbeat->main_ns);
 }
 

@@ -88,7 +88,7 @@ static struct blasd_group *group_start(struct blasd_grouping *grouping,
     *group = (struct blasd_group){.first = at,
                                   .last = at,
                                   .count = 1,
-                                  .suspect = item->claim->attempts > 0,
+                                  .quarantined = item->claim->attempts > 0,
                                   .priority = item->job.priority,
                                   .flops = item->plan.flops,
                                   .bytes = item_bytes(item)};
@@ -97,7 +97,7 @@ static struct blasd_group *group_start(struct blasd_grouping *grouping,
 
 static int compare(const void *left, const void *right) {
     const struct blasd_group *a = left, *b = right;
-    if (a->suspect != b->suspect) return a->suspect ? 1 : -1;
+    if (a->quarantined != b->quarantined) return a->quarantined ? 1 : -1;
     if (a->priority != b->priority) return a->priority < b->priority ? -1 : 1;
     if (a->flops < b->flops) return -1;
     if (a->flops > b->flops) return 1;

@@ -19,7 +19,7 @@ struct blasd_item {
 
 struct blasd_group {
     int first, last, count; /* items, linked by `next` */
-    bool suspect;           /* a job that ended a worker before: alone, and after all the others */
+    bool quarantined;       /* a job that ended a worker before: alone, and after all the others */
     enum blasd_priority priority;
     double flops;
     uint64_t bytes;
@@ -41,7 +41,7 @@ void blasd_grouping_release(struct blasd_grouping *grouping);
 void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim);
 
 /* Groups the items that can run: by operation, company and priority, capped by cost. Groups of
- * higher priority come first, then those of less work; suspects last. */
+ * higher priority come first, then those of less work; quarantined jobs last. */
 void blasd_group_items(struct blasd_grouping *grouping, struct blasd_item *items, int count,
                        const struct blasd_limits *limits);
 

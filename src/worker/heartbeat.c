@@ -30,7 +30,7 @@ int blasd_heartbeat_start(const struct blasd_worker_options *options, struct bla
     int code;
     if (heartbeat == NULL)
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the heartbeat");
-    for (int i = 0; i < BLASD_PLACES; i++) {
+    for (int i = 0; i < BLASD_SLOTS; i++) {
         heartbeat->active[i].watch.go_on = blasd_active_go_on;
         heartbeat->active[i].heartbeat = heartbeat;
     }

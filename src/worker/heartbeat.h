@@ -41,7 +41,7 @@ bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat);
 void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat);
 
 /* A worker may run several batches at once, one in each place. */
-enum blasd_place { BLASD_PLACE_MAIN, BLASD_PLACE_LANE, BLASD_PLACE_LANE_TOO, BLASD_PLACES };
+enum blasd_slot { BLASD_SLOT_MAIN, BLASD_SLOT_LANE, BLASD_SLOT_LANE_TOO, BLASD_SLOTS };
 
 /* What a batch was told. */
 enum blasd_told {
@@ -53,21 +53,19 @@ enum blasd_told {
 /* The main thread is alive. */
 void blasd_heartbeat_sign(struct blasd_heartbeat *heartbeat);
 /* A call begins that computes these jobs; they, and the array, are borrowed until its end. */
-void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
+void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_slot slot,
                            struct blasd_item *const *jobs, int count);
 /* It has computed; what it was told meanwhile. */
-enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blasd_place place);
+enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blasd_slot slot);
 /* It has ended with so many jobs, of which `failed` did not succeed; 0: they are to be run again.
  */
-void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_place place, int jobs,
+void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_slot slot, int jobs,
                          int failed);
 /* What a kernel is given: its go_on is false once the batch was told to end or the lease is lost.
  * Borrowed. */
-struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat,
-                                          enum blasd_place place);
+struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat, enum blasd_slot slot);
 /* The error of a job that was told BLASD_TOO_LONG; returns its negative code. */
 int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, struct blasd_err *err);
-enum blasd_told blasd_heartbeat_told(const struct blasd_heartbeat *heartbeat,
-                                     enum blasd_place place);
+enum blasd_told blasd_heartbeat_told(const struct blasd_heartbeat *heartbeat, enum blasd_slot slot);
 
 #endif

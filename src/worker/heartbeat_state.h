@@ -59,7 +59,7 @@ struct blasd_heartbeat {
     /* under the lock */
     bool stop;
     int64_t epoch; /* 0: no lease */
-    struct active active[BLASD_PLACES];
+    struct active active[BLASD_SLOTS];
     struct blasd_device_info device;
     uint64_t host_memory;
     struct tally tally;

@@ -105,12 +105,12 @@ static void wake_hands(struct blasd_lane *lane) {
 /* Whether what waits first may begin beside what runs. */
 static bool may_begin(const struct blasd_lane *lane) {
     const struct load *load = lane->first;
-    if (load == NULL || load->group.suspect || lane->code != 0) return false;
+    if (load == NULL || load->group.quarantined || lane->code != 0) return false;
     return lane->running == lane->fading || (load->brief && lane->long_running == 0);
 }
 
 static bool alone_is_due(const struct blasd_lane *lane) {
-    return lane->running == 0 && lane->first != NULL && lane->first->group.suspect;
+    return lane->running == 0 && lane->first != NULL && lane->first->group.quarantined;
 }
 
 static struct load *pop(struct blasd_lane *lane) {
@@ -207,7 +207,7 @@ static double weight(const struct blasd_lane *lane, const struct blasd_item *ite
 
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
                       const struct blasd_group *group) {
-    if (group->suspect) return !blasd_lane_idle(lane);
+    if (group->quarantined) return !blasd_lane_idle(lane);
     return weight(lane, &items[group->first]) > HEAVY_NS;
 }
 
@@ -224,9 +224,9 @@ static struct load *load_new(const struct blasd_lane *lane, const struct blasd_i
         return NULL;
     }
     load->claimed_ns = claimed_ns;
-    load->brief = weight(lane, item) < BRIEF_NS && !group->suspect;
+    load->brief = weight(lane, item) < BRIEF_NS && !group->quarantined;
     load->group = (struct blasd_group){.count = 1,
-                                       .suspect = group->suspect,
+                                       .quarantined = group->quarantined,
                                        .priority = group->priority,
                                        .flops = item->plan.flops,
                                        .bytes = bytes_of(&item->plan)};
@@ -361,7 +361,7 @@ static void lane_free(struct blasd_lane *lane) {
         struct blasd_batcher *batcher = &hand->batcher;
         if (hand->started) pthread_join(hand->thread, NULL);
         if (batcher->heartbeat != NULL) {
-            struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->place);
+            struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->slot);
             watch->spare = NULL;
             watch->sharers = NULL;
         }
@@ -380,7 +380,7 @@ static int hand_open(struct blasd_hand *hand, const struct blasd_batcher *main,
                      struct blasd_err *err) {
     const struct blasd_worker_options *options = main->options;
     struct blasd_batcher *batcher = &hand->batcher;
-    struct blasd_watch *watch = blasd_heartbeat_watch(main->heartbeat, batcher->place);
+    struct blasd_watch *watch = blasd_heartbeat_watch(main->heartbeat, batcher->slot);
     int code;
     batcher->options = options;
     batcher->heartbeat = main->heartbeat;
@@ -406,7 +406,7 @@ static void lane_init(struct blasd_lane *lane, const struct blasd_batcher *main)
         hand->lane = lane;
         pthread_cond_init(&hand->wake, NULL);
         blasd_batcher_init(&hand->batcher, main->options->queue.limits);
-        hand->batcher.place = BLASD_PLACE_LANE + (enum blasd_place)i;
+        hand->batcher.slot = BLASD_SLOT_LANE + (enum blasd_slot)i;
     }
 }
 

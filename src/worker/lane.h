@@ -25,7 +25,7 @@ void blasd_lane_close(struct blasd_lane *lane); /* takes NULL */
 /* The worker has a new lease; the lane is empty. */
 void blasd_lane_lease(struct blasd_lane *lane, const char *worker, int64_t epoch);
 /* Whether a group made from `items` belongs here: a job of it takes long, or the lane is at work
- * and the group must run when nothing else does (`group->suspect`). */
+ * and the group must run when nothing else does (`group->quarantined`). */
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
                       const struct blasd_group *group);
 /* Takes a group over that `main` has claimed, job by job, with copies of its claims and frames.

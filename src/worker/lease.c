@@ -36,7 +36,7 @@ static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
 
 /* Tells the progress of a batch that has run for a while, and learns whether it is still wanted.
  * Called with the lock, which is left while Redis is asked. */
-static void relay(struct blasd_heartbeat *heartbeat, struct active *active) {
+static void report_progress(struct blasd_heartbeat *heartbeat, struct active *active) {
     uint64_t batch = active->batch;
     int count = active->count;
     bool wanted = true;
@@ -80,14 +80,14 @@ static void sweep(struct blasd_heartbeat *heartbeat, int64_t now) {
 /* Whether the batch has run so long that it is time to ask after it. It is asked for in the name of
  * the lease that was renewed last: of a batch that began under a newer one Redis would say that
  * this worker has no business with it, which must not be taken for a cancellation. */
-static bool relay_due(const struct blasd_heartbeat *heartbeat, const struct active *active,
-                      int64_t now) {
+static bool report_due(const struct blasd_heartbeat *heartbeat, const struct active *active,
+                       int64_t now) {
     return active->count > 0 && now - active->began_ns >= BLASD_TICK_NS &&
            heartbeat->epoch == heartbeat->lease.renewed_epoch;
 }
 
 /* One round; called and left with the lock. */
-static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
+static void tick(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
     int64_t now = blasd_clock_ns(), epoch = heartbeat->epoch;
     if (epoch == 0 || blasd_heartbeat_lost(heartbeat)) return;
     /* a main thread that stands still must not keep its jobs from other workers */
@@ -99,9 +99,9 @@ static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
         renew(heartbeat, epoch);
         pthread_mutex_lock(&heartbeat->lock);
     }
-    for (int i = 0; i < BLASD_PLACES; i++) {
+    for (int i = 0; i < BLASD_SLOTS; i++) {
         struct active *active = &heartbeat->active[i];
-        if (relay_due(heartbeat, active, now)) relay(heartbeat, active);
+        if (report_due(heartbeat, active, now)) report_progress(heartbeat, active);
     }
     sweep(heartbeat, now);
 }
@@ -114,7 +114,7 @@ void *blasd_lease_run(void *arg) {
     tick_ns = every_ns < BLASD_TICK_NS ? every_ns : BLASD_TICK_NS;
     pthread_mutex_lock(&heartbeat->lock);
     while (!heartbeat->stop) {
-        beat(heartbeat, every_ns);
+        tick(heartbeat, every_ns);
         if (!heartbeat->stop) blasd_heartbeat_wait(heartbeat, tick_ns);
     }
     pthread_mutex_unlock(&heartbeat->lock);

@@ -88,7 +88,7 @@ static void discard(struct blasd_batcher *batcher, const struct blasd_item *item
 
 /* After finish: blobs that nothing refers to any more go at once. Where finish had to be tried
  * twice, "not accepted" may mean "the first try did it": then only a sweep can tell. */
-static void settle(struct blasd_batcher *batcher, bool certain) {
+static void after_ack(struct blasd_batcher *batcher, bool certain) {
     struct blasd_endings *endings = &batcher->endings;
     for (int i = 0; i < endings->count; i++) {
         const struct blasd_ending_of *of = &endings->of[i];
@@ -119,7 +119,7 @@ static void send(struct blasd_batcher *batcher) {
         if (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries)) continue;
         batcher->lost = true;
     }
-    settle(batcher, code == 0 && tries == 0 && !batcher->lost);
+    after_ack(batcher, code == 0 && tries == 0 && !batcher->lost);
     blasd_endings_reset(endings);
 }
 
@@ -208,7 +208,7 @@ static void discard_part(struct blasd_batcher *batcher, struct blasd_item **memb
 
 /* What it means that the kernel returned `code`, given what it was told meanwhile. */
 static int heed(struct blasd_batcher *batcher, int code, struct blasd_err *err) {
-    enum blasd_told told = blasd_heartbeat_ran(batcher->heartbeat, batcher->place);
+    enum blasd_told told = blasd_heartbeat_ran(batcher->heartbeat, batcher->slot);
     if (code == -(int)BLASD_E_device_error) return code;
     if (told == BLASD_UNWANTED) return 0; /* store_part says so for each job */
     if (told == BLASD_TOO_LONG) return blasd_heartbeat_too_long(batcher->heartbeat, err);
@@ -225,7 +225,7 @@ static int run_kernel(struct blasd_batcher *batcher, int count, struct blasd_err
         return blasd_fail(err, BLASD_E_no_such_device, "op", "%s does not run %s", batcher->info.id,
                           op->name);
     code = kernel->run(batcher->device, batcher->room->tasks, count,
-                       blasd_heartbeat_watch(batcher->heartbeat, batcher->place), err);
+                       blasd_heartbeat_watch(batcher->heartbeat, batcher->slot), err);
     return heed(batcher, code, err);
 }
 
@@ -258,7 +258,7 @@ static int store_outputs(struct blasd_batcher *batcher, struct blasd_bound *boun
 
 /* What follows the kernel: each task that did well gets its outputs stored. */
 static void store_part(struct blasd_batcher *batcher, int live) {
-    bool unwanted = blasd_heartbeat_told(batcher->heartbeat, batcher->place) == BLASD_UNWANTED;
+    bool unwanted = blasd_heartbeat_told(batcher->heartbeat, batcher->slot) == BLASD_UNWANTED;
     for (int k = 0; k < live && !batcher->lost; k++) {
         struct blasd_task *task = &batcher->room->tasks[k];
         if (unwanted) /* the kernel may have stopped half-way */
@@ -296,8 +296,8 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
 /* How long such work takes here; what was stopped half-way, or shared the device, says nothing of
  * that. */
 static void learn(struct blasd_batcher *batcher, int live, const struct blasd_batch_times *times) {
-    struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->place);
-    if (blasd_heartbeat_told(batcher->heartbeat, batcher->place) != BLASD_GO_ON ||
+    struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->slot);
+    if (blasd_heartbeat_told(batcher->heartbeat, batcher->slot) != BLASD_GO_ON ||
         (watch->sharers != NULL && watch->sharers(watch) > 1))
         return;
     blasd_estimate_learn(blasd_heartbeat_estimate(batcher->heartbeat), batcher->room->tasks, live,
@@ -329,14 +329,14 @@ static int run_part(struct blasd_batcher *batcher, struct blasd_item **members, 
                     int64_t claimed_ns, struct blasd_err *err) {
     struct blasd_batch_times times = {.claimed_ns = claimed_ns, .began_ns = blasd_clock_ns()};
     int live = 0, failed = 0, code;
-    blasd_heartbeat_begin(batcher->heartbeat, batcher->place, members, count);
+    blasd_heartbeat_begin(batcher->heartbeat, batcher->slot, members, count);
     code = bind_part(batcher, members, count, &live, err);
     if (code == 0) {
         times.bound_ns = blasd_clock_ns();
         if (live > 0) code = run_kernel(batcher, live, err);
         code = part_ran(batcher, members, count, live, &times, code, &failed, err);
     }
-    blasd_heartbeat_end(batcher->heartbeat, batcher->place, code == 0 ? count : 0, failed);
+    blasd_heartbeat_end(batcher->heartbeat, batcher->slot, code == 0 ? count : 0, failed);
     blasd_arena_reset(&batcher->room->arena);
     return code;
 }
@@ -384,14 +384,14 @@ static int end_pending(struct blasd_batcher *batcher, const struct blasd_batch_p
         (code == -(int)BLASD_E_job_too_long && pending->count == 1)) {
         code = part_ran(batcher, members, pending->count, pending->live, &times, code, &failed,
                         &problem);
-        blasd_heartbeat_end(batcher->heartbeat, batcher->place, code == 0 ? pending->count : 0,
+        blasd_heartbeat_end(batcher->heartbeat, batcher->slot, code == 0 ? pending->count : 0,
                             failed);
         blasd_arena_reset(&batcher->room->arena);
     } else {
         /* also where another batch's end made it stop: it is run again by itself */
         int part = code == -(int)BLASD_E_job_too_long ? 1 : pending->count;
         discard_part(batcher, members, pending->count);
-        blasd_heartbeat_end(batcher->heartbeat, batcher->place, 0, 0);
+        blasd_heartbeat_end(batcher->heartbeat, batcher->slot, 0, 0);
         blasd_arena_reset(&batcher->room->arena);
         code = run_members(batcher, pending->count, part, pending->claimed_ns, &problem);
     }
@@ -420,13 +420,13 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     pending.claimed_ns = claimed_ns;
     pending.began_ns = blasd_clock_ns();
     if (before.kernel == NULL)
-        blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->room->members, count);
+        blasd_heartbeat_begin(batcher->heartbeat, batcher->slot, batcher->room->members, count);
     if (bind_part(batcher, batcher->room->members, count, &pending.live, &problem) != 0)
         goto not_begun;
     pending.bound_ns = blasd_clock_ns();
     if (pending.live < count || /* those that failed to bind are ended the other way */
         kernel->begin(batcher->device, batcher->room->tasks, count,
-                      blasd_heartbeat_watch(batcher->heartbeat, batcher->place), &pending.flight,
+                      blasd_heartbeat_watch(batcher->heartbeat, batcher->slot), &pending.flight,
                       &problem) != 0) {
         discard_part(batcher, batcher->room->members, count);
         goto not_begun;
@@ -436,7 +436,7 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     *code = before.kernel != NULL ? end_pending(batcher, &before, err) : 0;
     /* from here on the heartbeat is about this batch */
     if (before.kernel != NULL && *code == 0)
-        blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->other->members, count);
+        blasd_heartbeat_begin(batcher->heartbeat, batcher->slot, batcher->other->members, count);
     return true;
 not_begun:
     blasd_arena_reset(&batcher->room->arena);
@@ -447,7 +447,7 @@ int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
                     const struct blasd_group *group, int64_t claimed_ns, struct blasd_err *err) {
     const struct blasd_kernel *kernel =
         blasd_backend_kernel(batcher->options->backend, items[group->first].job.op);
-    bool overlaps = kernel != NULL && kernel->begin != NULL && !group->suspect;
+    bool overlaps = kernel != NULL && kernel->begin != NULL && !group->quarantined;
     bool first = batcher->pending.kernel == NULL;
     int count = 0, code = 0;
     struct blasd_err problem = {0};

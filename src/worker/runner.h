@@ -33,7 +33,7 @@ struct blasd_batcher {
     struct blasd_worker_queue *queue;           /* borrowed */
     struct blasd_heartbeat *heartbeat;          /* borrowed */
     struct blasd_device *device;                /* borrowed */
-    enum blasd_place place;                     /* where this runs, for the heartbeat */
+    enum blasd_slot slot;                       /* where this runs, for the heartbeat */
     struct blasd_device_info info;
     struct blasd_batch_room *room, *other; /* of the batch in hand; of the pending one */
     struct blasd_batch_room rooms[2];

@@ -32,7 +32,7 @@ static const char *must_end(struct blasd_heartbeat *heartbeat, struct active *ac
  * the lock. */
 static struct active *find_hung(struct blasd_heartbeat *heartbeat, int64_t now, const char **why) {
     int64_t stop_ns = (int64_t)heartbeat->options->queue.limits->stop_s * 1000 * BLASD_MS;
-    for (int i = 0; i < BLASD_PLACES; i++) {
+    for (int i = 0; i < BLASD_SLOTS; i++) {
         struct active *active = &heartbeat->active[i];
         if ((*why = must_end(heartbeat, active, now)) == NULL) continue;
         if (active->told_ns == 0) active->told_ns = now;

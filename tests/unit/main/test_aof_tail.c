@@ -51,7 +51,7 @@ static void folder_free(const struct folder *f) {
 static uint64_t mend(const char *dir) {
     struct blasd_err err;
     uint64_t cut = 99;
-    if (blasd_aof_mend(dir, &cut, &err) != 0) fail_msg("%s", err.detail);
+    if (blasd_aof_repair(dir, &cut, &err) != 0) fail_msg("%s", err.detail);
     return cut;
 }
 

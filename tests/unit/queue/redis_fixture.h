@@ -74,7 +74,7 @@ static inline void redis_up(struct redis *redis) {
     uint64_t cut;
     struct blasd_err err;
     snprintf(files, sizeof files, "%s/appendonlydir", redis->dir);
-    if (blasd_aof_mend(files, &cut, &err) != 0) fail_msg("%s", err.detail);
+    if (blasd_aof_repair(files, &cut, &err) != 0) fail_msg("%s", err.detail);
     redis_forward(redis, 0);
     redis->pid = fork();
     assert_true(redis->pid >= 0);

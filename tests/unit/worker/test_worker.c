@@ -196,18 +196,18 @@ static void test_a_broken_frame_fails_alone(void **state) {
 }
 
 static void test_a_suspect_runs_alone_and_last(void **state) {
-    struct fake_spec suspect = with_value(9);
+    struct fake_spec quarantined = with_value(9);
     (void)state;
-    suspect.attempts = 2;
-    suspect.priority = BLASD_PRIORITY_HIGH;
-    fake_add(suspect);
+    quarantined.attempts = 2;
+    quarantined.priority = BLASD_PRIORITY_HIGH;
+    fake_add(quarantined);
     for (int i = 0; i < 3; i++) fake_add(small);
     assert_int_equal(fake_work(&limits, &err), 0);
     assert_int_equal(fake.runs, 2);
     assert_int_equal(fake.counts[0], 3);
     assert_int_equal(fake.order[1], 9);
     assert_int_equal(fake.jobs[0].result.execution.attempts, 3);
-    fake_check(&fake.jobs[0], suspect);
+    fake_check(&fake.jobs[0], quarantined);
 }
 
 static void test_order_of_groups(void **state) {

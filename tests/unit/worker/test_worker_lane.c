@@ -84,9 +84,9 @@ static int lane_run(struct blasd_device *device, struct blasd_task *tasks, int c
         kernel.heavy_running--;
     }
     for (int i = 0; going && i < count && !is_long; i++) { /* it would take seconds */
-        bool suspect = fake_element(&tasks[i].inputs[0], 0, 0) == 9;
+        bool quarantined = fake_element(&tasks[i].inputs[0], 0, 0) == 9;
         fake_multiply(&tasks[i]);
-        if (suspect && kernel.running > 1) kernel.beside_a_suspect++;
+        if (quarantined && kernel.running > 1) kernel.beside_a_suspect++;
     }
     kernel.running--;
     return going ? 0 : blasd_fail(ret, BLASD_E_cancelled, "", "stopped");
@@ -226,19 +226,19 @@ static void test_a_lost_lease_stops_both_lanes(void **state) {
 }
 
 static void test_a_suspect_runs_when_nothing_else_does(void **state) {
-    struct fake_spec suspect = small, large = heavy;
+    struct fake_spec quarantined = small, large = heavy;
     (void)state;
-    suspect.value = large.value = 9;
-    suspect.attempts = large.attempts = 1;
+    quarantined.value = large.value = 9;
+    quarantined.attempts = large.attempts = 1;
     fake_add(heavy);
-    fake_add(suspect);
+    fake_add(quarantined);
     fake_add(large);
     fake_add(small);
     kernel.heavy_waits_for = 1;
     assert_int_equal(fake_work(&limits, &err), 0);
     assert_int_equal(kernel.beside_a_suspect, 0);
     fake_check(&fake.jobs[0], heavy);
-    fake_check(&fake.jobs[1], suspect);
+    fake_check(&fake.jobs[1], quarantined);
     fake_check(&fake.jobs[2], large);
     fake_check(&fake.jobs[3], small);
 }

@@ -4,7 +4,7 @@
  * How many jobs wait is the queue's word, once a second; how long they take is known from what this
  * loop sent there last, for they leave in about the order in which they came. Between two looks the
  * work grows by what is sent and shrinks with the time that passes. */
-#include "http/choice.h"
+#include "http/placement.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -20,8 +20,8 @@
 #define LOOK_NS INT64_C(1000000000)      /* while there is something to choose */
 #define GLANCE_NS INT64_C(10000000000)   /* while there is not: only for memory */
 #define PATIENCE_NS INT64_C(30000000000) /* for an answer */
-#define PACE_LEAST (1.0 / 32)            /* of what was predicted */
-#define PACE_MOST 32.0
+#define RATE_LEAST (1.0 / 32)            /* of what was predicted */
+#define RATE_MOST 32.0
 #define DEVICE_SHARE                                                                               \
     0.9 /* of a device's memory that a job may need and still be sent there unasked */
 
@@ -32,7 +32,7 @@ static uint64_t bytes_of(const json_t *info, const char *name) {
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-static void learn_ops(struct http_choice_class *class, const json_t *info) {
+static void learn_ops(struct http_placement_class *class, const json_t *info) {
     const json_t *ops = json_object_get(info, "ops");
     if (!json_is_array(ops)) class->ops = UINT64_MAX; /* it does not say */
     for (size_t i = 0; i < json_array_size(ops); i++) {
@@ -44,7 +44,7 @@ static void learn_ops(struct http_choice_class *class, const json_t *info) {
 }
 
 /* What the live workers of one class say of themselves. */
-static void learn_workers(struct http_choice_class *class, const char *name, json_t *workers) {
+static void learn_workers(struct http_placement_class *class, const char *name, json_t *workers) {
     double busy = 0, jobs = 0;
     const char *key;
     json_t *info;
@@ -81,44 +81,44 @@ static double count_jobs(const json_t *queue, const char *name) {
 }
 
 /* The work of the last `jobs` jobs of this class, of which `loops` loops have sent equal parts. */
-static double last_work(const struct http_choice_class *class, double jobs, int loops) {
+static double last_work(const struct http_placement_class *class, double jobs, int loops) {
     double own = jobs / (loops < 1 ? 1 : loops), oldest = (double)class->sent, sum, first;
     if (!(jobs > 0)) return 0;
     if (class->sent == 0) return jobs * class->mean_s;
-    if (oldest > HTTP_CHOICE_RING - 1) oldest = HTTP_CHOICE_RING - 1;
-    sum = class->sums[class->sent % HTTP_CHOICE_RING];
+    if (oldest > HTTP_PLACEMENT_RING - 1) oldest = HTTP_PLACEMENT_RING - 1;
+    sum = class->sums[class->sent % HTTP_PLACEMENT_RING];
     if (own > oldest) { /* as far as it is known, and the rest like that */
-        first = class->sums[(class->sent - (uint64_t)oldest) % HTTP_CHOICE_RING];
+        first = class->sums[(class->sent - (uint64_t)oldest) % HTTP_PLACEMENT_RING];
         return (sum - first) / oldest * jobs;
     }
-    first = class->sums[(class->sent - (uint64_t)own) % HTTP_CHOICE_RING];
+    first = class->sums[(class->sent - (uint64_t)own) % HTTP_PLACEMENT_RING];
     return (sum - first) * (loops < 1 ? 1 : loops);
 }
 
 /* Takes the work that is left at a look. Where the class had work all the time since the last one,
- * what has gone tells its pace: the prediction may be wrong, or the machine busy with other things.
+ * what has gone tells its rate: the prediction may be wrong, or the machine busy with other things.
  */
-static void learn_work(struct http_choice_class *class, double left_s, int workers,
+static void learn_work(struct http_placement_class *class, double left_s, int workers,
                        int64_t now_ns) {
     double passed = (double)(now_ns - class->look_ns) * 1e-9 * (workers < 1 ? 1 : workers);
-    double pace = 1;
+    double rate = 1;
     if (class->look_s > 0 && left_s > 0 && class->look_ns > 0 && passed > 0)
-        pace = (class->look_s + class->added_s - left_s) / passed;
-    if (!(pace > PACE_LEAST)) pace = PACE_LEAST;
-    if (!(pace < PACE_MOST)) pace = PACE_MOST;
-    class->pace = class->pace > 0 ? (class->pace + pace) / 2 : pace;
+        rate = (class->look_s + class->added_s - left_s) / passed;
+    if (!(rate > RATE_LEAST)) rate = RATE_LEAST;
+    if (!(rate < RATE_MOST)) rate = RATE_MOST;
+    class->rate = class->rate > 0 ? (class->rate + rate) / 2 : rate;
     class->work_s = class->look_s = left_s;
     class->added_s = 0;
     class->at_ns = class->look_ns = now_ns;
 }
 
-void http_choice_learn(struct http_choice *choice, const char *text, size_t len, int loops,
-                       int64_t now_ns) {
+void http_placement_learn(struct http_placement *choice, const char *text, size_t len, int loops,
+                          int64_t now_ns) {
     json_t *stats = json_loadb(text, len, 0, NULL);
     const json_t *queue = json_object_get(stats, "queue");
     if (stats == NULL) return;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
-        struct http_choice_class *class = &choice->of[c];
+        struct http_placement_class *class = &choice->of[c];
         learn_workers(class, class_names[c], json_object_get(stats, "workers"));
         learn_work(class, last_work(class, count_jobs(queue, class_names[c]), loops),
                    choice->workers[c], now_ns);
@@ -129,20 +129,21 @@ void http_choice_learn(struct http_choice *choice, const char *text, size_t len,
 
 static void on_stats(void *arg, const struct blasd_err *err, const char *text, size_t len) {
     struct http_loop *loop = arg;
-    loop->choice.asking = false;
+    loop->placement.asking = false;
     if (err == NULL)
-        http_choice_learn(&loop->choice, text, len, loop->server->options->loops, blasd_clock_ns());
+        http_placement_learn(&loop->placement, text, len, loop->server->options->loops,
+                             blasd_clock_ns());
 }
 
-void http_choice_tick(struct http_loop *loop) {
-    struct http_choice *choice = &loop->choice;
+void http_placement_tick(struct http_loop *loop) {
+    struct http_placement *choice = &loop->placement;
     const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
     int64_t now = blasd_clock_ns(), since = now - choice->asked_ns;
     bool changed = false;
     for (int c = 0; c < BLASD_DEVICE_CLASS_COUNT; c++)
         if (choice->workers[c] != view->workers_of[c]) changed = true;
     if (!view->available || (choice->asking && since < PATIENCE_NS)) return;
-    if (!changed && since < (http_choice_open(view) ? LOOK_NS : GLANCE_NS)) return;
+    if (!changed && since < (http_placement_open(view) ? LOOK_NS : GLANCE_NS)) return;
     memcpy(choice->workers, view->workers_of, sizeof choice->workers);
     choice->asking = true;
     choice->asked_ns = now;
@@ -151,27 +152,27 @@ void http_choice_tick(struct http_loop *loop) {
 
 /* ---- memory ---- */
 
-static bool may_go(const struct http_choice *choice, const struct blasd_queue_view *view,
+static bool may_go(const struct http_placement *choice, const struct blasd_queue_view *view,
                    enum blasd_device_class wish, int class) {
     return view->workers_of[class] > 0 && choice->of[class].seen &&
            (wish == BLASD_DEVICE_ANY || (int)wish == class);
 }
 
-static bool fits(const struct http_choice_class *class, int number, const struct blasd_plan *plan,
-                 uint64_t host_bytes) {
+static bool fits(const struct http_placement_class *class, int number,
+                 const struct blasd_plan *plan, uint64_t host_bytes) {
     if (class->host_bytes > 0 && host_bytes > class->host_bytes) return false;
     if (number == BLASD_DEVICE_CUDA && plan->host_only != NULL) return false;
     return number != BLASD_DEVICE_CUDA || class->device_bytes == 0 ||
            plan->device_least_bytes <= class->device_bytes;
 }
 
-int http_choice_check(const struct http_choice *choice, const struct blasd_queue_view *view,
-                      enum blasd_device_class wish, const struct blasd_plan *plan,
-                      uint64_t host_bytes, struct blasd_err *err) {
+int http_placement_check(const struct http_placement *choice, const struct blasd_queue_view *view,
+                         enum blasd_device_class wish, const struct blasd_plan *plan,
+                         uint64_t host_bytes, struct blasd_err *err) {
     uint64_t most = 0, least = 0;
     bool any = false;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
-        const struct http_choice_class *class = &choice->of[c];
+        const struct http_placement_class *class = &choice->of[c];
         if (!may_go(choice, view, wish, c)) continue;
         if (fits(class, c, plan, host_bytes)) return 0;
         any = true;
@@ -199,7 +200,7 @@ int http_choice_check(const struct http_choice *choice, const struct blasd_queue
 /* ---- time ---- */
 
 /* What the job takes on a device of the class that has nothing else to do. False: not known. */
-static bool predict(const struct http_choice_class *class, const struct blasd_op *op,
+static bool predict(const struct http_placement_class *class, const struct blasd_op *op,
                     const struct blasd_plan *plan, struct blasd_cost_guess *ret) {
     struct blasd_cost_work work;
     int position = blasd_op_position(op);
@@ -208,15 +209,15 @@ static bool predict(const struct http_choice_class *class, const struct blasd_op
     return blasd_cost_predict(&class->cost, &work, ret);
 }
 
-int http_choice_check_time(const struct http_choice *choice, const struct blasd_queue_view *view,
-                           enum blasd_device_class wish, const struct blasd_op *op,
-                           const struct blasd_plan *plan, uint64_t host_bytes,
-                           struct blasd_err *err) {
+int http_placement_check_time(const struct http_placement *choice,
+                              const struct blasd_queue_view *view, enum blasd_device_class wish,
+                              const struct blasd_op *op, const struct blasd_plan *plan,
+                              uint64_t host_bytes, struct blasd_err *err) {
     double least = INFINITY;
     struct blasd_plan certain = *plan;
     if (plan->flops_least > 0) certain.flops = plan->flops_least;
     for (int c = BLASD_DEVICE_CPU; choice->most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
-        const struct http_choice_class *class = &choice->of[c];
+        const struct http_placement_class *class = &choice->of[c];
         struct blasd_cost_guess guess;
         if (!may_go(choice, view, wish, c) || !fits(class, c, plan, host_bytes)) continue;
         if (!predict(class, op, &certain, &guess)) return 0;
@@ -231,28 +232,28 @@ int http_choice_check_time(const struct http_choice *choice, const struct blasd_
 }
 
 /* The work that waits, now. */
-static double work_now(const struct http_choice_class *class, int workers, int64_t now_ns) {
-    double passed = (double)(now_ns - class->at_ns) * 1e-9 * workers * class->pace;
+static double work_now(const struct http_placement_class *class, int workers, int64_t now_ns) {
+    double passed = (double)(now_ns - class->at_ns) * 1e-9 * workers * class->rate;
     return passed < class->work_s ? class->work_s - passed : 0;
 }
 
-static void count_sent(struct http_choice_class *class, int workers, double share_s,
+static void count_sent(struct http_placement_class *class, int workers, double share_s,
                        int64_t now_ns) {
-    double sum = class->sums[class->sent % HTTP_CHOICE_RING] + share_s;
+    double sum = class->sums[class->sent % HTTP_PLACEMENT_RING] + share_s;
     /* so that small jobs still show behind large ones */
     if (sum > 1e6) {
         memset(class->sums, 0, sizeof class->sums);
         class->sent = 0;
         sum = share_s;
     }
-    class->sums[++class->sent % HTTP_CHOICE_RING] = sum;
+    class->sums[++class->sent % HTTP_PLACEMENT_RING] = sum;
     class->work_s = work_now(class, workers, now_ns) + share_s;
     class->added_s += share_s;
     class->at_ns = now_ns;
 }
 
 /* Whether the job is for the class, its speed left aside. */
-static bool suits(const struct http_choice_class *class, int number, int op,
+static bool suits(const struct http_placement_class *class, int number, int op,
                   const struct blasd_plan *plan, uint64_t host_bytes) {
     if (!class->seen || (class->ops >> op & 1) == 0 || !fits(class, number, plan, host_bytes))
         return false;
@@ -261,16 +262,17 @@ static bool suits(const struct http_choice_class *class, int number, int op,
            (double)plan->device_bytes <= DEVICE_SHARE * (double)class->device_bytes;
 }
 
-enum blasd_device_class http_choice_pick(struct http_choice *choice,
-                                         const struct blasd_queue_view *view,
-                                         const struct blasd_op *op, const struct blasd_plan *plan,
-                                         uint64_t host_bytes, int64_t now_ns) {
+enum blasd_device_class http_placement_pick(struct http_placement *choice,
+                                            const struct blasd_queue_view *view,
+                                            const struct blasd_op *op,
+                                            const struct blasd_plan *plan, uint64_t host_bytes,
+                                            int64_t now_ns) {
     enum blasd_device_class best = BLASD_DEVICE_ANY;
     double best_s = INFINITY, share_s = 0;
     int possible = 0, known = 0, position = blasd_op_position(op);
-    if (!http_choice_open(view) || !choice->known || position < 0) return BLASD_DEVICE_ANY;
+    if (!http_placement_open(view) || !choice->known || position < 0) return BLASD_DEVICE_ANY;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
-        const struct http_choice_class *class = &choice->of[c];
+        const struct http_placement_class *class = &choice->of[c];
         struct blasd_cost_guess guess = {INFINITY, 0};
         int workers = view->workers_of[c];
         double end_s;
@@ -280,7 +282,7 @@ enum blasd_device_class http_choice_pick(struct http_choice *choice,
             known++;
         }
         possible++;
-        end_s = work_now(class, workers, now_ns) / (workers * class->pace) + guess.alone_s;
+        end_s = work_now(class, workers, now_ns) / (workers * class->rate) + guess.alone_s;
         if (best != BLASD_DEVICE_ANY && !(end_s < best_s)) continue;
         best = (enum blasd_device_class)c;
         best_s = end_s;
@@ -291,10 +293,10 @@ enum blasd_device_class http_choice_pick(struct http_choice *choice,
     return best;
 }
 
-void http_choice_sent(struct http_choice *choice, const struct blasd_queue_view *view,
-                      enum blasd_device_class class, const struct blasd_op *op,
-                      const struct blasd_plan *plan, int64_t now_ns) {
-    struct http_choice_class *of = &choice->of[class];
+void http_placement_sent(struct http_placement *choice, const struct blasd_queue_view *view,
+                         enum blasd_device_class class, const struct blasd_op *op,
+                         const struct blasd_plan *plan, int64_t now_ns) {
+    struct http_placement_class *of = &choice->of[class];
     struct blasd_cost_guess guess;
     if (predict(of, op, plan, &guess))
         count_sent(of, view->workers_of[class], guess.share_s, now_ns);

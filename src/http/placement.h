@@ -3,17 +3,19 @@
  *
  * Each loop looks at the workers now and then (their measured costs, memory, operations, how much
  * waits for each class) and predicts from that when a job would end on either class. As long as
- * only one class lives, a job costs some comparisons and a prediction here. Read next: choice.c. */
-#ifndef BLASD_HTTP_CHOICE_H
-#define BLASD_HTTP_CHOICE_H
+ * only one class lives, a job costs some comparisons and a prediction here. Read next: placement.c.
+ */
+#ifndef BLASD_HTTP_PLACEMENT_H
+#define BLASD_HTTP_PLACEMENT_H
 
 #include "core/cost.h"
 #include "queue/front_queue.h"
 
-#define HTTP_CHOICE_RING 256 /* jobs sent to a class whose cost is remembered one by one; 2^n */
+#define HTTP_PLACEMENT_RING 256 /* jobs sent to a class whose cost is remembered one by one; 2^n   \
+                                 */
 
 /* What is known of the live workers of one class. */
-struct http_choice_class {
+struct http_placement_class {
     bool seen;              /* at the last look there was one */
     bool measured;          /* `cost` is known */
     struct blasd_cost cost; /* of one of them: those of a class are taken to be alike */
@@ -23,16 +25,16 @@ struct http_choice_class {
     double mean_s;          /* a job's share of the time they computed lately; 0: not known */
     double work_s;          /* predicted for what waits or runs, as of `at_ns` */
     int64_t at_ns;
-    double pace; /* predicted seconds that a worker has really done in a second, lately */
+    double rate; /* predicted seconds that a worker has really done in a second, lately */
     double look_s, added_s; /* work_s at the last look, and what was added since */
     int64_t look_ns;
-    double sums[HTTP_CHOICE_RING]; /* work sent here up to and with job n, at n % RING */
-    uint64_t sent;                 /* jobs */
+    double sums[HTTP_PLACEMENT_RING]; /* work sent here up to and with job n, at n % RING */
+    uint64_t sent;                    /* jobs */
 };
 
-struct http_choice {
-    struct http_choice_class of[BLASD_DEVICE_CLASS_COUNT]; /* cpu and cuda; `any` is not used */
-    bool known;                                            /* there was a look */
+struct http_placement {
+    struct http_placement_class of[BLASD_DEVICE_CLASS_COUNT]; /* cpu and cuda; `any` is not used */
+    bool known;                                               /* there was a look */
     bool asking;
     int64_t asked_ns;
     int workers[BLASD_DEVICE_CLASS_COUNT]; /* live ones when it was asked */
@@ -42,33 +44,34 @@ struct http_choice {
 struct http_loop;
 
 /* Called a few times a second: asks the queue about the workers where that is due. */
-void http_choice_tick(struct http_loop *loop);
+void http_placement_tick(struct http_loop *loop);
 /* Takes in the text of blasd_front_queue_stats. `loops`: how many send jobs as this one does. */
-void http_choice_learn(struct http_choice *choice, const char *text, size_t len, int loops,
-                       int64_t now_ns);
+void http_placement_learn(struct http_placement *choice, const char *text, size_t len, int loops,
+                          int64_t now_ns);
 /* Refuses a job that no live worker it may go to has the memory for, with job_too_large.
  * `host_bytes`: inputs, outputs, workspace. */
-int http_choice_check(const struct http_choice *choice, const struct blasd_queue_view *view,
-                      enum blasd_device_class wish, const struct blasd_plan *plan,
-                      uint64_t host_bytes, struct blasd_err *err);
+int http_placement_check(const struct http_placement *choice, const struct blasd_queue_view *view,
+                         enum blasd_device_class wish, const struct blasd_plan *plan,
+                         uint64_t host_bytes, struct blasd_err *err);
 /* Refuses a job that is predicted to take longer than a job may on each class that it may go to,
  * with job_too_long. A class whose speed is not known yet may be fast enough. */
-int http_choice_check_time(const struct http_choice *choice, const struct blasd_queue_view *view,
-                           enum blasd_device_class wish, const struct blasd_op *op,
-                           const struct blasd_plan *plan, uint64_t host_bytes,
-                           struct blasd_err *err);
+int http_placement_check_time(const struct http_placement *choice,
+                              const struct blasd_queue_view *view, enum blasd_device_class wish,
+                              const struct blasd_op *op, const struct blasd_plan *plan,
+                              uint64_t host_bytes, struct blasd_err *err);
 /* The class a job of device `any` is to be queued for, which is then counted as sent there; `any`
  * where only one class lives or nothing is known to choose by. */
-enum blasd_device_class http_choice_pick(struct http_choice *choice,
-                                         const struct blasd_queue_view *view,
-                                         const struct blasd_op *op, const struct blasd_plan *plan,
-                                         uint64_t host_bytes, int64_t now_ns);
+enum blasd_device_class http_placement_pick(struct http_placement *choice,
+                                            const struct blasd_queue_view *view,
+                                            const struct blasd_op *op,
+                                            const struct blasd_plan *plan, uint64_t host_bytes,
+                                            int64_t now_ns);
 /* Counts a job that the user sent to a class. */
-void http_choice_sent(struct http_choice *choice, const struct blasd_queue_view *view,
-                      enum blasd_device_class class, const struct blasd_op *op,
-                      const struct blasd_plan *plan, int64_t now_ns);
+void http_placement_sent(struct http_placement *choice, const struct blasd_queue_view *view,
+                         enum blasd_device_class class, const struct blasd_op *op,
+                         const struct blasd_plan *plan, int64_t now_ns);
 /* Whether there is anything to choose: both classes live. */
-static inline bool http_choice_open(const struct blasd_queue_view *view) {
+static inline bool http_placement_open(const struct blasd_queue_view *view) {
     return view->workers_of[BLASD_DEVICE_CPU] > 0 && view->workers_of[BLASD_DEVICE_CUDA] > 0;
 }
 

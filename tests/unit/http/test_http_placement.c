@@ -2,7 +2,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
-#include "http/choice.h"
+#include "http/placement.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@
     "}}"
 #define NO_COST "{}"
 
-static struct http_choice *choice;
+static struct http_placement *choice;
 static struct blasd_queue_view view;
 static struct blasd_err err;
 static const struct blasd_op *matmul;
@@ -64,7 +64,7 @@ static void learn_ops(const char *cpu_cost, const char *cuda_cost, const char *c
             "{\"queued\":%d,\"claimed\":0}},\"cuda\":{\"normal\":{\"queued\":0,\"claimed\":%d}}}}",
             busy, busy > 0 ? 1.0 : 0.0, cpu_cost, cuda_ops, cuda_cost, cpu, cuda),
         0);
-    http_choice_learn(choice, text.data, text.len, 1, look_ns);
+    http_placement_learn(choice, text.data, text.len, 1, look_ns);
     blasd_buf_release(&text);
 }
 
@@ -80,7 +80,7 @@ static struct blasd_plan plan_of(double flops) {
 
 static enum blasd_device_class pick_at(double flops, int64_t now_ns) {
     struct blasd_plan plan = plan_of(flops);
-    return http_choice_pick(choice, &view, matmul, &plan, 0, now_ns);
+    return http_placement_pick(choice, &view, matmul, &plan, 0, now_ns);
 }
 
 static enum blasd_device_class pick(double flops) {
@@ -101,9 +101,9 @@ static void what_must_be_moved_counts(void **state) {
     (void)state;
     learn_ops("{\"copy_gbytes_s\":100,\"curves\":{\"matmul\":{\"float64\":[[1e6,1000,1000]]}}}",
               CUDA_COST, "[\"matmul\"]", 0, 0, 0);
-    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, 0, S), BLASD_DEVICE_CUDA);
+    assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, 0, S), BLASD_DEVICE_CUDA);
     plan.input_bytes = 10000000; /* and 1 ms more for the way there */
-    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, 0, 9 * S), BLASD_DEVICE_CPU);
+    assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, 0, 9 * S), BLASD_DEVICE_CPU);
 }
 
 static void work_that_waits_counts(void **state) {
@@ -148,7 +148,7 @@ static void large_jobs_among_small_ones(void **state) {
     learn(0, 0);
     for (int i = 0; i < 1000; i++) pick_at(1e3, (i + 1) * S);
     for (int i = 0; i < 3; i++) /* the user wants them on the CPU: 1 s each */
-        http_choice_sent(choice, &view, BLASD_DEVICE_CPU, matmul, &large, 2000 * S);
+        http_placement_sent(choice, &view, BLASD_DEVICE_CPU, matmul, &large, 2000 * S);
     learn(3, 0); /* what waits is the last three, not three of the usual */
     assert_true(choice->of[BLASD_DEVICE_CPU].work_s > 2.9);
     assert_int_equal(pick(1e3), BLASD_DEVICE_CUDA);
@@ -163,13 +163,13 @@ static void a_class_that_is_slower_than_it_says(void **state) {
         look_ns = look * S;
         learn(8, 0); /* they are all there still */
     }
-    assert_true(choice->of[BLASD_DEVICE_CPU].pace < 0.04);
+    assert_true(choice->of[BLASD_DEVICE_CPU].rate < 0.04);
     assert_int_equal(pick_at(1e3, look_ns + 1000000), BLASD_DEVICE_CUDA);
     for (int look = 12; look < 22; look++) {
         look_ns = look * S;
         learn(0, 0);
     }
-    assert_true(choice->of[BLASD_DEVICE_CPU].pace > 0.9);
+    assert_true(choice->of[BLASD_DEVICE_CPU].rate > 0.9);
     assert_int_equal(pick_at(1e3, look_ns + 1000000), BLASD_DEVICE_CPU);
 }
 
@@ -207,9 +207,9 @@ static void nothing_known_nothing_chosen(void **state) {
     learn_ops(CPU_COST, NO_COST, "[\"matmul\"]", 0, 0, 0);
     assert_int_equal(pick(1e8), BLASD_DEVICE_ANY); /* the card is still being measured */
     learn(0, 0);
-    assert_int_equal(http_choice_pick(choice, &view, &stranger, &plan, 0, S), BLASD_DEVICE_ANY);
+    assert_int_equal(http_placement_pick(choice, &view, &stranger, &plan, 0, S), BLASD_DEVICE_ANY);
     /* an operation without a curve on either */
-    assert_int_equal(http_choice_pick(choice, &view, blasd_op_find("solve"), &plan, 0, S),
+    assert_int_equal(http_placement_pick(choice, &view, blasd_op_find("solve"), &plan, 0, S),
                      BLASD_DEVICE_ANY);
 }
 
@@ -217,7 +217,7 @@ static void an_operation_that_only_one_class_has(void **state) {
     struct blasd_plan plan = plan_of(1e9);
     (void)state;
     learn_ops(NO_COST, NO_COST, "[\"matmul\"]", 0, 0, 0);
-    assert_int_equal(http_choice_pick(choice, &view, blasd_op_find("solve"), &plan, 0, S),
+    assert_int_equal(http_placement_pick(choice, &view, blasd_op_find("solve"), &plan, 0, S),
                      BLASD_DEVICE_CPU);
 }
 
@@ -225,33 +225,37 @@ static void memory(void **state) {
     struct blasd_plan plan = plan_of(1e9);
     (void)state;
     /* before the first look nothing is refused */
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, 99 * GB, &err), 0);
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_ANY, &plan, 99 * GB, &err),
+                     0);
     learn(0, 0);
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, 16 * GB, &err), 0);
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, 16 * GB + 1, &err),
-                     -(int)BLASD_E_job_too_large);
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_ANY, &plan, 16 * GB, &err),
+                     0);
+    assert_int_equal(
+        http_placement_check(choice, &view, BLASD_DEVICE_ANY, &plan, 16 * GB + 1, &err),
+        -(int)BLASD_E_job_too_large);
     assert_non_null(strstr(err.detail, "16000000001"));
     assert_non_null(strstr(err.detail, "host_memory_bytes"));
     /* what the card cannot hold goes to the CPU, and is refused where that was not wanted */
     plan.device_bytes = plan.device_least_bytes = 9 * GB;
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err), 0);
-    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_CUDA, &plan, GB, &err),
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err), 0);
+    assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_CUDA, &plan, GB, &err),
                      -(int)BLASD_E_job_too_large);
     assert_non_null(strstr(err.detail, "8000000000"));
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_CPU, &plan, GB, &err), 0);
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_CPU, &plan, GB, &err), 0);
     /* what would have to go through it in slices is not sent there unasked */
     plan.device_least_bytes = 0;
-    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_CUDA, &plan, GB, &err), 0);
+    assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_CUDA, &plan, GB, &err), 0);
     /* without the CPU's workers nobody can hold it */
     plan.device_least_bytes = 9 * GB;
     view.workers_of[BLASD_DEVICE_CPU] = 0;
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err),
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err),
                      -(int)BLASD_E_job_too_large);
     /* and with nobody there, it is not a matter of size */
     view.workers_of[BLASD_DEVICE_CUDA] = 0;
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, 99 * GB, &err), 0);
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_ANY, &plan, 99 * GB, &err),
+                     0);
 }
 
 static void what_a_card_does_not_take(void **state) {
@@ -259,16 +263,16 @@ static void what_a_card_does_not_take(void **state) {
     (void)state;
     plan.host_only = "a card takes up to 7 of them";
     learn(0, 0);
-    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
+    assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
     learn_ops(NO_COST, NO_COST, "[\"matmul\"]", 0, 0, 0); /* nor before anything is measured */
-    assert_int_equal(http_choice_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err), 0);
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_CUDA, &plan, GB, &err),
+    assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, GB, S), BLASD_DEVICE_CPU);
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err), 0);
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_CUDA, &plan, GB, &err),
                      -(int)BLASD_E_job_too_large);
     assert_string_equal(err.field, "device");
     assert_non_null(strstr(err.detail, "up to 7 of them"));
     view.workers_of[BLASD_DEVICE_CPU] = 0;
-    assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err),
+    assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err),
                      -(int)BLASD_E_job_too_large);
     assert_non_null(strstr(err.detail, "no worker of class cpu is alive"));
 }
@@ -286,9 +290,9 @@ static void stats_that_are_odd(void **state) {
     struct blasd_plan plan = plan_of(1e9);
     (void)state;
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-        http_choice_learn(choice, odd[i], strlen(odd[i]), 1, S);
+        http_placement_learn(choice, odd[i], strlen(odd[i]), 1, S);
         assert_int_equal(pick(1e9), BLASD_DEVICE_ANY);
-        assert_int_equal(http_choice_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err), 0);
+        assert_int_equal(http_placement_check(choice, &view, BLASD_DEVICE_ANY, &plan, GB, &err), 0);
     }
 }
 
@@ -309,34 +313,34 @@ static void what_takes_too_long_is_refused(void **state) {
     learn(0, 0);
     choice->most_s = 60;
     assert_int_equal(
-        http_choice_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err),
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err),
         -(int)BLASD_E_job_too_long);
     assert_non_null(strstr(err.detail, "60 s (limit job_s)"));
     assert_int_equal(
-        http_choice_check_time(choice, &view, BLASD_DEVICE_CUDA, matmul, &plan, 0, &err), 0);
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CUDA, matmul, &plan, 0, &err), 0);
     assert_int_equal(
-        http_choice_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err), 0);
+        http_placement_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err), 0);
     assert_int_equal(pick(1e11), BLASD_DEVICE_CUDA);
     plan.flops = 1e14;
     assert_int_equal(
-        http_choice_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err),
+        http_placement_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err),
         -(int)BLASD_E_job_too_long);
     plan.flops_least = 1e10; /* it may end early */
     assert_int_equal(
-        http_choice_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err), 0);
+        http_placement_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err), 0);
     plan = plan_of(0); /* many problems of nothing */
     plan.items = 1e9;
     assert_int_equal(
-        http_choice_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err),
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err),
         -(int)BLASD_E_job_too_long);
     choice->most_s = 0;
     assert_int_equal(
-        http_choice_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err), 0);
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err), 0);
     choice->most_s = 60;
     learn_ops(NO_COST, CUDA_COST, "[\"matmul\"]", 0, 0, 0);
     choice->of[BLASD_DEVICE_CPU].measured = false;
     assert_int_equal(
-        http_choice_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err), 0);
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err), 0);
 }
 
 /* The card would have it later, but the CPU would need more than a job may take. */
