@@ -39,9 +39,10 @@ struct blasd_shared;
 /* A dense row-major array. In a request everything is borrowed until the call returns; in a reply
  * everything belongs to the reply, and may be written to. */
 struct blasd_array {
-    const char *name;  /* of the input or output, as GET /ops tells */
-    const char *dtype; /* float64 float32 float16 bfloat16 int64 … uint8 bool */
-    int rank;          /* 0 to BLASD_ARRAY_RANK */
+    const char *name; /* of the input or output, as GET /ops tells */
+    const char
+        *dtype; /* float64 float32 float16 bfloat16 int64 … uint8 bool complex128 complex64 */
+    int rank;   /* 0 to BLASD_ARRAY_RANK */
     int64_t shape[BLASD_ARRAY_RANK];
     void *data; /* aligned to its elements in a reply; NULL only where there are no elements */
 };

@@ -10,11 +10,11 @@
 static const struct {
     const char *name, *code;
     size_t size;
-} dtypes[] = {{"float64", "F64", 8},   {"float32", "F32", 4}, {"float16", "F16", 2},
-              {"bfloat16", "BF16", 2}, {"int64", "I64", 8},   {"int32", "I32", 4},
-              {"int16", "I16", 2},     {"int8", "I8", 1},     {"uint64", "U64", 8},
-              {"uint32", "U32", 4},    {"uint16", "U16", 2},  {"uint8", "U8", 1},
-              {"bool", "BOOL", 1}};
+} dtypes[] = {{"float64", "F64", 8},   {"float32", "F32", 4},      {"float16", "F16", 2},
+              {"bfloat16", "BF16", 2}, {"int64", "I64", 8},        {"int32", "I32", 4},
+              {"int16", "I16", 2},     {"int8", "I8", 1},          {"uint64", "U64", 8},
+              {"uint32", "U32", 4},    {"uint16", "U16", 2},       {"uint8", "U8", 1},
+              {"bool", "BOOL", 1},     {"complex128", "C128", 16}, {"complex64", "C64", 8}};
 #define DTYPES (sizeof dtypes / sizeof *dtypes)
 #define MOST_BYTES ((uint64_t)INT64_MAX / 2) /* of all arrays: sums of sizes stay in range */
 
@@ -96,7 +96,7 @@ int blasd_array_check(const struct blasd_array *array, struct blasd_problem *pro
         return blasd_problem_set(problem, "invalid_tensor",
                                  "the input '%s' has the dtype '%s', which is not among float64, "
                                  "float32, float16, bfloat16, int64, int32, int16, int8, uint64, "
-                                 "uint32, uint16, uint8, bool",
+                                 "uint32, uint16, uint8, bool, complex128, complex64",
                                  name, array->dtype);
     if (array->rank < 0 || array->rank > BLASD_ARRAY_RANK)
         return blasd_problem_set(problem, "invalid_tensor",

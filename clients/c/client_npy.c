@@ -15,10 +15,11 @@
 #define MAGIC_LEN 6
 #define MOST_TEXT 4096 /* of a header; NumPy's are 118 bytes */
 
-static const char *const descrs[][2] = {{"<f8", "float64"}, {"<f4", "float32"}, {"<f2", "float16"},
-                                        {"<i8", "int64"},   {"<i4", "int32"},   {"<i2", "int16"},
-                                        {"|i1", "int8"},    {"<u8", "uint64"},  {"<u4", "uint32"},
-                                        {"<u2", "uint16"},  {"|u1", "uint8"},   {"|b1", "bool"}};
+static const char *const descrs[][2] = {
+    {"<f8", "float64"},     {"<f4", "float32"},  {"<f2", "float16"}, {"<i8", "int64"},
+    {"<i4", "int32"},       {"<i2", "int16"},    {"|i1", "int8"},    {"<u8", "uint64"},
+    {"<u4", "uint32"},      {"<u2", "uint16"},   {"|u1", "uint8"},   {"|b1", "bool"},
+    {"<c16", "complex128"}, {"<c8", "complex64"}};
 #define DESCRS (sizeof descrs / sizeof *descrs)
 
 /* What stands behind "'key':" in the dict, or NULL. */
@@ -33,11 +34,12 @@ static const char *value_of(const char *text, const char *key) {
 }
 
 static bool read_dtype(const char *at, struct blasd_array *array) {
-    for (size_t i = 0; at != NULL && at[0] == '\'' && i < DESCRS; i++)
-        if (strncmp(at + 1, descrs[i][0], 3) == 0 && at[4] == '\'') {
-            array->dtype = descrs[i][1];
-            return true;
-        }
+    for (size_t i = 0; at != NULL && at[0] == '\'' && i < DESCRS; i++) {
+        size_t len = strlen(descrs[i][0]);
+        if (strncmp(at + 1, descrs[i][0], len) != 0 || at[1 + len] != '\'') continue;
+        array->dtype = descrs[i][1];
+        return true;
+    }
     return false;
 }
 

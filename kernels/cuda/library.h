@@ -60,7 +60,7 @@ struct blasd_gpu_choice {
 
 /* c = alpha * op(a) * op(b) + beta * c, ROW-MAJOR, `count` times. With beta 0, c is not read. */
 struct blasd_gpu_gemm {
-    enum blasd_dtype dtype; /* of a and b: float64, float32, float16, bfloat16 */
+    enum blasd_dtype dtype; /* of a and b: any floating or complex one */
     enum blasd_dtype out;   /* of c: that of a and b, or float32 for half factors. Sums of float32
                                and half products are float32 */
     enum blasd_gpu_rounding rounding;

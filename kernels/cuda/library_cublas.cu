@@ -8,9 +8,21 @@ static cublasOperation_t op(bool trans) {
     return trans ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
+/* A factor in the type of the arithmetic, where cuBLAS wants its address. */
+struct scalar {
+    double wide[2];
+    float single[2];
+    const void *at;
+    scalar(enum blasd_dtype dtype, double value)
+        : wide{value, 0}, single{(float)value, 0},
+          at(blasd_dtype_part(dtype) == BLASD_float64 ? (const void *)wide : single) {
+    }
+    scalar(const scalar &) = delete;
+};
+
 cublasComputeType_t blasd_gpu_compute_type(enum blasd_dtype dtype,
                                            enum blasd_gpu_rounding rounding) {
-    if (dtype == BLASD_float64) return CUBLAS_COMPUTE_64F;
+    if (blasd_dtype_part(dtype) == BLASD_float64) return CUBLAS_COMPUTE_64F;
     if (dtype == BLASD_float32 && rounding == BLASD_GPU_TF32) return CUBLAS_COMPUTE_32F_FAST_TF32;
     if (dtype == BLASD_float32 && rounding == BLASD_GPU_BF16) return CUBLAS_COMPUTE_32F_FAST_16BF;
     return CUBLAS_COMPUTE_32F;
@@ -20,22 +32,19 @@ int blasd_gpu_gemm(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm 
                    struct blasd_err *err) {
     cudaDataType_t type = blasd_gpu_type(g->dtype), out = blasd_gpu_type(g->out);
     cublasComputeType_t compute = blasd_gpu_compute_type(g->dtype, g->rounding);
-    bool wide = g->dtype == BLASD_float64;
-    const float alpha32 = (float)g->alpha, beta32 = (float)g->beta;
-    const void *alpha = wide ? (const void *)&g->alpha : &alpha32;
-    const void *beta = wide ? (const void *)&g->beta : &beta32;
+    const scalar alpha(g->dtype, g->alpha), beta(g->dtype, g->beta);
     int code = blasd_gpu_blas(stream, err);
     if (code != 0) return code;
     if (g->choice != nullptr && (g->choice->room == 0 || stream->blas_room != nullptr))
         return blasd_gpu_gemm_chosen(stream, g, err);
     if (g->count == 1)
         return BLAS(cublasGemmEx_64(stream->blas, op(g->trans_b), op(g->trans_a), g->n, g->m, g->k,
-                                    alpha, g->b, type, g->ldb, g->a, type, g->lda, beta, g->c, out,
-                                    g->ldc, compute, CUBLAS_GEMM_DEFAULT),
+                                    alpha.at, g->b, type, g->ldb, g->a, type, g->lda, beta.at, g->c,
+                                    out, g->ldc, compute, CUBLAS_GEMM_DEFAULT),
                     "gemm");
     return BLAS(cublasGemmStridedBatchedEx_64(
-                    stream->blas, op(g->trans_b), op(g->trans_a), g->n, g->m, g->k, alpha, g->b,
-                    type, g->ldb, g->stride_b, g->a, type, g->lda, g->stride_a, beta, g->c, out,
+                    stream->blas, op(g->trans_b), op(g->trans_a), g->n, g->m, g->k, alpha.at, g->b,
+                    type, g->ldb, g->stride_b, g->a, type, g->lda, g->stride_a, beta.at, g->c, out,
                     g->ldc, g->stride_c, g->count, compute, CUBLAS_GEMM_DEFAULT),
                 "batched gemm");
 }
@@ -43,16 +52,14 @@ int blasd_gpu_gemm(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm 
 int blasd_gpu_gemm_pointers(struct blasd_gpu_stream *stream, const struct blasd_gpu_gemm *g,
                             struct blasd_err *err) {
     cudaDataType_t type = blasd_gpu_type(g->dtype), out = blasd_gpu_type(g->out);
-    bool wide = g->dtype == BLASD_float64;
-    const float alpha32 = (float)g->alpha, beta32 = (float)g->beta;
+    const scalar alpha(g->dtype, g->alpha), beta(g->dtype, g->beta);
     int code = blasd_gpu_blas(stream, err);
     if (code != 0) return code;
     return BLAS(cublasGemmBatchedEx_64(
-                    stream->blas, op(g->trans_b), op(g->trans_a), g->n, g->m, g->k,
-                    wide ? (const void *)&g->alpha : &alpha32, (const void *const *)g->b, type,
-                    g->ldb, (const void *const *)g->a, type, g->lda,
-                    wide ? (const void *)&g->beta : &beta32, (void *const *)g->c, out, g->ldc,
-                    g->count, blasd_gpu_compute_type(g->dtype, g->rounding), CUBLAS_GEMM_DEFAULT),
+                    stream->blas, op(g->trans_b), op(g->trans_a), g->n, g->m, g->k, alpha.at,
+                    (const void *const *)g->b, type, g->ldb, (const void *const *)g->a, type,
+                    g->lda, beta.at, (void *const *)g->c, out, g->ldc, g->count,
+                    blasd_gpu_compute_type(g->dtype, g->rounding), CUBLAS_GEMM_DEFAULT),
                 "gemm of pointers");
 }
 

@@ -58,6 +58,8 @@ cudaDataType_t blasd_gpu_type(enum blasd_dtype dtype) {
     case BLASD_float32: return CUDA_R_32F;
     case BLASD_float16: return CUDA_R_16F;
     case BLASD_bfloat16: return CUDA_R_16BF;
+    case BLASD_complex128: return CUDA_C_64F;
+    case BLASD_complex64: return CUDA_C_32F;
     default: return CUDA_R_64F;
     }
 }

@@ -89,7 +89,9 @@ static int try_kinds(struct trial *trial, struct blasd_cuda_can *can, struct bla
                  {BLASD_float16, BLASD_float16, BLASD_GPU_NATIVE},
                  {BLASD_float16, BLASD_float32, BLASD_GPU_NATIVE},
                  {BLASD_bfloat16, BLASD_bfloat16, BLASD_GPU_NATIVE},
-                 {BLASD_bfloat16, BLASD_float32, BLASD_GPU_NATIVE}};
+                 {BLASD_bfloat16, BLASD_float32, BLASD_GPU_NATIVE},
+                 {BLASD_complex128, BLASD_complex128, BLASD_GPU_NATIVE},
+                 {BLASD_complex64, BLASD_complex64, BLASD_GPU_NATIVE}};
     int code = 0;
     for (size_t i = 0; code == 0 && i < sizeof kinds / sizeof *kinds; i++) {
         trial->gemm = (struct blasd_gpu_gemm){.dtype = kinds[i].dtype,
@@ -109,7 +111,7 @@ static int try_kinds(struct trial *trial, struct blasd_cuda_can *can, struct bla
         code = try_one(trial, try_gemm, &can->gemm, err);
         if (code == 0) code = try_one(trial, try_strided, &can->strided, err);
         if (code == 0) code = try_one(trial, try_pointers, &can->pointers, err);
-        if (code == 0 && kinds[i].out == kinds[i].dtype)
+        if (code == 0 && kinds[i].out == kinds[i].dtype && blasd_dtype_parts(kinds[i].dtype) == 1)
             code = try_one(trial, try_grouped, &can->grouped, err);
     }
     return code;

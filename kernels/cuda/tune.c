@@ -158,7 +158,8 @@ int blasd_cuda_gemm(struct blasd_cuda_job *job, const struct blasd_gpu_gemm *gem
     struct blasd_cuda_tuned *tuned;
     int code;
     g.choice = NULL;
-    if (blasd_cuda_habits.tune_seen == 0 || !(flops >= blasd_cuda_habits.tune_flops))
+    if (blasd_cuda_habits.tune_seen == 0 || !(flops >= blasd_cuda_habits.tune_flops) ||
+        blasd_dtype_parts(g.dtype) == 2)
         return job->calls->gemm(job->stream, &g, err);
     shape = shape_of(&g);
     tuned = find(&device->tuner, &shape);

@@ -8,6 +8,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/small.h"
+#include "kernels/matmul/wide.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -36,7 +37,7 @@ struct matrix {
 
 /* One product into a dense row-major target. */
 struct product {
-    bool single; /* float32, else float64 */
+    enum blasd_dtype dtype; /* float32, float64, complex64 or complex128 */
     int64_t m, n, k;
     double alpha, beta;
     struct matrix a, b;
@@ -49,6 +50,15 @@ static const char *at(const struct matrix *x, size_t size, int64_t row, int64_t 
     return x->data + (size_t)(row * x->ld + column) * size;
 }
 
+/* Real factors as BLAS takes them for complex matrices. */
+#define SINGLE(x) ((const float[2]){(float)(x), 0})
+#define DOUBLE(x) ((const double[2]){(x), 0})
+
+/* Operations of a product: a complex one is four real ones. */
+static double flops_of(enum blasd_dtype dtype, int64_t m, int64_t n, int64_t k) {
+    return (blasd_dtype_parts(dtype) == 2 ? 8.0 : 2.0) * (double)m * (double)n * (double)k;
+}
+
 static bool is_gemv(const struct product *p) {
     return p->m == 1 || p->n == 1;
 }
@@ -57,7 +67,8 @@ static bool is_gemv(const struct product *p) {
  * `count` elements of the result from `first` on. */
 static void run_gemv(const struct product *p, int64_t first, int64_t count) {
     bool left = p->m == 1; /* then c' = b' a' */
-    size_t size = p->single ? sizeof(float) : sizeof(double);
+    size_t size = blasd_dtype_size(p->dtype);
+    CBLAS_TRANSPOSE how;
     const struct matrix *x = left ? &p->b : &p->a, *v = left ? &p->a : &p->b;
     bool trans = (x->trans == CblasTrans) != left;
     int rows = (int)(left ? p->k : count), columns = (int)(left ? count : p->k);
@@ -68,28 +79,50 @@ static void run_gemv(const struct product *p, int64_t first, int64_t count) {
         rows = columns;
         columns = swap;
     }
+    how = trans ? CblasTrans : CblasNoTrans;
     /* a vector lies dense whichever way it is read: its other length is 1 */
-    if (p->single)
-        cblas_sgemv(CblasRowMajor, trans ? CblasTrans : CblasNoTrans, rows, columns,
-                    (float)p->alpha, from, x->ld, (const float *)(const void *)v->data, 1,
-                    (float)p->beta, to, 1);
-    else
-        cblas_dgemv(CblasRowMajor, trans ? CblasTrans : CblasNoTrans, rows, columns, p->alpha, from,
-                    x->ld, (const double *)(const void *)v->data, 1, p->beta, to, 1);
+    switch (p->dtype) {
+    case BLASD_float32:
+        cblas_sgemv(CblasRowMajor, how, rows, columns, (float)p->alpha, from, x->ld,
+                    (const float *)(const void *)v->data, 1, (float)p->beta, to, 1);
+        break;
+    case BLASD_complex64:
+        cblas_cgemv(CblasRowMajor, how, rows, columns, SINGLE(p->alpha), from, x->ld, v->data, 1,
+                    SINGLE(p->beta), to, 1);
+        break;
+    case BLASD_complex128:
+        cblas_zgemv(CblasRowMajor, how, rows, columns, DOUBLE(p->alpha), from, x->ld, v->data, 1,
+                    DOUBLE(p->beta), to, 1);
+        break;
+    default:
+        cblas_dgemv(CblasRowMajor, how, rows, columns, p->alpha, from, x->ld,
+                    (const double *)(const void *)v->data, 1, p->beta, to, 1);
+    }
 }
 
 static void run_gemm(const struct product *p, int64_t i, int64_t j, int64_t l, int64_t m, int64_t n,
                      int64_t k) {
-    size_t size = p->single ? sizeof(float) : sizeof(double);
+    size_t size = blasd_dtype_size(p->dtype);
     const void *a = at(&p->a, size, i, l), *b = at(&p->b, size, l, j);
     void *c = p->c + (size_t)(i * p->n + j) * size;
     double beta = l > 0 ? 1 : p->beta;
-    if (p->single)
+    switch (p->dtype) {
+    case BLASD_float32:
         cblas_sgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, (float)p->alpha,
                     a, p->a.ld, b, p->b.ld, (float)beta, c, (int)p->n);
-    else
+        break;
+    case BLASD_complex64:
+        cblas_cgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, SINGLE(p->alpha),
+                    a, p->a.ld, b, p->b.ld, SINGLE(beta), c, (int)p->n);
+        break;
+    case BLASD_complex128:
+        cblas_zgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, DOUBLE(p->alpha),
+                    a, p->a.ld, b, p->b.ld, DOUBLE(beta), c, (int)p->n);
+        break;
+    default:
         cblas_dgemm(CblasRowMajor, p->a.trans, p->b.trans, (int)m, (int)n, (int)k, p->alpha, a,
                     p->a.ld, b, p->b.ld, beta, c, (int)p->n);
+    }
 }
 
 static struct blasd_small_factor factor_of(const struct matrix *x) {
@@ -105,7 +138,7 @@ static void run_small(const struct product *p) {
     small.b = factor_of(&p->b);
     small.c = p->c;
     memcpy(small.soon, p->soon, sizeof small.soon);
-    if (p->single)
+    if (p->dtype == BLASD_float32)
         blasd_small_f32(&small);
     else
         blasd_small_f64(&small);
@@ -141,7 +174,7 @@ static int64_t side(int64_t length, int64_t tiles) {
 static struct tiling cut(const struct product *p, int threads) {
     int64_t down = ceil_div(p->m, TILE_SIDE), across = ceil_div(p->n, TILE_SIDE);
     struct tiling tiling = {.product = p};
-    if (2.0 * (double)p->m * (double)p->n * (double)p->k < BLASD_CPU_THREADS_FLOPS) threads = 1;
+    if (flops_of(p->dtype, p->m, p->n, p->k) < BLASD_CPU_THREADS_FLOPS) threads = 1;
     while (down * across < 4 * (int64_t)threads && (down * across) % threads != 0) {
         int64_t height = p->m / down, width = p->n / across;
         if (height >= width && height > LEAST_SIDE)
@@ -164,9 +197,9 @@ static struct tiling cut(const struct product *p, int threads) {
 }
 
 /* Whether threads share one such product: else each takes whole ones. */
-static bool is_shared(int64_t m, int64_t n, int64_t k, int threads) {
-    struct product p = {.m = m, .n = n, .k = k};
-    return m > 0 && n > 0 && threads > 1 && cut(&p, threads).count > 1;
+static bool is_shared(enum blasd_dtype dtype, const struct blasd_matmul *mm, int threads) {
+    struct product p = {.dtype = dtype, .m = mm->m, .n = mm->n, .k = mm->k};
+    return mm->m > 0 && mm->n > 0 && threads > 1 && cut(&p, threads).count > 1;
 }
 
 /* The tile of that number. */
@@ -231,10 +264,10 @@ static bool run_piece(void *arg, int64_t number, int slot) {
 /* One product, in tiles that `threads` take. What a tile is depends on the shape and on the
  * machine, never on the batch. */
 static bool run_product(const struct product *p, int threads, struct blasd_cpu_progress *progress) {
-    double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    double flops = flops_of(p->dtype, p->m, p->n, p->k);
     struct tiling tiling;
     struct blasd_parallel loop = {.piece = run_piece, .arg = &tiling};
-    if (!is_gemv(p) && blasd_small_takes(p->m, p->n, p->k)) {
+    if (!is_gemv(p) && blasd_dtype_parts(p->dtype) == 1 && blasd_small_takes(p->m, p->n, p->k)) {
         run_small(p);
         return blasd_cpu_step(progress, flops);
     }
@@ -252,12 +285,13 @@ static bool run_product(const struct product *p, int threads, struct blasd_cpu_p
     return blasd_parallel_run(&loop);
 }
 
-static void scale(bool single, void *data, int64_t n, double factor) {
+/* `n` floats of `part`, the dtype of which elements consist. */
+static void scale(enum blasd_dtype part, void *data, int64_t n, double factor) {
     for (; n > PART && blasd_wanted(); n -= PART) {
-        scale(single, data, PART, factor);
-        data = (char *)data + PART * (single ? sizeof(float) : sizeof(double));
+        scale(part, data, PART, factor);
+        data = (char *)data + PART * blasd_dtype_size(part);
     }
-    if (single) {
+    if (part == BLASD_float32) {
         float *x = data, f = (float)factor;
         for (int64_t i = 0; i < n; i++) x[i] *= f;
     } else {
@@ -266,9 +300,23 @@ static void scale(bool single, void *data, int64_t n, double factor) {
     }
 }
 
+/* A row of a complex c: one part of its elements after the other. */
+static void spread_row(const void *from, int64_t step, void *to, int64_t columns,
+                       enum blasd_dtype dtype, double factor, bool add) {
+    for (int64_t i = 0; i < 2 * columns; i++) {
+        int64_t at = i / 2 * step * 2 + i % 2;
+        if (dtype == BLASD_complex64)
+            ((float *)to)[i] =
+                (add ? ((float *)to)[i] : 0.0f) + (float)factor * ((const float *)from)[at];
+        else
+            ((double *)to)[i] =
+                (add ? ((double *)to)[i] : 0.0) + factor * ((const double *)from)[at];
+    }
+}
+
 /* Copies c, broadcast to the shape of the result, into `out`, times `factor`; or adds it. */
-static void spread(const struct blasd_tensor *c, const struct blasd_tensor *shape, bool single,
-                   void *out, double factor, bool add) {
+static void spread(const struct blasd_tensor *c, const struct blasd_tensor *shape, void *out,
+                   double factor, bool add) {
     struct blasd_walk walk;
     int64_t columns = shape->rank > 0 ? shape->shape[shape->rank - 1] : 1;
     int64_t elements = blasd_tensor_elements(shape), own, step, done = 0;
@@ -279,7 +327,11 @@ static void spread(const struct blasd_tensor *c, const struct blasd_tensor *shap
     blasd_walk_operand(&walk, 0, c->rank > 0 ? c->rank - 1 : 0, c->shape);
     for (int64_t r = 0; r < elements / columns; r++) {
         if (!blasd_wanted_after(&done, columns)) return;
-        if (single) {
+        if (blasd_dtype_parts(c->dtype) == 2) {
+            size_t size = blasd_dtype_size(c->dtype);
+            spread_row((const char *)c->data + (size_t)(walk.offset[0] * own) * size, step,
+                       (char *)out + (size_t)(r * columns) * size, columns, c->dtype, factor, add);
+        } else if (c->dtype == BLASD_float32) {
             const float *from = (const float *)c->data + walk.offset[0] * own;
             float *to = (float *)out + r * columns, f = (float)factor;
             for (int64_t i = 0; i < columns; i++) to[i] = (add ? to[i] : 0.0f) + f * from[i * step];
@@ -317,7 +369,7 @@ static void join_rows(const struct blasd_matmul *mm, struct product *p, int64_t 
 struct work {
     const struct blasd_task *task, *next; /* borrowed; next: whose turn it is afterwards, or NULL */
     const struct blasd_matmul *mm;        /* borrowed; of task */
-    bool single;                          /* float32, else float64 */
+    enum blasd_dtype dtype;               /* in which it is computed */
     int threads;
     struct blasd_cpu_progress *progress; /* borrowed */
 };
@@ -348,7 +400,7 @@ static bool run_items(void *arg, int64_t piece_at, int slot) {
     const struct stack *stack = arg;
     const struct blasd_matmul *mm = stack->mm;
     struct product p = stack->product;
-    size_t size = p.single ? sizeof(float) : sizeof(double);
+    size_t size = blasd_dtype_size(p.dtype);
     int64_t first = piece_at * stack->in_piece, end = first + stack->in_piece;
     struct blasd_walk walk;
     (void)slot;
@@ -375,8 +427,8 @@ static bool run_stack(const struct work *work, void *out, double alpha, double b
     struct stack stack = {.mm = mm, .count = mm->batch_count, .progress = progress};
     bool small;
     struct product *p = &stack.product;
-    double flops = 2.0 * (double)mm->m * (double)mm->n * (double)mm->k;
-    *p = (struct product){.single = work->single, .m = mm->m, .n = mm->n, .k = mm->k, .c = out};
+    double flops = flops_of(work->dtype, mm->m, mm->n, mm->k);
+    *p = (struct product){.dtype = work->dtype, .m = mm->m, .n = mm->n, .k = mm->k, .c = out};
     p->alpha = alpha;
     p->beta = beta;
     p->a = matrix_of(&work->task->inputs[BLASD_MATMUL_A], &mm->a);
@@ -385,7 +437,7 @@ static bool run_stack(const struct work *work, void *out, double alpha, double b
     fetch_next(work, stack.soon);
     stack.in_piece = stack.count;
     stack.threads = work->threads;
-    small = !is_shared(mm->m, mm->n, mm->k, work->threads);
+    small = !is_shared(work->dtype, mm, work->threads);
     if (work->threads > 1 && small && stack.count > 1 &&
         flops * (double)stack.count > SHARED_FLOPS) {
         struct blasd_parallel loop = {.piece = run_items, .arg = &stack, .threads = work->threads};
@@ -426,31 +478,26 @@ static bool run_job(const struct work *work, void *out) {
     const struct blasd_matmul *mm = work->mm;
     const struct blasd_tensor *shape = &work->task->outputs[0];
     const struct blasd_tensor *c = &work->task->inputs[BLASD_MATMUL_C];
-    bool single = work->single;
+    enum blasd_dtype part = blasd_dtype_part(work->dtype);
     int64_t elements = blasd_tensor_elements(shape);
     if (elements == 0) return true;
     if (mm->k == 0 || mm->alpha == 0) {
         /* BLAS would skip the product where alpha is 0, and lose the NaNs in it */
-        clear(out, (size_t)elements * (single ? sizeof(float) : sizeof(double)));
+        clear(out, (size_t)elements * blasd_dtype_size(work->dtype));
         if (mm->k > 0 && !run_stack(work, out, 1, 0)) return false;
-        scale(single, out, elements, mm->alpha);
-        if (mm->add_c) spread(c, shape, single, out, mm->beta, true);
+        scale(part, out, elements * blasd_dtype_parts(work->dtype), mm->alpha);
+        if (mm->add_c) spread(c, shape, out, mm->beta, true);
         return true;
     }
-    if (mm->add_c) spread(c, shape, single, out, 1, false);
+    if (mm->add_c) spread(c, shape, out, 1, false);
     return run_stack(work, out, mm->alpha, mm->add_c ? mm->beta : 0);
 }
 
-/* One job of the batch, with its conversion where the result is shorter than float32. `next`: the
- * job that this thread runs afterwards, or NULL. */
-static bool run_task(struct blasd_task *task, const struct blasd_task *next, int threads,
-                     struct blasd_cpu_progress *progress) {
+/* The product by BLAS, with its conversion where the result is shorter than float32. */
+static bool run_blas(const struct work *work, struct blasd_task *task) {
     struct blasd_tensor *out = &task->outputs[0], wide = *out;
-    bool single = task->plan->input_dtype[0] == BLASD_float32, going;
-    bool half = blasd_dtype_size(out->dtype) == 2;
-    struct blasd_matmul mm;
-    struct work work = {task, next, &mm, single, threads, progress};
-    if (blasd_matmul_read(task->job, &mm, &task->err) != 0) return true;
+    bool half = blasd_dtype_size(out->dtype) == 2, going;
+    const char *type;
     if (half) {
         wide.dtype = BLASD_float32;
         wide.data = blasd_cpu_alloc((size_t)blasd_tensor_elements(out), sizeof(float));
@@ -459,16 +506,37 @@ static bool run_task(struct blasd_task *task, const struct blasd_task *next, int
             return true;
         }
     }
-    going = run_job(&work, wide.data);
+    going = run_job(work, wide.data);
     if (half) {
         round_once(&wide, out);
         free(wide.data);
     }
-    blasd_text_join(task->method, sizeof task->method, single ? "s" : "d",
-                    mm.m == 1 || mm.n == 1 ? "gemv" : "gemm",
+    type = work->dtype == BLASD_float32     ? "s"
+           : work->dtype == BLASD_float64   ? "d"
+           : work->dtype == BLASD_complex64 ? "c"
+                                            : "z";
+    blasd_text_join(task->method, sizeof task->method, type,
+                    work->mm->m == 1 || work->mm->n == 1 ? "gemv" : "gemm",
                     half ? " in float32, rounded once" : "");
-    blasd_matmul_warn(task);
     return going;
+}
+
+/* One job of the batch. `next`: the job that this thread runs afterwards, or NULL. */
+static bool run_task(struct blasd_task *task, const struct blasd_task *next, int threads,
+                     struct blasd_cpu_progress *progress) {
+    struct blasd_matmul mm;
+    struct work work = {task, next, &mm, task->plan->input_dtype[0], threads, progress};
+    enum blasd_matmul_need need;
+    if (blasd_matmul_read(task->job, &mm, &task->err) != 0) return true;
+    if (mm.exact) return blasd_matmul_wide(task, &mm, threads, progress);
+    need = blasd_matmul_need(task, &mm, work.dtype);
+    if (need == BLASD_MATMUL_WIDE) return blasd_matmul_wide(task, &mm, threads, progress);
+    if (!run_blas(&work, task)) return false;
+    if (need == BLASD_MATMUL_CHECK && task->err.code == BLASD_OK &&
+        blasd_matmul_again(task, &mm, work.dtype))
+        return blasd_matmul_wide(task, &mm, threads, progress);
+    blasd_matmul_warn(task);
+    return true;
 }
 
 static bool run_tasks(void *arg, int64_t task, int slot) {
@@ -488,7 +556,7 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
      */
     blasd_cpu_blas_alone();
     for (int t = 0; t < count; t++) progress.total += tasks[t].plan->flops;
-    if (count > 1 && !is_shared(mm.m, mm.n, mm.k, device->threads) &&
+    if (count > 1 && !is_shared(tasks[0].plan->input_dtype[0], &mm, device->threads) &&
         progress.total > SHARED_FLOPS) {
         struct blasd_parallel loop = {.piece = run_tasks,
                                       .arg = tasks,

@@ -60,6 +60,12 @@ static int launch_half(struct blasd_cuda_job *job, const struct group *group,
 
 static int run_own(struct blasd_cuda_job *job, const struct group *group, struct blasd_err *err) {
     if (group->dtype == BLASD_float64) return launch_own<double, double, double>(job, group, err);
+    if (group->dtype == BLASD_uint64)
+        return launch_own<uint64_t, uint64_t, uint64_t>(job, group, err);
+    if (group->dtype == BLASD_complex128)
+        return launch_own<complex128, complex128, complex128>(job, group, err);
+    if (group->dtype == BLASD_complex64)
+        return launch_own<complex64, complex64, complex64>(job, group, err);
     if (group->dtype == BLASD_float16) return launch_half<float16_bits>(job, group, err);
     if (group->dtype == BLASD_bfloat16) return launch_half<bfloat16_bits>(job, group, err);
     return launch_own<float, float, float>(job, group, err);
@@ -203,19 +209,36 @@ static const char *way_name(const struct group *group) {
 }
 
 static const char *base_name(const struct group *group) {
+    if (group->mm.exact) return "integers";
     if (group->way == WAY_TINY) return "tiny";
     if (group->way == WAY_PLAIN) return "plain";
     switch (group->dtype) {
     case BLASD_float64: return "dgemm";
+    case BLASD_complex128: return "zgemm";
+    case BLASD_complex64: return "cgemm";
     case BLASD_float16: return "hgemm";
     case BLASD_bfloat16: return "bgemm";
     default: return "sgemm";
     }
 }
 
+/* What the device's arithmetic is too short for, and integers that it had no room for, the host
+ * makes by itself. */
+static int make_on_host(struct blasd_task *task, const struct group *group, bool *made,
+                        struct blasd_err *err) {
+    struct blasd_cpu_progress progress = {};
+    enum blasd_matmul_need need = BLASD_MATMUL_BLAS;
+    progress.total = 1;
+    if (!group->mm.exact) need = blasd_matmul_need(task, &group->mm, group->sum);
+    *made = need == BLASD_MATMUL_WIDE || (group->mm.exact && group->too_large) ||
+            (need == BLASD_MATMUL_CHECK && blasd_matmul_again(task, &group->mm, group->sum));
+    if (*made && !blasd_matmul_wide(task, &group->mm, 1, &progress)) return blasd_cuda_stopped(err);
+    return 0;
+}
+
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     const struct product_plan *plan = (const struct product_plan *)job->state;
-    (void)err;
+    int code;
     for (int t = 0; t < job->count; t++) {
         const struct group *group = &plan->groups[plan->group_of[t]];
         struct blasd_task *task = &job->tasks[t];
@@ -224,7 +247,10 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
                                : plan->rounding == BLASD_GPU_TF32 ? ", tf32"
                                : plan->rounding == BLASD_GPU_BF16 ? ", bf16"
                                                                   : "";
-        bool half = group->dtype != group->sum;
+        bool half = group->dtype != group->sum, made = false;
+        code = make_on_host(task, group, &made, err);
+        if (code != 0) return code;
+        if (made) continue;
         snprintf(task->method, sizeof task->method, "%s%s%s%s", base_name(group), way_name(group),
                  group->way == WAY_NOTHING || !half ? rounding : ", float32 sums",
                  group->out != group->sum ? ", rounded once" : "");

@@ -11,7 +11,8 @@ enum {
     BLASD_MATMUL_TRANSPOSE_B,
     BLASD_MATMUL_ALPHA,
     BLASD_MATMUL_BETA,
-    BLASD_MATMUL_PRECISION
+    BLASD_MATMUL_PRECISION,
+    BLASD_MATMUL_EXACT
 };
 enum { BLASD_MATMUL_NATIVE, BLASD_MATMUL_TF32, BLASD_MATMUL_BF16 };
 
@@ -29,6 +30,7 @@ struct blasd_matmul {
     int batch_rank;
     int64_t batch[BLASD_MAX_RANK], batch_count;
     bool add_c; /* c is there and beta is not 0 */
+    bool exact; /* integers modulo 2^64 */
     double alpha, beta;
 };
 

@@ -22,17 +22,21 @@ static double largest_of(enum blasd_dtype dtype) {
     return ldexp(1, (int)(8 * blasd_dtype_size(dtype)) - (blasd_dtype_kind(dtype) == 'i'));
 }
 
+static bool is_whole(enum blasd_dtype dtype) {
+    return (BLASD_DTYPES_INTEGER & BLASD_DTYPE_BIT(dtype)) != 0;
+}
+
 void blasd_matmul_warn(struct blasd_task *task) {
     const struct blasd_input *inputs = task->job->inputs;
     double most[2][BLASD_MATMUL_C + 1] = {{0}}, sum = 0;
     struct blasd_matmul mm;
-    if (blasd_dtype_kind(inputs[BLASD_MATMUL_A].tensor.dtype) == 'f') return;
-    if (blasd_matmul_read(task->job, &mm, &task->err) != 0) return;
+    if (!is_whole(inputs[BLASD_MATMUL_A].tensor.dtype)) return;
+    if (blasd_matmul_read(task->job, &mm, &task->err) != 0 || mm.exact) return;
     if (mm.alpha != floor(mm.alpha) || mm.beta != floor(mm.beta)) return;
     for (int look = 0; look < 2; look++) {
         for (int i = BLASD_MATMUL_A; i <= BLASD_MATMUL_C; i++) {
             if (i == BLASD_MATMUL_C && !mm.add_c) continue;
-            if (blasd_dtype_kind(inputs[i].tensor.dtype) == 'f') return;
+            if (!is_whole(inputs[i].tensor.dtype)) return;
             most[look][i] =
                 look == 0 ? largest_of(inputs[i].tensor.dtype) : largest(&task->inputs[i]);
         }
@@ -41,6 +45,8 @@ void blasd_matmul_warn(struct blasd_task *task) {
               fabs(mm.beta) * most[look][BLASD_MATMUL_C];
         if (!(sum > EXACT)) return;
     }
-    blasd_task_warn(
-        task, "sums of these integers can reach %.3g, beyond 2^53: float64 rounds such sums", sum);
+    blasd_task_warn(task,
+                    "sums of these integers can reach %.3g, beyond 2^53: float64 rounds such sums "
+                    "(the parameter exact does not)",
+                    sum);
 }

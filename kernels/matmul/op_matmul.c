@@ -11,25 +11,28 @@
 
 /* Above this many operations sharing a call with others gains nothing. */
 #define ALONE_FLOPS 2e9
+#define NUMBERS                                                                                    \
+    (BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_INTEGER | BLASD_DTYPES_COMPLEX)
+#define WHOLE (BLASD_DTYPE_BIT(BLASD_int64) | BLASD_DTYPE_BIT(BLASD_uint64))
 
 static const struct blasd_port inputs[] = {
     {.name = "a",
      .shape = "(..., m, k) or (k,)",
      .doc = "The left factor. A vector is one row, and the result then has no rows' dimension.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_INTEGER,
+     .dtypes = NUMBERS,
      .min_rank = 1,
      .max_rank = BLASD_MAX_RANK},
     {.name = "b",
      .shape = "(..., k, n) or (k,)",
      .doc = "The right factor. A vector is one column, and the result then has no columns' "
             "dimension.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_INTEGER,
+     .dtypes = NUMBERS,
      .min_rank = 1,
      .max_rank = BLASD_MAX_RANK},
     {.name = "c",
      .shape = "broadcasts to (..., m, n)",
      .doc = "What is added, times beta. With beta 0 it is not read.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_INTEGER,
+     .dtypes = NUMBERS,
      .min_rank = 0,
      .max_rank = BLASD_MAX_RANK,
      .optional = true},
@@ -39,8 +42,10 @@ static const struct blasd_port outputs[] = {
     {.name = "c",
      .shape = "(..., m, n)",
      .doc = "alpha * a @ b + beta * c. Its dtype is the widest of the inputs', integers counting "
-            "as float64; float16 with bfloat16 gives float32.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF,
+            "as float64; float16 with bfloat16 gives float32, and complex64 with float64 "
+            "complex128. With exact, uint64 where an input is unsigned and none signed, else "
+            "int64.",
+     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_HALF | BLASD_DTYPES_COMPLEX | WHOLE,
      .max_rank = BLASD_MAX_RANK},
     {.name = NULL}};
 
@@ -74,6 +79,12 @@ static const struct blasd_param params[] = {
                 "first. A device may answer more exactly; execution.method says what it did.",
          .kind = BLASD_PARAM_CHOICE,
          .choices = precisions},
+    [BLASD_MATMUL_EXACT] =
+        {.name = "exact",
+         .doc = "Integers and bool are multiplied and added as integers, modulo 2^64, and not as "
+                "float64. All inputs must be of such a dtype, and alpha and beta whole numbers up "
+                "to 2^53.",
+         .kind = BLASD_PARAM_BOOL},
     {.name = NULL}};
 
 static int read_operand(const struct blasd_tensor *tensor, bool left, bool transpose,
@@ -158,19 +169,51 @@ int blasd_matmul_read(const struct blasd_job *job, struct blasd_matmul *ret,
     ret->alpha = job->params[BLASD_MATMUL_ALPHA].f;
     ret->beta = job->params[BLASD_MATMUL_BETA].f;
     ret->add_c = has_c && ret->beta != 0;
+    ret->exact = job->params[BLASD_MATMUL_EXACT].b;
     if (!has_c && job->params[BLASD_MATMUL_BETA].given && ret->beta != 0)
         return blasd_fail(err, BLASD_E_missing_input, "inputs.c",
                           "beta is given, but there is no c for it to multiply");
     return has_c ? check_c(&job->inputs[BLASD_MATMUL_C].tensor, &out, err) : 0;
 }
 
-/* NumPy's promotion among the floating dtypes; integers count as float64. */
+/* NumPy's promotion among the floating and complex dtypes; integers count as float64. */
 static enum blasd_dtype promote(enum blasd_dtype a, enum blasd_dtype b) {
+    bool complex = blasd_dtype_parts(a) == 2 || blasd_dtype_parts(b) == 2, wide;
+    a = blasd_dtype_part(a);
+    b = blasd_dtype_part(b);
     if (blasd_dtype_kind(a) != 'f') a = BLASD_float64;
     if (blasd_dtype_kind(b) != 'f') b = BLASD_float64;
+    wide = a == BLASD_float64 || b == BLASD_float64;
+    if (complex) return wide ? BLASD_complex128 : BLASD_complex64;
     if (a == b) return a;
-    if (a == BLASD_float64 || b == BLASD_float64) return BLASD_float64;
-    return BLASD_float32;
+    return wide ? BLASD_float64 : BLASD_float32;
+}
+
+/* Exact: what the inputs are refused for, or the dtype of the result. */
+static int plan_exact(const struct blasd_job *job, enum blasd_dtype *ret, struct blasd_err *err) {
+    bool has_signed = false, has_unsigned = false;
+    for (int i = BLASD_MATMUL_A; i <= BLASD_MATMUL_C; i++) {
+        enum blasd_dtype dtype = job->inputs[i].tensor.dtype;
+        char field[16];
+        snprintf(field, sizeof field, "inputs.%s", inputs[i].name);
+        if (!blasd_job_has(job, i)) continue;
+        if ((BLASD_DTYPES_INTEGER & BLASD_DTYPE_BIT(dtype)) == 0)
+            return blasd_fail(err, BLASD_E_unsupported_dtype, field,
+                              "exact is for integers and bool, and this is %s",
+                              blasd_dtype_name(dtype));
+        has_signed |= blasd_dtype_kind(dtype) == 'i';
+        has_unsigned |= blasd_dtype_kind(dtype) == 'u';
+    }
+    for (int i = BLASD_MATMUL_ALPHA; i <= BLASD_MATMUL_BETA; i++) {
+        double value = job->params[i].f;
+        char field[16];
+        snprintf(field, sizeof field, "params.%s", params[i].name);
+        if (!(value >= -0x1p53 && value <= 0x1p53) || value != (double)(int64_t)value)
+            return blasd_fail(err, BLASD_E_invalid_parameter, field,
+                              "with exact it must be a whole number, up to 2^53");
+    }
+    *ret = has_unsigned && !has_signed ? BLASD_uint64 : BLASD_int64;
+    return 0;
 }
 
 static void add_param(struct blasd_key *key, const struct blasd_param *param,
@@ -193,13 +236,16 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
         promote(job->inputs[BLASD_MATMUL_A].tensor.dtype, job->inputs[BLASD_MATMUL_B].tensor.dtype);
     if (blasd_job_has(job, BLASD_MATMUL_C))
         dtype = promote(dtype, job->inputs[BLASD_MATMUL_C].tensor.dtype);
+    if (mm.exact && (code = plan_exact(job, &dtype, err)) != 0) return code;
     out->dtype = dtype;
     code = blasd_tensor_check(out, "inputs", err);
     if (code != 0) return code;
-    compute = dtype == BLASD_float64 ? BLASD_float64 : BLASD_float32;
+    compute = blasd_dtype_size(dtype) == 2 ? BLASD_float32 : dtype;
     for (int i = 0; i < 3; i++) {
         const struct blasd_tensor *input = &job->inputs[i].tensor;
-        plan->input_dtype[i] = compute;
+        /* the bits of int64 and uint64 are multiplied alike */
+        bool as_it_is = mm.exact && blasd_dtype_size(input->dtype) == 8;
+        plan->input_dtype[i] = as_it_is ? input->dtype : compute;
         plan->keep_order[i] = i < 2 && input->rank == 2;
         if (blasd_job_has(job, i)) blasd_key_add_tensor(&plan->key, input);
         if (blasd_job_has(job, i))
@@ -210,6 +256,7 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     elements = (double)mm.batch_count * (double)mm.m * (double)mm.n;
     plan->items = (double)mm.batch_count;
     plan->flops = elements * (2.0 * (double)mm.k + (mm.add_c ? 2 : 0));
+    if (blasd_dtype_parts(dtype) == 2) plan->flops *= 4;
     if (compute != dtype) plan->workspace_bytes = 4 * (uint64_t)blasd_tensor_elements(out);
     plan->device_bytes += blasd_tensor_bytes(out) + plan->workspace_bytes;
     plan->batchable = plan->flops < ALONE_FLOPS;
@@ -233,10 +280,12 @@ static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_d
 const struct blasd_op blasd_op_matmul = {
     .name = "matmul",
     .summary = "Matrix product: alpha * a @ b + beta * c",
-    .doc = "The product of matrices, of stacks of matrices and of vectors, as numpy.matmul defines "
-           "it: leading dimensions broadcast, a vector on the left is a row, one on the right a "
-           "column. NaN and infinities pass through, also where alpha is 0; with beta 0, c is not "
-           "read. float16 and bfloat16 are multiplied and added up in float32 and rounded once.",
+    .doc =
+        "The product of matrices, of stacks of matrices and of vectors, as numpy.matmul defines "
+        "it: leading dimensions broadcast, a vector on the left is a row, one on the right a "
+        "column. NaN and infinities pass through, also where alpha is 0; with beta 0, c is not "
+        "read. float16 and bfloat16 are multiplied and added up in float32 and rounded once. What "
+        "alpha or beta bring back into the range of the dtype is computed in wider numbers.",
     .inputs = inputs,
     .outputs = outputs,
     .params = params,

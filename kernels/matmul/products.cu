@@ -38,12 +38,15 @@ static int read_group(struct group *group, const struct blasd_task *task,
     /* a library may skip the product where alpha is 0, and lose the NaNs in it */
     group->alpha = mm->alpha == 0 ? 1 : mm->alpha;
     group->beta = mm->add_c && mm->alpha != 0 ? mm->beta : 0;
-    if (group->elements == 0)
+    group->too_large = too_large(task, facts);
+    if (group->elements == 0 || (mm->exact && group->too_large))
         group->way = WAY_NOTHING;
-    else if (too_large(task, facts))
+    else if (group->too_large)
         group->way = WAY_SLICES;
     else if (mm->m <= TINY_MOST && mm->n <= TINY_MOST && mm->k <= TINY_MOST)
         group->way = WAY_TINY;
+    else if (mm->exact)
+        group->way = WAY_PLAIN;
     else
         group->way = WAY_POINTERS; /* or better, once addresses are known */
     return 0;
@@ -307,7 +310,7 @@ int prepare_products(struct blasd_cuda_job *job, struct blasd_err *err) {
         if (group->way == WAY_SLICES) sliced = true;
         if (group->way <= WAY_SLICES) continue;
         code = locate_all(job, plan, group, err);
-        if (group->way != WAY_TINY) fill_gemm(group, plan->rounding);
+        if (group->way > WAY_PLAIN) fill_gemm(group, plan->rounding);
     }
     if (code == 0) code = plan_grouped(job, plan, err);
     for (int g = 0; code == 0 && g < plan->group_count; g++) {

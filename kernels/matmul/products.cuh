@@ -29,6 +29,7 @@ struct group : stack {
     double alpha, beta;  /* of the products themselves */
     int first, count;    /* of the order */
     struct across_tasks a, b, c, out_at, target;
+    bool too_large;             /* for the device */
     void *wide;                 /* float32 results that are yet to be rounded to half */
     enum blasd_dtype made;      /* what the product makes: `out`, or wide */
     struct blasd_gpu_gemm gemm; /* WAY_STRIDED, WAY_POINTERS; WAY_LOOP by steps or by addresses */

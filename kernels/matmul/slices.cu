@@ -47,10 +47,11 @@ int read_stack(struct stack *stack, const struct blasd_task *task, struct blasd_
     struct blasd_matmul *mm = &stack->mm;
     int code = blasd_matmul_read(task->job, mm, err);
     if (code != 0) return code;
-    stack->dtype = a->dtype;
-    stack->out = task->outputs[0].dtype;
-    stack->sum = a->dtype == BLASD_float64 ? BLASD_float64 : BLASD_float32;
-    stack->added = mm->add_c ? task->inputs[BLASD_MATMUL_C].dtype : stack->sum;
+    /* modulo 2^64, signed and unsigned integers are the same bits */
+    stack->dtype = mm->exact ? BLASD_uint64 : a->dtype;
+    stack->out = mm->exact ? BLASD_uint64 : task->outputs[0].dtype;
+    stack->sum = blasd_dtype_size(stack->dtype) == 2 ? BLASD_float32 : stack->dtype;
+    stack->added = mm->add_c && !mm->exact ? task->inputs[BLASD_MATMUL_C].dtype : stack->sum;
     if (blasd_dtype_size(stack->out) == 2 && stack->dtype != stack->out)
         return blasd_fail(err, BLASD_E_internal_error, "", "a half product of %s factors",
                           blasd_dtype_name(stack->dtype));
@@ -80,6 +81,8 @@ static int blend_of(struct blasd_cuda_job *job, const struct blend *blend, struc
 int launch_blend(struct blasd_cuda_job *job, enum blasd_dtype target, enum blasd_dtype added,
                  const struct blend *blend, struct blasd_err *err) {
     if (target == BLASD_float64) return blend_of<double, double>(job, blend, err);
+    if (target == BLASD_complex128) return blend_of<complex128, complex128>(job, blend, err);
+    if (target == BLASD_complex64) return blend_of<complex64, complex64>(job, blend, err);
     if (target == BLASD_float16) return blend_of<float16_bits, float16_bits>(job, blend, err);
     if (target == BLASD_bfloat16) return blend_of<bfloat16_bits, bfloat16_bits>(job, blend, err);
     if (added == BLASD_float16) return blend_of<float, float16_bits>(job, blend, err);

@@ -4,8 +4,10 @@
 #define BLASD_KERNELS_MATMUL_SLICES_CUH
 
 extern "C" {
+#include "kernels/cpu/cpu.h"
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/wide.h"
 }
 
 #include "kernels/matmul/tiny.cuh"

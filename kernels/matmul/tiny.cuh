@@ -42,6 +42,29 @@ struct float16_bits {
 struct bfloat16_bits {
     uint16_t bits;
 };
+/* A complex element; as much of its arithmetic as products need. */
+template <class Part> struct complex_of {
+    Part re, im;
+    __host__ __device__ complex_of &operator+=(const complex_of &x) {
+        re += x.re;
+        im += x.im;
+        return *this;
+    }
+};
+using complex128 = complex_of<double>;
+using complex64 = complex_of<float>;
+template <class Part>
+static __device__ inline complex_of<Part> operator*(const complex_of<Part> &x,
+                                                    const complex_of<Part> &y) {
+    return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+}
+
+static __device__ inline uint64_t load(const uint64_t *from) {
+    return *from;
+}
+template <class Part> static __device__ inline complex_of<Part> load(const complex_of<Part> *from) {
+    return *from;
+}
 static __device__ inline double load(const double *from) {
     return *from;
 }
@@ -53,6 +76,13 @@ static __device__ inline float load(const float16_bits *from) {
 }
 static __device__ inline float load(const bfloat16_bits *from) {
     return blasd_gpu_bfloat16_read(from->bits);
+}
+static __device__ inline void store(uint64_t *to, uint64_t v) {
+    *to = v;
+}
+template <class Part>
+static __device__ inline void store(complex_of<Part> *to, const complex_of<Part> &v) {
+    *to = v;
 }
 static __device__ inline void store(double *to, double v) {
     *to = v;
@@ -68,7 +98,19 @@ static __device__ inline void store(bfloat16_bits *to, float v) {
 }
 
 /* In what numbers of a type are multiplied and added up. */
-template <class In> using sums = std::conditional_t<sizeof(In) == 8, double, float>;
+template <class In> using sums = std::conditional_t<sizeof(In) == 2, float, In>;
+
+/* Times alpha or beta, which are real, and whole where the element is. */
+template <class T> static __device__ inline T times(double factor, T x) {
+    return (T)factor * x;
+}
+static __device__ inline uint64_t times(double factor, uint64_t x) {
+    return (uint64_t)(int64_t)factor * x;
+}
+template <class Part>
+static __device__ inline complex_of<Part> times(double factor, const complex_of<Part> &x) {
+    return {(Part)factor * x.re, (Part)factor * x.im};
+}
 
 static __device__ inline char *of_task(const struct across_tasks &x, int64_t t) {
     return x.table != nullptr ? static_cast<char *>(x.table[t]) : x.base + t * x.step;
@@ -90,11 +132,11 @@ static __host__ __device__ inline int64_t walk_to(const struct item_walk &walk,
 template <class T, class C, class Out>
 static __device__ inline void finish_element(const struct tiny_batch &batch, int64_t task,
                                              int64_t item, int row, int column, T sum) {
-    sum *= (T)batch.alpha;
+    sum = times(batch.alpha, sum);
     if (batch.add_c) {
         const C *c = reinterpret_cast<const C *>(of_task(batch.c, task));
-        sum += (T)batch.beta * load(c + walk_to(batch.walk, batch.walk.c, item) +
-                                    row * batch.c_row + column * batch.c_column);
+        sum += times(batch.beta, (T)load(c + walk_to(batch.walk, batch.walk.c, item) +
+                                         row * batch.c_row + column * batch.c_column));
     }
     store(reinterpret_cast<Out *>(of_task(batch.out, task)) + item * batch.m * batch.n +
               (int64_t)row * batch.n + column,
@@ -129,7 +171,7 @@ __global__ void __launch_bounds__(TINY_THREADS) tiny_products(struct tiny_batch 
         const In *x = a + i / mn * mk + row * (batch.trans_a ? 1 : batch.k);
         const In *y = b + i / mn * kn + column * (batch.trans_b ? batch.k : 1);
         int step_x = batch.trans_a ? batch.m : 1, step_y = batch.trans_b ? 1 : batch.n;
-        T sum = 0;
+        T sum = {};
         for (int l = 0; l < batch.k; l++) sum += load(x + l * step_x) * load(y + l * step_y);
         finish_element<T, C, Out>(batch, task, item, row, column, sum);
     }
@@ -152,7 +194,7 @@ __global__ void __launch_bounds__(TINY_THREADS) plain_products(struct tiny_batch
                       walk_to(batch.walk, batch.walk.b, item) * batch.k * batch.n +
                       (int64_t)column * (batch.trans_b ? batch.k : 1);
         int64_t step_x = batch.trans_a ? batch.m : 1, step_y = batch.trans_b ? 1 : batch.n;
-        T sum = 0;
+        T sum = {};
         for (int64_t l = 0; l < batch.k; l++) sum += load(x + l * step_x) * load(y + l * step_y);
         finish_element<T, C, Out>(batch, task, item, row, column, sum);
     }
@@ -178,12 +220,16 @@ __global__ void __launch_bounds__(256) blend_elements(struct blend blend) {
         int64_t task = at / each, i = at % each;
         int64_t item = i / (blend.m * blend.n), place = i % (blend.m * blend.n);
         Target *target = reinterpret_cast<Target *>(of_task(blend.target, task)) + i;
-        T value = blend.keep ? (T)blend.factor * load(target) : (T)0;
+        T value = {};
+        if (blend.keep) value = times(blend.factor, (T)load(target));
         if (blend.add_c) {
             const C *c = reinterpret_cast<const C *>(of_task(blend.c, task)) +
                          walk_to(blend.walk, blend.walk.c, item) + place / blend.n * blend.c_row +
                          place % blend.n * blend.c_column;
-            value = blend.keep ? value + (T)blend.beta * load(c) : (T)blend.beta * load(c);
+            if (blend.keep)
+                value += times(blend.beta, (T)load(c));
+            else
+                value = times(blend.beta, (T)load(c));
         }
         store(target, value);
     }

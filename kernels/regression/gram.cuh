@@ -142,6 +142,7 @@ int gram_put_rows(const struct gram_shape *shape, const struct gram_arrays *arra
 struct gram_descent {
     double *g, *h; /* q x q and q x t numbers: X'WX and X'Wy in the user's units */
     double *b, *other;
+    double *slopes; /* of the loss, q x t each: at the start, at the end; for the host */
     double learning_rate;
 };
 int gram_descent_start(const struct gram_shape *shape, const struct gram_arrays *arrays,
@@ -150,7 +151,7 @@ int gram_descent_start(const struct gram_shape *shape, const struct gram_arrays 
 int gram_descent_steps(const struct gram_shape *shape, const struct gram_arrays *arrays,
                        struct gram_descent *descent, int64_t steps, struct blasd_gpu_stream *stream,
                        struct blasd_err *err);
-/* arrays->b from descent->b. */
+/* arrays->b and the slopes from descent->b. */
 int gram_descent_end(const struct gram_shape *shape, const struct gram_arrays *arrays,
                      const struct gram_descent *descent, struct blasd_gpu_stream *stream,
                      struct blasd_err *err);

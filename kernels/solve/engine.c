@@ -34,7 +34,7 @@ struct blasd_engine *blasd_engine_new(const struct blasd_systems *shape, bool si
     e->d = blasd_cpu_alloc(n * block, size);
     e->work = blasd_cpu_alloc(n * WORK_COLUMNS, size);
     e->v = blasd_cpu_alloc(2 * n, sizeof(double));
-    e->sum = blasd_cpu_alloc(2 * n, sizeof(double));
+    e->sum = blasd_cpu_alloc(n, sizeof(double));
     e->pivots = blasd_cpu_alloc(n, sizeof *e->pivots);
     e->row_scale = blasd_cpu_alloc(2 * n, sizeof(int));
     e->blocks = blasd_cpu_alloc(2, sizeof *e->blocks);
@@ -45,7 +45,6 @@ struct blasd_engine *blasd_engine_new(const struct blasd_systems *shape, bool si
         return NULL;
     }
     e->sign = e->v + n;
-    e->rest = e->sum + n;
     e->column_scale = e->row_scale + n;
     return e;
 }

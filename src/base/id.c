@@ -3,17 +3,30 @@
 
 #include "base/hex.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 /* getrandom costs a system call; a block of random bytes per thread serves many ids. */
+static _Thread_local unsigned char pool[4096];
+static _Thread_local size_t used = sizeof pool;
+
+/* A child would else go on with its parent's bytes, and make the same ids. */
+static void drop_pool(void) {
+    used = sizeof pool;
+}
+
+static void drop_pool_in_children(void) {
+    pthread_atfork(NULL, NULL, drop_pool);
+}
+
 static void random_bytes(unsigned char *out, size_t len) {
-    static _Thread_local unsigned char pool[4096];
-    static _Thread_local size_t used = sizeof pool;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (used + len > sizeof pool) {
         size_t got = 0;
+        pthread_once(&once, drop_pool_in_children);
         while (got < sizeof pool) {
             ssize_t n = getrandom(pool + got, sizeof pool - got, 0);
             if (n > 0) got += (size_t)n;

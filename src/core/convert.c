@@ -38,8 +38,54 @@
     case BLASD_uint16: RUN(uint16_t, LOAD_PLAIN, TO, STORE); break;                                \
     case BLASD_uint8: RUN(uint8_t, LOAD_PLAIN, TO, STORE); break;                                  \
     case BLASD_bool: RUN(uint8_t, LOAD_bool, TO, STORE); break;                                    \
-    case BLASD_DTYPE_COUNT: break;                                                                 \
+    default: break; /* complex to real: the header allows none */                                  \
     }
+
+static void run(enum blasd_dtype from_dtype, const void *from, int64_t step,
+                enum blasd_dtype to_dtype, void *to, int64_t n);
+
+/* To complex numbers, whose parts are floats that lie in turn: of some elements first the real
+ * parts, then the others. */
+static void run_complex(enum blasd_dtype from_dtype, const void *from, int64_t step,
+                        enum blasd_dtype to_dtype, void *to, int64_t n) {
+    enum blasd_dtype part = blasd_dtype_part(to_dtype), from_part = blasd_dtype_part(from_dtype);
+    int parts = blasd_dtype_parts(from_dtype);
+    size_t size = blasd_dtype_size(part);
+    unsigned char room[256 * sizeof(double)], *out = to;
+    const char *in = from;
+    while (n > 0) {
+        int64_t most = n < 256 ? n : 256;
+        memset(out, 0, (size_t)most * 2 * size);
+        for (int p = 0; p < parts; p++) {
+            run(from_part, in + (size_t)p * blasd_dtype_size(from_part), step * parts, part, room,
+                most);
+            for (int64_t i = 0; i < most; i++)
+                memcpy(out + (size_t)(2 * i + p) * size, room + (size_t)i * size, size);
+        }
+        in += (size_t)(most * step) * blasd_dtype_size(from_dtype);
+        out += (size_t)most * 2 * size;
+        n -= most;
+    }
+}
+
+/* To 64 bits, modulo 2^64. */
+#define LOAD_INTEGER(x) ((uint64_t)(int64_t)(x))
+#define STORE_INTEGER(v) (v)
+static void run_integer(enum blasd_dtype from_dtype, const void *from, int64_t step, void *to,
+                        int64_t n) {
+    switch (from_dtype) {
+    case BLASD_int64:
+    case BLASD_uint64: RUN(uint64_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_int32: RUN(int32_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_int16: RUN(int16_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_int8: RUN(int8_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_uint32: RUN(uint32_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_uint16: RUN(uint16_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_uint8: RUN(uint8_t, LOAD_INTEGER, uint64_t, STORE_INTEGER); break;
+    case BLASD_bool: RUN(uint8_t, LOAD_bool, uint64_t, STORE_INTEGER); break;
+    default: break; /* the header allows integers only */
+    }
+}
 
 static void run(enum blasd_dtype from_dtype, const void *from, int64_t step,
                 enum blasd_dtype to_dtype, void *to, int64_t n) {
@@ -52,7 +98,11 @@ static void run(enum blasd_dtype from_dtype, const void *from, int64_t step,
     case BLASD_float32: FROM_EACH(float, STORE_float32); break;
     case BLASD_float16: FROM_EACH(uint16_t, STORE_float16); break;
     case BLASD_bfloat16: FROM_EACH(uint16_t, STORE_bfloat16); break;
-    default: break; /* the header allows floating targets only */
+    case BLASD_complex128:
+    case BLASD_complex64: run_complex(from_dtype, from, step, to_dtype, to, n); break;
+    case BLASD_int64:
+    case BLASD_uint64: run_integer(from_dtype, from, step, to, n); break;
+    default: break; /* the header allows no others */
     }
 }
 
@@ -140,16 +190,18 @@ WITH_AVX2 static size_t scan_blocks(const struct scan *by, const unsigned char *
 }
 
 int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, int64_t n) {
-    const struct scan *by = &scans[dtype];
+    enum blasd_dtype part = blasd_dtype_part(dtype);
+    const struct scan *by = &scans[part];
     const unsigned char *p = data;
-    size_t size = blasd_dtype_size(dtype), bytes = (size_t)n * size, at;
+    size_t size = blasd_dtype_size(part), bytes = (size_t)n * blasd_dtype_size(dtype), at;
     if (by->mask == 0) return -1;
     at = scan_blocks(by, p, bytes);
     for (; at < bytes; at += size) {
         uint64_t word = 0;
         memcpy(&word, p + at, size);
         /* one element in the lowest place: the places above hold zeros and never carry */
-        if ((((word & by->mask) + by->add) & by->flag) != 0) return (int64_t)(at / size);
+        if ((((word & by->mask) + by->add) & by->flag) != 0)
+            return (int64_t)(at / blasd_dtype_size(dtype));
     }
     return -1;
 }
@@ -189,9 +241,10 @@ static int64_t search_from(size_t size, const unsigned char *bytes, int64_t n, u
 
 int64_t blasd_tensor_first_negative(enum blasd_dtype dtype, const void *data, int64_t n,
                                     bool zero_too) {
-    size_t size = blasd_dtype_size(dtype);
+    size_t size = blasd_dtype_size(blasd_dtype_part(dtype));
     uint64_t sign = UINT64_C(1) << (8 * size - 1);
     char kind = blasd_dtype_kind(dtype);
+    if (kind == 'c') return -1;
     if (kind != 'f' && kind != 'i')
         return zero_too ? search_from(size, data, n, 1, UINT64_MAX) : -1;
     if (zero_too) return search_from(size, data, n, 1, sign - 1);
@@ -225,9 +278,11 @@ int64_t blasd_tensor_first_inexact(enum blasd_dtype dtype, const void *data, int
 
 bool blasd_tensor_all_zero(enum blasd_dtype dtype, const void *data, int64_t n) {
     const unsigned char *bytes = data;
-    size_t size = blasd_dtype_size(dtype);
+    enum blasd_dtype part = blasd_dtype_part(dtype);
+    size_t size = blasd_dtype_size(part);
     /* little-endian: the sign of a float is in its last byte */
-    unsigned char last = blasd_dtype_kind(dtype) == 'f' ? 0x7f : 0xff;
+    unsigned char last = blasd_dtype_kind(part) == 'f' ? 0x7f : 0xff;
+    n *= blasd_dtype_parts(dtype);
     for (int64_t i = 0; i < n; i++, bytes += size) {
         unsigned seen = bytes[size - 1] & last;
         for (size_t k = 0; k + 1 < size; k++) seen |= bytes[k];

@@ -25,6 +25,25 @@ char blasd_dtype_kind(enum blasd_dtype dtype) {
     return table[dtype].kind;
 }
 
+enum blasd_dtype blasd_dtype_part(enum blasd_dtype dtype) {
+    return dtype == BLASD_complex128  ? BLASD_float64
+           : dtype == BLASD_complex64 ? BLASD_float32
+                                      : dtype;
+}
+
+int blasd_dtype_parts(enum blasd_dtype dtype) {
+    return table[dtype].kind == 'c' ? 2 : 1;
+}
+
+bool blasd_dtype_converts(enum blasd_dtype from, enum blasd_dtype to) {
+    bool whole = (BLASD_DTYPES_INTEGER & BLASD_DTYPE_BIT(from)) != 0;
+    switch (table[to].kind) {
+    case 'c': return true;
+    case 'f': return table[from].kind != 'c';
+    default: return whole && table[to].size == 8;
+    }
+}
+
 bool blasd_dtype_find(const char *name, size_t len, enum blasd_dtype *ret) {
     for (int dtype = 0; dtype < BLASD_DTYPE_COUNT; dtype++) {
         if (strlen(table[dtype].name) != len || memcmp(table[dtype].name, name, len) != 0) continue;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(name, bytes an element, kind: 'f' floating, 'i' signed, 'u' unsigned, 'b' bool).
+/* X(name, bytes an element, kind: 'f' floating, 'i' signed, 'u' unsigned, 'b' bool, 'c' complex).
  * The order is part of stored frames: append only. */
 #define BLASD_DTYPES(X)                                                                            \
     X(float64, 8, 'f')                                                                             \
@@ -21,7 +21,9 @@
     X(uint32, 4, 'u')                                                                              \
     X(uint16, 2, 'u')                                                                              \
     X(uint8, 1, 'u')                                                                               \
-    X(bool, 1, 'b')
+    X(bool, 1, 'b')                                                                                \
+    X(complex128, 16, 'c')                                                                         \
+    X(complex64, 8, 'c')
 
 enum blasd_dtype {
 #define X(name, size, kind) BLASD_##name,
@@ -35,11 +37,18 @@ enum blasd_dtype {
 #define BLASD_DTYPES_FLOAT (BLASD_DTYPE_BIT(BLASD_float64) | BLASD_DTYPE_BIT(BLASD_float32))
 #define BLASD_DTYPES_HALF (BLASD_DTYPE_BIT(BLASD_float16) | BLASD_DTYPE_BIT(BLASD_bfloat16))
 /* the integers and bool, which operations take as float64 */
-#define BLASD_DTYPES_INTEGER ((BLASD_DTYPE_BIT(BLASD_DTYPE_COUNT) - 1) & ~0xfu)
+#define BLASD_DTYPES_INTEGER ((BLASD_DTYPE_BIT(BLASD_bool + 1) - 1) & ~0xfu)
+#define BLASD_DTYPES_COMPLEX (BLASD_DTYPE_BIT(BLASD_complex128) | BLASD_DTYPE_BIT(BLASD_complex64))
 
 const char *blasd_dtype_name(enum blasd_dtype dtype); /* static text */
 size_t blasd_dtype_size(enum blasd_dtype dtype);
 char blasd_dtype_kind(enum blasd_dtype dtype);
+/* What an element consists of: a complex one of `parts` 2 floats, the real part first; any other of
+ * itself. */
+enum blasd_dtype blasd_dtype_part(enum blasd_dtype dtype);
+int blasd_dtype_parts(enum blasd_dtype dtype);
+/* Whether blasd_tensor_convert (tensor.h) can. */
+bool blasd_dtype_converts(enum blasd_dtype from, enum blasd_dtype to);
 /* Finds a dtype by its name of `len` bytes; false where there is none. */
 bool blasd_dtype_find(const char *name, size_t len, enum blasd_dtype *ret);
 

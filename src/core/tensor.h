@@ -37,14 +37,16 @@ struct blasd_tensor blasd_tensor_make(enum blasd_dtype dtype, int rank, const in
 /* Writes the shape as "(2, 3)" into `text` and returns it. */
 const char *blasd_tensor_shape_text(const struct blasd_tensor *tensor, char *text, size_t size);
 
-/* Copies `from` into `to`, which has the same shape, any dtype among the floating ones (from any
- * dtype, by value, rounding to nearest even) and row-major order. Both have data. */
+/* Copies `from` into `to`, which has the same shape and row-major order, and a floating dtype (from
+ * any real one, by value, rounding to nearest even), a complex one (from any), or int64 or uint64
+ * (from integers and bool, modulo 2^64). Both have data. */
 void blasd_tensor_convert(const struct blasd_tensor *from, struct blasd_tensor *to);
-/* Index of the first NaN or infinity among `n` elements of a floating dtype, or of the first byte
- * among those of bool that is neither 0 nor 1; or -1. `data` need not be aligned. */
+/* Index of the first NaN or infinity among `n` elements of a floating or complex dtype, or of the
+ * first byte among those of bool that is neither 0 nor 1; or -1. `data` need not be aligned. */
 int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, int64_t n);
 /* Index of the first element below 0 among `n` of any dtype, or with `zero_too` of the first that
- * is 0 or below, or -1. -0.0 is 0; a NaN counts by its sign. `data` need not be aligned. */
+ * is 0 or below, or -1; always -1 for complex ones. -0.0 is 0; a NaN counts by its sign. `data`
+ * need not be aligned. */
 int64_t blasd_tensor_first_negative(enum blasd_dtype dtype, const void *data, int64_t n,
                                     bool zero_too);
 /* Index of the first integer among `n` elements that float64 cannot hold, or -1; always -1 for

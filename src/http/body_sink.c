@@ -81,7 +81,7 @@ static char *held(const struct http_body_sink *sink) {
 static void leave_slice(struct http_body_sink *sink) {
     if (sink->room == NULL) return;
     sink->room = NULL;
-    sink->loop->landings--;
+    sink->loop->bodies.in_slices--;
 }
 
 static void drop_slice(struct http_body_sink *sink) {
@@ -128,11 +128,13 @@ static int in_memory(struct http_body_sink *sink, struct blasd_err *err) {
 static void land_in_slice(struct http_body_sink *sink) {
     struct http_loop *loop = sink->loop;
     uint64_t bytes = sink->expected > sink->total ? sink->expected : sink->total;
-    if (!sink->direct || sink->total < BLASD_SLICE_LEAST || loop->landings >= HTTP_LANDINGS) return;
+    if (!sink->direct || sink->total < BLASD_SLICE_LEAST ||
+        loop->bodies.in_slices >= HTTP_BODIES_IN_SLICES)
+        return;
     sink->room = blasd_front_queue_slice_take(loop->queue, sink->id, bytes, &sink->slice);
     if (sink->room == NULL) return;
     sink->room_bytes = bytes;
-    loop->landings++;
+    loop->bodies.in_slices++;
 }
 
 /* Sees to it that what is reserved can be written to. */
@@ -289,16 +291,27 @@ void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, co
                                     .id = id,
                                     .blob = {.fd = -1}};
     blasd_buf_init(&sink->memory, http_body_sink_memory(loop->server));
-    if (loop->spare_count > 0) sink->memory = loop->spares[--loop->spare_count];
+    if (loop->bodies.count > 0) sink->memory = loop->bodies.spares[--loop->bodies.count];
+}
+
+/* How large a payload the body can make: text of two bytes, `1,`, may become eight. */
+void http_body_sink_expect(struct http_body_sink *sink, const struct http_request *request,
+                           uint64_t body_limit) {
+    bool json = http_request_is_json(request), chunked = request->framing.chunked;
+    uint64_t body = chunked ? body_limit : request->framing.content_length;
+    sink->claim_limit = (json ? body * 8 : body) + 64 * (BLASD_MAX_INPUTS + 8);
+    sink->expected = request->framing.content_length;
+    sink->sums_wanted = request->idempotency_key != NULL;
+    sink->direct = !chunked && !json;
 }
 
 void http_body_sink_empty(struct http_body_sink *sink) {
     struct http_loop *loop = sink->loop;
-    bool keep = sink->memory.data != NULL && loop->spare_count < HTTP_SPARES &&
+    bool keep = sink->memory.data != NULL && loop->bodies.count < HTTP_BODIES_KEPT &&
                 sink->memory.cap <= BLASD_SLICE_MOST;
     if (keep) {
         blasd_buf_reset(&sink->memory);
-        loop->spares[loop->spare_count++] = sink->memory;
+        loop->bodies.spares[loop->bodies.count++] = sink->memory;
         blasd_buf_init(&sink->memory, sink->memory.max);
     }
     blasd_buf_release(&sink->memory);

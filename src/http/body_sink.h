@@ -42,6 +42,9 @@ struct http_body_sink {
 /* Bytes of tensors that are held in memory. */
 size_t http_body_sink_memory(const struct http_server *server);
 void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, const char *id);
+/* Tells the empty sink what will come: what is not JSON has its tensors as they will lie. */
+void http_body_sink_expect(struct http_body_sink *sink, const struct http_request *request,
+                           uint64_t body_limit);
 /* The body is the file `given` of the blob store's directory, whole: from now on the payload is
  * that file, and what is written into the sink is passed over. The errors of blasd_blob_adopt. */
 int http_body_sink_adopt(struct http_body_sink *sink, const char *given, struct blasd_err *err);

@@ -8,7 +8,7 @@
 #include "http/gate.h"
 
 #include "base/clock.h"
-#include "http/jobs.h"
+#include "http/exchange.h"
 
 #define SMALL_BODY (64 * BLASD_KIB)
 /* A refusal takes some 20 us of the front end and 10 to 20 of the client, a third of a small job.
@@ -21,33 +21,34 @@
 
 bool http_gate_suits(const struct http_exchange *exchange) {
     const struct http_request *request = &exchange->request;
-    return !request->chunked && request->body_file == NULL && !request->expects_continue &&
-           request->content_length <= SMALL_BODY &&
+    return !request->framing.chunked && request->body_file == NULL &&
+           !request->framing.expects_continue && request->framing.content_length <= SMALL_BODY &&
            exchange->home->server->limits->queue_wait_ms > 0;
 }
 
 void http_gate_enter(struct http_exchange *exchange, bool again) {
     struct http_loop *loop = exchange->home;
-    struct http_exchange *before = again ? NULL : loop->gate_last;
-    exchange->gate_prev = before;
-    exchange->gate_next = before == NULL ? loop->gate_first : NULL;
-    *(before == NULL ? &loop->gate_first : &before->gate_next) = exchange;
-    *(exchange->gate_next == NULL ? &loop->gate_last : &exchange->gate_next->gate_prev) = exchange;
-    exchange->at_gate = true;
+    struct http_exchange *before = again ? NULL : loop->admission.last;
+    exchange->admission.prev = before;
+    exchange->admission.next = before == NULL ? loop->admission.first : NULL;
+    *(before == NULL ? &loop->admission.first : &before->admission.next) = exchange;
+    *(exchange->admission.next == NULL ? &loop->admission.last
+                                       : &exchange->admission.next->admission.prev) = exchange;
+    exchange->admission.waits = true;
 }
 
 void http_gate_leave(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
-    struct http_exchange *next = exchange->gate_next, *prev = exchange->gate_prev;
-    if (!exchange->at_gate) return;
-    *(prev == NULL ? &loop->gate_first : &prev->gate_next) = next;
-    *(next == NULL ? &loop->gate_last : &next->gate_prev) = prev;
-    exchange->gate_next = exchange->gate_prev = NULL;
-    exchange->at_gate = false;
+    struct http_exchange *next = exchange->admission.next, *prev = exchange->admission.prev;
+    if (!exchange->admission.waits) return;
+    *(prev == NULL ? &loop->admission.first : &prev->admission.next) = next;
+    *(next == NULL ? &loop->admission.last : &next->admission.prev) = prev;
+    exchange->admission.next = exchange->admission.prev = NULL;
+    exchange->admission.waits = false;
 }
 
 static int64_t late_at(const struct http_loop *loop) {
-    return loop->gate_first->began_ns + (int64_t)loop->server->limits->queue_wait_ms * 1000000;
+    return loop->admission.first->began_ns + (int64_t)loop->server->limits->queue_wait_ms * 1000000;
 }
 
 static void ignore(struct blasd_timer *timer) {
@@ -56,32 +57,32 @@ static void ignore(struct blasd_timer *timer) {
 
 /* Whether the allowance has something left. */
 static bool can_spend(const struct http_loop *loop, int64_t now) {
-    return loop->gate_spent_ns - now < REFUSALS_AT_ONCE * REFUSAL_NS;
+    return loop->admission.spent_ns - now < REFUSALS_AT_ONCE * REFUSAL_NS;
 }
 
 static void spend(struct http_loop *loop, int64_t now) {
-    if (loop->gate_spent_ns < now) loop->gate_spent_ns = now;
-    loop->gate_spent_ns += REFUSAL_NS;
+    if (loop->admission.spent_ns < now) loop->admission.spent_ns = now;
+    loop->admission.spent_ns += REFUSAL_NS;
 }
 
 static void count_let_in(struct http_loop *loop, int64_t now) {
     if (can_spend(loop, now)) spend(loop, now);
-    if (loop->gate_earned < REFUSALS_AT_ONCE * JOBS_A_REFUSAL) loop->gate_earned++;
+    if (loop->admission.earned < REFUSALS_AT_ONCE * JOBS_A_REFUSAL) loop->admission.earned++;
 }
 
 static void count_refused(struct http_loop *loop, int64_t now) {
     if (can_spend(loop, now))
         spend(loop, now);
     else
-        loop->gate_earned -= JOBS_A_REFUSAL;
+        loop->admission.earned -= JOBS_A_REFUSAL;
 }
 
 /* Lets the first one in or refuses it. False: it goes on waiting, and so do all behind it. */
 static bool serve_first(struct http_loop *loop, int64_t now) {
-    struct http_exchange *exchange = loop->gate_first;
-    bool may_refuse = can_spend(loop, now) || loop->gate_earned >= JOBS_A_REFUSAL;
-    if (!http_jobs_post_try(exchange, may_refuse && now >= late_at(loop))) return false;
-    if (exchange->answered)
+    struct http_exchange *exchange = loop->admission.first;
+    bool may_refuse = can_spend(loop, now) || loop->admission.earned >= JOBS_A_REFUSAL;
+    if (!exchange->route->jobs->admit(exchange, may_refuse && now >= late_at(loop))) return false;
+    if (exchange->answer.made)
         count_refused(loop, now);
     else
         count_let_in(loop, now);
@@ -90,12 +91,12 @@ static bool serve_first(struct http_loop *loop, int64_t now) {
 
 void http_gate_turn(struct http_loop *loop) {
     int64_t now, at;
-    if (loop->gate_first == NULL) return;
+    if (loop->admission.first == NULL) return;
     now = blasd_clock_ns();
-    while (loop->gate_first != NULL && serve_first(loop, now)) continue;
-    if (loop->gate_first == NULL || loop->gate_timer.slot != 0) return;
+    while (loop->admission.first != NULL && serve_first(loop, now)) continue;
+    if (loop->admission.first == NULL || loop->admission.timer.slot != 0) return;
     at = late_at(loop);
-    loop->gate_timer.fire = ignore;
+    loop->admission.timer.fire = ignore;
     /* where this fails, the loop's tick is soon enough */
-    (void)blasd_loop_timer_set(loop->loop, &loop->gate_timer, at > now ? at : now + PAUSE_NS);
+    (void)blasd_loop_timer_set(loop->loop, &loop->admission.timer, at > now ? at : now + PAUSE_NS);
 }

@@ -10,7 +10,26 @@
 #ifndef BLASD_HTTP_GATE_H
 #define BLASD_HTTP_GATE_H
 
-#include "http/exchange.h"
+#include "base/loop.h"
+
+#include <stdbool.h>
+
+struct http_exchange;
+struct http_loop;
+
+/* A loop's: who waits, and what may be refused. */
+struct http_admission {
+    struct http_exchange *first, *last;
+    struct blasd_timer timer;
+    int64_t spent_ns;
+    int earned;
+};
+
+/* An exchange's place. */
+struct http_admission_place {
+    struct http_exchange *next, *prev;
+    bool waits;
+};
 
 /* Whether the request is one that may wait: its body is small, and its length is known. */
 bool http_gate_suits(const struct http_exchange *exchange);

@@ -68,9 +68,9 @@ static bool is(const char *text, const char *word) {
  * send this for itself. */
 static bool from_elsewhere(const struct http_request *request) {
     bool reads = (request->method & (HTTP_GET | HTTP_HEAD)) != 0;
-    if (!is(request->fetch_site, "cross-site") && !is(request->fetch_site, "same-site"))
+    if (!is(request->fetch.site, "cross-site") && !is(request->fetch.site, "same-site"))
         return false;
-    return !reads || !is(request->fetch_mode, "navigate") || !is(request->fetch_dest, "document");
+    return !reads || !is(request->fetch.mode, "navigate") || !is(request->fetch.dest, "document");
 }
 
 int http_guard_check(const struct http_guard *guard, const struct http_request *request,

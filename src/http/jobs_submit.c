@@ -53,13 +53,9 @@ static void on_cancelled(void *arg, const struct blasd_err *err, const void *rec
     http_exchange_release(arg);
 }
 
-bool http_upload_submitted(const struct http_exchange *exchange) {
-    return exchange->upload == NULL || exchange->upload->submitted;
-}
-
 void http_jobs_post_gone(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
-    if (exchange->answered || !upload->submitted || !(upload->wait_s > 0) ||
+    if (exchange->answer.made || !upload->submitted || !(upload->wait_s > 0) ||
         exchange->request.idempotency_key != NULL)
         return;
     http_exchange_hold(exchange);
@@ -82,9 +78,9 @@ static bool back_to_gate(struct http_exchange *exchange, const struct blasd_err 
     struct http_upload *upload = exchange->upload;
     if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
         return false;
-    http_waits_remove(exchange);
+    http_exchange_unwait(exchange);
     http_body_sink_init(&upload->sink, exchange->home, exchange->id); /* empty again */
-    http_upload_prepare_sink(upload);
+    http_body_sink_expect(&upload->sink, &exchange->request, upload->body_limit);
     http_gate_enter(exchange, true);
     return true;
 }
@@ -128,17 +124,17 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
             http_reply_problem(exchange, err);
     } else {
         upload->submitted = true;
-        if (strcmp(id, exchange->id) != 0 && blasd_id_valid(id)) http_waits_rename(exchange, id);
-        if (exchange->connection == NULL || exchange->gone)
+        if (blasd_id_valid(id)) memcpy(exchange->id, id, sizeof exchange->id);
+        if (exchange->connection == NULL || exchange->client.gone)
             http_jobs_post_gone(exchange);
-        else if (exchange->answered)
+        else if (exchange->answer.made)
             ; /* it ended before we heard that it was queued */
         else if (!(upload->wait_s > 0) && !repeated)
             answer_queued(upload);
-        else if (!(upload->wait_s > 0) || exchange->time_up)
+        else if (!(upload->wait_s > 0) || exchange->wait.time_up)
             http_jobs_fetch(exchange);
     }
-    if (!exchange->at_gate) blasd_buf_release(&upload->body);
+    if (!exchange->admission.waits) blasd_buf_release(&upload->body);
     http_exchange_release(exchange);
 }
 
@@ -192,7 +188,8 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
                                           .company = upload->small ? &upload->company : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
-                                          .watch = upload->wait_s > 0};
+                                          .waiter =
+                                              upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
     int rc;
     complete(upload, job);
     if (submission.idempotency_key != NULL &&
@@ -213,11 +210,11 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     upload->priority = job->priority;
     upload->created_us = job->created_us;
     upload->receive_us = job->receive_us;
-    exchange->wait_status = 202;
+    exchange->wait.status = 202;
     http_count(&loop->metrics->sent[upload->device], 1);
     http_exchange_hold(exchange);
     loop->submitting++;
-    if (submission.watch) http_waits_add(exchange, upload->wait_s);
+    if (submission.waiter != NULL) http_waits_add(exchange, upload->wait_s);
     blasd_front_queue_submit(loop->queue, &blasd_anonymous, &submission, on_submitted, exchange);
     return 0;
 }

@@ -51,7 +51,7 @@ static void on_late(struct blasd_timer *timer) {
 
 void http_linger(struct http_loop *loop, int fd) {
     struct lingerer *linger;
-    if (fd < 0 || loop->lingering >= LINGER_MAX || loop->out_of_time) return;
+    if (fd < 0 || loop->lingering >= LINGER_MAX || loop->stopping.out_of_time) return;
     linger = calloc(1, sizeof *linger);
     if (linger == NULL) return;
     linger->home = loop;
@@ -78,7 +78,8 @@ void http_linger_problem(struct http_loop *loop, const struct http_route *route,
     ssize_t sent;
     int len;
     if (fd < 0) return;
-    http_exchange_count(loop, route, (unsigned)info->http_status);
+    http_metrics_request(loop->metrics, http_route_number(loop, route),
+                         (unsigned)info->http_status);
     blasd_buf_init(&body, 16 * BLASD_KIB);
     if (blasd_problem_document(problem, &body) == 0) {
         len = snprintf(head, sizeof head,

@@ -3,6 +3,7 @@
 #include "http/patience.h"
 
 #include "base/clock.h"
+#include "http/exchange.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -52,12 +53,12 @@ void http_cut_off(struct http_loop *loop, const struct http_route *route,
 
 bool http_body_late(const struct http_exchange *exchange, struct blasd_err *problem) {
     const struct blasd_limits *limits = exchange->home->server->limits;
-    uint64_t seconds = limits->request_s + exchange->body / limits->request_rate;
+    uint64_t seconds = limits->request_s + exchange->body.seen / limits->request_rate;
     if ((blasd_clock_ns() - exchange->began_ns) / SECOND_NS < (int64_t)seconds) return false;
     blasd_fail(problem, BLASD_E_request_timeout, "",
                "%" PRIu64 " bytes of the body came in %" PRIu64
                " seconds (limits request_s and request_rate)",
-               exchange->body, seconds);
+               exchange->body.seen, seconds);
     return true;
 }
 

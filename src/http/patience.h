@@ -8,7 +8,15 @@
 #ifndef BLASD_HTTP_PATIENCE_H
 #define BLASD_HTTP_PATIENCE_H
 
-#include "http/exchange.h"
+#include "base/err.h"
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct http_exchange;
+struct http_loop;
+struct http_route;
 
 /* A connection from its beginning to its end, which libmicrohttpd keeps as its socket context. */
 struct http_visit {

@@ -5,7 +5,7 @@
 #include "base/cut.h"
 #include "http/jobs.h"
 #include "http/reply.h"
-#include "http/waits.h"
+#include "wire/frame.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ struct parcel {
     void *copy;                  /* the outputs, where they came with the record; owned */
     struct blasd_answer *answer; /* owned */
     char *header;                /* of a tensor sent from where it is mapped; owned */
-    bool mapped;                 /* it is one of home->mapped_answers */
+    bool mapped;                 /* it is one of home->pieces.mapped */
     uint64_t round;              /* in which it had its last piece */
 };
 
@@ -45,7 +45,7 @@ static struct parcel *parcel_new(struct http_exchange *exchange,
 static void parcel_free(void *cls) {
     struct parcel *parcel = cls;
     if (parcel == NULL) return;
-    if (parcel->mapped) parcel->home->mapped_answers--;
+    if (parcel->mapped) parcel->home->pieces.mapped--;
     blasd_answer_free(parcel->answer);
     blasd_blob_close(&parcel->blob);
     free(parcel->copy);
@@ -67,7 +67,7 @@ static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     struct parcel *parcel = cls;
     size_t len;
     (void)pos;
-    parcel->home->more = true;
+    parcel->home->turn.more = true;
     if (!http_pieces_next(&parcel->home->pieces, &parcel->round)) return 0;
     watch(parcel);
     len = blasd_answer_read(parcel->answer, out, max);
@@ -96,7 +96,7 @@ static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payl
     struct MHD_IoVec parts[2];
     struct MHD_Response *response;
     uint64_t bytes;
-    if (format == BLASD_FORMAT_JSON || parcel->home->mapped_answers >= MAPPED_MOST) return NULL;
+    if (format == BLASD_FORMAT_JSON || parcel->home->pieces.mapped >= MAPPED_MOST) return NULL;
     /* of a file that is cut the system sends what is there, and libmicrohttpd waits for the rest */
     if (parcel->home->server->options->share) return NULL;
     if (output < 0 && output_count(record, &output) != 1) return NULL;
@@ -113,7 +113,7 @@ static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payl
     response = MHD_create_response_from_iovec(parts, 2, parcel_free, parcel);
     if (response == NULL) return NULL;
     parcel->mapped = true;
-    parcel->home->mapped_answers++;
+    parcel->home->pieces.mapped++;
     http_count(&parcel->home->metrics->sent_bytes, size);
     return response;
 }
@@ -143,81 +143,43 @@ static void stream_tensors(struct parcel *parcel, struct http_exchange *exchange
     send_tensors(exchange, response, format);
 }
 
-/* An answer in memory that the loop uses again. */
-struct whole {
-    struct http_loop *home; /* borrowed */
-    char bytes[];
-};
-
-static void whole_free(void *cls) {
-    struct whole *whole = cls;
-    blasd_spares_give(&whole->home->answer_blocks, whole);
-}
-
-/* Reads an answer of that many bytes; NULL where memory has run out. */
-static struct MHD_Response *read_sized(struct http_loop *home, struct blasd_answer *answer,
-                                       size_t size) {
-    struct whole *whole = blasd_spares_take(&home->answer_blocks);
-    struct MHD_Response *response = NULL;
-    if (whole == NULL) return NULL;
-    whole->home = home;
-    if (blasd_answer_read(answer, whole->bytes, size) == size)
-        response = MHD_create_response_from_buffer_with_free_callback_cls(size, whole->bytes,
-                                                                          whole_free, whole);
-    if (response == NULL) whole_free(whole);
-    return response;
-}
-
-/* Reads an answer of any size up to WHOLE_BYTES or somewhat more. */
-static struct MHD_Response *read_on(struct http_exchange *exchange, struct blasd_answer *answer,
-                                    int64_t size) {
-    struct MHD_Response *response = NULL;
-    struct blasd_buf body;
-    size_t len = 0;
-    blasd_buf_init(&body, 64 * WHOLE_BYTES);
-    do {
-        body.len += len;
-        if (body.len > 0 && (int64_t)body.len == size) break;
-        if (blasd_buf_reserve(&body, size > (int64_t)body.len ? (size_t)size - body.len : 4096) !=
-            0)
-            goto done;
-        len = blasd_answer_read(answer, body.data + body.len, body.cap - body.len);
-    } while (len > 0);
-    response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
-    if (response != NULL) {
-        http_count(&exchange->home->metrics->sent_bytes, body.len);
-        blasd_buf_init(&body, body.max);
-    }
-done:
-    blasd_buf_release(&body);
-    return response;
-}
-
 /* Reads a short answer into memory; NULL where that has run out. */
 static struct MHD_Response *read_whole(struct http_exchange *exchange,
                                        const struct blasd_record *record, const char *payload,
                                        int output, enum blasd_format format) {
     struct blasd_answer *answer = blasd_answer_new(record, payload, output, format);
-    int64_t size = answer == NULL ? 0 : blasd_answer_size(answer);
+    int64_t size = answer == NULL ? 0 : blasd_answer_size(answer); /* negative: not known yet */
     struct MHD_Response *response = NULL;
-    if (size > 0 && (size_t)size <= HTTP_ANSWER_BLOCK - sizeof(struct whole)) {
-        response = read_sized(exchange->home, answer, (size_t)size);
-        if (response != NULL) http_count(&exchange->home->metrics->sent_bytes, (uint64_t)size);
-    } else if (answer != NULL) {
-        response = read_on(exchange, answer, size);
+    struct blasd_buf body;
+    size_t len = 0;
+    bool whole = false;
+    blasd_buf_init(&body, 64 * WHOLE_BYTES);
+    while (answer != NULL && !whole) {
+        size_t more = size > (int64_t)body.len ? (size_t)size - body.len : 4096;
+        if (blasd_buf_reserve(&body, more) != 0) break;
+        len = blasd_answer_read(answer, body.data + body.len, body.cap - body.len);
+        body.len += len;
+        whole = len == 0 || (int64_t)body.len == size;
     }
+    if (whole)
+        response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
+    if (response != NULL)
+        http_count(&exchange->home->metrics->sent_bytes, body.len);
+    else
+        blasd_buf_release(&body);
     blasd_answer_free(answer);
     return response;
 }
 
 static bool wants_tensors(const struct http_exchange *exchange) {
-    return exchange->output != HTTP_DOCUMENT || exchange->format != BLASD_FORMAT_JSON;
+    return exchange->wanted.output != HTTP_DOCUMENT || exchange->wanted.format != BLASD_FORMAT_JSON;
 }
 
 /* What the exchange asks for, in the answer's terms. */
 static int output_wanted(const struct http_exchange *exchange, const struct blasd_record *record) {
-    int output = exchange->output == HTTP_DOCUMENT ? HTTP_ALL_OUTPUTS : exchange->output;
-    if (output == HTTP_ALL_OUTPUTS && exchange->format == BLASD_FORMAT_NPY)
+    int output =
+        exchange->wanted.output == HTTP_DOCUMENT ? HTTP_ALL_OUTPUTS : exchange->wanted.output;
+    if (output == HTTP_ALL_OUTPUTS && exchange->wanted.format == BLASD_FORMAT_NPY)
         output_count(record, &output);
     return output;
 }
@@ -243,7 +205,7 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
         parcel->blob = *blob;
         blob->store = NULL; /* it is ours now */
     }
-    if (exchange->connection == NULL || exchange->gone) {
+    if (exchange->connection == NULL || exchange->client.gone) {
         parcel_free(parcel);
     } else if (err != NULL) {
         parcel_free(parcel);
@@ -251,7 +213,7 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
     } else if (wants_tensors(exchange)) {
         stream_tensors(parcel, exchange, parcel->blob.data,
                        output_wanted(exchange, &parcel->record),
-                       (enum blasd_format)exchange->format);
+                       (enum blasd_format)exchange->wanted.format);
     } else {
         answer_document(parcel, exchange);
     }
@@ -266,8 +228,8 @@ static void fetch_blob(struct http_exchange *exchange, const struct blasd_record
         return;
     }
     snprintf(name, sizeof name, "%s.out", record->id);
-    http_waits_remove(exchange);
-    exchange->answered = true;
+    http_exchange_unwait(exchange);
+    exchange->answer.made = true;
     http_exchange_hold(exchange);
     blasd_front_queue_blob_get(exchange->home->queue, name, record->payload_bytes, on_blob, parcel);
 }
@@ -288,7 +250,7 @@ static struct parcel *parcel_copy(struct http_exchange *exchange, const struct b
 /* What lies in a slice is read there once, into what will be sent. */
 static void answer_tensors(struct http_exchange *exchange, const struct blasd_record *record,
                            const char *payload) {
-    enum blasd_format format = (enum blasd_format)exchange->format;
+    enum blasd_format format = (enum blasd_format)exchange->wanted.format;
     int output = output_wanted(exchange, record);
     bool whole = record->payload_bytes <= WHOLE_BYTES / 4;
     struct MHD_Response *response = NULL;
@@ -343,12 +305,12 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
                           blasd_state_names[record->state]);
     if (exchange->captures[1][0] != '\0') {
         const struct blasd_op *op = blasd_op_find(record->op);
-        exchange->output = op == NULL ? -1 : blasd_op_output(op, exchange->captures[1]);
-        if (exchange->output < 0 || record->outputs[exchange->output].tensor.rank < 0)
+        exchange->wanted.output = op == NULL ? -1 : blasd_op_output(op, exchange->captures[1]);
+        if (exchange->wanted.output < 0 || record->outputs[exchange->wanted.output].tensor.rank < 0)
             return blasd_fail(err, BLASD_E_output_not_found, exchange->captures[1],
                               "the job has no output '%s'", exchange->captures[1]);
     }
-    if (exchange->format == BLASD_FORMAT_NPY && exchange->output < 0 &&
+    if (exchange->wanted.format == BLASD_FORMAT_NPY && exchange->wanted.output < 0 &&
         output_count(record, &only) != 1)
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "the job has %d outputs, and a .npy file holds one",
@@ -356,7 +318,9 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
     return 0;
 }
 
-int http_result_payload(struct http_exchange *exchange, const struct blasd_record *record,
+/* The payload of `record`, which came with it at `beside`, or lies in a slice and is copied to the
+ * loop's scratch, or is NULL: it lies in a blob, or nobody needs it. record_expired, no_space. */
+static int read_payload(struct http_exchange *exchange, const struct blasd_record *record,
                         const char *beside, const char **payload, struct blasd_err *err) {
     struct blasd_buf *scratch = &exchange->home->scratch;
     int rc;
@@ -376,7 +340,8 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
     struct blasd_err err = {0};
     bool tensors = wants_tensors(exchange);
     /* a document that cannot be had as tensors is still a document */
-    if (exchange->output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED) tensors = false;
+    if (exchange->wanted.output == HTTP_DOCUMENT && record->state != BLASD_SUCCEEDED)
+        tensors = false;
     if (tensors) {
         if (check_wanted(exchange, record, &err) != 0)
             http_reply_problem(exchange, &err);
@@ -385,10 +350,45 @@ void http_result_answer(struct http_exchange *exchange, unsigned unended,
     } else if (record->state == BLASD_SUCCEEDED && record->payload_in_blob &&
                has_small_output(exchange, record)) {
         fetch_blob(exchange, record);
-    } else if (http_result_payload(exchange, record, payload, &payload, &err) != 0) {
+    } else if (read_payload(exchange, record, payload, &payload, &err) != 0) {
         http_reply_problem(exchange, &err);
     } else {
         http_reply_document(exchange, blasd_state_final(record->state) ? 200 : unended, record,
                             payload);
     }
+}
+
+void http_result_record(struct http_exchange *exchange, const struct blasd_err *err,
+                        const void *bytes, size_t len, bool unended_too) {
+    const struct blasd_err cancelled = {.code = BLASD_E_cancelled};
+    struct blasd_record record;
+    struct blasd_err bad = {0};
+    const char *payload;
+    size_t payload_at;
+    if (!http_exchange_open(exchange)) return;
+    if (err != NULL)
+        http_reply_problem(exchange, err);
+    else if (blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0)
+        http_reply_problem(exchange, &bad);
+    else if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
+        if (record.state == BLASD_CANCELLED) http_log_job(exchange, "cancelled", &cancelled);
+        if (read_payload(exchange, &record, (const char *)bytes + payload_at, &payload, &bad) != 0)
+            payload = NULL;
+        http_reply_document(exchange, 200, &record, payload);
+    } else if (unended_too || blasd_state_final(record.state))
+        http_result_answer(exchange, exchange->wait.status, &record,
+                           (const char *)bytes + payload_at);
+}
+
+void http_result_on_record(void *arg, const struct blasd_err *err, const void *record, size_t len) {
+    struct http_exchange *exchange = arg;
+    http_result_record(exchange, err, record, len, true);
+    http_exchange_release(exchange);
+}
+
+/* A 202 promises the job's end for later. */
+void http_jobs_fetch(struct http_exchange *exchange) {
+    http_exchange_hold(exchange);
+    (exchange->wait.status == 202 ? blasd_front_queue_keep : blasd_front_queue_get)(
+        exchange->home->queue, &blasd_anonymous, exchange->id, http_result_on_record, exchange);
 }

@@ -39,7 +39,7 @@ int http_handed_adopt(struct http_exchange *exchange, struct http_body_sink *sin
     const struct http_request *request = &exchange->request;
     int rc = check_on(exchange, err);
     if (rc != 0) return rc;
-    if (request->chunked || request->content_length > 0)
+    if (request->framing.chunked || request->framing.content_length > 0)
         return blasd_fail(err, BLASD_E_malformed_query, "Body-File",
                           "a request whose body is a file has no other body");
     if (!is_safetensors(request->content_type))
@@ -50,8 +50,8 @@ int http_handed_adopt(struct http_exchange *exchange, struct http_body_sink *sin
 
 void http_handed_read(struct http_loop *loop, struct http_handed *handed) {
     handed->next = NULL;
-    *(loop->handed_first == NULL ? &loop->handed_first : &loop->handed_last->next) = handed;
-    loop->handed_last = handed;
+    *(loop->handed.first == NULL ? &loop->handed.first : &loop->handed.last->next) = handed;
+    loop->handed.last = handed;
 }
 
 /* Reads up to TURN_BYTES. */
@@ -73,11 +73,11 @@ static int read_on(struct http_loop *loop, struct http_handed *handed, struct bl
 }
 
 void http_handed_turn(struct http_loop *loop) {
-    struct http_handed *handed = loop->handed_first;
+    struct http_handed *handed = loop->handed.first;
     struct blasd_err err = {0};
     int rc;
     if (handed == NULL) return;
-    loop->handed_first = handed->next;
+    loop->handed.first = handed->next;
     rc = read_on(loop, handed, &err);
     if (rc == 0 && handed->at < handed->sink->total)
         http_handed_read(loop, handed); /* behind the others */

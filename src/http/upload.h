@@ -30,10 +30,6 @@ struct http_upload {
     struct blasd_key company;
 };
 
-/* jobs_post.c. Tells the empty sink what will come: what is not JSON has its tensors as they will
- * lie. */
-void http_upload_prepare_sink(struct http_upload *upload);
-
 /* jobs_submit.c. Gives the job, whose bytes are all in the sink, to the queue; `cost` is what it
  * takes of the queue. The answer follows: at once, or when the job has ended, or the time is up.
  * On an error nothing was submitted, and the caller answers; no_space, and the errors of

@@ -49,7 +49,8 @@ static void become(const struct child *child, pid_t supervisor, int notify_fd) {
     }
     for (int i = 0; child->variables != NULL && child->variables[i] != NULL; i += 2)
         setenv(child->variables[i], child->variables[i + 1], 1);
-    if (child->cpus != NULL) sched_setaffinity(0, sizeof *child->cpus, child->cpus);
+    if (child->cpus != NULL && CPU_COUNT(child->cpus) > 0)
+        sched_setaffinity(0, sizeof *child->cpus, child->cpus);
     /* the program that runs now, even where its file has been replaced since */
     if (child->executable == NULL)
         execv("/proc/self/exe", child->argv);
@@ -233,10 +234,12 @@ bool child_tell_ready(void) {
     return true;
 }
 
-void child_tell_alive(void) {
+void child_tell_alive(void *unused) {
+    (void)unused;
     tell(SAYS_ALIVE);
 }
 
-void child_tell_quiet(void) {
+void child_tell_quiet(void *unused) {
+    (void)unused;
     tell(SAYS_QUIET);
 }

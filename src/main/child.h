@@ -28,7 +28,7 @@ struct child {
     const int *keep_fds; /* descriptors it inherits, under the same numbers */
     int keep_count;
     const char *const *variables; /* of its environment: name, value, …, NULL; or NULL */
-    const cpu_set_t *cpus;        /* where it may run; NULL: anywhere */
+    const cpu_set_t *cpus;        /* where it may run; NULL or empty: anywhere */
     bool notifies;                /* says all that */
     int silence_s; /* killed where it gave no sign of life for so long since it was ready */
     void (*on_ready)(struct child *child);
@@ -64,8 +64,8 @@ bool child_tell_ready(void);
 /* Whether there is one. */
 bool child_has_supervisor(void);
 /* The same, that it is alive; nothing before it was ready. */
-void child_tell_alive(void);
+void child_tell_alive(void *unused);
 /* The same, that it has nothing under way any more. */
-void child_tell_quiet(void);
+void child_tell_quiet(void *unused);
 
 #endif

@@ -242,13 +242,13 @@ static int digits_of(enum blasd_dtype dtype) {
                                     : 4;
 }
 
-static void print_element(const struct blasd_array *array, enum blasd_dtype dtype, int64_t i) {
+static void print_element(const void *data, enum blasd_dtype dtype, int64_t i) {
     size_t size = blasd_dtype_size(dtype);
-    unsigned char *at = (unsigned char *)array->data + (size_t)i * size;
+    unsigned char *at = (unsigned char *)data + (size_t)i * size;
     double real = 0;
     struct blasd_tensor from = {.dtype = dtype, .data = at}, to = {.data = &real};
     uint64_t bits = 0;
-    memcpy(&bits, at, size);
+    if (blasd_dtype_parts(dtype) == 1) memcpy(&bits, at, size);
     switch (blasd_dtype_kind(dtype)) {
     case 'f':
         blasd_tensor_convert(&from, &to);
@@ -258,6 +258,15 @@ static void print_element(const struct blasd_array *array, enum blasd_dtype dtyp
         printf("%lld", (long long)(int64_t)(bits << (64 - 8 * size)) >> (64 - 8 * size));
         break;
     case 'u': printf("%llu", (unsigned long long)bits); break;
+    case 'c': /* 1+2j, as Python writes it */
+        print_element(at, blasd_dtype_part(dtype), 0);
+        to = (struct blasd_tensor){.data = &real};
+        from = (struct blasd_tensor){.dtype = blasd_dtype_part(dtype), .data = at + size / 2};
+        blasd_tensor_convert(&from, &to);
+        if (isnan(real) || !signbit(real)) putchar('+');
+        print_element(at, blasd_dtype_part(dtype), 1);
+        putchar('j');
+        break;
     default: fputs(bits != 0 ? "true" : "false", stdout);
     }
 }
@@ -275,7 +284,7 @@ static void print_array(const struct blasd_array *array) {
     if (!blasd_dtype_find(array->dtype, strlen(array->dtype), &dtype)) return;
     for (int64_t i = 0; i < elements; i++) {
         fputs(i % row == 0 ? "  " : " ", stdout);
-        print_element(array, dtype, i);
+        print_element(array->data, dtype, i);
         if (i % row == row - 1) putchar('\n');
     }
 }

@@ -269,6 +269,7 @@ static void prepare_api(struct supervisor *up) {
     up->api_child.loop = up->loop;
     up->api_child.label = "blasd api";
     up->api_child.argv = up->api_argv;
+    up->api_child.cpus = &up->api_cpus;
     up->api_child.keep_fds = up->listeners->fds;
     up->api_child.keep_count = up->listeners->count;
     up->api_child.variables = alone;
@@ -299,7 +300,7 @@ static void prepare_workers(struct supervisor *up) {
         child->loop = up->loop;
         child->label = up->workers[i].label;
         child->argv = up->workers[i].argv;
-        child->cpus = up->workers[i].pinned ? &up->workers[i].cpus : NULL;
+        child->cpus = &up->workers[i].cpus;
         child->variables = sleeping;
         child->notifies = true;
         child->silence_s = (int)up->common->limits.silence_s;

@@ -21,8 +21,7 @@ struct worker_plan {
     char name[128];
     char measured[PATH_MAX + 16];
     char *argv[10];
-    cpu_set_t cpus;
-    bool pinned;
+    cpu_set_t cpus; /* where it may run; empty: anywhere */
 };
 
 struct supervisor {
@@ -34,6 +33,7 @@ struct supervisor {
     int redis_keep_count;
     struct listeners *listeners;
     char *const *api_argv;
+    cpu_set_t api_cpus; /* as a worker's */
     struct worker_plan *workers;
     int worker_count;
 

@@ -5,7 +5,7 @@
  *   front_queue.c   the two connections, housekeeping once a second, the view
  *   front_submit.c  jobs collected into batches, idempotent so that a batch may be sent again
  *   front_packet.c  small jobs of a batch that share one entry of the queue
- *   front_watch.c   who is waited for, and the messages that say who ended
+ *   front_waiters.c who waits for which job, and the messages that say which have ended
  *   front_read.c    get, watch, cancel, list, stats
  *   front_blob.c    blobs, of either kind, out of the store and into it
  *   front_slice.c   payloads of middling size, in segments */
@@ -109,7 +109,12 @@ struct front_packets {
     size_t bytes;  /* of all pieces */
 };
 
-struct front_watch;
+/* The table of requests that wait for a job to end: buckets of a hash table. */
+struct front_waiters {
+    struct blasd_waiter **buckets;
+    size_t size, count;
+    uint64_t seed;
+};
 
 struct blasd_front_queue {
     struct blasd_loop *loop;                /* borrowed */
@@ -156,10 +161,8 @@ struct blasd_front_queue {
     struct blasd_views *views;       /* owned: outputs */
     bool asking;                     /* which segments are free: a call is in flight */
 
-    struct front_watch **watches; /* buckets of a hash table */
-    size_t watch_buckets, watch_count;
-    uint64_t watch_seed, watch_serial;
-    bool rewatch;       /* all watches must be told to Redis, and their records read */
+    struct front_waiters waiters;
+    bool rewatch;       /* Redis must be told of all waiters, and their records read */
     bool rewatch_later; /* that failed: try again with the next tick */
 };
 
@@ -193,24 +196,26 @@ void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err)
 /* A deadline passes in `ms` milliseconds; somebody has to see to it then. */
 void front_deadline_in(struct blasd_front_queue *queue, int64_t ms);
 
-/* front_watch.c. The table of jobs that are waited for. A watch is `pending` while calls are in
- * flight that set it: messages that come ahead of their answers are kept. Serial numbers tell a
- * watch from a later one of the same id; 0 is none. */
-uint64_t front_watch_begin(struct blasd_front_queue *queue, const char *id);
-/* The call has ended. `stands`: the job has not ended, and its end will be published. To be called
- * after the call's own callback, for it calls on_ended where the message has come already. */
-void front_watch_settle(struct blasd_front_queue *queue, const char *id, uint64_t serial,
-                        bool stands);
-/* The record of a job that is final, read rather than published. */
-void front_watch_ended(struct blasd_front_queue *queue, const char *id, const void *record,
-                       size_t len);
+/* front_waiters.c. A waiter is pending while the call is in flight that it began with: a record
+ * that comes ahead of the answer is kept. Each takes NULL for a waiter. */
+void front_wait_begin(struct blasd_front_queue *queue, struct blasd_waiter *waiter, const char *id);
+/* The call has been answered. `stands`: the job has not ended, and its end will be published.
+ * Called before the call's own callback, after which the waiter may be gone; what it returns goes
+ * to front_wait_early behind that. */
+struct blasd_early front_wait_settle(struct blasd_front_queue *queue, struct blasd_waiter *waiter,
+                                     bool stands);
+/* Tells who waits for `id` of the record, if one has come, and frees it. */
+void front_wait_early(struct blasd_front_queue *queue, const char *id, struct blasd_early *early);
+/* The record of a job that is final, published or read. */
+void front_wait_ended(struct blasd_front_queue *queue, const char *id, const void *record,
+                      size_t len);
 /* A message of the channel. */
-void front_watch_message(struct blasd_front_queue *queue, const char *bytes, size_t len);
-/* Tells Redis of all watches anew, where that is due and possible. */
-void front_watch_again(struct blasd_front_queue *queue);
+void front_wait_message(struct blasd_front_queue *queue, const char *bytes, size_t len);
+/* Tells Redis of all waiters anew, where that is due and possible. */
+void front_wait_again(struct blasd_front_queue *queue);
 /* Tells Redis of one. */
-void front_watch_ask(struct blasd_front_queue *queue, const char *id);
-void front_watch_free(struct blasd_front_queue *queue);
+void front_wait_ask(struct blasd_front_queue *queue, const char *id);
+void front_waiters_free(struct blasd_front_queue *queue);
 /* Whether the bytes of a record (queue/functions/contract.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);
 

@@ -5,7 +5,7 @@
  * is the queue ready. `replies` only
  * listens to the loop's own channel. A tick once a second, and whenever a deadline passes, does the
  * queue's housekeeping, proves that Redis takes writes and brings what the view shows.
- * Read next: front_call.c, then front_submit.c and front_watch.c. */
+ * Read next: front_call.c, then front_submit.c and front_waiters.c. */
 #include "queue/front.h"
 
 #include "base/clock.h"
@@ -81,7 +81,7 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
     }
     queue->ready = true;
     queue->writable = false; /* until the probe comes back, ahead of the tick */
-    queue->rewatch = queue->watch_count > 0;
+    queue->rewatch = queue->waiters.count > 0;
     no_trouble(queue);
     queue->heard_ns = blasd_clock_ns();
     blasd_front_link_stands(&queue->commands);
@@ -172,12 +172,12 @@ static void handle_message(redisAsyncContext *ac, void *reply, void *arg) {
     if (strcmp(r->element[0]->str, "subscribe") == 0) {
         queue->subscribed = true;
         queue->unheard = 0;
-        queue->rewatch = queue->watch_count > 0;
+        queue->rewatch = queue->waiters.count > 0;
         blasd_front_link_stands(&queue->replies);
     } else if (strcmp(r->element[0]->str, "message") == 0 &&
                r->element[2]->type == REDIS_REPLY_STRING) {
         queue->unheard = 0;
-        front_watch_message(queue, r->element[2]->str, r->element[2]->len);
+        front_wait_message(queue, r->element[2]->str, r->element[2]->len);
     }
 }
 
@@ -391,7 +391,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     snprintf(queue->channel, sizeof queue->channel,
              "{%s}:" BLASD_LINK_FRONT_CHANNEL ":%016llx%016llx", queue->name,
              (unsigned long long)random[0], (unsigned long long)random[1]);
-    queue->watch_seed = random[2];
+    queue->waiters.seed = random[2];
     queue->id_key = (struct blasd_id_key){{random[3], random[4]}};
     queue->store = options->store;
     queue->may_lose_jobs = options->may_lose_jobs;
@@ -456,7 +456,7 @@ void blasd_front_queue_free(struct blasd_front_queue *queue) {
     front_batch_free(queue);
     front_lists_free(queue);
     front_calls_free(queue);
-    front_watch_free(queue);
+    front_waiters_free(queue);
     blasd_segments_free(queue->segments);
     blasd_views_free(queue->views);
     free(queue);
@@ -469,7 +469,7 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
     front_batch_close(queue);
     front_calls_answer(queue);
     front_batch_close(queue); /* what the answers have set going */
-    front_watch_again(queue);
+    front_wait_again(queue);
     front_slices_ask(queue, false);
     front_calls_expire(queue);
     front_calls_pump(queue);

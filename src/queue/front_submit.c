@@ -25,9 +25,8 @@ struct item {
     int entry;  /* of the call, once it is complete */
     int nth;    /* job of that entry */
     int64_t deadline_ms;
-    uint64_t serial; /* of the watch; 0: none */
-    bool watch;
-    struct blasd_slice slice; /* of its inputs; pinned until Redis has answered */
+    struct blasd_waiter *waiter; /* borrowed; NULL: nobody waits */
+    struct blasd_slice slice;    /* of its inputs; pinned until Redis has answered */
     char id[BLASD_ID_LEN + 1];
 };
 
@@ -49,27 +48,28 @@ struct front_submit {
 static void queued(struct blasd_front_queue *queue, const struct item *item, const char *id,
                    bool repeated, const redisReply *record) {
     bool other = strcmp(item->id, id) != 0;
-    uint64_t serial = item->serial;
-    if (other) {
-        front_watch_settle(queue, item->id, item->serial, false);
-        serial = item->watch ? front_watch_begin(queue, id) : 0;
+    bool waits = item->waiter != NULL && item->waiter->waits;
+    struct blasd_early early = front_wait_settle(queue, item->waiter, !other);
+    if (other && waits) {
+        front_wait_begin(queue, item->waiter, id);
+        (void)front_wait_settle(queue, item->waiter, true);
     }
     if (item->deadline_ms > 0 && !repeated) front_deadline_in(queue, item->deadline_ms);
     blasd_segments_unpin(queue->segments, &item->slice, true);
     item->done(item->arg, NULL, id, repeated);
-    front_watch_settle(queue, id, serial, true);
-    if (serial == 0) return;
+    front_wait_early(queue, id, &early);
+    if (!waits) return;
     if (record != NULL)
-        front_watch_ended(queue, id, record->str, record->len);
-    else if (other) /* it may have ended, and been published, before it was watched here */
-        front_watch_ask(queue, id);
+        front_wait_ended(queue, id, record->str, record->len);
+    else if (other) /* it may have ended, and been published, before it was waited for here */
+        front_wait_ask(queue, id);
 }
 
 static void refused(struct blasd_front_queue *queue, const struct item *item,
                     const struct blasd_err *err) {
     blasd_segments_unpin(queue->segments, &item->slice, !blasd_front_queue_unsure(err));
+    (void)front_wait_settle(queue, item->waiter, false);
     item->done(item->arg, err, item->id, false);
-    front_watch_settle(queue, item->id, item->serial, false);
 }
 
 static void refused_code(struct blasd_front_queue *queue, const struct item *item, long long code) {
@@ -256,7 +256,7 @@ static size_t write_note(const struct blasd_front_queue *queue,
     const char *segment = s->job->slice.segment;
     size_t size = FRONT_NOTE_MAX;
     size_t len = blasd_text_join(note, size, segment[0] == '\0' ? "" : " ", segment, "\t");
-    len += blasd_text_join(note + len, size - len, s->watch ? queue->channel : "", "\t",
+    len += blasd_text_join(note + len, size - len, s->waiter != NULL ? queue->channel : "", "\t",
                            s->job->op->name);
     return len + blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
 }
@@ -335,7 +335,7 @@ static void fill_item(struct item *item, const struct blasd_submission *s, blasd
     memcpy(item->id, s->job->id, sizeof item->id);
     item->slice = s->job->slice;
     item->deadline_ms = s->job->deadline_ms;
-    item->watch = s->watch;
+    item->waiter = s->waiter;
 }
 
 /* Into the batch, alone or with its packet. */
@@ -350,7 +350,7 @@ static void collect(struct blasd_front_queue *queue, struct front_submit *submit
         if (front_packet_add(&queue->packets, packet, item->id, s->frame, s->frame_len) != 0)
             submit->call.broken = true;
     }
-    if (s->watch) item->serial = front_watch_begin(queue, item->id);
+    front_wait_begin(queue, item->waiter, item->id);
 }
 
 void blasd_front_queue_submit(struct blasd_front_queue *queue,
@@ -379,7 +379,7 @@ void blasd_front_queue_submit(struct blasd_front_queue *queue,
     }
     if (upload) {
         add_job(submit, item, principal, submission);
-        if (submission->watch) item->serial = front_watch_begin(queue, item->id);
+        front_wait_begin(queue, item->waiter, item->id);
         front_blob_put(queue, submission->blob, &submit->call);
         return;
     }

@@ -1,5 +1,6 @@
-/* What the readers of the body formats share. Each takes a body in pieces, writes its tensors to the
- * sink and notes the rest as its fields. Read next: json_in.c, safetensors_in.c, multipart_in.c. */
+/* What the readers of the body formats share. Each takes a body in pieces, writes its tensors to
+ * the sink and notes the rest as its fields. Read next: json_in.c, safetensors_in.c,
+ * multipart_in.c. */
 #ifndef BLASD_WIRE_BODY_READER_H
 #define BLASD_WIRE_BODY_READER_H
 

@@ -10,7 +10,7 @@
 
 /* The longest element: every list opens, a number, every list closes, comma, every list opens. */
 #define NUMBER_STEP (JSON_NUMBER_MOST + 1)
-#define STEP_MOST (3 * BLASD_MAX_RANK + JSON_NUMBER_MOST + 1)
+#define STEP_MOST (3 * (BLASD_MAX_RANK + 1) + JSON_NUMBER_MOST + 1)
 _Static_assert(STEP_MOST <= sizeof((struct json_elements *)0)->spill, "the spill holds a step");
 
 /* A tensor of shape (1000000000, 0) has no elements and a billion empty lists. Above this many it
@@ -19,20 +19,24 @@ _Static_assert(STEP_MOST <= sizeof((struct json_elements *)0)->spill, "the spill
 
 int64_t json_elements_weight(const struct blasd_tensor *tensor) {
     int64_t n = 1;
-    for (int i = 0; i < tensor->rank && tensor->shape[i] != 0; i++) n *= tensor->shape[i];
-    return n;
+    for (int i = 0; i < tensor->rank; i++) {
+        if (tensor->shape[i] == 0) return n;
+        n *= tensor->shape[i];
+    }
+    return n * blasd_dtype_parts(tensor->dtype);
 }
 
 void json_elements_init(struct json_elements *writer, const struct blasd_tensor *tensor,
                         const void *data) {
-    *writer = (struct json_elements){
-        .data = data, .dtype = tensor->dtype, .size = blasd_dtype_size(tensor->dtype)};
+    enum blasd_dtype part = blasd_dtype_part(tensor->dtype);
+    *writer = (struct json_elements){.data = data, .dtype = part, .size = blasd_dtype_size(part)};
     writer->left = json_elements_weight(tensor);
     while (writer->rank < tensor->rank && tensor->shape[writer->rank] != 0) {
         writer->shape[writer->rank] = tensor->shape[writer->rank];
         writer->rank++;
     }
     writer->hollow = writer->rank < tensor->rank;
+    if (!writer->hollow && part != tensor->dtype) writer->shape[writer->rank++] = 2;
     if (writer->hollow && writer->left > HOLLOW_MOST) {
         writer->rank = 0;
         writer->left = 1;
@@ -67,7 +71,7 @@ static inline char *write_element(enum blasd_dtype dtype, const unsigned char *a
         CASE(uint16, uint16_t, blasd_number_write_uint(p, x))
         CASE(uint8, uint8_t, blasd_number_write_uint(p, x))
         CASE(bool, unsigned char, write_bool(p, x))
-    case BLASD_DTYPE_COUNT: break;
+    default: break;
     }
     return p;
 }

@@ -9,15 +9,15 @@
 /* A plain value; owns nothing. */
 struct json_elements {
     const unsigned char *data; /* borrowed: row-major, of any alignment */
-    enum blasd_dtype dtype;
-    size_t size; /* bytes an element */
-    int rank;    /* of the lists: for a tensor without elements, dimensions before the first 0 */
-    int64_t shape[BLASD_MAX_RANK];
-    int64_t index[BLASD_MAX_RANK];
+    enum blasd_dtype dtype;    /* that of a part where elements are complex */
+    size_t size;               /* bytes an element */
+    int rank; /* of the lists: for a tensor without elements, dimensions before the first 0 */
+    int64_t shape[BLASD_MAX_RANK + 1]; /* of complex tensors with the pair of parts behind */
+    int64_t index[BLASD_MAX_RANK + 1];
     int64_t left;   /* elements to be written */
     bool hollow;    /* the tensor has no elements: those counted are lists, each "[]" */
     bool begun;     /* the opening brackets are written */
-    char spill[64]; /* one element with its brackets, where the caller's room was smaller */
+    char spill[72]; /* one element with its brackets, where the caller's room was smaller */
     unsigned spill_at, spill_len;
 };
 

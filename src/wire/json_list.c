@@ -21,12 +21,13 @@ struct list {
     struct blasd_sink *sink;
     struct blasd_named_input *to;
     enum blasd_dtype dtype;
+    int parts; /* of an element: 2 of complex dtypes, whose `dtype` is that of a part */
     unsigned size;
     bool plain;
     int depth;                          /* lists open here */
     int rank;                           /* lists open around an element; -1 before the first */
-    int64_t count[BLASD_MAX_RANK + 1];  /* values so far in the open list at each depth */
-    int64_t length[BLASD_MAX_RANK + 1]; /* values in every list of that depth; -1: none ended */
+    int64_t count[BLASD_MAX_RANK + 2];  /* values so far in the open list at each depth */
+    int64_t length[BLASD_MAX_RANK + 2]; /* values in every list of that depth; -1: none ended */
     int64_t elements;                   /* read so far */
     bool reserved;
     struct blasd_tensor_writer writer;
@@ -198,7 +199,8 @@ static int read_string(struct list *list, const char *p, const char **next, stru
            : list->size == 4 ? (const void *)&single
                              : (const void *)&half,
            list->size);
-    if (list->to->input.first_nonfinite < 0) list->to->input.first_nonfinite = list->elements;
+    if (list->to->input.first_nonfinite < 0)
+        list->to->input.first_nonfinite = list->elements / list->parts;
     return 0;
 }
 
@@ -260,7 +262,7 @@ static int open_list(struct list *list, const char **p, struct blasd_err *err) {
                           "%s is a list where the values before it are not: all lists of a tensor "
                           "have equal lengths",
                           at);
-    if (list->depth == BLASD_MAX_RANK)
+    if (list->depth == BLASD_MAX_RANK + list->parts - 1)
         return blasd_fail(err, BLASD_E_invalid_tensor, path(list, 0, at),
                           "%s has more than %d dimensions", at, BLASD_MAX_RANK);
     list->count[++list->depth] = 0;
@@ -313,6 +315,22 @@ static int read_all(struct list *list, const char *p, const char **end, struct b
     }
 }
 
+/* The shape that the lists made; of complex ones without the pairs. */
+static int found_shape(const struct list *list, struct blasd_json_shape *shape,
+                       struct blasd_err *err) {
+    bool pairs = list->parts == 2 && list->elements > 0;
+    char at[64];
+    if (pairs && (list->rank < 1 || list->length[list->rank] != 2))
+        return blasd_fail(err, BLASD_E_invalid_tensor, path(list, 0, at),
+                          "%s is complex: each of its elements is a list of two numbers, the real "
+                          "and the imaginary part",
+                          at);
+    shape->rank = list->rank - (pairs ? 1 : 0);
+    shape->elements = list->elements / list->parts;
+    for (int i = 0; i < shape->rank; i++) shape->lengths[i] = list->length[i + 1];
+    return 0;
+}
+
 int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plain,
                     struct blasd_sink *sink, struct blasd_named_input *to,
                     struct blasd_json_shape *shape, const char **next, struct blasd_err *err) {
@@ -322,7 +340,9 @@ int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plai
     list.text = text;
     list.sink = sink;
     list.to = to;
-    list.dtype = to->input.tensor.dtype;
+    /* a complex element is a list of its two parts: one more dimension of floats */
+    list.dtype = blasd_dtype_part(to->input.tensor.dtype);
+    list.parts = blasd_dtype_parts(to->input.tensor.dtype);
     list.size = (unsigned)blasd_dtype_size(list.dtype);
     list.plain = plain;
     list.depth = 0;
@@ -330,15 +350,12 @@ int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plai
     list.elements = 0;
     list.reserved = false;
     list.used = 0;
-    for (int i = 0; i <= BLASD_MAX_RANK; i++) list.length[i] = -1;
+    for (int i = 0; i <= BLASD_MAX_RANK + 1; i++) list.length[i] = -1;
 
     if ((rc = read_all(&list, p, next, err)) != 0) return rc;
     if (list.used > 0 || !list.reserved) rc = flush(&list, *next, err);
     if (rc != 0) return rc;
     if (list.writer.left != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "a list was miscounted");
-    shape->rank = list.rank;
-    shape->elements = list.elements;
-    for (int i = 0; i < list.rank; i++) shape->lengths[i] = list.length[i + 1];
-    return 0;
+    return found_shape(&list, shape, err);
 }

@@ -39,7 +39,7 @@ static int read_dtype(struct spec *spec, const char *p, const char **next, struc
         char shown[BLASD_SANITIZED_MAX];
         return blasd_fail(err, BLASD_E_unsupported_dtype, spec->field,
                           "'%s' is no dtype; there are float64, float32, float16, bfloat16, "
-                          "int8 to int64, uint8 to uint64 and bool",
+                          "int8 to int64, uint8 to uint64, bool, complex64 and complex128",
                           blasd_sanitize(shown, word, strlen(word)));
     }
     spec->has_dtype = true;

@@ -71,11 +71,11 @@ static const char *advice(char kind) {
                ".astype(float)";
     case 'S':
     case 'U': return "strings are not numbers; convert with .astype(float)";
-    case 'c': return "complex numbers are not taken; send .real and .imag by themselves";
     case 'V': return "structured and raw arrays are not taken; send bfloat16 as safetensors";
     case 'M':
     case 'm': return "dates are not numbers; convert with .astype('int64')";
-    default: return "float64, float32, float16, the integers and bool are taken";
+    default:
+        return "float64, float32, float16, the integers, bool, complex64 and complex128 are taken";
     }
 }
 
@@ -95,8 +95,9 @@ static int read_descr(struct parser *parser, struct blasd_err *err) {
         rest++;
         left--;
     }
-    for (int i = 0; left == 2 && i < BLASD_DTYPE_COUNT; i++)
-        if (dtype_codes[i].npy != NULL && memcmp(dtype_codes[i].npy + 1, rest, 2) == 0) {
+    for (int i = 0; i < BLASD_DTYPE_COUNT; i++)
+        if (dtype_codes[i].npy != NULL && strlen(dtype_codes[i].npy + 1) == left &&
+            memcmp(dtype_codes[i].npy + 1, rest, left) == 0) {
             parser->tensor->dtype = (enum blasd_dtype)i;
             *parser->big_endian = order == '>';
             return 0;

@@ -48,9 +48,11 @@ static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret
             *ret = (enum blasd_dtype)i;
             return 0;
         }
-    return blasd_fail(err, BLASD_E_unsupported_dtype, field,
-                      "'%s' is not taken; F64, F32, F16, BF16, I64 to I8, U64 to U8 and BOOL are",
-                      blasd_sanitize(shown, name, strlen(name)));
+    return blasd_fail(
+        err, BLASD_E_unsupported_dtype, field,
+        "'%s' is not taken; F64, F32, F16, BF16, I64 to I8, U64 to U8, BOOL, C64 and C128 "
+        "are",
+        blasd_sanitize(shown, name, strlen(name)));
 }
 
 static int read_shape(const json_t *value, const char *field, struct blasd_tensor *tensor,

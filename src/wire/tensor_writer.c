@@ -48,9 +48,11 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
 int blasd_tensor_writer_begin(struct blasd_tensor_writer *writer, struct blasd_sink *sink,
                               struct blasd_named_input *to, uint64_t bytes, bool look, bool swap,
                               struct blasd_err *err) {
+    enum blasd_dtype part = blasd_dtype_part(to->input.tensor.dtype);
     int rc;
     *writer = (struct blasd_tensor_writer){.sink = sink, .to = to, .left = bytes};
-    writer->size = (unsigned)blasd_dtype_size(to->input.tensor.dtype);
+    writer->size = (unsigned)blasd_dtype_size(part);
+    writer->parts = blasd_dtype_parts(to->input.tensor.dtype);
     writer->look = look;
     writer->values = blasd_ops_values(to->name);
     to->input.all_zero = (writer->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && bytes > 0;
@@ -64,13 +66,14 @@ int blasd_tensor_writer_begin(struct blasd_tensor_writer *writer, struct blasd_s
 /* Looks for what some port of the tensor's name refuses. */
 static void look_at_values(struct blasd_tensor_writer *writer, const unsigned char *p, int64_t n) {
     struct blasd_input *input = &writer->to->input;
-    enum blasd_dtype dtype = input->tensor.dtype;
-    bool signs = (writer->values & (BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_POSITIVE)) != 0;
+    enum blasd_dtype dtype = blasd_dtype_part(input->tensor.dtype);
+    bool signs = writer->parts == 1 &&
+                 (writer->values & (BLASD_VALUES_NOT_NEGATIVE | BLASD_VALUES_POSITIVE)) != 0;
     int64_t at;
     if (signs && input->first_negative < 0 &&
         (at = blasd_tensor_first_negative(dtype, p, n, false)) >= 0)
         input->first_negative = writer->index + at;
-    if ((writer->values & BLASD_VALUES_POSITIVE) != 0 && input->first_not_positive < 0 &&
+    if (signs && (writer->values & BLASD_VALUES_POSITIVE) != 0 && input->first_not_positive < 0 &&
         (at = blasd_tensor_first_negative(dtype, p, n, true)) >= 0)
         input->first_not_positive = writer->index + at;
     if (input->all_zero) input->all_zero = blasd_tensor_all_zero(dtype, p, n);
@@ -81,7 +84,7 @@ static int look(struct blasd_tensor_writer *writer, const unsigned char *p, size
     struct blasd_input *input = &writer->to->input;
     int64_t at = -1;
     if (writer->look && input->first_nonfinite < 0)
-        at = blasd_tensor_first_nonfinite(input->tensor.dtype, p, (int64_t)n);
+        at = blasd_tensor_first_nonfinite(blasd_dtype_part(input->tensor.dtype), p, (int64_t)n);
     if (at >= 0 && input->tensor.dtype == BLASD_bool) {
         char field[64];
         snprintf(field, sizeof field, "inputs.%s", writer->to->name);
@@ -89,7 +92,7 @@ static int look(struct blasd_tensor_writer *writer, const unsigned char *p, size
                           "element %lld is the byte %u, and a bool is 0 or 1",
                           (long long)(writer->index + at), p[at]);
     }
-    if (at >= 0) input->first_nonfinite = writer->index + at;
+    if (at >= 0) input->first_nonfinite = (writer->index + at) / writer->parts;
     if (writer->values != 0) look_at_values(writer, p, (int64_t)n);
     writer->index += (int64_t)n;
     return 0;

@@ -37,9 +37,10 @@ struct blasd_tensor_writer {
     bool look;                    /* for NaN, infinities and bytes that are no bool */
     unsigned values;              /* BLASD_VALUES_* to look for as well */
     uint64_t offset, left;        /* in the payload; bytes still to come */
-    unsigned size;                /* bytes an element */
+    unsigned size;                /* bytes an element, or of complex ones a part */
+    int parts;                    /* floats in an element: 2 of complex dtypes */
     bool swap;                    /* the elements come big-endian */
-    int64_t index;                /* elements looked at so far */
+    int64_t index;                /* elements (parts) looked at so far */
     unsigned part_len;            /* bytes of an element split between two pieces */
     unsigned char part[8];
 };

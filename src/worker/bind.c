@@ -70,7 +70,7 @@ static int bind_input(struct blasd_arena *arena, const struct blasd_item *item, 
         *to = from;
         return 0;
     }
-    if (blasd_dtype_kind(dtype) != 'f')
+    if (!blasd_dtype_converts(from.dtype, dtype))
         return blasd_fail(err, BLASD_E_internal_error, "", "no conversion from %s to %s",
                           blasd_dtype_name(from.dtype), blasd_dtype_name(dtype));
     *to = blasd_tensor_make(dtype, from.rank, from.shape);
@@ -81,7 +81,8 @@ static int bind_input(struct blasd_arena *arena, const struct blasd_item *item, 
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to convert input %d to %s", i,
                           blasd_dtype_name(dtype));
     blasd_tensor_convert(&from, to);
-    warn_of_integers(&from, item->job.op->inputs[i].name, task);
+    if (blasd_dtype_kind(blasd_dtype_part(dtype)) == 'f')
+        warn_of_integers(&from, item->job.op->inputs[i].name, task);
     return 0;
 }
 

@@ -219,8 +219,8 @@ static uint64_t bytes_of(const struct blasd_plan *plan) {
 }
 
 static double weight(const struct blasd_lane *lane, const struct blasd_item *item) {
-    return blasd_weigh(lane->hands[0].batcher.weigher, item->job.op, item->plan.flops,
-                       (double)bytes_of(&item->plan));
+    return blasd_estimate_ns(blasd_heartbeat_estimate(lane->hands[0].batcher.heartbeat),
+                             item->job.op, &item->plan);
 }
 
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
@@ -433,8 +433,6 @@ static int hand_open(struct blasd_hand *hand, const struct blasd_batcher *main,
     batcher->options = options;
     batcher->heartbeat = main->heartbeat;
     batcher->info = main->info;
-    batcher->weigher = main->weigher;
-    batcher->hand = hand;
     watch->spare = on_spare;
     watch->sharers = on_sharers;
     watch->owner = hand;

@@ -15,7 +15,7 @@
 struct blasd_lane;
 struct blasd_hand;
 
-/* Starts the threads; `main` lends them options, heartbeat, info and weigher. New: end it with
+/* Starts the threads; `main` lends them options, heartbeat and info. New: end it with
  * blasd_lane_close once it is empty. */
 int blasd_lane_open(const struct blasd_batcher *main, struct blasd_lane **ret,
                     struct blasd_err *err);

@@ -35,7 +35,6 @@ struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
     struct blasd_lane *lane; /* owned; NULL: all runs on this thread */
-    struct blasd_weigher weigher;
     struct blasd_grouping grouping;
     struct blasd_claim *claims;    /* owned */
     struct blasd_item *items;      /* owned */
@@ -385,9 +384,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     int code, drained = 0;
     raise_descriptors();
     blasd_batcher_init(batcher, options->queue.limits);
-    blasd_weigher_init(&worker.weigher);
     batcher->options = options;
-    batcher->weigher = &worker.weigher;
     code = make_rooms(&worker, err);
     if (code != 0) goto done;
     code = backend->device_open(options->ordinal, &batcher->device, err);

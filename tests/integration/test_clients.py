@@ -35,8 +35,8 @@ def test_what_numpy_can_hold_travels(client):
         form_b = np.ones((np.shape(form)[1], 2))
         assert np.allclose(client.matmul(form, form_b), np.asarray(form) @ form_b, rtol=1e-5)
     assert client.matmul(np.zeros((0, 3)), np.ones((3, 2))).shape == (0, 2)
-    with pytest.raises(TypeError, match="complex"):
-        client.matmul(a + 1j, a)
+    with pytest.raises(TypeError, match="complex256"):
+        client.matmul(a.astype(np.clongdouble), a)
 
 
 def test_large_arrays(client):
@@ -50,9 +50,7 @@ def test_submit_wait_result_cancel(client):
     assert np.array_equal(job.result()["c"], np.ones((3, 3)))
     assert client.job(job.id).state == "succeeded"
     assert job.id in [j.id for j in client.jobs(limit=None)]
-    with pytest.raises(blasd.Error) as caught:
-        job.cancel()
-    assert caught.value.code == "job_ended"
+    assert job.cancel() is False and job.state == "succeeded"
     client.forget(job.id)
     with pytest.raises(blasd.Error) as caught:
         client.job(job.id)

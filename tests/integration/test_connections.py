@@ -133,8 +133,8 @@ def test_short_bodies_on_every_kind_of_connection_at_once(service):
         list(pool.map(talk, range(12)))
 
 
-def test_all_connections_may_have_the_same_memory(make_service):
-    service = make_service("--limit", "connection_small_bytes=1M")
+def test_connections_may_have_much_memory(make_service):
+    service = make_service("--limit", "connection_bytes=1M")
     with connect(service) as sock:
         for request in (small(), large(20), small()):
             served(sock, request)
@@ -284,8 +284,8 @@ def test_beyond_the_limit_connections_wait_for_their_turn(make_service):
             assert status == 200 and small()[1](body)
 
 
-def test_without_memory_for_large_bodies_all_connections_are_alike(make_service):
-    service = make_service("--limit", "connection_body_bytes=4K")
+def test_connections_may_have_little_memory(make_service):
+    service = make_service("--limit", "connection_bytes=4K")
     with connect(service) as sock:
         for request in (large(10), small(), large(11)):
             served(sock, request)

@@ -72,12 +72,26 @@ static void product_of_floats(const struct blasd_gpu_gemm &g, const void *a, con
         }
 }
 
+static void product_of_complex(const struct blasd_gpu_gemm &g, const void *a, const void *b,
+                               void *c) {
+    const double alpha[2] = {g.alpha, 0}, beta[2] = {g.beta, 0};
+    const float alpha32[2] = {(float)g.alpha, 0}, beta32[2] = {(float)g.beta, 0};
+    if (g.dtype == BLASD_complex128)
+        cblas_zgemm(CblasRowMajor, trans_of(g.trans_a), trans_of(g.trans_b), (int)g.m, (int)g.n,
+                    (int)g.k, alpha, a, (int)g.lda, b, (int)g.ldb, beta, c, (int)g.ldc);
+    else
+        cblas_cgemm(CblasRowMajor, trans_of(g.trans_a), trans_of(g.trans_b), (int)g.m, (int)g.n,
+                    (int)g.k, alpha32, a, (int)g.lda, b, (int)g.ldb, beta32, c, (int)g.ldc);
+}
+
 static void product(const struct blasd_gpu_gemm &g, const void *a, const void *b, void *c) {
     openblas_set_num_threads(1);
     if (g.dtype == BLASD_float64)
         cblas_dgemm(CblasRowMajor, trans_of(g.trans_a), trans_of(g.trans_b), (int)g.m, (int)g.n,
                     (int)g.k, g.alpha, (const double *)a, (int)g.lda, (const double *)b, (int)g.ldb,
                     g.beta, (double *)c, (int)g.ldc);
+    else if (blasd_dtype_parts(g.dtype) == 2)
+        product_of_complex(g, a, b, c);
     else if (g.dtype == BLASD_float32 && g.rounding == BLASD_GPU_NATIVE)
         cblas_sgemm(CblasRowMajor, trans_of(g.trans_a), trans_of(g.trans_b), (int)g.m, (int)g.n,
                     (int)g.k, (float)g.alpha, (const float *)a, (int)g.lda, (const float *)b,

@@ -62,6 +62,58 @@ static void doubles_round_once_to_float16(void **state) {
     }
 }
 
+/* Complex elements are pairs of floats: from real ones, from one another, in either order. */
+static void numbers_become_complex(void **state) {
+    int64_t shape[2] = {3, 200};
+    static double doubles[1200], wide[1200];
+    static float singles[1200];
+    static int16_t shorts[600];
+    struct blasd_tensor from = blasd_tensor_make(BLASD_complex128, 2, shape);
+    struct blasd_tensor to = blasd_tensor_make(BLASD_complex64, 2, shape);
+    (void)state;
+    for (int i = 0; i < 1200; i++) doubles[i] = i % 7 == 0 ? -0.0 : 0.1 * i - 37;
+    for (int i = 0; i < 600; i++) shorts[i] = (int16_t)(i - 300);
+    from.data = doubles;
+    to.data = singles;
+    for (int order = 0; order < 2; order++) {
+        from.order = order == 0 ? BLASD_ROW_MAJOR : BLASD_COLUMN_MAJOR;
+        blasd_tensor_convert(&from, &to);
+        for (int i = 0; i < 1200; i++) {
+            int at = order == 0 ? i : 2 * (i / 2 / 200 + i / 2 % 200 * 3) + i % 2;
+            assert_true(singles[i] == (float)doubles[at]);
+            assert_int_equal(signbit(singles[i]) != 0, signbit(doubles[at]) != 0);
+        }
+    }
+    from = blasd_tensor_make(BLASD_int16, 2, shape);
+    to = blasd_tensor_make(BLASD_complex128, 2, shape);
+    from.data = shorts;
+    to.data = wide;
+    blasd_tensor_convert(&from, &to);
+    for (int i = 0; i < 600; i++) assert_true(wide[2 * i] == shorts[i] && wide[2 * i + 1] == 0);
+    assert_int_equal(blasd_tensor_first_nonfinite(BLASD_complex128, wide, 600), -1);
+    wide[601] = INFINITY;
+    assert_int_equal(blasd_tensor_first_nonfinite(BLASD_complex128, wide, 600), 300);
+    assert_int_equal(blasd_tensor_first_negative(BLASD_complex128, wide, 600, true), -1);
+    assert_false(blasd_tensor_all_zero(BLASD_complex64, singles, 600));
+    memset(singles, 0, sizeof singles);
+    singles[3] = -0.0f;
+    assert_true(blasd_tensor_all_zero(BLASD_complex64, singles, 600));
+    assert_int_equal(BLASD_DTYPES_INTEGER & BLASD_DTYPES_COMPLEX, 0);
+}
+
+/* A dtype that no arithmetic is done in changes its order alone. */
+static void integers_change_their_order(void **state) {
+    int64_t shape[2] = {2, 3}, in[6] = {1, 4, 2, 5, 3, INT64_MAX}, out[6];
+    struct blasd_tensor from = blasd_tensor_make(BLASD_int64, 2, shape);
+    struct blasd_tensor to = from;
+    (void)state;
+    from.order = BLASD_COLUMN_MAJOR;
+    from.data = in;
+    to.data = out;
+    blasd_tensor_convert(&from, &to);
+    for (int i = 0; i < 6; i++) assert_true(out[i] == (i < 5 ? i + 1 : INT64_MAX));
+}
+
 static void column_major_becomes_row_major(void **state) {
     int64_t shape[3] = {2, 3, 4};
     struct blasd_tensor from = blasd_tensor_make(BLASD_int16, 3, shape);
@@ -139,7 +191,7 @@ static void the_first_negative_value_is_found(void **state) {
     static unsigned char room[N * 8 + 1];
     unsigned char *data = room + 1; /* not aligned */
     (void)state;
-    assert_int_equal(sizeof rows / sizeof *rows, BLASD_DTYPE_COUNT);
+    assert_int_equal(sizeof rows / sizeof *rows, BLASD_complex128); /* those in order */
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         enum blasd_dtype dtype = rows[r].dtype;
         size_t size = blasd_dtype_size(dtype);
@@ -403,6 +455,8 @@ int main(void) {
         cmocka_unit_test(every_float16_reads_as_defined_and_writes_back),
         cmocka_unit_test(doubles_round_once_to_float16),
         cmocka_unit_test(column_major_becomes_row_major),
+        cmocka_unit_test(numbers_become_complex),
+        cmocka_unit_test(integers_change_their_order),
         cmocka_unit_test(integers_and_bools_convert_by_value),
         cmocka_unit_test(the_first_value_that_is_not_finite_is_found),
         cmocka_unit_test(the_first_negative_value_is_found),

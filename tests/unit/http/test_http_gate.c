@@ -3,7 +3,7 @@
 #include "http/gate.h"
 
 #include "base/clock.h"
-#include "http/jobs.h"
+#include "http/exchange.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static struct {
 } at;
 
 /* In place of jobs_post.c: the queue has room for so many. */
-bool http_jobs_post_try(struct http_exchange *exchange, bool late) {
+static bool admit(struct http_exchange *exchange, bool late) {
     bool room = at.room > 0;
     if (!room && !late) return false;
     /* nobody overtakes */
@@ -38,11 +38,14 @@ bool http_jobs_post_try(struct http_exchange *exchange, bool late) {
         at.room--;
         at.let_in++;
     } else {
-        exchange->answered = true;
+        exchange->answer.made = true;
         at.refused++;
     }
     return true;
 }
+
+static const struct http_body_handlers handlers = {.admit = admit};
+static const struct http_route route = {.jobs = &handlers};
 
 /* MANY wait, each for longer than it has to. */
 static int set_up(void **state) {
@@ -55,6 +58,7 @@ static int set_up(void **state) {
     at.began_ns = blasd_clock_ns();
     for (int i = 0; i < MANY; i++) {
         at.exchanges[i].home = &at.loop;
+        at.exchanges[i].route = &route;
         at.exchanges[i].began_ns = at.began_ns - INT64_C(1000000000);
         http_gate_enter(&at.exchanges[i], false);
     }
@@ -83,7 +87,7 @@ static void test_beside_no_jobs(void **state) {
     (void)state;
     turn(0);
     assert_in_range(at.refused, AT_ONCE, AT_ONCE + by_time());
-    assert_true(at.loop.gate_timer.slot != 0); /* it goes on though nothing else happens */
+    assert_true(at.loop.admission.timer.slot != 0); /* it goes on though nothing else happens */
     while (at.refused < 2 * AT_ONCE && by_time() < 10000) {
         blasd_loop_step(at.loop.loop, 20);
         turn(0);
@@ -123,8 +127,8 @@ static void test_nobody_is_refused_early(void **state) {
     turn(10);
     assert_int_equal(at.let_in, 10);
     assert_int_equal(at.refused, 0);
-    assert_ptr_equal(at.loop.gate_first, &at.exchanges[10]);
-    assert_true(at.loop.gate_timer.slot != 0);
+    assert_ptr_equal(at.loop.admission.first, &at.exchanges[10]);
+    assert_true(at.loop.admission.timer.slot != 0);
 }
 
 int main(void) {

@@ -87,10 +87,10 @@ static void test_all_allowed(void **state) {
     assert_int_equal(http_guard_check(&guard, &request, &foreign, NULL), 0);
     assert_true(foreign);
     request.origin = NULL;
-    request.fetch_site = "cross-site";
+    request.fetch.site = "cross-site";
     assert_int_equal(http_guard_check(&guard, &request, &foreign, NULL), 0);
     http_guard_init(&guard, NULL, NULL);
-    request.fetch_site = NULL;
+    request.fetch.site = NULL;
     assert_int_not_equal(http_guard_check(&guard, &request, &foreign, NULL), 0);
 }
 
@@ -122,9 +122,9 @@ static void test_sites(void **state) {
         const struct http_request request = {.method = cases[i].method,
                                              .host = "localhost",
                                              .origin = cases[i].origin,
-                                             .fetch_site = cases[i].site,
-                                             .fetch_mode = cases[i].mode,
-                                             .fetch_dest = cases[i].dest};
+                                             .fetch.site = cases[i].site,
+                                             .fetch.mode = cases[i].mode,
+                                             .fetch.dest = cases[i].dest};
         struct http_guard guard;
         struct blasd_err err = {0};
         bool foreign;

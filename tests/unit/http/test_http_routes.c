@@ -1,5 +1,5 @@
 /* How a path and a method find their row. */
-#include "http/exchange.h"
+#include "http/routes.h"
 #include "http/jobs.h"
 
 #include <setjmp.h>

@@ -10,6 +10,7 @@
 #include "queue/redis_link.h"
 #include "queue/worker_queue.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,6 +25,8 @@
 #include <cmocka.h>
 
 #define PLENTY (UINT64_C(1) << 40) /* bytes: no claim is cut short by them */
+#define PATIENCE_MS                                                                                \
+    60000 /* with a Redis that stands still, as a busy machine or disk may make it */
 #define INFO_CPU "{\"id\":\"cpu:0\",\"name\":\"test\"}"
 
 /* A server; `dir` outlives it, so that it can be started again on its files. */
@@ -36,6 +39,34 @@ static inline void sleep_ms(long ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
+/* In a process that becomes redis-server: redis_clock.c gives it its time. */
+static inline void redis_clock_preload(const struct redis *redis) {
+    char path[4096], clock[96];
+    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 64);
+    if (len <= 0) _exit(127);
+    path[len] = '\0';
+    snprintf(strrchr(path, '/') + 1, 64, "../queue/redis_clock.so");
+    snprintf(clock, sizeof clock, "%s/clock", redis->dir);
+    setenv("LD_PRELOAD", path, 1);
+    setenv("BLASD_TEST_CLOCK", clock, 1);
+}
+
+/* Moves the server's clock on, or only makes sure that it has one to be moved. */
+static int64_t redis_ahead_us; /* of the server moved last */
+
+static inline void redis_forward(const struct redis *redis, int64_t ms) {
+    char path[96];
+    int64_t ahead_us = 0;
+    snprintf(path, sizeof path, "%s/clock", redis->dir);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_true(pread(fd, &ahead_us, sizeof ahead_us, 0) >= 0);
+    ahead_us += ms * 1000;
+    assert_int_equal(pwrite(fd, &ahead_us, sizeof ahead_us, 0), sizeof ahead_us);
+    close(fd);
+    redis_ahead_us = ahead_us;
+}
+
 /* Starts the server on its directory, as the supervisor does, and waits until it answers. */
 static inline void redis_up(struct redis *redis) {
     char files[96];
@@ -43,16 +74,18 @@ static inline void redis_up(struct redis *redis) {
     struct blasd_err err;
     snprintf(files, sizeof files, "%s/appendonlydir", redis->dir);
     if (blasd_aof_mend(files, &cut, &err) != 0) fail_msg("%s", err.detail);
+    redis_forward(redis, 0);
     redis->pid = fork();
     assert_true(redis->pid >= 0);
     if (redis->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        redis_clock_preload(redis);
         execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", redis->socket,
                "--dir", redis->dir, "--appendonly", "yes", "--appendfsync", "no", "--save", "",
                "--logfile", "redis.log", (char *)NULL);
         _exit(127);
     }
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 6000; i++) {
         redisContext *c = redisConnectUnix(redis->socket);
         redisReply *reply = c && !c->err ? redisCommand(c, "PING") : NULL;
         bool up = reply && reply->type == REDIS_REPLY_STATUS;
@@ -119,7 +152,7 @@ static inline void bed_connect(struct bed *bed) {
     struct blasd_link_address address;
     struct blasd_err err;
     assert_int_equal(blasd_link_parse(bed->options.url, &address, &err), 0);
-    assert_int_equal(blasd_link_connect(&address, 2000, &bed->raw, &err), 0);
+    assert_int_equal(blasd_link_connect(&address, PATIENCE_MS, &bed->raw, &err), 0);
 }
 
 /* Call it again after a change of bed->limits. */
@@ -132,7 +165,7 @@ static inline void bed_open(struct bed *bed, const struct redis *redis, const ch
     memset(bed, 0, sizeof *bed);
     blasd_limits_init(&bed->limits);
     bed->limits.queue_bytes = bed->limits.record_bytes = BLASD_GIB;
-    bed->limits.lease_ms = 10000;
+    bed->limits.lease_ms = 600000; /* however long a test takes: nobody renews it */
     snprintf(bed->name, sizeof bed->name, "%s", name);
     snprintf(bed->tag, sizeof bed->tag, "{%s}", name);
     assert_int_equal(blasd_store_open("redis", &bed->store, &err), 0);
@@ -168,9 +201,9 @@ static inline void drop(redisReply *reply) {
     freeReplyObject(reply);
 }
 
-/* An id made `ago_s` seconds ago. */
+/* An id made `ago_s` seconds ago, on the server's clock. */
 static inline void id_make(char id[BLASD_ID_LEN + 1], enum blasd_id_kind kind, int ago_s) {
-    blasd_id_new(kind, blasd_clock_wall_us() - ago_s * INT64_C(1000000), id);
+    blasd_id_new(kind, blasd_clock_wall_us() + redis_ahead_us - ago_s * INT64_C(1000000), id);
 }
 
 /* Submits one job whose frame is its id; returns the reply's r: 0 .. 4, or -1 where it names an
@@ -241,6 +274,12 @@ static inline const char *record_line(struct bed *bed, const char *id, enum reco
     }
     drop(reply);
     return out;
+}
+
+/* Waits until that line of the record is `text`. */
+static inline void expect_line(struct bed *bed, const char *id, int n, const char *text) {
+    for (int i = 0; i < PATIENCE_MS && strcmp(record_line(bed, id, n), text) != 0; i++) sleep_ms(1);
+    assert_string_equal(record_line(bed, id, n), text);
 }
 
 /* Goes through all pages of a list; `each` is called with every record. Returns how many there are.

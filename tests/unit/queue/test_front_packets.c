@@ -15,6 +15,7 @@ struct kind {
 static struct seen *send_job(struct env *env, struct kind kind, bool fails) {
     static char frame[100000];
     struct seen *s = fails ? NULL : &env->seen[env->seen_count++];
+    struct blasd_waiter nobody = {0}, *waiter = fails ? &nobody : &s->waiter;
     struct blasd_principal who = {"anonymous"};
     struct blasd_job job = {.op = &echo,
                             .priority = kind.priority,
@@ -30,7 +31,7 @@ static struct seen *send_job(struct env *env, struct kind kind, bool fails) {
                                           .company = kind.company ? &company : NULL,
                                           .idempotency_key = kind.want.key,
                                           .fingerprint = kind.want.fingerprint,
-                                          .watch = kind.want.watch};
+                                          .waiter = kind.want.watch ? waiter : NULL};
     blasd_id_new(kind.async ? BLASD_ID_ASYNC : BLASD_ID_SYNC, blasd_clock_wall_us(), job.id);
     blasd_front_queue_join(env->queue, &who, &submission, job.id);
     assert_true(blasd_id_valid(job.id));
@@ -59,7 +60,7 @@ static void expect_all_done(struct env *env) {
     UNTIL(env, work_once(env) >= 0 && env->ended == env->seen_count);
     linger(env, 30);
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     assert_int_equal(entries(env), 0);
 }
 
@@ -120,7 +121,7 @@ static void test_watched_and_not(void **state) {
     }
     UNTIL(env, env->answered == 8);
     assert_int_equal(entries(env), 2);
-    assert_int_equal(env->queue->watch_count, 4);
+    assert_int_equal(env->queue->waiters.count, 4);
     UNTIL(env, work_once(env) >= 0 && env->ended == 4);
     linger(env, 50);
     assert_int_equal(env->ended, 4);
@@ -249,17 +250,17 @@ static void room_for_some(bool again) {
     UNTIL(env, env->answered == 8);
     for (int i = 0; i < 8; i++)
         assert_int_equal(env->seen[i].code, i < 5 ? BLASD_OK : BLASD_E_queue_full);
-    assert_int_equal(env->queue->watch_count, 5);
+    assert_int_equal(env->queue->waiters.count, 5);
     assert_int_equal(env->queue->view.jobs, 5);
     send_many(env, small, 3);
     UNTIL(env, env->answered == 11);
     for (int i = 8; i < 11; i++) assert_int_equal(env->seen[i].code, BLASD_E_queue_full);
-    assert_int_equal(env->queue->watch_count, 5);
+    assert_int_equal(env->queue->waiters.count, 5);
     worker_register(env);
     while (done < 5) done += work_once(env);
     UNTIL(env, env->ended == 5);
     for (int i = 0; i < 5; i++) expect_done(&env->seen[i]);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     env_free(env);
 }
 
@@ -275,9 +276,9 @@ static void test_dealt_with_alone(void **state) {
     struct got got = {0};
     worker_register(env);
     send_many(env, small, 6);
-    blasd_front_queue_unwatch(env->queue, env->seen[0].id); /* before it is answered */
+    blasd_front_queue_unwatch(env->queue, &env->seen[0].waiter); /* before it is answered */
     UNTIL(env, env->answered == 6);
-    blasd_front_queue_unwatch(env->queue, env->seen[1].id);
+    blasd_front_queue_unwatch(env->queue, &env->seen[1].waiter);
     blasd_front_queue_cancel(env->queue, &(struct blasd_principal){"anonymous"}, env->seen[2].id,
                              false, on_record, &got);
     UNTIL(env, got.answered == 1 && env->ended == 1);
@@ -292,7 +293,7 @@ static void test_dealt_with_alone(void **state) {
     for (int i = 0; i < 6; i++) assert_int_equal(env->seen[i].ended, i >= 2);
     for (int i = 3; i < 6; i++) expect_done(&env->seen[i]);
     for (int i = 0; i < 2; i++) assert_memory_equal(get(env, env->seen[i].id).record, "done ", 5);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
 }
 
 /* Redis is away for good: each of them is answered, and nothing is waited for. */
@@ -302,7 +303,7 @@ static void test_unavailable(void **state) {
     send_many(env, small, 70);
     UNTIL(env, env->answered == 70);
     for (int i = 0; i < 70; i++) assert_int_equal(env->seen[i].code, BLASD_E_queue_unavailable);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
 }
 
 int main(void) {

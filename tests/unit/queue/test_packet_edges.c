@@ -134,7 +134,7 @@ static void segments_of_packets(void **state) {
     const char *outputs[] = {SEG_A, SEG_A, NULL, SEG_B, SEG_A};
     (void)state;
     bed_open(&bed, &server, "segments");
-    bed.limits.record_sync_s = 1;
+    bed.limits.record_sync_s = 60;
     bed_limits(&bed);
     for (int round = 0; round < 3; round++) { /* whole; opened; refused in part */
         struct blasd_worker_queue *worker = fresh_worker(&bed, NULL);
@@ -170,7 +170,7 @@ static void segments_of_packets(void **state) {
         drop(fcall(&bed, "cancel", "1", packet.id[0], NULL));
         assert_string_equal(record_line(&bed, packet.id[0], 0), "404");
         expect_record(&bed, packet.id[2]);
-        sleep_ms(2200);
+        redis_forward(&server, 62000);
         drop(fcall(&bed, "tick", NULL));
         assert_string_equal(record_line(&bed, packet.id[2], 0), "410");
         assert_int_equal(ask(&bed, "EXISTS", "refs"), 0);
@@ -342,8 +342,8 @@ static void deadlines_beside_packets(void **state) {
     bed_open(&bed, &server, "deadline");
     submit_packet(&bed, &packet, BLASD_ID_SYNC, 3, "");
     id_make(id, BLASD_ID_SYNC, 0);
-    assert_int_equal(submit_as(&bed, id, "2", "9", "d=20", ""), 0);
-    sleep_ms(40);
+    assert_int_equal(submit_as(&bed, id, "2", "9", "d=60000", ""), 0);
+    redis_forward(&server, 60000);
     drop(fcall(&bed, "tick", NULL));
     assert_string_equal(record_line(&bed, id, LINE_STATE), "expired");
     audit(&bed);

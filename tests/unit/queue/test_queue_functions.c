@@ -50,15 +50,16 @@ static void test_deadlines(void **state) {
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     for (int i = 0; i < 4; i++) {
         id_make(id[i], BLASD_ID_ASYNC, 0);
-        assert_int_equal(submit_as(&bed, id[i], "2", "9", i == 3 ? "d=60000" : "d=150", ""), 0);
+        assert_int_equal(submit_as(&bed, id[i], "2", "9", i == 3 ? "d=600000" : "d=60000", ""),
+                         0);
     }
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1); /* id[0] */
     begin(worker, claims, 1);
     redisReply *reply = fcall(&bed, "tick", NULL);
     assert_true(reply->element[6]->integer > reply->element[0]->integer);
-    assert_true(reply->element[6]->integer <= reply->element[0]->integer + 150000);
+    assert_true(reply->element[6]->integer <= reply->element[0]->integer + 60000000);
     drop(reply);
-    sleep_ms(200);
+    redis_forward(&server, 60000);
     /* nobody has looked yet: the deadline holds all the same */
     assert_int_equal(finish(worker, id[0], "too late", 0), 0);
     assert_string_equal(record_line(&bed, id[0], LINE_STATE), "expired");
@@ -87,10 +88,10 @@ static void test_full(void **state) {
     bed_limits(&bed);
     id_make(id, BLASD_ID_SYNC, 0);
     assert_int_equal(submit_as(&bed, id, "2", "1001", "", ""), 1); /* by bytes */
-    assert_int_equal(submit_as(&bed, id, "2", "600", "d=50", ""), 0);
+    assert_int_equal(submit_as(&bed, id, "2", "600", "d=60000", ""), 0);
     id_make(id, BLASD_ID_SYNC, 0);
     assert_int_equal(submit_as(&bed, id, "2", "600", "", ""), 1);
-    sleep_ms(80); /* what has expired makes room */
+    redis_forward(&server, 60000); /* what has expired makes room */
     assert_int_equal(submit_as(&bed, id, "2", "600", "", ""), 0);
     submit_new(&bed, id, "2");
     submit_new(&bed, id, "2");
@@ -180,7 +181,7 @@ static void test_records_expire(void **state) {
     char id[BLASD_ID_LEN + 1], old[BLASD_ID_LEN + 1], waiting[BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "expire");
-    bed.limits.record_sync_s = 1;
+    bed.limits.record_sync_s = 60;
     bed_limits(&bed);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     finished(&bed, worker, old, 500, 0); /* ended now, however long ago it began */
@@ -189,7 +190,7 @@ static void test_records_expire(void **state) {
     drop(fcall(&bed, "tick", NULL));
     assert_string_equal(record_line(&bed, old, 0), "record");
     assert_string_equal(record_line(&bed, id, 0), "record");
-    sleep_ms(2200);
+    redis_forward(&server, 62000);
     redisReply *reply = fcall(&bed, "tick", NULL);
     assert_int_equal(reply->element[5]->integer, 1); /* one blob set free */
     drop(reply);
@@ -212,13 +213,13 @@ static void test_deleted_records_expire(void **state) {
     char id[BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "expire_deleted");
-    bed.limits.record_sync_s = 1;
+    bed.limits.record_sync_s = 60;
     bed_limits(&bed);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     finished(&bed, worker, id, 0, 123);
     drop(fcall(&bed, "cancel", "1", id, NULL)); /* ended already: forgotten */
     assert_string_equal(record_line(&bed, id, 0), "404");
-    sleep_ms(2200);
+    redis_forward(&server, 62000);
     redisReply *reply = fcall(&bed, "tick", NULL);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     drop(reply);
@@ -245,7 +246,7 @@ static void test_sync_records_fit(void **state) {
     assert_int_equal(finish(worker, kept, "record", 3000000), 1);
     for (int i = 0; i < 4; i++) {
         finished(&bed, worker, id[i], 40 - i, 400000);
-        sleep_ms(i < 3 ? 1010 : 0);
+        redis_forward(&server, i < 3 ? 1010 : 0);
     }
     drop(fcall(&bed, "tick", NULL));
     for (int i = 0; i < 4; i++)
@@ -265,7 +266,7 @@ static void test_records_fit(void **state) {
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     for (int i = 0; i < 4; i++) {
         finished(&bed, worker, id[i], 40 - i, 400000);
-        sleep_ms(i < 3 ? 1010 : 0);
+        redis_forward(&server, i < 3 ? 1010 : 0);
     }
     for (int i = 0; i < 4; i++)
         assert_string_equal(record_line(&bed, id[i], 0), i < 2 ? "410" : "record");

@@ -36,7 +36,7 @@ static void test_each_ending_gives_back(void **state) {
     bed_open(&bed, &server, "ends");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(submit_in(&bed, id[0], SEG_A, ""), 0);
-    assert_int_equal(submit_in(&bed, id[1], SEG_A, "d=50"), 0);
+    assert_int_equal(submit_in(&bed, id[1], SEG_A, "d=60000"), 0);
     assert_int_equal(submit_in(&bed, id[2], SEG_A, ""), 0);
     assert_int_equal(submit_in(&bed, id[3], SEG_B, ""), 0);
     assert_int_equal(refs_of(&bed, SEG_A), 3);
@@ -47,7 +47,7 @@ static void test_each_ending_gives_back(void **state) {
     drop(reply);
     drop(fcall(&bed, "cancel", "1", id[0], NULL));
     assert_int_equal(refs_of(&bed, SEG_A), 2);
-    sleep_ms(60);
+    redis_forward(&server, 60000);
     drop(fcall(&bed, "tick", NULL));
     assert_string_equal(record_line(&bed, id[1], LINE_STATE), "expired");
     assert_int_equal(refs_of(&bed, SEG_A), 1);
@@ -108,7 +108,7 @@ static void test_records_that_go_give_back(void **state) {
     char id[3][BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "gone");
-    bed.limits.record_sync_s = 1;
+    bed.limits.record_sync_s = 60;
     bed_limits(&bed);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     for (int i = 0; i < 3; i++) assert_int_equal(submit_in(&bed, id[i], SEG_A, ""), 0);
@@ -120,7 +120,7 @@ static void test_records_that_go_give_back(void **state) {
     drop(fcall(&bed, "cancel", "1", id[0], NULL));
     assert_string_equal(record_line(&bed, id[0], 0), "404");
     assert_int_equal(refs_of(&bed, SEG_OUT), 3);
-    sleep_ms(2200);
+    redis_forward(&server, 62000);
     drop(fcall(&bed, "tick", NULL));
     assert_string_equal(record_line(&bed, id[1], 0), "410");
     assert_int_equal(refs_of(&bed, SEG_OUT), 0);

@@ -353,6 +353,31 @@ static void expect_npy(enum blasd_dtype dtype, int rank, const int64_t *shape,
     blasd_buf_release(&file);
 }
 
+static void complex_numbers_are_pairs(void **state) {
+    static const double values[] = {1, -2.5, 0.1, 1e300, -0.0, NAN};
+    struct blasd_record record;
+    struct blasd_buf text;
+    json_t *root, *list = list_of(BLASD_complex128, values, 3, &root);
+    (void)state;
+    assert_int_equal(json_array_size(list), 3);
+    for (size_t i = 0; i < 6; i++) {
+        json_t *pair = json_array_get(list, i / 2);
+        double back;
+        assert_int_equal(json_array_size(pair), 2);
+        back = number_of(json_array_get(pair, i % 2));
+        if (i == 5)
+            assert_true(isnan(back));
+        else
+            assert_memory_equal(&back, &values[i], sizeof back);
+    }
+    json_decref(root);
+    make_record(&record);
+    add_output(&record, 0, BLASD_complex64, SHAPE(1, 1, 1, 1, 1, 1, 1, 2));
+    read_answer_all_ways(&record, (float[]){1, 2, 3, -4}, -1, BLASD_FORMAT_JSON, &text);
+    assert_non_null(strstr(text.data, "[[[[[[[[[1,2],[3,-4]]]]]]]]]"));
+    blasd_buf_release(&text);
+}
+
 static void npy_headers_are_numpys(void **state) {
     (void)state;
     expect_npy(BLASD_float64, SHAPE(3, 4),
@@ -364,6 +389,10 @@ static void npy_headers_are_numpys(void **state) {
                "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 0, 7), }");
     expect_npy(BLASD_float16, SHAPE(1, 1, 1, 1, 1, 1, 2, 3),
                "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 2, 3), }");
+    expect_npy(BLASD_complex128, SHAPE(2, 3),
+               "{'descr': '<c16', 'fortran_order': False, 'shape': (2, 3), }");
+    expect_npy(BLASD_complex64, SHAPE(0),
+               "{'descr': '<c8', 'fortran_order': False, 'shape': (0,), }");
     expect_npy(BLASD_uint8, SHAPE(1), "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }");
 }
 
@@ -398,6 +427,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(doubles_read_back_bit_for_bit),
         cmocka_unit_test(floats_read_back_bit_for_bit),
+        cmocka_unit_test(complex_numbers_are_pairs),
         cmocka_unit_test(every_half_reads_back),
         cmocka_unit_test(integers_and_booleans_are_exact),
         cmocka_unit_test(lists_nest_as_the_shape_says),

@@ -98,6 +98,49 @@ static void test_values(void **state) {
     assert_int_equal(s->first_negative, 9000);
 }
 
+/* Each element is a pair of numbers, in lists of any shape. */
+static void test_complex(void **state) {
+    static const double four[] = {1, 2, 3, -4, 0, 0.5, -1, 1e300};
+    static char many[120000];
+    size_t len = 0;
+    (void)state;
+    send_a("{\"dtype\":\"complex128\",\"shape\":[2,2],\"data\":[[[1,2],[3,-4]],[[0,0.5],[-1,1e300]]"
+           "]}");
+    expect_bytes(expect_input(0, BLASD_complex128, SHAPE(2, 2)), four, 64);
+    assert_int_equal(last.job.inputs[0].first_nonfinite, -1);
+    send_a("{\"data\":[[1,2],[3,-4],[0,0.5],[-1,1e300]],\"dtype\":\"complex128\",\"shape\":[4,1]}");
+    expect_bytes(expect_input(0, BLASD_complex128, SHAPE(4, 1)), four, 64);
+    send_a("{\"dtype\":\"complex64\",\"shape\":[],\"data\":[1,2]}");
+    expect_bytes(expect_input(0, BLASD_complex64, SCALAR), (float[]){1, 2}, 8);
+    send_a("{\"dtype\":\"complex64\",\"shape\":[2,0],\"data\":[[],[]]}");
+    expect_input(0, BLASD_complex64, SHAPE(2, 0));
+    send_a("{\"dtype\":\"complex64\",\"data\":[[[[[[[[[1,2]]]]]]]]]}");
+    expect_input(0, BLASD_complex64, SHAPE(1, 1, 1, 1, 1, 1, 1, 1));
+    send_a("{\"dtype\":\"complex64\",\"data\":[[[[[[[[[[1,2]]]]]]]]]]}");
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a", "more than 8 dimensions");
+    send_a("{\"dtype\":\"complex64\",\"data\":[[1,2],[3,\"NaN\"]]}");
+    expect_input(0, BLASD_complex64, SHAPE(2));
+    assert_int_equal(last.job.inputs[0].first_nonfinite, 1);
+    send_a("{\"dtype\":\"complex64\",\"data\":[1,2,3]}");
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a", "imaginary");
+    send_a("{\"dtype\":\"complex64\",\"shape\":[],\"data\":3}");
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a", "imaginary");
+    send_a("{\"dtype\":\"complex64\",\"data\":[[1,2],3]}");
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a[1]", "lists");
+    send_a("{\"dtype\":\"complex64\",\"data\":[[1,1e39]]}");
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a[0][1]", "beyond the range");
+    send_a("{\"dtype\":\"complex128\",\"shape\":[2],\"data\":[[1,2]]}");
+    expect_failed(BLASD_E_invalid_tensor, "inputs.a", "shape (2,) has 2 elements, data has 1");
+    send_a("{\"dtype\":\"complex64\",\"shape\":[1],\"base64\":\"AACAPwAAAEA=\"}");
+    expect_bytes(expect_input(0, BLASD_complex64, SHAPE(1)), (float[]){1, 2}, 8);
+    /* more than is gathered at a time */
+    len = (size_t)sprintf(many, "{\"dtype\":\"complex64\",\"data\":[");
+    for (int i = 0; i < 9000; i++)
+        len += (size_t)sprintf(many + len, "[%d,%d]%s", i, -i, i < 8999 ? "," : "]}");
+    send_a(many);
+    assert_true(((const float *)expect_input(0, BLASD_complex64, SHAPE(9000)))[17999] == -8999);
+}
+
 static void test_nonfinite(void **state) {
     const double *got;
     (void)state;
@@ -540,14 +583,14 @@ static void test_sink_full(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_lists),      cmocka_unit_test(test_nonfinite),
-        cmocka_unit_test(test_values),           cmocka_unit_test(test_ragged),
-        cmocka_unit_test(test_objects),          cmocka_unit_test(test_bad_objects),
-        cmocka_unit_test(test_integers),         cmocka_unit_test(test_halves),
-        cmocka_unit_test(test_base64),           cmocka_unit_test(test_large),
-        cmocka_unit_test(test_many_empty_lists), cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_inputs),           cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_sink_full),
+        cmocka_unit_test(test_plain_lists), cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_complex),     cmocka_unit_test(test_values),
+        cmocka_unit_test(test_ragged),      cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_bad_objects), cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_halves),      cmocka_unit_test(test_base64),
+        cmocka_unit_test(test_large),       cmocka_unit_test(test_many_empty_lists),
+        cmocka_unit_test(test_malformed),   cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_limits),      cmocka_unit_test(test_sink_full),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -215,14 +215,16 @@ static void test_dtypes(void **state) {
         const char *descr;
         enum blasd_dtype dtype;
         size_t size;
-    } rows[] = {{"<f8", BLASD_float64, 8}, {"<f4", BLASD_float32, 4}, {"<f2", BLASD_float16, 2},
-                {"<i8", BLASD_int64, 8},   {"<i4", BLASD_int32, 4},   {"<i2", BLASD_int16, 2},
-                {"|i1", BLASD_int8, 1},    {"<u8", BLASD_uint64, 8},  {"<u4", BLASD_uint32, 4},
-                {"<u2", BLASD_uint16, 2},  {"|u1", BLASD_uint8, 1},   {"|b1", BLASD_bool, 1}};
+    } rows[] = {
+        {"<f8", BLASD_float64, 8},      {"<f4", BLASD_float32, 4},  {"<f2", BLASD_float16, 2},
+        {"<i8", BLASD_int64, 8},        {"<i4", BLASD_int32, 4},    {"<i2", BLASD_int16, 2},
+        {"|i1", BLASD_int8, 1},         {"<u8", BLASD_uint64, 8},   {"<u4", BLASD_uint32, 4},
+        {"<u2", BLASD_uint16, 2},       {"|u1", BLASD_uint8, 1},    {"|b1", BLASD_bool, 1},
+        {"<c16", BLASD_complex128, 16}, {"<c8", BLASD_complex64, 8}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char header[128];
-        unsigned char data[24];
+        unsigned char data[48];
         for (size_t k = 0; k < sizeof data; k++) data[k] = k % 3 == 0;
         snprintf(header, sizeof header, HEADER("%s", "False", "(3,)"), rows[i].descr);
         send_a(header, data, 3 * rows[i].size);
@@ -271,7 +273,8 @@ static void test_bad_npy(void **state) {
     expect_bad_npy(HEADER("|O", "False", "(2,)"), dtype, "object arrays are refused");
     expect_bad_npy(HEADER("<U5", "False", "(2,)"), dtype, "strings");
     expect_bad_npy(HEADER("|S5", "False", "(2,)"), dtype, "strings");
-    expect_bad_npy(HEADER("<c16", "False", "(2,)"), dtype, "complex");
+    expect_bad_npy(HEADER("<c32", "False", "(2,)"), dtype, "complex128");
+    expect_bad_npy(HEADER("<c1", "False", "(2,)"), dtype, "'<c1'");
     expect_bad_npy(HEADER("<f16", "False", "(2,)"), dtype, "'<f16'");
     expect_bad_npy(HEADER("<V2", "False", "(2,)"), dtype, "bfloat16 as safetensors");
     expect_bad_npy(HEADER("<M8[ns]", "False", "(2,)"), dtype, "dates");

@@ -69,15 +69,15 @@ static void test_dtypes(void **state) {
         enum blasd_dtype dtype;
         size_t size;
     } rows[] = {
-        {"F64", BLASD_float64, 8},   {"F32", BLASD_float32, 4}, {"F16", BLASD_float16, 2},
-        {"BF16", BLASD_bfloat16, 2}, {"I64", BLASD_int64, 8},   {"I32", BLASD_int32, 4},
-        {"I16", BLASD_int16, 2},     {"I8", BLASD_int8, 1},     {"U64", BLASD_uint64, 8},
-        {"U32", BLASD_uint32, 4},    {"U16", BLASD_uint16, 2},  {"U8", BLASD_uint8, 1},
-        {"BOOL", BLASD_bool, 1},
+        {"F64", BLASD_float64, 8},   {"F32", BLASD_float32, 4},   {"F16", BLASD_float16, 2},
+        {"BF16", BLASD_bfloat16, 2}, {"I64", BLASD_int64, 8},     {"I32", BLASD_int32, 4},
+        {"I16", BLASD_int16, 2},     {"I8", BLASD_int8, 1},       {"U64", BLASD_uint64, 8},
+        {"U32", BLASD_uint32, 4},    {"U16", BLASD_uint16, 2},    {"U8", BLASD_uint8, 1},
+        {"BOOL", BLASD_bool, 1},     {"C64", BLASD_complex64, 8}, {"C128", BLASD_complex128, 16},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        unsigned char data[40];
+        unsigned char data[64];
         char header[512];
         size_t n = 3 * rows[i].size;
         for (size_t k = 0; k < sizeof data; k++) data[k] = k % 3 == 0;

@@ -1,6 +1,6 @@
 /* How much memory this machine, or the container we run in, has for a process. */
-#ifndef BLASD_WORKER_HOST_MEMORY_H
-#define BLASD_WORKER_HOST_MEMORY_H
+#ifndef BLASD_BASE_HOST_MEMORY_H
+#define BLASD_BASE_HOST_MEMORY_H
 
 #include <stdint.h>
 

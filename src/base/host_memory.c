@@ -1,5 +1,5 @@
 /* The machine's memory, or the limit of the control group where that is less. */
-#include "worker/host_memory.h"
+#include "base/host_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
