@@ -255,4 +255,10 @@ static int distance_run(struct blasd_device *device, struct blasd_task *tasks, i
     return blasd_wanted_end(run_all(device, tasks, count, watch, err), err);
 }
 
+int blasd_distance_on_host(struct blasd_task *task, struct blasd_watch *watch,
+                           struct blasd_err *err) {
+    struct blasd_device host = {.threads = 1};
+    return run_all(&host, task, 1, watch, err);
+}
+
 const struct blasd_kernel blasd_cpu_distance = {.op = "distance", .run = distance_run};

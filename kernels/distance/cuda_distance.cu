@@ -318,9 +318,13 @@ static int check_task(const struct pair_state *state, int t, struct blasd_task *
 
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     const struct pair_state *state = (const struct pair_state *)job->state;
-    (void)err;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
+        if (state->on_host && pair_on_host(task, &state->shape, state->loop.loop)) {
+            int code = blasd_distance_on_host(task, nullptr, err);
+            if (code != 0) return code;
+            continue;
+        }
         if (!state->empty) check_task(state, t, task);
         snprintf(task->method, sizeof task->method, "%s%s%s", state->multiplied ? "dgemm and " : "",
                  state->shape.arithmetic == BLASD_float64 ? "direct float64" : "direct float32",

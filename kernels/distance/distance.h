@@ -9,6 +9,7 @@
 #include "kernels/distance/tiles.h"
 
 struct blasd_task;
+struct blasd_watch;
 
 /* X(name, loop, finish, what becomes of rows, extra): see enum distance_rows, enum distance_extra
  */
@@ -26,8 +27,10 @@ struct blasd_task;
     X(seuclidean, LOOP_SQUARES_W, FINISH_ROOT, ROWS_PLAIN, EXTRA_V)                                \
     X(mahalanobis, LOOP_MAHALANOBIS, FINISH_NONE, ROWS_PLAIN, EXTRA_VI)                            \
     X(hamming, LOOP_HAMMING, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                                     \
-    X(jaccard, LOOP_JACCARD, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                                     \
-    X(dice, LOOP_BOOLEAN, FINISH_DICE, ROWS_TRUTH, EXTRA_W)                                        \
+    X(jaccard, LOOP_JACCARD, FINISH_NONE, ROWS_TRUTH, EXTRA_W)                                     \
+    X(jaccard_legacy, LOOP_JACCARD, FINISH_NONE, ROWS_PLAIN, EXTRA_W)                              \
+    X(dice, LOOP_BOOLEAN, FINISH_DICE, ROWS_PLAIN, EXTRA_W)                                        \
+    X(dice_legacy, LOOP_BOOLEAN, FINISH_DICE, ROWS_TRUTH, EXTRA_W)                                 \
     X(kulczynski1, LOOP_BOOLEAN, FINISH_KULCZYNSKI1, ROWS_TRUTH, EXTRA_W)                          \
     X(rogerstanimoto, LOOP_BOOLEAN, FINISH_ROGERSTANIMOTO, ROWS_TRUTH, EXTRA_W)                    \
     X(russellrao, LOOP_BOOLEAN, FINISH_RUSSELLRAO, ROWS_TRUTH, EXTRA_W)                            \
@@ -47,7 +50,7 @@ enum distance_rows {
     ROWS_PLAIN,   /* nothing */
     ROWS_UNIT,    /* scaled to length 1 */
     ROWS_CENTRED, /* less its mean, then scaled to length 1 */
-    ROWS_SHARES,  /* divided by its sum */
+    ROWS_SHARES,  /* divided by its sum; -1 everywhere where it has none or is negative somewhere */
     ROWS_TRUTH    /* 1 where it is not 0 */
 };
 
@@ -99,6 +102,10 @@ void blasd_distance_choose(const struct distance_shape *shape, struct distance_a
 /* Checks k weights of the arithmetic's type (NULL: ones) and sums them up. */
 int blasd_distance_weigh(const struct distance_shape *shape, const void *w, double *total,
                          struct blasd_err *err);
+/* Runs one task on the calling thread: the host's part of other backends. A negative code where the
+ * run failed; what is wrong with the task itself is in task->err. */
+int blasd_distance_on_host(struct blasd_task *task, struct blasd_watch *watch,
+                           struct blasd_err *err);
 /* The error of a job within whose radius more pairs lie than it has room for. */
 int blasd_distance_no_room(const struct distance_shape *shape, int64_t pairs,
                            struct blasd_err *err);
@@ -113,6 +120,7 @@ struct distance_problem {
     void *rows, *rows_y;                /* owned: rows made ready, where they differ */
     void *panel;                        /* owned: y in panels */
     void *extra;                        /* owned: weights or matrix */
+    long double *wide;                  /* owned: the weights */
 };
 
 /* Allocates what problems of this shape need; the same object then serves one after the other. */

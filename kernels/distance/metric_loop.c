@@ -21,6 +21,8 @@ void blasd_distance_choose(const struct distance_shape *shape, struct distance_a
     } else if (shape->metric == METRIC_minkowski && isinf(shape->p)) {
         args->loop = LOOP_LARGEST;
     }
+    /* SciPy's dice is two: of numbers without weights, of truth values that differ with them */
+    if (shape->metric == METRIC_dice && shape->weighted) args->loop = LOOP_DICE;
     if (weighted && args->loop == LOOP_SQUARES) args->loop = LOOP_SQUARES_W;
     if (weighted && args->loop == LOOP_ABSOLUTE) args->loop = LOOP_ABSOLUTE_W;
     args->k = shape->k;

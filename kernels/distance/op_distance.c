@@ -121,6 +121,17 @@ static enum blasd_dtype promote(enum blasd_dtype a, enum blasd_dtype b) {
     return a == b ? a : BLASD_float32;
 }
 
+/* float64 for what float32 is too short for: powers, quotients by V and products with VI, and
+ * weights that were sent in a longer type. */
+static enum blasd_dtype arithmetic_of(const struct blasd_job *job,
+                                      const struct distance_shape *shape) {
+    enum distance_loop loop = blasd_distance_metrics[shape->metric].loop;
+    bool power = loop == LOOP_POWER && shape->p != 1 && shape->p != 2 && !isinf(shape->p);
+    bool weights = shape->weighted && job->inputs[IN_W].tensor.dtype != BLASD_float32;
+    bool wide = power || weights || loop == LOOP_MAHALANOBIS || shape->metric == METRIC_seuclidean;
+    return wide || shape->storage == BLASD_float64 ? BLASD_float64 : BLASD_float32;
+}
+
 /* Arrays and parameters that the metric does not take are errors, not silence. */
 static int check_extras(const struct blasd_job *job, const struct distance_shape *shape,
                         struct blasd_err *err) {
@@ -217,7 +228,7 @@ int blasd_distance_read(const struct blasd_job *job, struct distance_shape *shap
     shape->base = job->params[PARAM_BASE].f;
     shape->radius = job->params[PARAM_RADIUS].f;
     shape->storage = promote(x->dtype, y->dtype);
-    shape->arithmetic = shape->storage == BLASD_float64 ? BLASD_float64 : BLASD_float32;
+    shape->arithmetic = arithmetic_of(job, shape);
     if (y->shape[y->rank - 1] != shape->k)
         return blasd_fail(err, BLASD_E_shape_mismatch, "inputs.y",
                           "its points have %lld coordinates, those of x have %lld",
@@ -366,10 +377,16 @@ const struct blasd_op blasd_op_distance = {
            "as farther than everything.\n"
            "within fills index and d up to row_splits[m]; what follows is -1 and infinity.\n"
            "float16 and bfloat16 points are computed with in float32 and d is rounded to their "
-           "type; integers and bool are computed with in float64. The boolean metrics (dice, "
-           "kulczynski1, rogerstanimoto, russellrao, sokalmichener, sokalsneath, yule) take every "
-           "number but 0 as true; hamming and jaccard compare numbers as they are, as SciPy before "
-           "1.15 did (later releases make bools of them for jaccard).",
+           "type; integers and bool are computed with in float64, as are seuclidean, mahalanobis "
+           "and minkowski of other orders than 1, 2 and infinity.\n"
+           "The metrics mean what they do in SciPy since 1.15. jaccard and the boolean metrics "
+           "(kulczynski1, rogerstanimoto, russellrao, sokalmichener, sokalsneath, yule) take every "
+           "number but 0 as true; dice computes with the numbers themselves, or "
+           "with weights counts those that differ beside those that are both not 0. "
+           "jaccard_legacy, which "
+           "compares the numbers, and dice_legacy, of truth values, are those of older releases; "
+           "for bools there is no difference. jensenshannon is infinite where a row is negative "
+           "somewhere or sums to 0.",
     .inputs = inputs,
     .outputs = outputs,
     .params = params,

@@ -2,7 +2,8 @@
  * Read next: pair_state.cuh, then cuda_distance.cu. */
 #include "kernels/distance/pair_state.cuh"
 
-#include <math.h>
+#include <cmath>
+#include <limits>
 #include <string.h>
 
 #define MIRROR_WORK                                                                                \
@@ -86,6 +87,7 @@ static int prepare_points(struct blasd_cuda_job *job, struct pair_state *state,
     args->k = shape->k;
     args->finish = state->loop.finish;
     args->alone = shape->alone;
+    args->truth = rows == ROWS_TRUTH;
     args->p = state->loop.p;
     args->scale = state->loop.scale;
     locate(job, state, IN_X, shape->m, &args->x);
@@ -350,6 +352,75 @@ static int prepare_near(struct blasd_cuda_job *job, struct pair_state *state,
                            (void **)&near->counts, err);
 }
 
+/* ---- the range of the numbers ---- */
+
+/* Binary exponents of the least and the largest magnitude that is neither 0 nor without end. */
+struct exponents {
+    int least, most;
+};
+
+static void widen(struct exponents *range, double least, double most) {
+    int exponent;
+    if (most == 0) return;
+    frexp(least, &exponent);
+    if (exponent < range->least) range->least = exponent;
+    frexp(most, &exponent);
+    if (exponent > range->most) range->most = exponent;
+}
+
+template <class T> static void look(const struct blasd_tensor *tensor, struct exponents *range) {
+    const T *data = (const T *)tensor->data;
+    int64_t n = blasd_tensor_elements(tensor);
+    T least = std::numeric_limits<T>::max(), most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        T size = std::abs(data[i]);
+        most = size > most && size <= std::numeric_limits<T>::max() ? size : most;
+        least = size < least && size > 0 ? size : least;
+    }
+    widen(range, (double)least, (double)most);
+}
+
+/* Of inputs from `first` to `last` that are there; 0 and 0 where none is. */
+static struct exponents exponents_of(const struct blasd_task *task, int first, int last) {
+    struct exponents range = {INT32_MAX, INT32_MIN};
+    for (int i = first; i <= last; i++) {
+        if (task->inputs[i].data == NULL) continue;
+        if (task->inputs[i].dtype == BLASD_float64)
+            look<double>(&task->inputs[i], &range);
+        else
+            look<float>(&task->inputs[i], &range);
+    }
+    if (range.most == INT32_MIN) range = {0, 0};
+    return range;
+}
+
+/* Whether a task's numbers may leave the range of the arithmetic where the kernels do not see it:
+ * the host, which has wider ones, then computes it. */
+bool pair_on_host(const struct blasd_task *task, const struct distance_shape *shape,
+                  enum distance_loop loop) {
+    bool wide = shape->arithmetic == BLASD_float64;
+    bool weights = loop > LOOP_POWER || loop == LOOP_SQUARES_W || loop == LOOP_ABSOLUTE_W ||
+                   (shape->weighted && loop == LOOP_SQUARES);
+    int most = wide ? 1024 : 128, bits = wide ? 53 : 24, sums = 0;
+    struct exponents x, w;
+    if (!weights || loop == LOOP_JENSENSHANNON) return false; /* their kernels see it */
+    x = exponents_of(task, IN_X, IN_Y);
+    w = exponents_of(task, IN_W, IN_VI);
+    frexp((double)shape->k, &sums);
+    switch (loop) {
+    case LOOP_MAHALANOBIS: return x.least < -200 || x.most > 250 || w.least < -300 || w.most > 400;
+    case LOOP_SQUARES_W:
+        if (x.most >= most - 1 || w.least < 40 - most || w.most > most - 40) return true;
+        return task->inputs[IN_V].data == NULL && task->inputs[IN_W].data == NULL &&
+               (2 * x.most > most - 40 || 2 * (x.least - bits) < 40 - most);
+    case LOOP_CANBERRA:
+    case LOOP_ABSOLUTE_W: return x.most >= most - 1;
+    case LOOP_BRAYCURTIS:
+        return x.most + w.most + sums > most - 4 || x.least + w.least - bits < 8 - most;
+    default: return w.least < -most / 4 || w.most + sums > most / 4;
+    }
+}
+
 int pair_prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     struct pair_state *state;
     struct distance_shape *shape;
@@ -368,6 +439,8 @@ int pair_prepare(struct blasd_cuda_job *job, struct blasd_err *err) {
     if (shape->m >= UINT32_MAX || shape->n >= UINT32_MAX)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs.x",
                           "a CUDA device takes at most 2^32 - 2 points");
+    for (int t = 0; t < job->count; t++)
+        state->on_host |= pair_on_host(&job->tasks[t], shape, state->loop.loop);
     code = prepare_totals(job, state, err);
     if (code == 0) code = prepare_points(job, state, err);
     if (code == 0) code = prepare_weights(job, state, err);

@@ -65,12 +65,16 @@ static __device__ void unit_row(const T *x, const T *w, int64_t k, bool centred,
 template <class T> static __device__ void share_row(const T *x, int64_t k, T *to) {
     struct pair_dd sum = {0, 0};
     double all, scale = row_scale<T>(x, k);
-    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32)
+    bool none = false;
+    for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32) {
         sum = pair_dd_add(sum, {scale * (double)x[d], 0});
+        if (x[d] < 0) none = true;
+    }
     sum = pair_dd_over_warp(sum);
     all = __dadd_rn(sum.hi, sum.lo);
+    none = !__all_sync(0xffffffffu, !none) || all == 0;
     for (int64_t d = (int64_t)threadIdx.x % 32; d < k; d += 32)
-        to[d] = (T)__ddiv_rn(scale * (double)x[d], all);
+        to[d] = none ? (T)-1 : (T)__ddiv_rn(scale * (double)x[d], all);
 }
 
 /* A warp does a row. */

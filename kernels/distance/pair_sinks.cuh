@@ -7,10 +7,6 @@
 #include "kernels/distance/pair_calls.cuh"
 #include "kernels/distance/pair_tiles.cuh"
 
-static __device__ __forceinline__ void pair_put(void *d, int64_t at, double v, int storage) {
-    (void)storage;
-    static_cast<double *>(d)[at] = v;
-}
 static __device__ __forceinline__ void pair_put(void *d, int64_t at, float v, int storage) {
     if (storage == BLASD_float32)
         static_cast<float *>(d)[at] = v;
@@ -19,11 +15,36 @@ static __device__ __forceinline__ void pair_put(void *d, int64_t at, float v, in
             storage == BLASD_float16 ? blasd_gpu_float16_write(v) : blasd_gpu_bfloat16_write(v);
 }
 
+/* float64 sums for a shorter result: by way of a float that no second rounding can go wrong with.
+ */
+static __device__ __forceinline__ float pair_odd_float(double v) {
+    float nearest = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &nearest, sizeof bits);
+    if ((double)nearest == v || v != v || (bits & 1) != 0 || (bits & 0x7f800000u) == 0x7f800000u)
+        return nearest;
+    bits = (v > (double)nearest) == (v > 0) ? bits + 1 : bits - 1;
+    memcpy(&nearest, &bits, sizeof bits);
+    return nearest;
+}
+static __device__ __forceinline__ void pair_put(void *d, int64_t at, double v, int storage) {
+    if (storage == BLASD_float64)
+        static_cast<double *>(d)[at] = v;
+    else
+        pair_put(d, at, storage == BLASD_float32 ? (float)v : pair_odd_float(v), storage);
+}
+
 /* Four entries side by side, at an address that is aligned to all of them (to 16 bytes at most). */
 static __device__ __forceinline__ void pair_put_four(void *d, int64_t at, double a, double b,
                                                      double c, double e, int storage) {
     double2 *to = reinterpret_cast<double2 *>(static_cast<double *>(d) + at);
-    (void)storage;
+    if (storage != BLASD_float64) {
+        pair_put(d, at, a, storage);
+        pair_put(d, at + 1, b, storage);
+        pair_put(d, at + 2, c, storage);
+        pair_put(d, at + 3, e, storage);
+        return;
+    }
     to[0] = make_double2(a, b);
     to[1] = make_double2(c, e);
 }
@@ -341,6 +362,7 @@ __global__ void __launch_bounds__(PAIR_THREADS, PAIR_BLOCKS(T, LOOP, 0))
     X(LOOP_JENSENSHANNON)                                                                          \
     X(LOOP_HAMMING)                                                                                \
     X(LOOP_JACCARD)                                                                                \
+    X(LOOP_DICE)                                                                                   \
     X(LOOP_BOOLEAN)                                                                                \
     X(LOOP_MAHALANOBIS)
 

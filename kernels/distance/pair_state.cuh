@@ -21,6 +21,7 @@ struct pair_state {
     int64_t problems; /* of all tasks */
     size_t size;      /* of a number in the arithmetic */
     bool empty, streamed, wide;
+    bool on_host; /* some task is, in finish */
     struct pair_ready ready[2];
     int ready_count;
     char *weights; /* of seuclidean */
@@ -42,6 +43,9 @@ struct pair_state {
 
 /* A matrix that, with all it takes, does not fit half of the device goes down in blocks of rows. */
 bool pair_too_large(const struct blasd_task *task, const struct blasd_gpu_facts *facts);
+/* Whether the host is to compute a task, for its numbers. */
+bool pair_on_host(const struct blasd_task *task, const struct distance_shape *shape,
+                  enum distance_loop loop);
 /* Fills job->state; takes memory, puts no work on the stream. */
 int pair_prepare(struct blasd_cuda_job *job, struct blasd_err *err);
 

@@ -61,6 +61,7 @@ struct pair_args {
     int64_t m, n, k;
     int64_t first_row; /* of the whole matrix: what row 0 of x is */
     int finish, alone;
+    int truth; /* numbers but 0 are all alike */
     double p, scale;
 };
 
@@ -154,13 +155,13 @@ static __device__ __forceinline__ void pair_step(const struct pair_args &args, T
         s = pair_fma(e, e, s);
     } else if constexpr (LOOP == LOOP_SQUARES_W) {
         T e = x - y;
-        s = pair_fma(e * e, w, s);
+        s = pair_fma(e * w, e, s);
     } else if constexpr (LOOP == LOOP_ABSOLUTE) {
         s += pair_abs(x - y);
     } else if constexpr (LOOP == LOOP_ABSOLUTE_W) {
         s = pair_fma(pair_abs(x - y), w, s);
     } else if constexpr (LOOP == LOOP_LARGEST) { /* the comparison drops NaN, t keeps it */
-        T e = pair_abs(x - y);
+        T e = x == y ? 0 : pair_abs(x - y);      /* infinities too */
         s = e > s ? e : s;
         t += e;
     } else if constexpr (LOOP == LOOP_POWER) {
@@ -174,14 +175,21 @@ static __device__ __forceinline__ void pair_step(const struct pair_args &args, T
     } else if constexpr (LOOP == LOOP_JENSENSHANNON) {
         double sum = (double)x + (double)y;
         if (x < 0 || y < 0)
-            s = (T)NAN;
+            s = (T)INFINITY;
         else if (sum != 0) /* NaN too */
             s += (T)__dmul_rn(sum, pair_shannon(((double)x - (double)y) / sum));
     } else if constexpr (LOOP == LOOP_HAMMING) {
         s += x != y ? w : 0;
     } else if constexpr (LOOP == LOOP_JACCARD) {
-        s += x != y ? w : 0;
+        s += (args.truth ? (x != 0) != (y != 0) : x != y) ? w : 0;
         t += x != 0 || y != 0 ? w : 0;
+    } else if constexpr (LOOP == LOOP_DICE) {
+        s += x != y ? w : 0;
+        t += x != 0 && y != 0 ? w : 0;
+    } else if (LOOP == LOOP_BOOLEAN && !args.truth) { /* products rounded one by one: symmetric */
+        s += x * y;
+        t += x * (1 - y);
+        u += (1 - x) * y;
     } else if constexpr (LOOP == LOOP_BOOLEAN) {
         s += x != 0 && y != 0 ? w : 0;
         t += x != 0 && !(y != 0) ? w : 0;
@@ -208,12 +216,40 @@ static __device__ __noinline__ T pair_careful(const T *a, const T *b, const T *w
     return largest * pair_root(sum);
 }
 
+/* (sum of w |a-b|^p)^(1/p), scaled by the largest difference and the largest weight. */
+template <class T>
+static __device__ __noinline__ T pair_careful_power(const T *a, const T *b, const T *w, int64_t k,
+                                                    double p) {
+    T largest = 0, heaviest = w == nullptr ? 1 : 0, sum = 0;
+    for (int64_t d = 0; d < k; d++) {
+        T diff = pair_abs(a[d] - b[d]);
+        if (w != nullptr && w[d] == 0) continue;
+        if (diff != diff) return diff;
+        if (diff > largest) largest = diff;
+        if (w != nullptr && w[d] > heaviest) heaviest = w[d];
+    }
+    if (largest == 0 || largest - largest != 0) return largest;
+    for (int64_t d = 0; d < k; d++) {
+        T part = (T)pair_power((double)pair_abs(a[d] - b[d]) / largest, p);
+        if (w == nullptr)
+            sum += part;
+        else if (w[d] != 0)
+            sum = pair_fma(w[d] / heaviest, part, sum);
+    }
+    return largest * (T)(pair_power((double)heaviest, 1 / p) * pair_power((double)sum, 1 / p));
+}
+
 /* From a pair's sum of squares to its distance. *odd: that takes more care. */
-template <class T> static __device__ __forceinline__ T pair_of_squares(int finish, T s, bool *odd) {
+template <class T, bool WEIGHTED>
+static __device__ __forceinline__ T pair_of_squares(int finish, T s, bool *odd) {
     T root;
     if (finish == FINISH_HALF) return s * (T)0.5;
-    if (finish != FINISH_ROOT) return s;
+    if (finish != FINISH_ROOT && !WEIGHTED) return s;
     root = pair_root(s);
+    if (finish != FINISH_ROOT) {
+        *odd |= !(root <= pair_most<T> && root >= pair_least<T>);
+        return s;
+    }
     *odd |= root > pair_most<T> || root < pair_least<T>;
     return root;
 }
@@ -235,12 +271,13 @@ static __device__ __forceinline__ T pair_finish(const struct pair_args &args, T 
                                                 T u, bool *odd) {
     (void)total, (void)t, (void)u, (void)odd;
     if constexpr (LOOP <= LOOP_SQUARES_W)
-        return pair_of_squares<T>(args.finish, s, odd);
+        return pair_of_squares<T, LOOP == LOOP_SQUARES_W>(args.finish, s, odd);
     else if constexpr (LOOP == LOOP_LARGEST)
         return t != t ? t : s;
-    else if constexpr (LOOP == LOOP_POWER)
+    else if constexpr (LOOP == LOOP_POWER) {
+        *odd |= !(s <= (T)0x1p1000 && s >= (T)0x1p-960); /* float64 always */
         return (T)pair_power((double)s, 1 / args.p);
-    else if constexpr (LOOP == LOOP_BRAYCURTIS)
+    } else if constexpr (LOOP == LOOP_BRAYCURTIS)
         return s / t;
     else if constexpr (LOOP == LOOP_JENSENSHANNON)
         return pair_root(s / 2 * (T)args.scale);
@@ -248,6 +285,8 @@ static __device__ __forceinline__ T pair_finish(const struct pair_args &args, T 
         return s / total;
     else if constexpr (LOOP == LOOP_JACCARD)
         return t == 0 ? 0 : s / t;
+    else if constexpr (LOOP == LOOP_DICE)
+        return s / (2 * t + s);
     else if constexpr (LOOP == LOOP_BOOLEAN)
         return pair_boolean<T>(args.finish, s, t, u, total);
     else if constexpr (LOOP == LOOP_MAHALANOBIS)
@@ -342,7 +381,7 @@ static __device__ __forceinline__ void pair_quadratic(const struct pair_args &ar
     }
 }
 
-/* Roots of sums that left the range of numbers, once more with care. */
+/* What came of sums that left the range of numbers, once more with care. */
 template <class T, int LOOP>
 static __device__ __forceinline__ void pair_mend(const struct pair_args &args,
                                                  const struct pair_problem<T> &problem, int64_t row,
@@ -350,10 +389,16 @@ static __device__ __forceinline__ void pair_mend(const struct pair_args &args,
     int64_t i = row + (int)threadIdx.x / 16 * PAIR_EACH;
     int64_t j = column + (int)threadIdx.x % 16 * PAIR_EACH;
     PAIR_ENTRIES(r, c) {
-        if (out[r][c] <= pair_most<T> && out[r][c] >= pair_least<T>) continue;
+        const T *a = problem.x + (i + r) * args.k, *b = problem.y + (j + c) * args.k;
         if (i + r >= args.m || j + c >= args.n) continue;
-        out[r][c] = pair_careful<T>(problem.x + (i + r) * args.k, problem.y + (j + c) * args.k,
-                                    LOOP == LOOP_SQUARES_W ? problem.w : nullptr, args.k);
+        if constexpr (LOOP == LOOP_POWER) {
+            out[r][c] = pair_careful_power<T>(a, b, problem.w, args.k, args.p);
+        } else {
+            T root = args.finish == FINISH_ROOT ? out[r][c] : pair_root(out[r][c]);
+            if (root <= pair_most<T> && root >= pair_least<T>) continue;
+            root = pair_careful<T>(a, b, LOOP == LOOP_SQUARES_W ? problem.w : nullptr, args.k);
+            out[r][c] = args.finish == FINISH_ROOT ? root : root * root;
+        }
     }
 }
 
@@ -392,7 +437,7 @@ static __device__ __forceinline__ void pair_tile(const struct pair_args &args,
     bool odd = false;
     PAIR_ENTRIES(r, c)
     out[r][c] = pair_finish<T, LOOP>(args, (T)problem.total, s[r][c], t[r][c], u[r][c], &odd);
-    if constexpr (LOOP <= LOOP_SQUARES_W)
+    if constexpr (LOOP <= LOOP_SQUARES_W || LOOP == LOOP_POWER)
         if (odd) pair_mend<T, LOOP>(args, problem, row, column, out);
 }
 

@@ -9,12 +9,14 @@
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 
+#include <float.h>
 #include <lapacke.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PACK_ELEMENTS 1000000 /* laid out between two questions */
+#define EXTREME 200           /* exponents of spreads beyond which points are scaled */
 
 static double element(enum blasd_dtype dtype, const void *data, int64_t i) {
     return dtype == BLASD_float64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
@@ -70,9 +72,16 @@ static void share_row(const struct distance_problem *problem, const void *from, 
     enum blasd_dtype dtype = problem->shape->arithmetic;
     int64_t k = problem->shape->k;
     long double sum = 0;
-    for (int64_t d = 0; d < k; d++) sum += (long double)element(dtype, from, at + d);
-    for (int64_t d = 0; d < k; d++)
-        set_element(dtype, to, at + d, (long double)element(dtype, from, at + d) / sum);
+    bool negative = false;
+    for (int64_t d = 0; d < k; d++) {
+        double x = element(dtype, from, at + d);
+        negative |= x < 0;
+        sum += (long double)x;
+    }
+    for (int64_t d = 0; d < k; d++) {
+        long double share = (long double)element(dtype, from, at + d) / sum;
+        set_element(dtype, to, at + d, negative || sum == 0 ? -1 : share);
+    }
 }
 
 static void make_rows(const struct distance_problem *problem, const void *from, int64_t count,
@@ -105,11 +114,12 @@ int blasd_distance_problem_init(struct distance_problem *problem,
     problem->shape = shape;
     problem->panel = blasd_cpu_alloc((n + DISTANCE_PAD) * k, size);
     problem->extra = blasd_cpu_alloc(extra, size);
+    problem->wide = blasd_cpu_alloc(k, sizeof *problem->wide);
     if (metric->rows != ROWS_PLAIN) {
         problem->rows = blasd_cpu_alloc(m * k, size);
         if (!shape->alone) problem->rows_y = blasd_cpu_alloc(n * k, size);
     }
-    if (problem->panel == NULL || problem->extra == NULL ||
+    if (problem->panel == NULL || problem->extra == NULL || problem->wide == NULL ||
         (metric->rows != ROWS_PLAIN &&
          (problem->rows == NULL || (!shape->alone && problem->rows_y == NULL)))) {
         blasd_distance_problem_release(problem);
@@ -123,6 +133,7 @@ void blasd_distance_problem_release(struct distance_problem *problem) {
     free(problem->rows_y);
     free(problem->panel);
     free(problem->extra);
+    free(problem->wide);
     memset(problem, 0, sizeof *problem);
 }
 
@@ -149,12 +160,22 @@ static long double co_sum(const struct distance_shape *shape, const void *points
 }
 
 /* Covariance of two coordinates over x and y together, with ddof 1 as in NumPy's cov. */
-static double covariance(const struct distance_shape *shape, const void *x, const void *y,
-                         int64_t a, long double mean_a, int64_t b, long double mean_b) {
+static long double covariance(const struct distance_shape *shape, const void *x, const void *y,
+                              int64_t a, long double mean_a, int64_t b, long double mean_b) {
     long double sum = co_sum(shape, x, shape->m, a, mean_a, b, mean_b);
     int64_t count = shape->alone ? shape->m : shape->m + shape->n;
     if (!shape->alone) sum += co_sum(shape, y, shape->n, a, mean_a, b, mean_b);
-    return (double)(sum / (long double)(count - 1));
+    return sum / (long double)(count - 1);
+}
+
+/* Weight `d` in both widths. What the arithmetic's type cannot hold asks for care everywhere. */
+static void set_weight(struct distance_problem *problem, int64_t d, long double value) {
+    bool single = problem->shape->arithmetic == BLASD_float32;
+    long double least = single ? (long double)FLT_MIN : (long double)DBL_MIN;
+    long double most = single ? (long double)FLT_MAX : (long double)DBL_MAX;
+    problem->wide[d] = value;
+    set_element(problem->shape->arithmetic, problem->extra, d, value);
+    if (value != 0 && !(value >= least && value <= most)) problem->args.strict = true;
 }
 
 /* weights 1/V: of the variances given, or of those of the points */
@@ -164,28 +185,66 @@ static void load_variances(struct distance_problem *problem, const void *x, cons
     for (int64_t d = 0; d < shape->k && blasd_wanted(); d++) {
         long double mean = v == NULL ? coordinate_mean(shape, x, y, d) : 0;
         long double variance = v != NULL ? (long double)element(shape->arithmetic, v, d)
-                                         : (long double)covariance(shape, x, y, d, mean, d, mean);
-        set_element(shape->arithmetic, problem->extra, d, 1 / variance);
+                                         : covariance(shape, x, y, d, mean, d, mean);
+        set_weight(problem, d, 1 / variance);
     }
     problem->args.w = problem->extra;
 }
 
-/* The inverse of the covariance matrix of all points, into `extra`. */
-static int load_inverse_covariance(struct distance_problem *problem, const void *x, const void *y,
+/* The points with each coordinate divided by 2^shift, into rows of the problem's own. */
+static int scale_points(struct distance_problem *problem, const void **x, const void **y,
+                        const int *shift, struct blasd_err *err) {
+    const struct distance_shape *shape = problem->shape;
+    const void *from[2] = {*x, *y};
+    void **to[2] = {&problem->rows, &problem->rows_y};
+    int64_t counts[2] = {shape->m, shape->n}, done = 0;
+    for (int i = 0; i < (shape->alone ? 1 : 2); i++) {
+        if (*to[i] == NULL)
+            *to[i] = blasd_cpu_alloc((size_t)counts[i] * (size_t)shape->k,
+                                     blasd_dtype_size(shape->arithmetic));
+        if (*to[i] == NULL)
+            return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the points");
+        for (int64_t at = 0; at < counts[i] * shape->k && blasd_wanted_after(&done, 4); at++)
+            set_element(shape->arithmetic, *to[i], at,
+                        ldexpl((long double)element(shape->arithmetic, from[i], at),
+                               -shift[at % shape->k]));
+    }
+    *x = problem->rows;
+    *y = shape->alone ? problem->rows : problem->rows_y;
+    return 0;
+}
+
+/* The covariance matrix of all points, its lower triangle, with each coordinate divided by 2^shift
+ * so that the diagonal is near 1: a matrix of any scale has an inverse then. */
+static void scaled_covariance(const struct distance_shape *shape, const void *x, const void *y,
+                              long double *means, int *shift, double *matrix) {
+    int64_t k = shape->k, worked = 0;
+    for (int64_t a = 0; a < k && blasd_wanted(); a++) means[a] = coordinate_mean(shape, x, y, a);
+    for (int64_t a = 0; a < k && blasd_wanted(); a++) {
+        shift[a] = 0;
+        frexpl(sqrtl(covariance(shape, x, y, a, means[a], a, means[a])), &shift[a]);
+        for (int64_t b = 0; b <= a && blasd_wanted_after(&worked, shape->m + shape->n); b++)
+            matrix[a * k + b] = (double)ldexpl(covariance(shape, x, y, a, means[a], b, means[b]),
+                                               -shift[a] - shift[b]);
+    }
+}
+
+/* The inverse of the covariance matrix of all points, into `extra`. Where the points are so large
+ * or small that the matrix leaves the range of numbers, they are scaled and not the inverse. */
+static int load_inverse_covariance(struct distance_problem *problem, const void **x, const void **y,
                                    struct blasd_err *err) {
     const struct distance_shape *shape = problem->shape;
-    int64_t k = shape->k, worked = 0;
+    int64_t k = shape->k;
     double *matrix = blasd_cpu_alloc((size_t)k * (size_t)k, sizeof *matrix);
     long double *means = blasd_cpu_alloc((size_t)k, sizeof *means);
+    int *shift = blasd_cpu_alloc((size_t)k, sizeof *shift);
+    bool extreme = false;
     int code = 0, info = 0;
-    if (matrix == NULL || means == NULL || k > INT32_MAX) {
+    if (matrix == NULL || means == NULL || shift == NULL || k > INT32_MAX) {
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the covariance matrix");
         goto done;
     }
-    for (int64_t a = 0; a < k && blasd_wanted(); a++) means[a] = coordinate_mean(shape, x, y, a);
-    for (int64_t a = 0; a < k; a++)
-        for (int64_t b = 0; b <= a && blasd_wanted_after(&worked, shape->m + shape->n); b++)
-            matrix[a * k + b] = covariance(shape, x, y, a, means[a], b, means[b]);
+    scaled_covariance(shape, *x, *y, means, shift, matrix);
     if (!blasd_wanted()) goto done;
     info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'U', (int)k, matrix, (int)(k > 0 ? k : 1));
     if (info == 0)
@@ -195,26 +254,62 @@ static int load_inverse_covariance(struct distance_problem *problem, const void 
                           "the covariance matrix of the points is singular: give VI");
         goto done;
     }
+    for (int64_t a = 0; a < k; a++) extreme |= abs(shift[a]) > EXTREME;
+    if (extreme) code = scale_points(problem, x, y, shift, err);
     for (int64_t a = 0; a < k; a++)
         for (int64_t b = 0; b < k; b++)
             set_element(shape->arithmetic, problem->extra, a * k + b,
-                        (long double)matrix[(a > b ? a * k + b : b * k + a)]);
+                        ldexpl((long double)matrix[(a > b ? a * k + b : b * k + a)],
+                               extreme ? 0 : -shift[a] - shift[b]));
     problem->args.v = problem->extra;
 done:
     free(matrix);
     free(means);
+    free(shift);
     return code;
+}
+
+/* Sums of weights alone stand above and below in these metrics: a power of two makes no difference,
+ * and keeps their products in range. */
+static bool only_ratios(enum distance_loop loop) {
+    return loop == LOOP_HAMMING || loop == LOOP_JACCARD || loop == LOOP_DICE ||
+           loop == LOOP_BOOLEAN || loop == LOOP_BRAYCURTIS;
 }
 
 static int load_weights(struct distance_problem *problem, const void *w, struct blasd_err *err) {
     const struct distance_shape *shape = problem->shape;
-    int code = blasd_distance_weigh(shape, w, &problem->args.total, err);
+    int code = blasd_distance_weigh(shape, w, &problem->args.total, err), shift = 0;
+    double largest = 0;
     if (code != 0) return code;
+    for (int64_t d = 0; w != NULL && d < shape->k; d++)
+        largest = fmax(largest, element(shape->arithmetic, w, d));
+    if (only_ratios(problem->args.loop) && largest > 0) {
+        long double total = 0;
+        frexp(largest, &shift);
+        for (int64_t d = 0; d < shape->k; d++)
+            total += ldexpl((long double)element(shape->arithmetic, w, d), -shift);
+        problem->args.total = (double)total;
+    }
     for (int64_t d = 0; d < shape->k; d++)
-        set_element(shape->arithmetic, problem->extra, d,
-                    w == NULL ? 1 : (long double)element(shape->arithmetic, w, d));
+        set_weight(problem, d,
+                   w == NULL ? 1 : ldexpl((long double)element(shape->arithmetic, w, d), -shift));
     problem->args.w = problem->extra;
+    /* weights as given lose nothing in their own type */
+    problem->args.strict = false;
     return 0;
+}
+
+/* canberra: sums of two numbers that overflow, though their quotients would not, do not show in the
+ * result. */
+static bool is_extreme(const struct distance_shape *shape, const void *points, int64_t count) {
+    bool single = shape->arithmetic == BLASD_float32;
+    double most = single ? (double)FLT_MAX / 4 : DBL_MAX / 4;
+    int64_t done = 0;
+    for (int64_t i = 0; i < count && blasd_wanted_after(&done, 1); i++) {
+        double x = fabs(element(shape->arithmetic, points, i));
+        if (x > most && x <= DBL_MAX && !(single && x > (double)FLT_MAX)) return true;
+    }
+    return false;
 }
 
 /* In parts of whole blocks, between which the work may end. */
@@ -238,19 +333,25 @@ int blasd_distance_problem_load(struct distance_problem *problem, const void *x,
                                 const void *w, const void *v, const void *vi,
                                 struct blasd_err *err) {
     const struct distance_shape *shape = problem->shape;
+    bool made = blasd_distance_metrics[shape->metric].rows != ROWS_PLAIN;
     int code = 0;
     blasd_distance_choose(shape, &problem->args);
+    problem->args.wide = problem->wide;
+    problem->args.strict = false;
+    if (shape->alone) y = x;
     if (shape->metric == METRIC_seuclidean)
         load_variances(problem, x, y, v);
     else if (shape->metric == METRIC_mahalanobis && vi != NULL)
         problem->args.v = vi;
     else if (shape->metric == METRIC_mahalanobis)
-        code = load_inverse_covariance(problem, x, y, err);
+        code = load_inverse_covariance(problem, &x, &y, err);
     else
         code = load_weights(problem, w, err);
     if (code != 0) return code;
-    if (shape->alone) y = x;
-    if (problem->rows != NULL) {
+    if (shape->metric == METRIC_canberra)
+        problem->args.strict = is_extreme(shape, x, shape->m * shape->k) ||
+                               (!shape->alone && is_extreme(shape, y, shape->n * shape->k));
+    if (made) {
         make_rows(problem, x, shape->m, problem->rows);
         if (!shape->alone) make_rows(problem, y, shape->n, problem->rows_y);
         x = problem->rows;

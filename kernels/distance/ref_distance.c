@@ -21,11 +21,21 @@ static long double largest(const struct blasd_ref_distance *ref, const long doub
                            const long double *b) {
     long double most = 0;
     for (int64_t d = 0; d < ref->k; d++) {
-        long double e = weight(ref, d) > 0 ? fabsl(a[d] - b[d]) : 0;
+        long double e = weight(ref, d) > 0 && a[d] != b[d] ? fabsl(a[d] - b[d]) : 0;
         if (isnan(e)) return e;
         if (e > most) most = e;
     }
     return most;
+}
+
+/* Scaled, for powers leave the range of long doubles too. */
+static long double minkowski(const struct blasd_ref_distance *ref, const long double *a,
+                             const long double *b) {
+    long double most = largest(ref, a, b), sum = 0;
+    if (isnan(most) || most == 0) return most;
+    for (int64_t d = 0; d < ref->k; d++)
+        sum += weight(ref, d) * powl(fabsl(a[d] - b[d]) / most, ref->p);
+    return most * powl(sum, 1 / ref->p);
 }
 
 /* 1 - cos of the angle between a - mean_a and b - mean_b, as half the squared distance of the unit
@@ -78,9 +88,11 @@ static long double jensenshannon(const struct blasd_ref_distance *ref, const lon
                                  const long double *b) {
     long double sum_a = 0, sum_b = 0, sum = 0;
     for (int64_t d = 0; d < ref->k; d++) {
+        if (a[d] < 0 || b[d] < 0) return INFINITY;
         sum_a += a[d];
         sum_b += b[d];
     }
+    if (ref->k > 0 && (sum_a == 0 || sum_b == 0)) return INFINITY;
     for (int64_t d = 0; d < ref->k; d++) {
         long double p = a[d] / sum_a, q = b[d] / sum_b, m = (p + q) / 2;
         if (isnan(p) || isnan(q) || p < 0 || q < 0) return NAN;
@@ -117,13 +129,39 @@ static long double differing(const struct blasd_ref_distance *ref, const long do
     return among_nonzero && below == 0 ? 0 : above / below;
 }
 
+static long double jaccard(const struct blasd_ref_distance *ref, const long double *a,
+                           const long double *b) {
+    long double above = 0, below = 0;
+    for (int64_t d = 0; d < ref->k; d++) {
+        if ((a[d] != 0) != (b[d] != 0)) above += weight(ref, d);
+        if (a[d] != 0 || b[d] != 0) below += weight(ref, d);
+    }
+    return below == 0 ? 0 : above / below;
+}
+
+static long double dice(const struct blasd_ref_distance *ref, const long double *a,
+                        const long double *b) {
+    long double tt = 0, tf = 0, ft = 0;
+    for (int64_t d = 0; d < ref->k; d++) {
+        if (ref->w != NULL) {
+            tt += a[d] != 0 && b[d] != 0 ? ref->w[d] : 0;
+            tf += a[d] != b[d] ? ref->w[d] : 0;
+            continue;
+        }
+        tt += weight(ref, d) * a[d] * b[d];
+        tf += weight(ref, d) * a[d] * (1 - b[d]);
+        ft += weight(ref, d) * (1 - a[d]) * b[d];
+    }
+    return (tf + ft) / (2 * tt + tf + ft);
+}
+
 static long double boolean(const struct blasd_ref_distance *ref, const long double *a,
                            const long double *b) {
     long double tt = 0, tf = 0, ft = 0, ff = 0;
     const char *metric = ref->metric;
     for (int64_t d = 0; d < ref->k; d++)
         *(a[d] != 0 ? b[d] != 0 ? &tt : &tf : b[d] != 0 ? &ft : &ff) += weight(ref, d);
-    if (strcmp(metric, "dice") == 0) return (tf + ft) / (2 * tt + tf + ft);
+    if (strcmp(metric, "dice_legacy") == 0) return (tf + ft) / (2 * tt + tf + ft);
     if (strcmp(metric, "kulczynski1") == 0) return tt / (tf + ft);
     if (strcmp(metric, "rogerstanimoto") == 0 || strcmp(metric, "sokalmichener") == 0)
         return 2 * (tf + ft) / (tt + ff + 2 * (tf + ft));
@@ -141,7 +179,7 @@ long double blasd_ref_distance(const struct blasd_ref_distance *ref, const long 
     if (strcmp(metric, "cityblock") == 0) return power_sum(ref, a, b, 1);
     if (strcmp(metric, "chebyshev") == 0) return largest(ref, a, b);
     if (strcmp(metric, "minkowski") == 0)
-        return isinf(ref->p) ? largest(ref, a, b) : powl(power_sum(ref, a, b, ref->p), 1 / ref->p);
+        return isinf(ref->p) ? largest(ref, a, b) : minkowski(ref, a, b);
     if (strcmp(metric, "cosine") == 0) return angle(ref, a, 0, b, 0);
     if (strcmp(metric, "correlation") == 0)
         return ref->k == 0 ? 0 : angle(ref, a, mean(ref, a), b, mean(ref, b));
@@ -151,6 +189,8 @@ long double blasd_ref_distance(const struct blasd_ref_distance *ref, const long 
     if (strcmp(metric, "seuclidean") == 0) return seuclidean(ref, a, b);
     if (strcmp(metric, "mahalanobis") == 0) return mahalanobis(ref, a, b);
     if (strcmp(metric, "hamming") == 0) return differing(ref, a, b, false);
-    if (strcmp(metric, "jaccard") == 0) return differing(ref, a, b, true);
+    if (strcmp(metric, "jaccard_legacy") == 0) return differing(ref, a, b, true);
+    if (strcmp(metric, "jaccard") == 0) return jaccard(ref, a, b);
+    if (strcmp(metric, "dice") == 0) return dice(ref, a, b);
     return boolean(ref, a, b);
 }

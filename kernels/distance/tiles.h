@@ -8,6 +8,7 @@
 #ifndef BLASD_DISTANCE_TILES_H
 #define BLASD_DISTANCE_TILES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define DISTANCE_ROWS 4       /* rows of x in one call of a loop */
@@ -26,13 +27,14 @@ enum distance_loop {
     LOOP_JENSENSHANNON, /* sum of (a+b) g((a-b)/(a+b)); see README.md */
     LOOP_HAMMING,       /* sum of w where a != b, over the sum of w */
     LOOP_JACCARD,       /* the same among coordinates where either is not 0 */
+    LOOP_DICE,          /* sum of w where a != b, by it and twice where neither is 0 */
     LOOP_BOOLEAN,       /* counts of (true, true), (true, false), (false, true) */
     LOOP_MAHALANOBIS    /* (a-b)' V (a-b) */
 };
 
 enum distance_finish {
     FINISH_NONE,
-    FINISH_ROOT, /* square root of the sum; sums that left the range are done again with care */
+    FINISH_ROOT, /* square root of the sum */
     FINISH_HALF, /* half the sum: cosine and correlation of rows of length 1 */
     /* of LOOP_BOOLEAN */
     FINISH_DICE,
@@ -43,17 +45,22 @@ enum distance_finish {
     FINISH_YULE
 };
 
-/* What a loop needs beside the points. Arrays are of the loop's own type. */
+/* What a loop needs beside the points. Arrays are of the loop's own type.
+ *
+ * Entries whose sums left the range of that type, or came near its lower end, are computed again
+ * with care: in long double. */
 struct distance_args {
     enum distance_loop loop;
     enum distance_finish finish;
-    int64_t k;     /* coordinates */
-    const void *w; /* k weights; ones where none were given */
-    const void *v; /* k x k, of mahalanobis */
-    void *scratch; /* k blocks' rows, of mahalanobis; each thread has its own */
-    double p;      /* of minkowski */
-    double total;  /* sum of the weights */
-    double scale;  /* of jensenshannon: 1 / ln(base) */
+    int64_t k;               /* coordinates */
+    const void *w;           /* k weights; ones where none were given */
+    const long double *wide; /* the same, beyond the range of the type */
+    bool strict;             /* every entry is to be computed with care */
+    const void *v;           /* k x k, of mahalanobis */
+    void *scratch;           /* k blocks' rows, of mahalanobis; each thread has its own */
+    double p;                /* of minkowski */
+    double total;            /* sum of the weights */
+    double scale;            /* of jensenshannon: 1 / ln(base) */
 };
 
 /* out[r][j] = distance of row a[r] to point j of the panel, for r < DISTANCE_ROWS, j < n. */

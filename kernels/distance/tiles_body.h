@@ -35,52 +35,100 @@ static inline __attribute__((always_inline)) void store(T acc[R][W], int64_t j, 
         for (int r = 0; r < R; r++) memcpy(out[r] + j, acc[r], (size_t)lanes * sizeof(T));
 }
 
-/* sqrt(sum of w (a-b)^2) where the squares overflow or underflow: scaled by the largest difference.
- */
-static __attribute__((noinline)) T root_with_care(const struct distance_args *args, const T *a,
-                                                  const T *block) {
-    const T *w = args->w;
-    T largest = 0, sum = 0;
+/* (sum of w |a-b|^p)^(1/p), scaled by the largest difference and the largest weight. */
+static long double careful_power(const struct distance_args *args, const T *a, const T *block) {
+    long double largest = 0, heaviest = 0, sum = 0, p = (long double)args->p;
     for (int64_t d = 0; d < args->k; d++) {
-        T diff = FABS(a[d] - block[d * W]) * (args->loop == LOOP_SQUARES_W ? SQRT(w[d]) : 1);
-        if (diff != diff) return diff;
-        if (diff > largest) largest = diff;
+        long double e = fabsl((long double)a[d] - (long double)block[d * W]);
+        if (args->wide[d] == 0) continue;
+        if (e != e) return e;
+        if (e > largest) largest = e;
+        if (args->wide[d] > heaviest) heaviest = args->wide[d];
     }
-    if (largest == 0 || largest - largest != 0) return largest;
+    if (largest == 0 || isinf(largest)) return largest;
     for (int64_t d = 0; d < args->k; d++) {
-        T diff = FABS(a[d] - block[d * W]) * (args->loop == LOOP_SQUARES_W ? SQRT(w[d]) : 1);
-        diff /= largest;
-        sum += diff * diff;
+        long double e = fabsl((long double)a[d] - (long double)block[d * W]);
+        if (args->wide[d] != 0) sum += args->wide[d] / heaviest * powl(e / largest, p);
     }
-    return largest * SQRT(sum);
+    return largest * powl(heaviest, 1 / p) * powl(sum, 1 / p);
+}
+
+/* (a-b)' V (a-b) */
+static long double careful_quadratic(const struct distance_args *args, const T *a, const T *block) {
+    const T *v = args->v;
+    long double sum = 0;
+    for (int64_t d = 0; d < args->k; d++) {
+        long double inner = 0;
+        for (int64_t c = 0; c < args->k; c++)
+            inner +=
+                (long double)v[d * args->k + c] * ((long double)a[c] - (long double)block[c * W]);
+        sum += ((long double)a[d] - (long double)block[d * W]) * inner;
+    }
+    return sum;
+}
+
+/* One entry in long double, whose range no square of a T leaves. */
+static __attribute__((noinline)) T careful(const struct distance_args *args, const T *a,
+                                           const T *block) {
+    long double s = 0, u = 0;
+    if (args->loop == LOOP_POWER) return (T)careful_power(args, a, block);
+    if (args->loop == LOOP_MAHALANOBIS) return (T)sqrtl(careful_quadratic(args, a, block));
+    for (int64_t d = 0; d < args->k; d++) {
+        long double x = (long double)a[d], y = (long double)block[d * W], w = args->wide[d];
+        long double e = fabsl(x - y);
+        switch (args->loop) {
+        case LOOP_SQUARES:
+        case LOOP_SQUARES_W: s += w * (e * e); break;
+        case LOOP_LARGEST:
+            if (w == 0 || x == y) break; /* infinities too */
+            if (e != e) return (T)e;
+            s = e > s ? e : s;
+            break;
+        case LOOP_CANBERRA:
+            if (w != 0 && (x != 0 || y != 0)) s += w * (e / (fabsl(x) + fabsl(y)));
+            break;
+        case LOOP_BRAYCURTIS:
+            if (w == 0) break;
+            s += w * e;
+            u += w * fabsl(x + y);
+            break;
+        default: s += w * e;
+        }
+    }
+    if (args->loop == LOOP_BRAYCURTIS) return (T)(s / u);
+    return (T)(args->finish == FINISH_ROOT ? sqrtl(s) : s);
 }
 
 /* Of a loop over the coordinates. Not the same in both precisions: clang gives what chooses between
  * the clones of a static function an external name. */
 #define LOOP(name) NAME(name##_)
 
-/* The end of the loops over squares, for one block. */
+/* Whether a sum left the range. NaN is one that did only where there are weights: infinity times a
+ * weight of 0. */
+#define ODD(sum) ((sum) > (T)SQUARE_MOST || (sum) < least || (weighted && (sum) != (sum)))
+
+/* The end of the loops over squares and absolute values, for one block. */
 static inline __attribute__((always_inline)) void finish_squares(const struct distance_args *args,
                                                                  const T *const *a, const T *block,
                                                                  T acc[R][W]) {
+    const bool weighted = args->loop == LOOP_SQUARES_W || args->loop == LOOP_ABSOLUTE_W;
     if (args->finish == FINISH_HALF) {
         for (int r = 0; r < R; r++)
             for (int l = 0; l < W; l++) acc[r][l] = acc[r][l] * (T)0.5;
-    } else if (args->finish == FINISH_ROOT) {
+    } else if (args->finish == FINISH_ROOT || weighted) {
+        const T least = args->loop >= LOOP_ABSOLUTE ? -1 : (T)SQUARE_LEAST; /* sums lose no bits */
         int odd = 0;
         for (int r = 0; r < R; r++)
-            for (int l = 0; l < W; l++)
-                odd |= (acc[r][l] > (T)SQUARE_MOST) | (acc[r][l] < (T)SQUARE_LEAST);
-        if (odd == 0) {
-            for (int r = 0; r < R; r++)
-                for (int l = 0; l < W; l++) acc[r][l] = SQRT(acc[r][l]);
-        } else {
-            for (int r = 0; r < R; r++)
-                for (int l = 0; l < W; l++)
-                    acc[r][l] = acc[r][l] > (T)SQUARE_MOST || acc[r][l] < (T)SQUARE_LEAST
-                                    ? root_with_care(args, a[r], block + l)
-                                    : SQRT(acc[r][l]);
-        }
+            for (int l = 0; l < W; l++) odd |= ODD(acc[r][l]);
+        for (int r = 0; odd != 0 && r < R; r++)
+            for (int l = 0; l < W; l++) {
+                bool again = ODD(acc[r][l]);
+                if (args->finish == FINISH_ROOT) acc[r][l] = SQRT(acc[r][l]);
+                if (again) acc[r][l] = careful(args, a[r], block + l);
+            }
+        if (odd != 0 || args->finish != FINISH_ROOT) return;
+        for (int r = 0; r < R; r++)
+            for (int l = 0; l < W; l++) acc[r][l] = SQRT(acc[r][l]);
     }
 }
 
@@ -121,7 +169,8 @@ static inline __attribute__((always_inline)) void finish_squares(const struct di
 #define MOST_BITS                                                                                  \
     ((BITS)(((BITS)1 << (sizeof(BITS) * 8 - 2)) - 1 + ((BITS)1 << (sizeof(BITS) * 8 - 2))))
 #define TERM_SQUARE(e) ((e) * (e))
-#define TERM_SQUARE_W(e) (((e) * (e)) * w[d])
+/* not (e e) w: a square that vanishes may have a weight that brings it back */
+#define TERM_SQUARE_W(e) (((e)*w[d]) * (e))
 #define TERM_ABSOLUTE(e) ABS(e)
 #define TERM_ABSOLUTE_W(e) (ABS(e) * w[d])
 REGISTER_LOOP(squares, TERM_SQUARE)
@@ -136,7 +185,9 @@ REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W)
 #else
 #define KEEP_LOOP _Pragma("GCC unroll 1") /* what gcc unrolls too early it does not vectorise */
 #endif
-#define PLAIN_LOOP(name, STEP, FINISH)                                                             \
+#define PLAIN_LOOP(name, STEP, FINISH) PLAIN_LOOP_ODD(name, STEP, FINISH, false)
+/* AGAIN: whether the entry is to be computed with care. */
+#define PLAIN_LOOP_ODD(name, STEP, FINISH, AGAIN)                                                  \
     BLASD_CLONES                                                                                   \
     static void LOOP(name)(const struct distance_args *args, const T *const *a, const T *panel,    \
                            int64_t n, T *const *out) {                                             \
@@ -159,8 +210,10 @@ REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W)
                     }                                                                              \
                 }                                                                                  \
                 for (int l = 0; l < W; l++) {                                                      \
+                    const bool again = AGAIN;                                                      \
                     FINISH                                                                         \
                     acc[r][l] = S;                                                                 \
+                    if (again) acc[r][l] = careful(args, row, panel + l);                          \
                 }                                                                                  \
                 (void)t;                                                                           \
                 (void)u;                                                                           \
@@ -176,17 +229,19 @@ REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W)
 #define V u[l]
 
 /* The comparison drops NaN, the sum in U keeps it. */
-PLAIN_LOOP(
+PLAIN_LOOP_ODD(
     largest,
     {
         T e = FABS(x - y);
         S = e > S ? e : S;
         U += e;
     },
-    S = U != U ? U : S;)
+    S = U != U ? U : S;
+    , U != U)
 
-PLAIN_LOOP(
-    power, { S += wd * (T)pow((double)FABS(x - y), args->p); }, S = (T)pow((double)S, 1 / args->p);)
+PLAIN_LOOP_ODD(
+    power, { S += wd * (T)pow((double)FABS(x - y), args->p); }, S = (T)pow((double)S, 1 / args->p);
+    , !(S <= (T)SQUARE_MOST && S >= (T)SQUARE_LEAST))
 
 PLAIN_LOOP(
     canberra, {
@@ -195,13 +250,14 @@ PLAIN_LOOP(
         S += size == 0 ? 0 : wd * (e / size);
     }, )
 
-PLAIN_LOOP(
+PLAIN_LOOP_ODD(
     braycurtis,
     {
         S += wd * FABS(x - y);
         U += wd * FABS(x + y);
     },
-    S = S / U;)
+    S = S / U;
+    , !(U <= (T)SQUARE_MOST && U >= (T)SQUARE_LEAST))
 
 PLAIN_LOOP(
     hamming,
@@ -219,7 +275,15 @@ PLAIN_LOOP(
     },
     S = U == 0 ? 0 : S / U;)
 
-/* x and y are 0 or 1 here. */
+PLAIN_LOOP(
+    dice_w,
+    {
+        S += x != y ? wd : 0;
+        U += ((x != 0) & (y != 0)) ? wd : 0;
+    },
+    S = S / (2 * U + S);)
+
+/* x and y are 0 or 1 here, but for dice. */
 #define BOOLEAN_STEP                                                                               \
     {                                                                                              \
         S += (wd * x) * y;                                                                         \
@@ -254,7 +318,7 @@ PLAIN_LOOP(
     {
         double sum = (double)x + (double)y;
         if (x < 0 || y < 0)
-            S = (T)NAN;
+            S = (T)INFINITY;
         else if (sum != 0) /* NaN too */
             S += (T)(sum * shannon(((double)x - (double)y) / sum));
     },
@@ -286,8 +350,22 @@ static void LOOP(mahalanobis)(const struct distance_args *args, const T *const *
                 sum += e * inner;
             }
             memcpy(acc[r], &sum, sizeof sum);
-            for (int l = 0; l < W; l++) acc[r][l] = SQRT(acc[r][l]);
+            for (int l = 0; l < W; l++) {
+                bool fits = acc[r][l] <= (T)SQUARE_MOST && acc[r][l] >= (T)SQUARE_LEAST;
+                acc[r][l] = fits ? SQRT(acc[r][l]) : careful(args, a[r], panel + l);
+            }
         }
+        store(acc, j, n, out);
+    }
+}
+
+/* Every entry with care. */
+static void LOOP(strict)(const struct distance_args *args, const T *const *a, const T *panel,
+                         int64_t n, T *const *out) {
+    for (int64_t j = 0; j < n; j += W, panel += args->k * W) {
+        T acc[R][W];
+        for (int r = 0; r < R; r++)
+            for (int l = 0; l < W; l++) acc[r][l] = careful(args, a[r], panel + l);
         store(acc, j, n, out);
     }
 }
@@ -320,8 +398,10 @@ void NAME()(const struct distance_args *args, const T *const *a, const T *panel,
         [LOOP_JENSENSHANNON] = LOOP(jensenshannon),
         [LOOP_HAMMING] = LOOP(hamming),
         [LOOP_JACCARD] = LOOP(jaccard),
+        [LOOP_DICE] = LOOP(dice_w),
         [LOOP_MAHALANOBIS] = LOOP(mahalanobis),
     };
     loop_fn *loop = args->loop == LOOP_BOOLEAN ? boolean_loop(args->finish) : loops[args->loop];
+    if (args->strict) loop = LOOP(strict);
     loop(args, a, panel, n, out);
 }

@@ -1,4 +1,4 @@
-/* The loops of wide.c for one type: ITEM is what the factors consist of, PARTS of them an element
+/* The loops of wide_range.c for one type: ITEM is what the factors consist of, PARTS of them an element
  * (2: complex), SUM what is added up, LOAD(item) makes a SUM of one. No include guard: it is
  * included once for each type. */
 

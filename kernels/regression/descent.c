@@ -56,8 +56,7 @@ static int init(struct descent *d, const struct regression_shape *shape,
     if (gram) d->gram = blasd_cpu_alloc(q * q, sizeof(double));
     if (gram) d->ay = blasd_cpu_alloc(q * t, sizeof(double));
     if (!gram) d->left = blasd_cpu_alloc(n * t, sizeof(double));
-    if (d->a == NULL || d->y == NULL || d->b == NULL || d->g == NULL ||
-        d->start == NULL ||
+    if (d->a == NULL || d->y == NULL || d->b == NULL || d->g == NULL || d->start == NULL ||
         (gram ? d->gram == NULL || d->ay == NULL : d->left == NULL))
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the descent");
     for (int64_t i = 0; i < d->n && blasd_wanted_after(&done, 2 * (d->q + d->t)); i++) {

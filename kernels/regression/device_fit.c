@@ -100,8 +100,8 @@ static int room_init(struct room *room, const struct run *run, struct blasd_err 
     room->converged = blasd_cpu_alloc(t, sizeof(int64_t));
     room->coef = blasd_cpu_alloc(t * q, sizeof(double));
     room->ssr = blasd_cpu_alloc(t, sizeof(double));
-    if (room->dual_gap == NULL || room->n_iter == NULL || room->coef == NULL ||
-        room->ssr == NULL || room->gradient == NULL || room->converged == NULL)
+    if (room->dual_gap == NULL || room->n_iter == NULL || room->coef == NULL || room->ssr == NULL ||
+        room->gradient == NULL || room->converged == NULL)
         return no_memory(err);
     if (run->results != NULL) return 0;
     room->tss = blasd_cpu_alloc(t, sizeof(double));

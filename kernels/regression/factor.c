@@ -190,7 +190,8 @@ static int pivoted_init(struct pivoted *pivoted, const struct regression_shape *
     if (least > 0 &&
         shape->dense->geqp3((int)m, (int)n, pivoted->a, (int)m, pivoted->pivot, pivoted->tau) != 0)
         return no_memory(err);
-    while (pivoted->rank < least && pivoted->rank < most && fabs(pivoted->a[pivoted->rank * m + pivoted->rank]) > limit)
+    while (pivoted->rank < least && pivoted->rank < most &&
+           fabs(pivoted->a[pivoted->rank * m + pivoted->rank]) > limit)
         pivoted->rank++;
     return 0;
 }
@@ -270,7 +271,8 @@ static void put_deficient(const struct regression_shape *shape,
     fit->spread = spread;
     memset(fit->basis, 0, (size_t)(q * spread) * sizeof *fit->basis);
     for (int64_t j = 0; j < n; j++)
-        for (int64_t c = 0; c < rank; c++) fit->basis[(j + skip) * spread + c + skip] = s[c * n + j];
+        for (int64_t c = 0; c < rank; c++)
+            fit->basis[(j + skip) * spread + c + skip] = s[c * n + j];
     if (skip == 0 || factor->r[0] == 0) return;
     fit->basis[0] = 1 / ldexp(factor->r[0], factor->exponent[0]);
     for (int64_t j = 1; j < q; j++) {
@@ -344,8 +346,8 @@ static int decomposed_init(struct decomposed *d, const struct regression_shape *
         if (factor->exponent[j] > d->unit) d->unit = factor->exponent[j];
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++)
-            d->a[j * m + i] = ldexp(factor->r[(i + skip) * q + j + skip],
-                                    factor->exponent[j + skip] - d->unit);
+            d->a[j * m + i] =
+                ldexp(factor->r[(i + skip) * q + j + skip], factor->exponent[j + skip] - d->unit);
     if (least > 0 && shape->dense->svd((int)m, (int)n, d->a, d->values, d->left, d->vt) != 0)
         return no_memory(err);
     return 0;

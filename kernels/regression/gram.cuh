@@ -60,7 +60,7 @@ struct gram_arrays {
     struct twofold *squares;      /* t */
     struct twofold *pivots;       /* q: 0 where a column depends on those before it */
     struct twofold *inverse;      /* q x q */
-    struct twofold *b;            /* q x t, in the units of the columns */
+    struct twofold *b;            /* q x t, of the columns as they are worked with */
     struct twofold *slopes;       /* q x 2 t: X'W r */
     struct twofold *left_squares; /* 2 t */
     double *left;                 /* n x 2 t: r as two numbers */
@@ -124,7 +124,7 @@ int gram_sandwich(const struct gram_shape *shape, const struct gram_arrays *arra
 /* left = y - [1 X] b, in the units of the columns. */
 int gram_leave(const struct gram_shape *shape, const struct gram_arrays *arrays,
                struct blasd_gpu_stream *stream, struct blasd_err *err);
-/* Residuals and fitted values from coef, as the user sees them (float where `single`), n x t each,
+/* Residuals and fitted values from b, as the user sees them (float where `single`), n x t each,
  * and row_weight for robust errors. Any of the three may be NULL: addresses of the first problem's
  * and steps in elements come with them. */
 struct gram_outputs {

@@ -344,8 +344,8 @@ bool blasd_regression_doubled(const struct regression_shape *shape) {
 
 /* What two jobs must share beside shapes; 64-bit patterns. */
 static void add_params(struct blasd_key *key, const struct regression_shape *shape) {
-    const double numbers[] = {shape->alpha, shape->l1_ratio, shape->tol, shape->learning_rate,
-                              shape->level, shape->rcond};
+    const double numbers[] = {shape->alpha,         shape->l1_ratio, shape->tol,
+                              shape->learning_rate, shape->level,    shape->rcond};
     blasd_key_add_int(key, (int64_t)shape->method << 8 | (int64_t)shape->cov << 4 |
                                (int64_t)shape->intercept << 3 | (int64_t)shape->use_t << 2 |
                                (int64_t)shape->residuals << 1 | (int64_t)shape->cov_params);

@@ -99,7 +99,7 @@ static double number(const struct blasd_task *task, int output, int64_t at) {
 }
 
 #define ILL (1 / DBL_EPSILON) /* of a condition number */
-#define WORSE (-1e-10)            /* of r2: below 0 by more than its rounding */
+#define WORSE (-1e-10)        /* of r2: below 0 by more than its rounding */
 
 void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
                             int64_t at, const struct regression_fit *fit,
@@ -151,8 +151,8 @@ static void warn_of_rank(const struct regression_shape *shape, struct blasd_task
                         (long long)counts->saturated, all);
     if (counts->ill > 0)
         blasd_task_warn(task,
-                        "%lld of %lld designs have a condition number of up to %.2g: last digits "
-                        "of x decide; center, scale, drop features or set rcond",
+                        "%lld of %lld designs have a condition number of up to %.2g, all singular "
+                        "values were kept: centre or scale x, drop features or set rcond",
                         (long long)counts->ill, all, counts->cond);
 }
 

@@ -4,8 +4,8 @@
  * condition number that doubles can express, and so is everything derived from the factors:
  * standard errors too, which refinement of coefficients alone would leave behind.
  *
- * Columns are shifted and scaled, which rounds nothing (blasd_regression_settle). [1 X] = V U with V orthogonal
- * (columns of squared length d) and U unit upper triangular; y = V c + residual. */
+ * Columns are shifted and scaled, which rounds nothing (blasd_regression_settle). [1 X] = V U with
+ * V orthogonal (columns of squared length d) and U unit upper triangular; y = V c + residual. */
 #include "kernels/regression/regression.h"
 
 #include "core/wanted.h"
@@ -24,15 +24,15 @@ enum { LANES = 16 }; /* rows come in blocks, the last one filled up with zeros *
 #define STEP_WORK 30.0
 
 struct regression_small {
-    const struct regression_shape *shape; /* borrowed */
-    int64_t stride;                       /* n rounded up to whole blocks */
-    double *hi, *lo;                      /* owned: q + t columns of `stride` */
-    struct dd *root;                      /* owned: n square roots of weights */
-    struct dd *u;                         /* owned: q x q, row-major */
-    struct dd *d;                         /* owned: q */
-    struct dd *c;                         /* owned: q x t, row-major */
-    struct dd *b;                         /* owned: q */
-    struct dd *inverse;                   /* owned: q x q, row-major: of U */
+    const struct regression_shape *shape;  /* borrowed */
+    int64_t stride;                        /* n rounded up to whole blocks */
+    double *hi, *lo;                       /* owned: q + t columns of `stride` */
+    struct dd *root;                       /* owned: n square roots of weights */
+    struct dd *u;                          /* owned: q x q, row-major */
+    struct dd *d;                          /* owned: q */
+    struct dd *c;                          /* owned: q x t, row-major */
+    struct dd *b;                          /* owned: q */
+    struct dd *inverse;                    /* owned: q x q, row-major: of U */
     const struct regression_factor *units; /* borrowed: shifts and exponents of the columns */
 };
 
@@ -236,8 +236,9 @@ static void invert(struct regression_small *small, struct regression_fit *fit) {
             inverse[j * q + c] = j > c ? dd_from(0) : sum;
             for (int64_t l = 1; j == 0 && l <= c; l++)
                 if (units->shift[l] != 0)
-                    sum = dd_subtract(sum, dd_scale(dd_shift(inverse[l * q + c], -units->exponent[l]),
-                                                    units->shift[l]));
+                    sum =
+                        dd_subtract(sum, dd_scale(dd_shift(inverse[l * q + c], -units->exponent[l]),
+                                                  units->shift[l]));
             fit->basis[j * q + c] =
                 j > c ? 0 : ldexp(dd_round(dd_divide(sum, length)), -small->units->exponent[j]);
         }
@@ -254,7 +255,8 @@ static void take_residuals(const struct regression_small *small, const struct re
         for (int64_t i = 0; i < shape->n; i++) {
             struct dd r = {hi[i], lo[i]};
             if (data->w != NULL) r = dd_divide(r, small->root[i]);
-            fit->residual[j * shape->n + i] = ldexp(dd_round(r), small->units->exponent[shape->q + j]);
+            fit->residual[j * shape->n + i] =
+                ldexp(dd_round(r), small->units->exponent[shape->q + j]);
         }
     }
 }

@@ -127,8 +127,8 @@ int blasd_regression_weights(const struct regression_shape *shape, struct regres
  * what it is about. */
 struct regression_counts {
     int64_t deficient, truncated, ill, saturated, worse, infinite, unconverged, diverged;
-    int64_t rank;                /* least */
-    double cond, kept, dropped;  /* largest; singular values about rcond */
+    int64_t rank;               /* least */
+    double cond, kept, dropped; /* largest; singular values about rcond */
 };
 
 /* With columns of the weighted [1 X] less shift[j], divided by 2^exponent[j], and targets less

@@ -72,7 +72,7 @@ struct blasd_err;
       "each request_rate bytes that came")                                                         \
     X(request_rate, 16 * BLASD_KIB, 1, BLASD_GIB, "bytes a second",                                \
       "how fast a body that takes longer than request_s has to come, on average")                  \
-    X(connection_bytes, 64 * BLASD_KIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
+    X(connection_bytes, 48 * BLASD_KIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
       "memory of one connection for headers and the receive buffer")                               \
     X(list_jobs, 100, 1, 100, "jobs", "most jobs on a page of GET /jobs")                          \
     X(stop_s, 5, 1, 86400, "seconds",                                                              \

@@ -190,10 +190,10 @@ WITH_AVX2 static size_t scan_blocks(const struct scan *by, const unsigned char *
 }
 
 int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, int64_t n) {
-    enum blasd_dtype part = blasd_dtype_part(dtype);
-    const struct scan *by = &scans[part];
+    const struct scan *by = &scans[blasd_dtype_part(dtype)];
     const unsigned char *p = data;
-    size_t size = blasd_dtype_size(part), bytes = (size_t)n * blasd_dtype_size(dtype), at;
+    size_t size = blasd_dtype_size(blasd_dtype_part(dtype));
+    size_t bytes = (size_t)n * blasd_dtype_size(dtype), at;
     if (by->mask == 0) return -1;
     at = scan_blocks(by, p, bytes);
     for (; at < bytes; at += size) {

@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "http/head.h"
-#include "http/patience.h"
 #include "http/reply.h"
 #include "http/routes.h"
+#include "http/timeouts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +20,14 @@
 #define DRAIN_BYTES (UINT64_C(1) << 20)
 #define STUCK_CHECKS 4                    /* a second or so */
 #define PARKED_NS INT64_C(100000000)      /* who waits for longer is suspended at the next check */
-#define SLOW_NS INT64_C(200000000)        /* most bodies have come by then */
 #define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
 
 static struct http_exchange *begin_exchange(struct http_loop *loop,
                                             struct MHD_Connection *connection) {
     struct http_exchange *exchange = http_exchange_new(loop, connection);
     if (exchange == NULL) return NULL;
-    exchange->client.visit = http_visit_of(connection);
-    http_visit_asks(exchange->client.visit, true);
+    exchange->client.connection = http_connection_of(connection);
+    http_connection_asks(exchange->client.connection, true);
     return exchange;
 }
 
@@ -65,7 +64,7 @@ static bool is_cut_off(struct http_exchange *exchange) {
         blasd_fail(&problem, BLASD_E_headers_too_large, "Transfer-Encoding",
                    "a chunk's own header is longer than the memory of a connection (limit "
                    "connection_bytes)");
-    else if (!http_body_late(exchange, &problem))
+    else if (!http_timeouts_body(exchange, &problem))
         return false;
     if (exchange->upload != NULL && !exchange->answer.made)
         http_log_job(exchange, "refused", &problem);
@@ -82,8 +81,6 @@ static bool waits_for(const struct http_exchange *exchange, int64_t ns) {
 void http_exchange_check(struct http_exchange *exchange) {
     if (exchange->connection == NULL || exchange->client.closing) return;
     if (exchange->parked && waits_for(exchange, PARKED_NS)) http_exchange_suspend(exchange);
-    if (!exchange->running && exchange->upload != NULL && waits_for(exchange, SLOW_NS))
-        exchange->route->jobs->slow(exchange);
     if (is_cut_off(exchange) || exchange->client.watched) return;
     if (exchange->suspended && waits_for(exchange, WATCH_AFTER_NS))
         http_exchange_watch_waiting(exchange);
@@ -157,8 +154,8 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
     request->method = http_method_find(method);
     exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
     if (read_head(exchange, method, version, &collecting.err) == 0)
-        http_guard_check(&exchange->home->server->guard, request, &exchange->foreign,
-                         &collecting.err);
+        http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
+                          &collecting.err);
     if (collecting.err.code == BLASD_OK && exchange->route != NULL)
         MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,
                                     &collecting);
@@ -227,8 +224,8 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
             http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
     }
     if (!exchange->answer.made || !too_much_to_drain(exchange)) return MHD_YES;
-    http_linger_problem(exchange->home, exchange->route, http_connection_fd(exchange->connection),
-                        &exchange->answer.problem);
+    http_close_with_problem(exchange->home, exchange->route,
+                            http_connection_fd(exchange->connection), &exchange->answer.problem);
     exchange->client.linger = true;
     return MHD_NO; /* closes */
 }
@@ -261,7 +258,7 @@ void *http_exchange_uri(void *cls, const char *uri, struct MHD_Connection *conne
         return NULL;
     blasd_fail(&problem, BLASD_E_malformed_query, "", "the query has %d parameters; %d are read",
                count, HTTP_PARAMS_MOST);
-    http_linger_problem(exchange->home, NULL, fd, &problem);
+    http_close_with_problem(exchange->home, NULL, fd, &problem);
     (void)shutdown(fd, SHUT_WR);
     exchange->client.closing = exchange->client.linger = exchange->complete = true;
     return exchange;
@@ -301,7 +298,8 @@ void http_exchange_completed(void *cls, struct MHD_Connection *connection, void 
     (void)cls;
     if (exchange == NULL) return;
     *context = NULL;
-    if (exchange->client.linger) http_linger(exchange->home, http_connection_fd(connection));
-    http_visit_asks(exchange->client.visit, false);
+    if (exchange->client.linger)
+        http_lingering_close(exchange->home, http_connection_fd(connection));
+    http_connection_asks(exchange->client.connection, false);
     http_exchange_end(exchange, exchange->parked && code != MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN);
 }

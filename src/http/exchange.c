@@ -14,9 +14,7 @@ struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Conne
     exchange->began_ns = blasd_clock_ns();
     exchange->wanted.output = HTTP_DOCUMENT;
     exchange->wait.status = 200;
-    exchange->next = loop->exchanges;
-    if (loop->exchanges != NULL) loop->exchanges->prev = exchange;
-    loop->exchanges = exchange;
+    blasd_list_add(&loop->exchanges, &exchange->node);
     loop->exchange_count++;
     http_count(&loop->metrics->in_flight, 1);
     return exchange;
@@ -24,11 +22,7 @@ struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Conne
 
 static void exchange_free(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
-    if (exchange->next != NULL) exchange->next->prev = exchange->prev;
-    if (exchange->prev != NULL)
-        exchange->prev->next = exchange->next;
-    else
-        loop->exchanges = exchange->next;
+    blasd_list_remove(&exchange->node);
     if (exchange->answer.response != NULL) MHD_destroy_response(exchange->answer.response);
     if (exchange->upload != NULL) exchange->route->jobs->release(exchange);
     blasd_spares_give(&loop->freelists.exchanges, exchange);
@@ -88,7 +82,7 @@ void http_exchange_await(struct http_exchange *exchange) {
 }
 
 static void resume(struct http_exchange *exchange) {
-    http_gate_leave(exchange);
+    http_admission_leave(exchange);
     if (!exchange->parked && !exchange->suspended) return;
     unpark(exchange);
     http_exchange_unwatch(exchange);
@@ -103,7 +97,7 @@ static void client_gone(struct blasd_watcher *watcher, uint32_t events) {
         blasd_container_of(watcher, struct http_exchange, client.watcher);
     (void)events;
     exchange->client.gone = true;
-    http_exchange_unwait(exchange);
+    http_exchange_wait_end(exchange);
     if (exchange->upload != NULL) exchange->route->jobs->gone(exchange);
     resume(exchange);
 }
@@ -112,7 +106,7 @@ void http_exchange_watch_waiting(struct http_exchange *exchange) {
     http_exchange_watch(exchange, client_gone);
 }
 
-void http_exchange_unwait(struct http_exchange *exchange) {
+void http_exchange_wait_end(struct http_exchange *exchange) {
     struct http_loop *loop = exchange->home;
     if (!exchange->wait.begun) return;
     exchange->wait.begun = false;
@@ -122,12 +116,12 @@ void http_exchange_unwait(struct http_exchange *exchange) {
 }
 
 void http_exchange_end(struct http_exchange *exchange, bool left) {
-    http_gate_leave(exchange);
-    http_exchange_unwait(exchange);
+    http_admission_leave(exchange);
+    http_exchange_wait_end(exchange);
     http_exchange_unwatch(exchange);
     unpark(exchange);
     exchange->suspended = false;
-    exchange->client.visit = NULL;
+    exchange->client.connection = NULL;
     exchange->connection = NULL;
     if (left && exchange->upload != NULL) exchange->route->jobs->gone(exchange);
     exchange->home->exchange_count--;
@@ -143,7 +137,7 @@ void http_exchange_abandon(struct http_exchange *exchange) {
 void http_exchange_answer(struct http_exchange *exchange, unsigned status,
                           struct MHD_Response *response) {
     exchange->answer.made = true;
-    http_exchange_unwait(exchange);
+    http_exchange_wait_end(exchange);
     if (exchange->connection == NULL || exchange->client.gone ||
         exchange->answer.response != NULL) {
         if (response != NULL) MHD_destroy_response(response);

@@ -6,7 +6,7 @@
  * exchange waiting, parked or suspended; the queue's callback then makes the answer, which wakes
  * it. An exchange is freed once libmicrohttpd has finished with the connection and no callback is
  * still to come, so a callback must first ask http_exchange_open.
- * Read next: dispatch.c, reply.h (making answers), waits.h (waiting for jobs). */
+ * Read next: dispatch.c, reply.h (making answers), waiters.h (waiting for jobs). */
 #ifndef BLASD_HTTP_EXCHANGE_H
 #define BLASD_HTTP_EXCHANGE_H
 
@@ -14,11 +14,11 @@
 #include "base/loop.h"
 #include "base/spares.h"
 #include "http/acceptor.h"
+#include "http/admission.h"
 #include "http/choice.h"
-#include "http/gate.h"
-#include "http/guard.h"
 #include "http/http.h"
 #include "http/metrics.h"
+#include "http/origin_check.h"
 #include "http/pieces.h"
 #include "http/request.h"
 #include "queue/front_queue.h"
@@ -27,10 +27,10 @@
 #include <stdatomic.h>
 
 struct http_exchange;
-struct http_handed;
+struct http_shared_file;
 struct http_loop;
 struct http_upload;
-struct http_visit;
+struct http_connection;
 
 /* What all loops share. Constant once the loops run, but for the atomics. */
 struct http_server {
@@ -38,7 +38,7 @@ struct http_server {
     const struct blasd_limits *limits;
     struct blasd_store *store;
     const struct http_route *routes; /* ended by one whose path is NULL */
-    struct http_guard guard;
+    struct http_origins origins;
     struct http_loop *loops;                /* owned */
     struct http_metrics *metrics;           /* owned; one a loop */
     _Atomic uint64_t intake_used;           /* bytes of bodies being received */
@@ -53,28 +53,18 @@ struct http_server {
     _Atomic int told, quiet; /* bytes that stop_fd gave; loops that were without requests since */
 };
 
-#define HTTP_BODIES_KEPT 4
-#define HTTP_BODIES_IN_SLICES 512 /* at a time */
-#define HTTP_EXCHANGES_KEPT 1024  /* and as many uploads: some 2 MB */
+#define HTTP_EXCHANGES_KEPT 1024 /* and as many uploads: some 2 MB */
 
 /* Memory of a loop that is used again: of exchanges, and of what reads bodies. */
 struct http_freelists {
     struct blasd_spares exchanges, uploads, intakes;
 };
 
-/* Bodies on their way in: memory of those before, to be used again; how many come straight into
- * slices. */
-struct http_bodies {
-    struct blasd_buf spares[HTTP_BODIES_KEPT];
-    int count;
-    int in_slices;
-};
-
 /* Exchanges that wait without being suspended; the most that may. */
 struct http_parking {
     int count, most;
     int answers; /* in this turn */
-    double pace; /* answers a turn, of late */
+    double rate; /* answers a turn, of late (EWMA) */
 };
 
 /* What a turn of the loop is still to do. */
@@ -105,18 +95,17 @@ struct http_loop {
     struct http_acceptor acceptor;
     struct http_metrics *metrics; /* this loop's own counters; borrowed from the server */
     struct http_choice choice;    /* of the device class for a job */
-    struct http_exchange *exchanges; /* every one that has a connection */
+    struct blasd_list exchanges;  /* every one, by its node */
     int exchange_count;
-    struct http_visit *visits; /* every connection of libmicrohttpd's: patience.c */
+    struct blasd_list connections; /* every connection of libmicrohttpd's: timeouts.c */
     struct http_admission admission;
     struct {
-        struct http_handed *first, *last;
-    } handed;            /* share.c */
+        struct http_shared_file *first, *last;
+    } shared_files;      /* shared_files.c */
     uint64_t submitting; /* jobs on their way to the queue, which its view does not count yet */
     struct blasd_buf scratch; /* for what does not outlive a call */
     struct http_freelists freelists;
-    struct http_bodies bodies;
-    int lingering; /* connections, see linger.c */
+    int lingering; /* connections, see lingering_close.c */
     struct http_parking parking;
     struct http_pieces pieces; /* of large answers */
     struct http_turn turn;
@@ -126,7 +115,6 @@ struct http_loop {
 
 /* What the route does besides that takes jobs in. */
 struct http_body_handlers {
-    void (*slow)(struct http_exchange *exchange); /* the body has been coming for a while */
     /* Of who waits for admission: takes the job in, or answers with a refusal; false where there is
      * no room yet. `late`: refused rather than that. */
     bool (*admit)(struct http_exchange *exchange, bool late);
@@ -162,7 +150,8 @@ struct http_body_seen {
 };
 
 struct http_client {
-    struct http_visit *visit;     /* the connection's; borrowed, as long as that; may be NULL */
+    struct http_connection
+        *connection;              /* the connection's; borrowed, as long as that; may be NULL */
     struct blasd_watcher watcher; /* of its descriptor, while `watched` */
     bool watched;
     bool gone;    /* it left while the connection was suspended */
@@ -170,7 +159,7 @@ struct http_client {
     bool closing; /* given up in mid-body */
 };
 
-/* Waiting for the job: waits.c. */
+/* Waiting for the job: waiters.c. */
 struct http_wait {
     struct blasd_waiter waiter;
     struct blasd_timer timer;
@@ -180,7 +169,7 @@ struct http_wait {
 
 struct http_exchange {
     struct http_loop *home;
-    struct http_exchange *next, *prev; /* in home->exchanges */
+    struct blasd_list node;            /* in home->exchanges */
     struct MHD_Connection *connection; /* NULL once libmicrohttpd is done with it */
     const struct http_route *route;    /* NULL: none */
     struct http_request request;
@@ -225,7 +214,7 @@ void http_exchange_answer(struct http_exchange *exchange, unsigned status,
 void http_exchange_await(struct http_exchange *exchange);
 void http_exchange_suspend(struct http_exchange *exchange);
 /* It does not wait for its job any more. */
-void http_exchange_unwait(struct http_exchange *exchange);
+void http_exchange_wait_end(struct http_exchange *exchange);
 /* From now on a client that leaves while it waits for an answer is noticed. */
 void http_exchange_watch_waiting(struct http_exchange *exchange);
 /* Has `ready` called when the client closes its end, in every turn until it is unwatched. Where
@@ -245,12 +234,12 @@ static inline int http_route_number(const struct http_loop *loop, const struct h
     return route == NULL ? -1 : (int)(route - loop->server->routes);
 }
 
-/* linger.c: reads on for a moment after an early answer, so that a client that is still sending
- * sees it. `fd` is duplicated. */
-void http_linger(struct http_loop *loop, int fd);
+/* lingering_close.c: reads on for a moment after an early answer, so that a client that is still
+ * sending sees it. `fd` is duplicated. */
+void http_lingering_close(struct http_loop *loop, int fd);
 /* Sends a problem as raw bytes on `fd`, for libmicrohttpd takes no answer in mid-body; it counts as
  * an answer of `route` (NULL: of none). */
-void http_linger_problem(struct http_loop *loop, const struct http_route *route, int fd,
-                         const struct blasd_err *problem);
+void http_close_with_problem(struct http_loop *loop, const struct http_route *route, int fd,
+                             const struct blasd_err *problem);
 
 #endif

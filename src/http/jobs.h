@@ -9,7 +9,6 @@
 void http_jobs_post_begin(struct http_exchange *exchange);
 void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len);
 void http_jobs_post_run(struct http_exchange *exchange);
-void http_jobs_post_slow(struct http_exchange *exchange);
 bool http_jobs_post_admit(struct http_exchange *exchange, bool late);
 void http_jobs_post_release(struct http_exchange *exchange);
 /* jobs_submit.c: cancels what nobody can fetch any more. */
@@ -43,7 +42,7 @@ void http_devices(struct http_exchange *exchange);
 void http_health_live(struct http_exchange *exchange);
 void http_health_ready(struct http_exchange *exchange);
 void http_openapi(struct http_exchange *exchange);
-/* share.c */
+/* shared_files.c */
 void http_share(struct http_exchange *exchange);
 /* metrics.c */
 void http_metrics_show(struct http_exchange *exchange);

@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "http/jobs.h"
 #include "http/reply.h"
-#include "http/waits.h"
+#include "http/waiters.h"
 #include "wire/frame.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ void http_jobs_get(struct http_exchange *exchange) {
         http_jobs_fetch(exchange);
         return;
     }
-    http_waits_add(exchange, wait);
+    http_wait_begin(exchange, wait);
     http_exchange_hold(exchange);
     blasd_front_queue_watch(exchange->home->queue, &blasd_anonymous, exchange->id,
                             &exchange->wait.waiter, on_watched, exchange);

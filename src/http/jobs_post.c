@@ -1,7 +1,7 @@
 /* POST /jobs, up to the queue: what is refused before a byte is read, the body that comes, and the
  * job it makes, checked. Read next: jobs_submit.c. */
 #include "base/clock.h"
-#include "http/gate.h"
+#include "http/admission.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/upload.h"
@@ -97,7 +97,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
     const struct http_request *request = &upload->exchange->request;
     bool file = request->body_file != NULL;
     struct blasd_intake_options options = {.content_type =
-                                               file ? HTTP_HANDED_TYPE : request->content_type,
+                                               file ? HTTP_SHARED_FILE_TYPE : request->content_type,
                                            .op = request->query.op,
                                            .params = request->query.params,
                                            .priority = request->query.priority,
@@ -109,13 +109,13 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
 
-/* Whether there is room in the queue; a small request without waits at the gate, behind those that
- * wait there already. */
+/* Whether there is room in the queue; a small request without waits for admission, behind those
+ * that wait there already. */
 static int check_room(struct http_upload *upload, struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
     int rc = check_queue(exchange, err);
-    if (!http_gate_suits(exchange)) return rc;
-    if (err->code != BLASD_E_queue_full && (rc != 0 || exchange->home->admission.first == NULL))
+    if (!http_admission_suits(exchange)) return rc;
+    if (err->code != BLASD_E_queue_full && (rc != 0 || !http_admission_busy(exchange->home)))
         return rc;
     *err = (struct blasd_err){0};
     upload->held = true;
@@ -134,7 +134,8 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
     blasd_front_queue_id(exchange->home->queue, upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC,
                          exchange->id);
-    if (request->body_file != NULL && (rc = http_handed_adopt(exchange, &upload->sink, err)) != 0)
+    if (request->body_file != NULL &&
+        (rc = http_shared_file_adopt(exchange, &upload->sink, err)) != 0)
         return rc;
     if ((rc = check_length(upload, body_bytes(upload), err)) != 0) return rc;
     if ((rc = check_room(upload, err)) != 0) return rc;
@@ -169,10 +170,6 @@ void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size
     if (rc != 0) refuse(exchange, &err);
 }
 
-void http_jobs_post_slow(struct http_exchange *exchange) {
-    http_body_sink_leave_slice(&exchange->upload->sink);
-}
-
 /* The class of devices that the job is queued for. */
 static enum blasd_device_class choose_device(struct http_loop *loop, const struct blasd_job *job,
                                              const struct blasd_plan *plan, uint64_t memory) {
@@ -189,10 +186,10 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
 #define SMALL_FLOPS 1e6
 #define SMALL_BYTES (64 * UINT64_C(1024))
 
-static void choose_company(struct http_upload *upload, const struct blasd_plan *plan,
-                           uint64_t cost) {
+static void choose_batch_key(struct http_upload *upload, const struct blasd_plan *plan,
+                             uint64_t cost) {
     upload->small = plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
-    if (upload->small) upload->company = plan->key;
+    if (upload->small) upload->batch_key = plan->key;
 }
 
 /* Checks that the job can be run and answered here, and chooses where; *cost is what it takes of
@@ -236,19 +233,19 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                           "the job has %d outputs, and a .npy file holds one", outputs);
     exchange->upload->outputs = plan.output_bytes > plan.input_bytes ? plan.output_bytes : 0;
     exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
-    choose_company(exchange->upload, &plan, *cost);
+    choose_batch_key(exchange->upload, &plan, *cost);
     return 0;
 }
 
-/* The queue has filled up while the body came: what it made waits at the gate. False where it may
+/* The queue has filled up while the body came: what it made waits for admission. False where it may
  * not, or cannot. */
 static bool wait_for_room(struct http_upload *upload, const struct blasd_job *job, uint64_t cost) {
-    if (!http_gate_suits(upload->exchange)) return false;
+    if (!http_admission_suits(upload->exchange)) return false;
     upload->job = malloc(sizeof *upload->job);
     if (upload->job == NULL) return false;
     *upload->job = *job;
     upload->cost = cost;
-    http_gate_enter(upload->exchange, false);
+    http_admission_wait(upload->exchange, false);
     return true;
 }
 
@@ -272,7 +269,7 @@ static void run(struct http_exchange *exchange) {
     if (rc != 0) refuse(exchange, &err);
 }
 
-/* The gate is open to a job that was read before it came there. */
+/* A job is admitted that was read before. */
 static void submit_read(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
@@ -282,7 +279,7 @@ static void submit_read(struct http_exchange *exchange) {
     if (rc != 0) refuse(exchange, &err);
 }
 
-/* The gate is open: the body is read as if it came now. */
+/* Admitted: the body is read as if it came now. */
 static void let_in(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
@@ -299,7 +296,7 @@ bool http_jobs_post_admit(struct http_exchange *exchange, bool late) {
     struct blasd_err err = {0};
     int rc = check_queue(exchange, &err);
     if (rc != 0 && err.code == BLASD_E_queue_full && !late) return false;
-    http_gate_leave(exchange);
+    http_admission_leave(exchange);
     if (rc != 0)
         refuse(exchange, &err);
     else if (exchange->upload->job != NULL)
@@ -322,17 +319,17 @@ static void on_read(void *arg, const struct blasd_err *err) {
 
 static void read_file(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
-    upload->handed = (struct http_handed){
+    upload->file = (struct http_shared_file){
         .sink = &upload->sink, .intake = upload->intake, .done = on_read, .arg = exchange};
     http_exchange_hold(exchange);
-    http_handed_read(exchange->home, &upload->handed);
+    http_shared_file_read(exchange->home, &upload->file);
 }
 
 void http_jobs_post_run(struct http_exchange *exchange) {
     if (exchange->upload->held)
-        http_gate_enter(exchange, false); /* the turn of the loop goes on there */
+        http_admission_wait(exchange, false); /* the turn of the loop goes on there */
     else if (exchange->request.body_file != NULL)
-        read_file(exchange); /* and here in share.c */
+        read_file(exchange); /* and here in shared_files.c */
     else
         run(exchange);
 }

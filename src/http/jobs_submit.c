@@ -1,11 +1,11 @@
 /* POST /jobs, from the queue on: the job is submitted, and where the client asked to wait the
- * answer is held until it ends. Read next: waits.c, results.c. */
+ * answer is held until it ends. Read next: waiters.c, results.c. */
 #include "base/clock.h"
-#include "http/gate.h"
+#include "http/admission.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/upload.h"
-#include "http/waits.h"
+#include "http/waiters.h"
 #include "wire/frame.h"
 
 #include <inttypes.h>
@@ -74,14 +74,14 @@ static void let_go_of_inputs(struct http_upload *upload, const struct blasd_err 
 }
 
 /* The queue had no room after all: its view is a little late. True where it is tried again. */
-static bool back_to_gate(struct http_exchange *exchange, const struct blasd_err *err) {
+static bool back_to_admission(struct http_exchange *exchange, const struct blasd_err *err) {
     struct http_upload *upload = exchange->upload;
     if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
         return false;
-    http_exchange_unwait(exchange);
+    http_exchange_wait_end(exchange);
     http_body_sink_init(&upload->sink, exchange->home, exchange->id); /* empty again */
     http_body_sink_expect(&upload->sink, &exchange->request, upload->body_limit);
-    http_gate_enter(exchange, true);
+    http_admission_wait(exchange, true);
     return true;
 }
 
@@ -120,7 +120,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
     let_go_of_inputs(upload, err, repeated);
     if (err != NULL) {
-        if (!back_to_gate(exchange, err) && http_exchange_open(exchange))
+        if (!back_to_admission(exchange, err) && http_exchange_open(exchange))
             http_reply_problem(exchange, err);
     } else {
         upload->submitted = true;
@@ -152,7 +152,6 @@ static int place_inputs(struct http_upload *upload, struct blasd_job *job, struc
     struct http_body_sink *sink = &upload->sink;
     void *room = NULL;
     int rc = 0;
-    if (http_body_sink_pass_slice(sink, &job->slice)) return 0;
     if (!http_body_sink_in_blob(sink))
         room = blasd_front_queue_slice_take(upload->exchange->home->queue, job->id, sink->total,
                                             &job->slice);
@@ -185,7 +184,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     struct http_loop *loop = exchange->home;
     struct blasd_submission submission = {.job = job,
                                           .cost_bytes = cost,
-                                          .company = upload->small ? &upload->company : NULL,
+                                          .company = upload->small ? &upload->batch_key : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
                                           .waiter =
@@ -202,7 +201,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         blasd_front_queue_slice_drop(loop->queue, &job->slice);
         return rc;
     }
-    http_body_sink_empty(&upload->sink);
+    blasd_buf_release(&upload->sink.memory);
     submission.frame = loop->scratch.data;
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
@@ -214,7 +213,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     http_count(&loop->metrics->sent[upload->device], 1);
     http_exchange_hold(exchange);
     loop->submitting++;
-    if (submission.waiter != NULL) http_waits_add(exchange, upload->wait_s);
+    if (submission.waiter != NULL) http_wait_begin(exchange, upload->wait_s);
     blasd_front_queue_submit(loop->queue, &blasd_anonymous, &submission, on_submitted, exchange);
     return 0;
 }

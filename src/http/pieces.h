@@ -15,7 +15,6 @@
 struct http_pieces {
     size_t bytes;   /* made in this turn */
     uint64_t round; /* 0: none has begun */
-    int mapped;     /* answers that are sent from where they are mapped, see results.c */
     bool refused;   /* somebody had none in this turn, for it had made enough */
 };
 

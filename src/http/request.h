@@ -1,5 +1,5 @@
 /* What a request says in its headers and its query, read once and checked. Pure: knows nothing of
- * libmicrohttpd, so that tests can feed it anything. Read next: guard.h. */
+ * libmicrohttpd, so that tests can feed it anything. Read next: origin_check.h. */
 #ifndef BLASD_HTTP_REQUEST_H
 #define BLASD_HTTP_REQUEST_H
 

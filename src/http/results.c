@@ -1,7 +1,6 @@
 /* Answering with a record: as a document, or with its tensors, from the record or from a blob.
  *
- * Small answers are made whole. Large ones are sent piece by piece, and one tensor alone straight
- * from where it is mapped. Read next: ../wire/answer.h. */
+ * Small answers are made whole. Large ones are sent piece by piece. Read next: ../wire/answer.h. */
 #include "base/cut.h"
 #include "http/jobs.h"
 #include "http/reply.h"
@@ -14,67 +13,60 @@
 
 #define WHOLE_BYTES 262144 /* answers up to here are made in one piece */
 #define PIECE_BYTES 262144
-#define HEADER_BYTES 65536
-/* Of a mapped tensor the system takes what a socket holds, some megabytes, at once: beyond so many
- * at a time they are sent in pieces, which have their share of a turn. */
-#define MAPPED_MOST 4
 
 /* What an answer is made from, for as long as its making and sending takes. */
-struct parcel {
+struct response_context {
     struct http_exchange *exchange; /* borrowed, while the blob is fetched */
     struct http_loop *home;         /* borrowed */
     struct blasd_record record;
     struct blasd_blob blob;      /* the outputs, or zeros */
     void *copy;                  /* the outputs, where they came with the record; owned */
     struct blasd_answer *answer; /* owned */
-    char *header;                /* of a tensor sent from where it is mapped; owned */
-    bool mapped;                 /* it is one of home->pieces.mapped */
     uint64_t round;              /* in which it had its last piece */
 };
 
-static struct parcel *parcel_new(struct http_exchange *exchange,
-                                 const struct blasd_record *record) {
-    struct parcel *parcel = calloc(1, sizeof *parcel);
-    if (parcel == NULL) return NULL;
-    parcel->exchange = exchange;
-    parcel->home = exchange->home;
-    parcel->record = *record;
-    return parcel;
+static struct response_context *context_new(struct http_exchange *exchange,
+                                            const struct blasd_record *record) {
+    struct response_context *context = calloc(1, sizeof *context);
+    if (context == NULL) return NULL;
+    context->exchange = exchange;
+    context->home = exchange->home;
+    context->record = *record;
+    return context;
 }
 
-static void parcel_free(void *cls) {
-    struct parcel *parcel = cls;
-    if (parcel == NULL) return;
-    if (parcel->mapped) parcel->home->pieces.mapped--;
-    blasd_answer_free(parcel->answer);
-    blasd_blob_close(&parcel->blob);
-    free(parcel->copy);
-    free(parcel->header);
-    free(parcel);
+static void context_free(void *cls) {
+    struct response_context *context = cls;
+    if (context == NULL) return;
+    blasd_answer_free(context->answer);
+    blasd_blob_close(&context->blob);
+    free(context->copy);
+    free(context);
 }
 
 /* The file may be cut by who shares it. */
-static void watch(const struct parcel *parcel) {
-    blasd_cut_watch(parcel->blob.data, parcel->blob.data == NULL ? 0 : (size_t)parcel->blob.mapped);
+static void watch(const struct response_context *context) {
+    blasd_cut_watch(context->blob.data,
+                    context->blob.data == NULL ? 0 : (size_t)context->blob.mapped);
 }
 
-static bool was_cut(struct parcel *parcel) {
-    if (blasd_cut_seen()) parcel->blob.cut = true;
-    return parcel->blob.cut;
+static bool was_cut(struct response_context *context) {
+    if (blasd_cut_seen()) context->blob.cut = true;
+    return context->blob.cut;
 }
 
 static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
-    struct parcel *parcel = cls;
+    struct response_context *context = cls;
     size_t len;
     (void)pos;
-    parcel->home->turn.more = true;
-    if (!http_pieces_next(&parcel->home->pieces, &parcel->round)) return 0;
-    watch(parcel);
-    len = blasd_answer_read(parcel->answer, out, max);
-    if (was_cut(parcel)) return MHD_CONTENT_READER_END_WITH_ERROR;
+    context->home->turn.more = true;
+    if (!http_pieces_next(&context->home->pieces, &context->round)) return 0;
+    watch(context);
+    len = blasd_answer_read(context->answer, out, max);
+    if (was_cut(context)) return MHD_CONTENT_READER_END_WITH_ERROR;
     if (len == 0) return MHD_CONTENT_READER_END_OF_STREAM;
-    http_count(&parcel->home->metrics->sent_bytes, len);
-    parcel->home->pieces.bytes += len;
+    http_count(&context->home->metrics->sent_bytes, len);
+    context->home->pieces.bytes += len;
     return (ssize_t)len;
 }
 
@@ -88,36 +80,6 @@ static int output_count(const struct blasd_record *record, int *only) {
     return count;
 }
 
-/* One tensor in a binary format is a header and its bytes as they lie in memory. NULL where this
- * is not such an answer. */
-static struct MHD_Response *from_mapping(struct parcel *parcel, const char *payload, int output,
-                                         enum blasd_format format, uint64_t size) {
-    const struct blasd_record *record = &parcel->record;
-    struct MHD_IoVec parts[2];
-    struct MHD_Response *response;
-    uint64_t bytes;
-    if (format == BLASD_FORMAT_JSON || parcel->home->pieces.mapped >= MAPPED_MOST) return NULL;
-    /* of a file that is cut the system sends what is there, and libmicrohttpd waits for the rest */
-    if (parcel->home->server->options->share) return NULL;
-    if (output < 0 && output_count(record, &output) != 1) return NULL;
-    bytes = record->outputs[output].bytes;
-    if (bytes > size || size - bytes > HEADER_BYTES) return NULL;
-    parts[0].iov_len = (size_t)(size - bytes);
-    parcel->header = malloc(parts[0].iov_len + 1);
-    if (parcel->header == NULL) return NULL;
-    if (blasd_answer_read(parcel->answer, parcel->header, parts[0].iov_len) != parts[0].iov_len)
-        return NULL;
-    parts[0].iov_base = parcel->header;
-    parts[1].iov_base = payload + record->outputs[output].offset;
-    parts[1].iov_len = (size_t)bytes;
-    response = MHD_create_response_from_iovec(parts, 2, parcel_free, parcel);
-    if (response == NULL) return NULL;
-    parcel->mapped = true;
-    parcel->home->pieces.mapped++;
-    http_count(&parcel->home->metrics->sent_bytes, size);
-    return response;
-}
-
 static void send_tensors(struct http_exchange *exchange, struct MHD_Response *response,
                          enum blasd_format format) {
     if (response != NULL) {
@@ -128,18 +90,18 @@ static void send_tensors(struct http_exchange *exchange, struct MHD_Response *re
     http_exchange_answer(exchange, 200, response);
 }
 
-/* Takes the parcel. */
-static void stream_tensors(struct parcel *parcel, struct http_exchange *exchange,
+/* Takes the context. */
+static void stream_tensors(struct response_context *context, struct http_exchange *exchange,
                            const char *payload, int output, enum blasd_format format) {
     struct MHD_Response *response = NULL;
     int64_t size;
-    parcel->answer = blasd_answer_new(&parcel->record, payload, output, format);
-    size = parcel->answer == NULL ? -1 : blasd_answer_size(parcel->answer);
-    if (size > 0) response = from_mapping(parcel, payload, output, format, (uint64_t)size);
-    if (response == NULL && parcel->answer != NULL && parcel->header == NULL)
-        response = MHD_create_response_from_callback(size < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)size,
-                                                     PIECE_BYTES, read_piece, parcel, parcel_free);
-    if (response == NULL) parcel_free(parcel);
+    context->answer = blasd_answer_new(&context->record, payload, output, format);
+    size = context->answer == NULL ? -1 : blasd_answer_size(context->answer);
+    if (context->answer != NULL)
+        response =
+            MHD_create_response_from_callback(size < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)size,
+                                              PIECE_BYTES, read_piece, context, context_free);
+    if (response == NULL) context_free(context);
     send_tensors(exchange, response, format);
 }
 
@@ -184,67 +146,69 @@ static int output_wanted(const struct http_exchange *exchange, const struct blas
     return output;
 }
 
-/* Takes the parcel. */
-static void answer_document(struct parcel *parcel, struct http_exchange *exchange) {
+/* Takes the context. */
+static void answer_document(struct response_context *context, struct http_exchange *exchange) {
     struct MHD_Response *response;
-    watch(parcel);
-    response = http_reply_document_response(exchange, 200, &parcel->record, parcel->blob.data);
-    if (!was_cut(parcel)) {
+    watch(context);
+    response = http_reply_document_response(exchange, 200, &context->record, context->blob.data);
+    if (!was_cut(context)) {
         http_exchange_answer(exchange, 200, response);
     } else {
         if (response != NULL) MHD_destroy_response(response);
         http_reply_fail(exchange, BLASD_E_record_expired, "", "the outputs of the job were cut");
     }
-    parcel_free(parcel);
+    context_free(context);
 }
 
 static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
-    struct parcel *parcel = arg;
-    struct http_exchange *exchange = parcel->exchange;
+    struct response_context *context = arg;
+    struct http_exchange *exchange = context->exchange;
     if (err == NULL) {
-        parcel->blob = *blob;
+        context->blob = *blob;
         blob->store = NULL; /* it is ours now */
     }
     if (exchange->connection == NULL || exchange->client.gone) {
-        parcel_free(parcel);
+        context_free(context);
     } else if (err != NULL) {
-        parcel_free(parcel);
+        context_free(context);
         http_reply_problem(exchange, err);
     } else if (wants_tensors(exchange)) {
-        stream_tensors(parcel, exchange, parcel->blob.data,
-                       output_wanted(exchange, &parcel->record),
+        stream_tensors(context, exchange, context->blob.data,
+                       output_wanted(exchange, &context->record),
                        (enum blasd_format)exchange->wanted.format);
     } else {
-        answer_document(parcel, exchange);
+        answer_document(context, exchange);
     }
     http_exchange_release(exchange);
 }
 
 static void fetch_blob(struct http_exchange *exchange, const struct blasd_record *record) {
     char name[BLASD_BLOB_NAME];
-    struct parcel *parcel = parcel_new(exchange, record);
-    if (parcel == NULL) {
+    struct response_context *context = context_new(exchange, record);
+    if (context == NULL) {
         http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
         return;
     }
     snprintf(name, sizeof name, "%s.out", record->id);
-    http_exchange_unwait(exchange);
+    http_exchange_wait_end(exchange);
     exchange->answer.made = true;
     http_exchange_hold(exchange);
-    blasd_front_queue_blob_get(exchange->home->queue, name, record->payload_bytes, on_blob, parcel);
+    blasd_front_queue_blob_get(exchange->home->queue, name, record->payload_bytes, on_blob,
+                               context);
 }
 
 /* The bytes at `payload` are borrowed for this call alone, and sending takes longer. */
-static struct parcel *parcel_copy(struct http_exchange *exchange, const struct blasd_record *record,
-                                  const char *payload) {
-    struct parcel *parcel = parcel_new(exchange, record);
-    if (parcel != NULL) parcel->copy = malloc(record->payload_bytes);
-    if (parcel == NULL || parcel->copy == NULL) {
-        parcel_free(parcel);
+static struct response_context *context_copy(struct http_exchange *exchange,
+                                             const struct blasd_record *record,
+                                             const char *payload) {
+    struct response_context *context = context_new(exchange, record);
+    if (context != NULL) context->copy = malloc(record->payload_bytes);
+    if (context == NULL || context->copy == NULL) {
+        context_free(context);
         return NULL;
     }
-    memcpy(parcel->copy, payload, record->payload_bytes);
-    return parcel;
+    memcpy(context->copy, payload, record->payload_bytes);
+    return context;
 }
 
 /* What lies in a slice is read there once, into what will be sent. */
@@ -254,7 +218,7 @@ static void answer_tensors(struct http_exchange *exchange, const struct blasd_re
     int output = output_wanted(exchange, record);
     bool whole = record->payload_bytes <= WHOLE_BYTES / 4;
     struct MHD_Response *response = NULL;
-    struct parcel *parcel = NULL;
+    struct response_context *context = NULL;
     struct blasd_view *hold = NULL;
     struct blasd_err err = {0};
     if (record->payload_in_blob) {
@@ -266,17 +230,17 @@ static void answer_tensors(struct http_exchange *exchange, const struct blasd_re
                                                record->payload_bytes, &hold, &err);
     if (err.code == BLASD_OK && whole)
         response = read_whole(exchange, record, payload, output, format);
-    else if (err.code == BLASD_OK && (parcel = parcel_copy(exchange, record, payload)) == NULL)
+    else if (err.code == BLASD_OK && (context = context_copy(exchange, record, payload)) == NULL)
         blasd_fail(&err, BLASD_E_no_space, "", "memory has run out");
     if (blasd_front_queue_slice_let_go(hold, &record->slice, &err) != 0 && response != NULL)
         MHD_destroy_response(response);
     if (err.code != BLASD_OK) {
-        parcel_free(parcel);
+        context_free(context);
         http_reply_problem(exchange, &err);
     } else if (whole) {
         send_tensors(exchange, response, format);
     } else {
-        stream_tensors(parcel, exchange, parcel->copy, output, format);
+        stream_tensors(context, exchange, context->copy, output, format);
     }
 }
 

@@ -14,10 +14,8 @@
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
      HTTP_PARAM_CURSOR)
 
-static const struct http_body_handlers jobs = {.slow = http_jobs_post_slow,
-                                               .admit = http_jobs_post_admit,
-                                               .gone = http_jobs_post_gone,
-                                               .release = http_jobs_post_release};
+static const struct http_body_handlers jobs = {
+    .admit = http_jobs_post_admit, .gone = http_jobs_post_gone, .release = http_jobs_post_release};
 
 const struct http_route http_routes[] = {
     {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body, http_jobs_post_run,

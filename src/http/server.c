@@ -11,11 +11,11 @@
 #include "base/cut.h"
 #include "base/log.h"
 #include "http/dispatch.h"
-#include "http/patience.h"
 #include "http/peer.h"
 #include "http/routes.h"
+#include "http/timeouts.h"
 #include "http/upload.h"
-#include "http/waits.h"
+#include "http/waiters.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -89,6 +89,10 @@ static void give_sign(struct http_server *server) {
     if (options->on_alive != NULL) options->on_alive(options->arg);
 }
 
+static struct http_exchange *exchange_of(struct blasd_list *node) {
+    return blasd_container_of(node, struct http_exchange, node);
+}
+
 static void on_tick(struct blasd_timer *timer) {
     struct http_loop *loop = blasd_container_of(timer, struct http_loop, ticking.timer);
     loop->ticking.count++;
@@ -99,23 +103,20 @@ static void on_tick(struct blasd_timer *timer) {
     if (loop == &loop->server->loops[0] && loop->server->options->on_queue != NULL)
         tell_of_queue(loop);
     if (loop->ticking.count % SLOW_TICKS == 0) blasd_log_job_tick();
-    if (loop->ticking.count % SLOW_TICKS == 0) http_visits_check(loop);
+    if (loop->ticking.count % SLOW_TICKS == 0) http_timeouts_check(loop);
     http_choice_tick(loop);
     loop->acceptor.starved = false;
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL;
-         exchange = exchange->next)
-        http_exchange_check(exchange);
+    BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_check(exchange_of(node));
     (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + TICK_NS);
 }
 
 /* The grace period has passed: whoever waits gets the record as it stands. */
 static void on_grace(struct blasd_timer *timer) {
     struct http_loop *loop = blasd_container_of(timer, struct http_loop, stopping.grace);
-    struct http_exchange *next;
     loop->stopping.out_of_time = true;
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
-        next = exchange->next;
-        if (exchange->wait.begun) http_waits_time_up(exchange);
+    BLASD_LIST_EACH(node, &loop->exchanges) {
+        struct http_exchange *exchange = exchange_of(node);
+        if (exchange->wait.begun) http_wait_time_up(exchange);
     }
 }
 
@@ -159,24 +160,24 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
 static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
     unsigned long long left;
-    if (turn->resumed || turn->more || turn->rest || loop->handed.first != NULL) return 0;
+    if (turn->resumed || turn->more || turn->rest || loop->shared_files.first != NULL) return 0;
     if (loop->acceptor.open == 0 || MHD_get_timeout(loop->daemon, &left) != MHD_YES) return -1;
     if (left == 0 && loop->parking.count > 0) return PARKED_WAIT_MS;
     return left > 60000 ? 60000 : (int)left;
 }
 
-static void set_pace(struct http_loop *loop) {
-    loop->parking.pace += (loop->parking.answers - loop->parking.pace) / 16;
+static void set_parking(struct http_loop *loop) {
+    loop->parking.rate += (loop->parking.answers - loop->parking.rate) / 16;
     loop->parking.most =
-        loop->parking.pace < PARKED_FROM ? 0 : (int)(PARKED_AN_ANSWER * loop->parking.pace);
+        loop->parking.rate < PARKED_FROM ? 0 : (int)(PARKED_AN_ANSWER * loop->parking.rate);
     loop->parking.answers = 0;
 }
 
-/* Who has waited for room at the gate goes on before the answers are sent that made it, or a queue
+/* Who has waited for admission goes on before the answers are sent that made it, or a queue
  * that was full would run empty meanwhile. */
-static void open_gate(struct http_loop *loop) {
-    if (loop->admission.first == NULL) return;
-    http_gate_turn(loop);
+static void admit_waiting(struct http_loop *loop) {
+    if (!http_admission_busy(loop)) return;
+    http_admission_turn(loop);
     blasd_front_queue_flush(loop->queue);
 }
 
@@ -184,13 +185,13 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     int wait = wait_ms(loop);
     if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
     blasd_loop_step(loop->loop, wait);
-    open_gate(loop);
+    admit_waiting(loop);
     loop->turn.resumed = loop->turn.more = false;
     http_pieces_turn(&loop->pieces);
     run_daemon(loop);
-    http_gate_turn(loop);
-    http_handed_turn(loop);
-    set_pace(loop);
+    http_admission_turn(loop);
+    http_shared_file_turn(loop);
+    set_parking(loop);
     blasd_front_queue_flush(loop->queue);
 }
 
@@ -238,11 +239,11 @@ static void count_connection(void *cls, struct MHD_Connection *connection, void 
     struct http_loop *loop = cls;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         http_count(&loop->metrics->connections, 1);
-        *context = http_visit_new(loop, connection);
+        *context = http_connection_new(loop, connection);
     } else {
         http_uncount(&loop->metrics->connections);
         http_acceptor_ended(&loop->acceptor, connection);
-        http_visit_end(*context);
+        http_connection_end(*context);
     }
 }
 
@@ -306,8 +307,8 @@ static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
     blasd_fail(&problem, BLASD_E_too_many_connections, "",
                "this address has %" PRIu64 " connections open (limit connections_per_address)",
                loop->acceptor.limit_of_one);
-    http_linger_problem(loop, NULL, fd, &problem);
-    http_linger(loop, fd);
+    http_close_with_problem(loop, NULL, fd, &problem);
+    http_lingering_close(loop, fd);
     close(fd);
 }
 
@@ -332,8 +333,11 @@ static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err
 static int loop_start(struct http_loop *loop, struct http_server *server, int number,
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
-    const struct blasd_front_queue_hooks hooks = {.on_unseen = http_waits_unseen, .arg = loop};
+    const struct blasd_front_queue_hooks hooks = {.on_unseen = http_log_expired, .arg = loop};
     int rc;
+    blasd_list_init(&loop->exchanges);
+    blasd_list_init(&loop->connections);
+    blasd_list_init(&loop->admission.waiting);
     loop->server = server;
     loop->choice.most_s = (double)server->limits->job_s;
     loop->acceptor.listener.fd = options->listen_fds[number];
@@ -365,28 +369,23 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
 
 /* Takes a loop that was never started, or half. */
 static void loop_stop(struct http_loop *loop) {
-    struct http_exchange *next;
     loop->stopping.out_of_time = true;
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
-        next = exchange->next;
-        http_exchange_abandon(exchange); /* libmicrohttpd stops only without suspended ones */
-    }
+    /* libmicrohttpd stops only without suspended ones */
+    BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_abandon(exchange_of(node));
     if (loop->daemon != NULL) {
         MHD_run(loop->daemon);
         MHD_stop_daemon(loop->daemon);
     }
     http_acceptor_free(&loop->acceptor);
     blasd_front_queue_free(loop->queue);
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
-        next = exchange->next; /* their callbacks will not come any more */
-        exchange->pending = 1;
-        http_exchange_release(exchange);
+    BLASD_LIST_EACH(node, &loop->exchanges) { /* their callbacks will not come any more */
+        exchange_of(node)->pending = 1;
+        http_exchange_release(exchange_of(node));
     }
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
     blasd_spares_release(&loop->freelists.exchanges);
     blasd_spares_release(&loop->freelists.uploads);
-    while (loop->bodies.count > 0) blasd_buf_release(&loop->bodies.spares[--loop->bodies.count]);
     blasd_spares_release(&loop->freelists.intakes);
 }
 
@@ -436,7 +435,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     signal(SIGPIPE, SIG_IGN);
     blasd_cut_init();
     blasd_log_job_most(server.limits->log_jobs);
-    http_guard_init(&server.guard, options->allow_hosts, options->allow_origins);
+    http_origins_init(&server.origins, options->allow_hosts, options->allow_origins);
     raise_file_limit(&server);
     measure_intake(&server);
     server.loops = calloc(count, sizeof *server.loops);

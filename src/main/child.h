@@ -19,6 +19,10 @@
  * nothing under way. */
 #define CHILD_NOTIFY "BLASD_NOTIFY_FD"
 
+struct child_timers {
+    struct blasd_timer restart, kill, look;
+};
+
 struct child {
     /* set before child_start, borrowed for the life of the child */
     struct blasd_loop *loop;
@@ -45,7 +49,7 @@ struct child {
     int silent; /* looks since its last sign of life, one a second */
     int64_t started_ns;
     struct blasd_watcher notify;
-    struct blasd_timer restart, kill, look;
+    struct child_timers timers;
 };
 
 /* Starts it; where that fails now it is tried again later. */

@@ -9,6 +9,7 @@
 #define BLASD_QUEUE_FRONT_QUEUE_H
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/loop.h"
 #include "queue/queue.h"
 
@@ -38,8 +39,7 @@ struct blasd_waiter {
     bool again;   /* another one that waited here was told of the same end before */
     bool pending; /* the call that it was given to is unanswered */
     struct blasd_early early;
-    uint64_t hash;
-    struct blasd_waiter *next;
+    struct blasd_hash_node node;
 };
 
 struct blasd_submission {

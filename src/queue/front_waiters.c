@@ -5,6 +5,7 @@
  * pending, and a record that comes is kept until it is answered.
  * Messages of a broken connection are lost: after each new subscription Redis is asked about
  * every waiter. Read next: front_submit.c. */
+#include "base/container.h"
 #include "queue/front.h"
 #include "queue/piece.h"
 
@@ -18,63 +19,35 @@ bool front_record_final(const void *record, size_t len) {
            blasd_state_final(((const unsigned char *)record)[BLASD_RECORD_STATE_AT]);
 }
 
-/* Seeded, so that nobody can choose ids that meet in one bucket. */
-static uint64_t hash_id(const struct front_waiters *waiters, const char *id) {
-    uint64_t hash = waiters->seed, word;
-    for (int i = 0; i < BLASD_ID_LEN / 8; i++) {
-        memcpy(&word, id + i * 8, 8);
-        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-        hash ^= hash >> 29;
-    }
-    return (hash ^ (unsigned char)id[BLASD_ID_LEN - 1]) * UINT64_C(0xbf58476d1ce4e5b9) >> 8;
+static uint64_t hash_id(const struct blasd_front_queue *queue, const char *id) {
+    return blasd_hash_bytes(queue->waiters_seed, id, BLASD_ID_LEN);
 }
 
-static struct blasd_waiter **bucket_of(const struct front_waiters *waiters, uint64_t hash) {
-    return &waiters->buckets[hash & (waiters->size - 1)];
+static struct blasd_waiter *waiter_of(struct blasd_hash_node *node) {
+    return node == NULL ? NULL : blasd_container_of(node, struct blasd_waiter, node);
 }
 
-static void put(struct front_waiters *waiters, struct blasd_waiter *waiter) {
-    struct blasd_waiter **bucket = bucket_of(waiters, waiter->hash);
-    waiter->next = *bucket;
-    *bucket = waiter;
-}
-
-static int grow(struct front_waiters *waiters) {
-    struct front_waiters more = {.size = waiters->size == 0 ? 256 : waiters->size * 2};
-    more.buckets = calloc(more.size, sizeof *more.buckets);
-    if (more.buckets == NULL) return -1;
-    for (size_t i = 0; i < waiters->size; i++)
-        for (struct blasd_waiter *waiter = waiters->buckets[i], *next; waiter != NULL;
-             waiter = next) {
-            next = waiter->next;
-            put(&more, waiter);
-        }
-    free(waiters->buckets);
-    waiters->buckets = more.buckets;
-    waiters->size = more.size;
-    return 0;
+/* The next one behind `last` that waits for the job; NULL: the first. */
+static struct blasd_waiter *next_of(struct blasd_front_queue *queue, const char *id,
+                                    struct blasd_waiter *last) {
+    uint64_t hash = hash_id(queue, id);
+    do last = waiter_of(blasd_hash_find(&queue->waiters, hash, last == NULL ? NULL : &last->node));
+    while (last != NULL && memcmp(last->id, id, BLASD_ID_LEN) != 0);
+    return last;
 }
 
 void front_wait_begin(struct blasd_front_queue *queue, struct blasd_waiter *waiter,
                       const char *id) {
-    struct front_waiters *waiters = &queue->waiters;
     if (waiter == NULL || waiter->waits) return;
-    if (waiters->count >= waiters->size && grow(waiters) != 0 && waiters->size == 0) return;
+    if (blasd_hash_add(&queue->waiters, &waiter->node, hash_id(queue, id)) != 0) return;
     waiter->waits = waiter->pending = true;
     memcpy(waiter->id, id, BLASD_ID_LEN);
     waiter->id[BLASD_ID_LEN] = '\0';
-    waiter->hash = hash_id(waiters, id);
-    put(waiters, waiter);
-    waiters->count++;
 }
 
 void blasd_front_queue_unwatch(struct blasd_front_queue *queue, struct blasd_waiter *waiter) {
-    struct blasd_waiter **at;
     if (!waiter->waits) return;
-    at = bucket_of(&queue->waiters, waiter->hash);
-    while (*at != waiter) at = &(*at)->next;
-    *at = waiter->next;
-    queue->waiters.count--;
+    blasd_hash_remove(&queue->waiters, &waiter->node);
     free(waiter->early.bytes);
     waiter->early = (struct blasd_early){0};
     waiter->waits = false;
@@ -115,24 +88,19 @@ static void keep_early(struct blasd_front_queue *queue, struct blasd_waiter *wai
 
 void front_wait_ended(struct blasd_front_queue *queue, const char *id, const void *record,
                       size_t len) {
-    struct front_waiters *waiters = &queue->waiters;
-    uint64_t hash = hash_id(waiters, id);
-    struct blasd_waiter *waiter = waiters->size == 0 ? NULL : *bucket_of(waiters, hash);
+    struct blasd_waiter *waiter = NULL;
     bool told = false;
-    while (waiter != NULL) {
-        bool its = waiter->hash == hash && memcmp(waiter->id, id, BLASD_ID_LEN) == 0;
-        if (its && !waiter->pending) {
-            blasd_front_queue_unwatch(queue, waiter);
-            /* until Redis says how many there are */
-            if (!told && queue->view.jobs > 0) queue->view.jobs--;
-            waiter->again = told;
-            told = true;
-            waiter->ended(waiter, record, len);
-            waiter = *bucket_of(waiters, hash); /* whoever is told may change the table */
+    while ((waiter = next_of(queue, id, waiter)) != NULL) {
+        if (waiter->pending) {
+            keep_early(queue, waiter, record, len);
             continue;
         }
-        if (its) keep_early(queue, waiter, record, len);
-        waiter = waiter->next;
+        blasd_front_queue_unwatch(queue, waiter);
+        if (!told && queue->view.jobs > 0) queue->view.jobs--; /* until Redis says how many */
+        waiter->again = told;
+        told = true;
+        waiter->ended(waiter, record, len);
+        waiter = NULL; /* whoever is told may change the table */
     }
 }
 
@@ -193,26 +161,36 @@ void front_wait_ask(struct blasd_front_queue *queue, const char *id) {
     front_call_send(&ask->call);
 }
 
+/* Of several calls, one at a time. */
+struct asking {
+    struct blasd_front_queue *queue;
+    struct ask_call *ask;
+    bool stopped;
+};
+
+static void ask_each(void *arg, struct blasd_hash_node *node) {
+    struct asking *asking = arg;
+    if (asking->stopped) return;
+    if (asking->ask == NULL) asking->ask = ask_new(asking->queue);
+    asking->stopped = asking->ask == NULL;
+    if (asking->stopped) return;
+    ask_add(asking->ask, waiter_of(node)->id);
+    if (asking->ask->count < ASK_IDS) return;
+    front_call_send(&asking->ask->call);
+    asking->ask = NULL;
+}
+
 void front_wait_again(struct blasd_front_queue *queue) {
-    struct ask_call *ask = NULL;
+    struct asking asking = {.queue = queue};
     if (!queue->rewatch || !queue->ready || !queue->subscribed) return;
     queue->rewatch = queue->rewatch_later = false;
-    for (size_t i = 0; i < queue->waiters.size; i++) {
-        for (struct blasd_waiter *waiter = queue->waiters.buckets[i]; waiter != NULL;
-             waiter = waiter->next) {
-            if (ask == NULL && (ask = ask_new(queue)) == NULL) return;
-            ask_add(ask, waiter->id);
-            if (ask->count < ASK_IDS) continue;
-            front_call_send(&ask->call);
-            ask = NULL;
-        }
-    }
-    if (ask != NULL) front_call_send(&ask->call);
+    blasd_hash_each(&queue->waiters, ask_each, &asking);
+    if (asking.ask != NULL) front_call_send(&asking.ask->call);
 }
 
 void front_waiters_free(struct blasd_front_queue *queue) {
-    for (size_t i = 0; i < queue->waiters.size; i++)
-        while (queue->waiters.buckets[i] != NULL)
-            blasd_front_queue_unwatch(queue, queue->waiters.buckets[i]);
-    free(queue->waiters.buckets);
+    struct blasd_waiter *waiter;
+    while ((waiter = waiter_of(blasd_hash_any(&queue->waiters))) != NULL)
+        blasd_front_queue_unwatch(queue, waiter);
+    blasd_hash_release(&queue->waiters);
 }

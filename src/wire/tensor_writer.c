@@ -48,11 +48,11 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
 int blasd_tensor_writer_begin(struct blasd_tensor_writer *writer, struct blasd_sink *sink,
                               struct blasd_named_input *to, uint64_t bytes, bool look, bool swap,
                               struct blasd_err *err) {
-    enum blasd_dtype part = blasd_dtype_part(to->input.tensor.dtype);
+    enum blasd_dtype dtype = to->input.tensor.dtype;
     int rc;
     *writer = (struct blasd_tensor_writer){.sink = sink, .to = to, .left = bytes};
-    writer->size = (unsigned)blasd_dtype_size(part);
-    writer->parts = blasd_dtype_parts(to->input.tensor.dtype);
+    writer->size = (unsigned)blasd_dtype_size(blasd_dtype_part(dtype));
+    writer->parts = blasd_dtype_parts(dtype);
     writer->look = look;
     writer->values = blasd_ops_values(to->name);
     to->input.all_zero = (writer->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && bytes > 0;

@@ -8,7 +8,7 @@
 #ifndef BLASD_WORKER_HEARTBEAT_H
 #define BLASD_WORKER_HEARTBEAT_H
 
-#include "worker/estimate.h"
+#include "worker/cost_estimate.h"
 #include "worker/group.h"
 #include "worker/worker.h"
 

@@ -25,7 +25,7 @@ static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     bool lost = false;
     char *info = blasd_heartbeat_info(heartbeat);
     if (info == NULL) return;
-    blasd_worker_queue_join(heartbeat->lease.queue, heartbeat->options->name, epoch);
+    blasd_worker_queue_join(heartbeat->lease.queue, heartbeat->options->name, epoch, 8);
     heartbeat->lease.renewed_epoch = epoch;
     if (blasd_worker_queue_renew(heartbeat->lease.queue, info, &lost, &err) != 0)
         blasd_log(BLASD_LOG_DEBUG, "cannot renew the lease: %s", err.detail);

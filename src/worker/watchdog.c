@@ -68,7 +68,7 @@ static void give_all_back(const struct blasd_heartbeat *heartbeat, int64_t epoch
     struct blasd_err err;
     bool lost = false;
     if (blasd_worker_queue_open(&options->queue, &queue, &err) != 0) return;
-    blasd_worker_queue_join(queue, options->name, epoch);
+    blasd_worker_queue_join(queue, options->name, epoch, 9);
     if (endings->count > 0)
         (void)blasd_worker_queue_finish(queue, blasd_endings_rows(endings), endings->count, &lost,
                                         &err);

@@ -2,7 +2,7 @@
  * and ends them; a second thread keeps its lease alive, a third runs what takes long.
  *
  * Knows nothing of HTTP and never ends the process itself. The pieces, in reading order: worker.c
- * (the loop), group.c (which jobs run together), lane.c (what runs beside the others), estimate.c
+ * (the loop), group.c (which jobs run together), lane.c (what runs beside the others), cost_estimate.c
  * (what that is), runner.c (one group from inputs to records), bind.c (where tensors lie), ending.c
  * (records), heartbeat.c (the lease), measure.c (what jobs cost on the device), backend_load.c
  * (devices). */

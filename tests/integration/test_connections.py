@@ -1,7 +1,6 @@
 """How connections come in: whatever their first bytes look like and however slowly they come, every request is served.
 
-A connection whose first request announces a body of a megabyte or more is received with more memory than others, one that
-begins with a small POST with less; none of this may show in an answer.
+How much memory a connection has, and in how many pieces a body so comes, may not show in an answer.
 """
 import concurrent.futures
 import contextlib

@@ -21,8 +21,10 @@ from .errors import (
 )
 from .jobs import AsyncJob, Job
 from .results import RegressionResult, Result
+from .service import Service, serve
 
 __all__ = ["AsyncClient", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error", "Forbidden",
            "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
-           "NumericalError", "QueueFull", "RegressionResult", "Result", "SingularMatrix", "Timeout", "Unavailable"]
+           "NumericalError", "QueueFull", "RegressionResult", "Result", "Service", "SingularMatrix", "Timeout",
+           "Unavailable", "serve"]
 __version__ = "0.2.0"  # as in the file VERSION

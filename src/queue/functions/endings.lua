@@ -176,17 +176,12 @@ end
 local GHOSTS = 1000
 local function count_ghosts(ended)
     local held, waited = {}, {}
-    for _, name in ipairs(call('HKEYS', K.workers)) do
-        held[#held + 1] = call('GET', K.held_of .. name) or ''
+    for _, worker in ipairs(call('HKEYS', K.workers)) do
+        for _, name in ipairs(claimed_names(worker)) do held[name] = true end
     end
-    held = concat(held, ' ')
-    local named = #ended > 16 and {} -- of many, one look at the text is cheaper than a search each
-    for name in gmatch(named and held or '', '%S+') do named[name] = true end
     for _, pair in ipairs(ended) do
         local id, si = pair[1], pair[2]
-        local is_held = named and (named[id] or named[sub(id, 1, PACKET)]) or
-                        not named and names_job(held, id)
-        if not is_held then waited[si] = (waited[si] or 0) + 1 end
+        if not (held[id] or held[sub(id, 1, PACKET)]) then waited[si] = (waited[si] or 0) + 1 end
     end
     for si, jobs in pairs(waited) do
         tally(si, -jobs)

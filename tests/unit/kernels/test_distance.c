@@ -29,7 +29,8 @@ static double bound(const struct distance_shape *s, double expected) {
     double k = (double)s->k + 2, relative;
     double store = s->storage == BLASD_float16    ? 0x1p-11
                    : s->storage == BLASD_bfloat16 ? 0x1p-8
-                                                  : 0;
+                   : s->storage == s->arithmetic  ? 0
+                                                  : 0x1p-24;
     double rounding = store * fabs(expected) + (s->storage == BLASD_float16 ? 0x1p-25 : 0);
     switch (s->metric) {
     case METRIC_sqeuclidean: relative = k * u; break;

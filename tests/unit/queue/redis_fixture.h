@@ -7,10 +7,11 @@
 
 #include "base/clock.h"
 #include "main/aof_tail.h"
-#include "queue/redis_link.h"
-#include "queue/worker_queue.h"
+#include "queue/queue_link.h"
+#include "queue/worker_side.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -181,13 +182,13 @@ static inline void bed_close(struct bed *bed) {
     blasd_store_free(bed->store);
 }
 
-/* FCALL blasd_4_<function>, with words ended by NULL behind LIMITS. New reply. */
+/* FCALL blasd_5_<function>, with words ended by NULL behind LIMITS. New reply. */
 static inline redisReply *fcall(struct bed *bed, const char *function, ...) {
     char name[64];
     const char *argv[64] = {"FCALL", name, "1", bed->tag, bed->link.text};
     int argc = 5;
     va_list words;
-    snprintf(name, sizeof name, "blasd_4_%s", function);
+    snprintf(name, sizeof name, BLASD_QUEUE_LIBRARY "_%s", function);
     va_start(words, function);
     while (argc < 64 && (argv[argc] = va_arg(words, const char *))) argc++;
     va_end(words);
@@ -206,13 +207,24 @@ static inline void id_make(char id[BLASD_ID_LEN + 1], enum blasd_id_kind kind, i
     blasd_id_new(kind, blasd_clock_wall_us() + redis_ahead_us - ago_s * INT64_C(1000000), id);
 }
 
+/* FRONT and SEQ of the next call of submit. */
+static inline const char *submit_seq(bool again) {
+    static char text[24];
+    static unsigned seq;
+    if (!again) seq++;
+    snprintf(text, sizeof text, "%u", seq);
+    return text;
+}
+#define NEXT_SEQ "test", submit_seq(false)
+#define SAME_SEQ "test", submit_seq(true) /* its reply was lost: it is sent again */
+
 /* Submits one job whose frame is its id; returns the reply's r: 0 .. 4, or -1 where it names an
  * earlier job. */
 static inline int submit_as(struct bed *bed, const char *id, const char *si, const char *cost,
                             const char *options, const char *channel) {
     char note[128];
     snprintf(note, sizeof note, "\t%s\tmatmul\tanonymous", channel);
-    redisReply *reply = fcall(bed, "submit", id, id, si, cost, options, note, NULL);
+    redisReply *reply = fcall(bed, "submit", NEXT_SEQ, id, id, si, cost, options, note, NULL);
     assert_int_equal(reply->elements, 4);
     const redisReply *r = reply->element[3];
     int code = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : -1;
@@ -364,6 +376,27 @@ static inline void begin(struct blasd_worker_queue *queue, const struct blasd_cl
     struct blasd_err err;
     for (int i = 0; i < count; i++) ids[i] = claims[i].id;
     assert_int_equal(blasd_worker_queue_begin(queue, ids, count, &err), 0);
+}
+
+/* Sends a turn of thread 0 by hand, as if the worker had sent it and its reply had been lost;
+ * ENDINGS: one, unless `name` is NULL. New reply. */
+static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *queue, int most,
+                                    const char *name, const void *pieces, size_t len,
+                                    const char *outputs) {
+    char seq[24], most_text[16];
+    snprintf(seq, sizeof seq, "%" PRIu64, ++queue->turns.seq);
+    snprintf(most_text, sizeof most_text, "%d", most);
+    const char *argv[15] = {"FCALL", BLASD_QUEUE_FN("turn"), "1", bed->tag, bed->link.text,
+                            queue->lease.worker, queue->lease.epoch, "0", seq, "1", most_text,
+                            "1000000", name, pieces, outputs};
+    size_t lens[15];
+    for (int i = 0; i < (name ? 15 : 12); i++) lens[i] = i == 13 ? len : strlen(argv[i]);
+    redisReply *reply = redisCommandArgv(bed->raw, name ? 15 : 12, argv, lens);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    queue->turns.unsure = true;
+    queue->turns.ending = name != NULL;
+    queue->turns.idle = false;
+    return reply;
 }
 
 /* Finishes one job; returns 1 accepted, 0 not, -1 the lease is lost. */

@@ -9,10 +9,10 @@ static void test_resend(void **state) {
     worker_register(env);
     plain = submit(env, (struct want){.watch = true});
     deadline = submit(env, (struct want){.watch = true, .deadline_ms = 60000});
-    keyed = submit(env, (struct want){.watch = true, .key = "r=1 k=", .fingerprint = 3});
+    keyed = submit(env, (struct want){.watch = true, .key = "k= d=1", .fingerprint = 3});
     blasd_front_queue_flush(env->queue);
     while (ask_number(env, "HLEN %s", "{test}:pending") != 3) usleep(1000);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, env->answered == 3);
     assert_int_equal(plain->code, BLASD_OK);
     assert_int_equal(deadline->code, BLASD_OK);
@@ -25,7 +25,7 @@ static void test_resend(void **state) {
     blasd_front_queue_flush(env->queue);
     while (ask_number(env, "HLEN %s", "{test}:pending") != 4) usleep(1000);
     assert_int_equal(work_once(env), 4);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, env->answered == 4 && env->ended == 4);
     expect_done(plain);
     expect_done(deadline);
@@ -46,7 +46,7 @@ static void test_connections_lost(void **state) {
         struct seen *s = submit(env, (struct want){.watch = true});
         UNTIL(env, s->answered == 1);
         if (round % 2 == 0) { /* the record is published while nobody listens */
-            if (round == 0) blasd_front_link_drop(&env->queue->replies, "a test");
+            if (round == 0) blasd_async_link_drop(&env->queue->replies, "a test");
             assert_int_equal(work_once(env), 1);
         }
         r = ask(env->client, kinds[round % 3]); /* spares the one that asks */
@@ -70,7 +70,7 @@ static void test_record_gone(void **state) {
     struct seen *s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
     freeReplyObject(ask(env->client, "FLUSHALL"));
-    blasd_front_link_drop(&env->queue->replies, "a test");
+    blasd_async_link_drop(&env->queue->replies, "a test");
     UNTIL(env, s->ended == 1);
     assert_string_equal(s->record, "");
     assert_int_equal(env->queue->waiters.count, 0);

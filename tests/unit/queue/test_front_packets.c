@@ -1,6 +1,7 @@
 /* Packets as the front end makes them: which jobs share one, what becomes of each where Redis
  * refuses a part, and where connections are lost on the way. */
 #include "front_fixture.h"
+#include "lossy.h"
 
 /* A kind of jobs that can run as one. */
 struct kind {
@@ -193,7 +194,7 @@ static void test_resend(void **state) {
     struct env *env = *state;
     struct kind keyed = small, deadline = small, other = small;
     worker_register(env);
-    keyed.want.key = "r=1 k=";
+    keyed.want.key = "k= d=1";
     deadline.want.deadline_ms = 60000;
     other.company = 2;
     send_many(env, small, 5);
@@ -202,7 +203,7 @@ static void test_resend(void **state) {
     send_many(env, other, 5);
     blasd_front_queue_flush(env->queue);
     while (entries(env) != 4) usleep(1000);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, env->answered == 12);
     assert_int_equal(entries(env), 4);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 4);
@@ -212,7 +213,7 @@ static void test_resend(void **state) {
     blasd_front_queue_flush(env->queue);
     while (entries(env) != 5) usleep(1000);
     assert_int_equal(work_once(env), 19);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     expect_all_done(env);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 0);
 }
@@ -223,13 +224,13 @@ static void test_messages_lost(void **state) {
     worker_register(env);
     send_many(env, small, 100);
     UNTIL(env, env->answered == 100);
-    blasd_front_link_drop(&env->queue->replies, "a test");
+    blasd_async_link_drop(&env->queue->replies, "a test");
     assert_int_equal(work_once(env), 100);
     expect_all_done(env);
     /* told to watch again while they are pending, it is told once */
     send_many(env, small, FRONT_PACKET_JOBS + 6);
     UNTIL(env, env->answered == env->seen_count);
-    blasd_front_link_drop(&env->queue->replies, "a test");
+    blasd_async_link_drop(&env->queue->replies, "a test");
     UNTIL(env, env->queue->subscribed && !env->queue->rewatch);
     assert_int_equal(entries(env), 2); /* asking did not open them */
     expect_all_done(env);
@@ -245,7 +246,7 @@ static void room_for_some(bool again) {
     if (again) {
         blasd_front_queue_flush(env->queue);
         while (entries(env) != 5) usleep(1000);
-        blasd_front_link_drop(&env->queue->commands, "a test");
+        blasd_async_link_drop(&env->queue->commands, "a test");
     }
     UNTIL(env, env->answered == 8);
     for (int i = 0; i < 8; i++)
@@ -306,6 +307,80 @@ static void test_unavailable(void **state) {
     assert_int_equal(env->queue->waiters.count, 0);
 }
 
+/* Jobs of many kinds, some of them refused, in several calls that are on their way at once. */
+static int send_all_kinds(struct env *env) {
+    struct kind keyed = small, deadline = small, other = small, large = small;
+    char key[32];
+    int sent = env->seen_count;
+    snprintf(key, sizeof key, "key %d", sent);
+    keyed.want.key = key;
+    deadline.want.deadline_ms = 60000;
+    other.company = 2;
+    large.want.cost = UINT64_C(1) << 50; /* there is never room for it */
+    send_many(env, small, 3);
+    send_job(env, keyed, false);
+    blasd_front_queue_flush(env->queue);
+    send_job(env, keyed, false); /* the same one */
+    send_job(env, deadline, false);
+    send_job(env, large, false);
+    blasd_front_queue_flush(env->queue);
+    send_many(env, other, 3);
+    return sent;
+}
+
+/* One message is lost, before Redis has done what it asks for (side 0) or after: each job is queued
+ * once, and each answer is what it would have been. */
+static bool lose(struct env *env, struct lossy *lossy, int side, int nth) {
+    int from, accepted = env->accepted;
+    long long was, now;
+    redisReply *r = ask(env->client, "HGET {test}:totals %s", "echo submitted");
+    was = r->type == REDIS_REPLY_STRING ? atoll(r->str) : 0;
+    freeReplyObject(r);
+    UNTIL(env, env->queue->view.available && env->queue->subscribed);
+    lossy_drop(lossy, side, nth);
+    from = send_all_kinds(env);
+    UNTIL(env, env->answered == env->seen_count);
+    bool dropped = atomic_load(&lossy->dropped) > 0;
+    lossy_drop(lossy, side, 0);
+    for (int i = from; i < env->seen_count; i++) {
+        const struct seen *s = &env->seen[i];
+        assert_int_equal(s->answered, 1);
+        assert_int_equal(s->code, i == from + 6 ? BLASD_E_queue_full : BLASD_OK);
+        assert_int_equal(s->repeated, i == from + 4);
+    }
+    assert_string_equal(env->seen[from + 4].id, env->seen[from + 3].id);
+    assert_int_equal(env->accepted - accepted, 9);
+    r = ask(env->client, "HGET {test}:totals %s", "echo submitted");
+    now = atoll(r->str);
+    freeReplyObject(r);
+    assert_int_equal(now - was, 8);
+    while (work_once(env) > 0) continue;
+    assert_int_equal(entries(env), 0);
+    return dropped;
+}
+
+static void test_each_message_lost(void **state) {
+    struct env *env = env_new(NULL);
+    struct lossy lossy;
+    (void)state;
+    redis_start(env);
+    env->client = redis_client(env);
+    assert_non_null(env->client);
+    worker_register(env);
+    lossy_open(&lossy, env->dir, env->sock);
+    env->options.url = lossy.url;
+    assert_int_equal(queue_open(env), 0);
+    for (int side = 0; side < 2; side++) {
+        int nth = 1;
+        while (nth < 20 && lose(env, &lossy, side, nth)) nth++;
+        assert_true(nth > 1);
+    }
+    blasd_front_queue_free(env->queue);
+    env->queue = NULL;
+    lossy_free(&lossy);
+    env_free(env);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -321,6 +396,7 @@ int main(void) {
         TEST(test_dealt_with_alone),
         TEST(test_unavailable),
         cmocka_unit_test(test_room_for_some),
+        cmocka_unit_test(test_each_message_lost),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

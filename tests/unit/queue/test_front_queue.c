@@ -303,6 +303,7 @@ static void test_idempotency(void **state) {
     UNTIL(env, env->ended == 2);
     expect_done(first);
     expect_done(again);
+    assert_true(first->waiter.again != again->waiter.again); /* one of them was told first */
     /* an ended job's record comes at once */
     late = submit(env, (struct want){.watch = true, .key = "a key: with\ttabs", .fingerprint = 7});
     UNTIL(env, env->ended == 3);
@@ -456,12 +457,12 @@ static void test_redis_blob(void **state) {
     s = submit(env, (struct want){.watch = true, .blob = &blob});
     /* a connection lost in the middle only repeats what was in flight */
     UNTIL(env, ask_number(env, "EXISTS {test}:blob:%s:5", name) != 0);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
     blasd_front_queue_blob_get(env->queue, name, len, on_blob, &got);
     UNTIL(env, env->queue->flight.head != NULL);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, got.answered == 1);
     assert_int_equal(got.code, BLASD_OK);
     assert_int_equal(got.blob.bytes, len);

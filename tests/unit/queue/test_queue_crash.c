@@ -2,7 +2,7 @@
  * middle of batches. No job that was acknowledged may be lost, none may end twice. */
 #include "redis_fixture.h"
 
-#include "queue/worker_link.h"
+#include "queue/worker_side.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -30,8 +30,8 @@ static redisContext *reconnect(const char *url) {
 static void *submitter(void *arg) {
     struct load *load = arg;
     static char ids[BATCH][BLASD_ID_LEN + 1];
-    const char *argv[5 + 6 * BATCH] = {"FCALL", "blasd_4_submit", "1", load->bed->tag,
-                                       load->bed->link.text};
+    const char *argv[7 + 6 * BATCH] = {"FCALL", BLASD_QUEUE_FN("submit"), "1", load->bed->tag,
+                                       load->bed->link.text, "test"};
     redisContext *redis = NULL;
     while (!atomic_load(&load->stop_submit)) {
         int n = atomic_load(&load->submitted);
@@ -42,7 +42,7 @@ static void *submitter(void *arg) {
             continue;
         }
         for (int i = 0; i < BATCH; i++) {
-            const char **a = &argv[5 + 6 * i];
+            const char **a = &argv[7 + 6 * i];
             blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), ids[i]);
             a[0] = a[1] = ids[i];
             a[2] = "2";
@@ -50,7 +50,8 @@ static void *submitter(void *arg) {
             a[4] = "";
             a[5] = "\tnobody\tmatmul\tanonymous";
         }
-        redisReply *reply = redisCommandArgv(redis, 5 + 6 * BATCH, argv, NULL);
+        argv[6] = submit_seq(false);
+        redisReply *reply = redisCommandArgv(redis, 7 + 6 * BATCH, argv, NULL);
         if (!reply || redis->err) {
             redisFree(redis);
             redis = NULL;

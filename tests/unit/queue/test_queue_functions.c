@@ -105,7 +105,7 @@ static void test_full(void **state) {
     bed_limits(&bed);
     id_make(a, BLASD_ID_SYNC, 0);
     id_make(b, BLASD_ID_SYNC, 0);
-    redisReply *reply = fcall(&bed, "submit", a, "f", "2", "1", "", "\t\tmatmul\tanonymous", b, "f",
+    redisReply *reply = fcall(&bed, "submit", NEXT_SEQ, a, "f", "2", "1", "", "\t\tmatmul\tanonymous", b, "f",
                               "2", "1", "", "\t\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[1]->integer, 4);
     assert_int_equal(reply->element[2]->integer, 801);
@@ -127,7 +127,7 @@ static void test_idempotency(void **state) {
     id_make(first, BLASD_ID_ASYNC, 0);
     id_make(again, BLASD_ID_ASYNC, 0);
     assert_int_equal(submit_as(&bed, first, "2", "9", "k=00ff:my key: d=1", ""), 0);
-    redisReply *reply = fcall(&bed, "submit", again, "f", "2", "9", "k=00ff:my key: d=1",
+    redisReply *reply = fcall(&bed, "submit", NEXT_SEQ, again, "f", "2", "9", "k=00ff:my key: d=1",
                               "\tme\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[3]->type, REDIS_REPLY_ARRAY);
     assert_string_equal(reply->element[3]->element[0]->str, first);
@@ -142,7 +142,7 @@ static void test_idempotency(void **state) {
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(claim(worker, 4, PLENTY, claims), 2);
     assert_int_equal(finish(worker, first, "the result", 0), 1);
-    reply = fcall(&bed, "submit", again, "f", "2", "9", "k=00ff:my key: d=1",
+    reply = fcall(&bed, "submit", NEXT_SEQ, again, "f", "2", "9", "k=00ff:my key: d=1",
                   "\tme\tmatmul\tanonymous", NULL);
     assert_string_equal(reply->element[3]->element[1]->str, "the result");
     drop(reply);
@@ -150,7 +150,7 @@ static void test_idempotency(void **state) {
     char c[BLASD_ID_LEN + 1], d[BLASD_ID_LEN + 1];
     id_make(c, BLASD_ID_SYNC, 0);
     id_make(d, BLASD_ID_SYNC, 0);
-    reply = fcall(&bed, "submit", c, "f", "2", "9", "k=1:k", "\t\tmatmul\tanonymous", d, "f", "2",
+    reply = fcall(&bed, "submit", NEXT_SEQ, c, "f", "2", "9", "k=1:k", "\t\tmatmul\tanonymous", d, "f", "2",
                   "9", "k=1:k", "\t\tmatmul\tanonymous", NULL);
     assert_int_equal(reply->element[3]->integer, 0);
     assert_string_equal(reply->element[4]->element[0]->str, c);
@@ -160,7 +160,10 @@ static void test_idempotency(void **state) {
     assert_int_equal(submit_as(&bed, d, "2", "9", "k=00ff:my key: d=1", ""), 0);
     /* sent again after a lost reply */
     long long before = pending(&bed);
-    assert_int_equal(submit_as(&bed, d, "2", "9", "r=1", ""), 0);
+    reply = fcall(&bed, "submit", SAME_SEQ, d, "f", "2", "9", "k=00ff:my key: d=1",
+                  "\t\tmatmul\tanonymous", NULL);
+    assert_int_equal(reply->element[3]->integer, 0);
+    drop(reply);
     assert_int_equal(pending(&bed), before);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
@@ -376,7 +379,7 @@ static void test_blobs(void **state) {
     struct blasd_err err;
     struct blasd_blob blob = {.fd = -1}, read = {.fd = -1};
     char id[BLASD_ID_LEN + 1], orphan[BLASD_ID_LEN + 1], name[BLASD_BLOB_NAME];
-    const uint64_t bytes = BLASD_LINK_CHUNK + 12345;
+    const uint64_t bytes = BLASD_QUEUE_CHUNK + 12345;
     (void)state;
     bed_open(&bed, &server, "blobs");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
@@ -493,7 +496,7 @@ static void test_errors(void **state) {
     submit_new(&bed, id, "2");
     drop(redisCommand(bed.raw, "CONFIG SET maxmemory 1"));
     redisReply *reply =
-        redisCommand(bed.raw, "FCALL blasd_4_submit 1 %s %s", bed.tag, bed.link.text);
+        redisCommand(bed.raw, "FCALL " BLASD_QUEUE_FN("submit") " 1 %s %s test 0", bed.tag, bed.link.text);
     assert_int_equal(reply->type, REDIS_REPLY_ERROR);
     assert_int_equal(blasd_link_error(reply->str, &err), -(int)BLASD_E_queue_unavailable);
     drop(reply);

@@ -182,7 +182,7 @@ static void ends_are_counted(void **state) {
         id_make(id[i], BLASD_ID_ASYNC, 0);
         assert_int_equal(submit_as(&bed, id[i], "2", "9", i == 3 ? "d=60000" : "", ""), 0);
     }
-    assert_int_equal(submit_as(&bed, id[0], "2", "9", "r=1", ""), 0); /* sent again */
+    drop(fcall(&bed, "submit", SAME_SEQ, id[4], id[4], "2", "9", "", "\t\tmatmul\tanonymous", NULL));
     assert_int_equal(hget(&bed, "totals", "matmul submitted"), 5);
     drop(fcall(&bed, "cancel", "0", id[0], id[0], NULL));
     drop(fcall(&bed, "cancel", "0", id[0], NULL));
@@ -229,39 +229,11 @@ static void ends_are_counted(void **state) {
     bed_close(&bed);
 }
 
-/* What schema 3 left: records weighed together, in no order. */
-static void records_of_schema_3(void **state) {
-    struct bed bed;
-    char id[2][BLASD_ID_LEN + 1];
-    struct blasd_worker_queue *worker;
-    (void)state;
-    bed_open(&bed, &server, "schema3");
-    worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    for (int i = 0; i < 2; i++) {
-        id_make(id[i], i == 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, 0);
-        assert_int_equal(submit_as(&bed, id[i], "2", "9", "", ""), 0);
-        end(&bed, worker, id[i], 1000);
-    }
-    long long s = hget(&bed, "recbytes", "s"), a = hget(&bed, "recbytes", "a");
-    assert_true(s > 1000 && a > 1000);
-    drop(redisCommand(bed.raw, "HDEL %s:recbytes s a", bed.tag));
-    drop(redisCommand(bed.raw, "HSET %s:recbytes total %lld", bed.tag, s + a));
-    drop(redisCommand(bed.raw, "DEL %s:seconds", bed.tag));
-    for (int i = 0; i < 2; i++)
-        drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
-    assert_int_equal(hget(&bed, "recbytes", "s"), s);
-    assert_int_equal(hget(&bed, "recbytes", "a"), a);
-    assert_int_equal(hget(&bed, "recbytes", "total"), 0);
-    assert_int_equal(list_all(&bed, "any", "1", NULL, NULL), 2);
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_promised_stays),   cmocka_unit_test(full_of_promises),
         cmocka_unit_test(keys_live_with_their_jobs), cmocka_unit_test(keys_go_with_their_records),
-        cmocka_unit_test(ends_are_counted),          cmocka_unit_test(records_of_schema_3),
+        cmocka_unit_test(ends_are_counted),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,270 @@
+/* distance wherever the numbers lie: scaling points, variances, matrices and weights by powers of
+ * two is exact, so that each distance must come out scaled by one, over the whole range of floats;
+ * and what overflow, equal infinities and impossible rows mean. */
+#include "tests/unit/kernels/kernel_support.h"
+
+#include <float.h>
+
+enum { M = 9, N = 7, K = 5 };
+
+/* The numbers of a job; `scaled` gives the same with each coordinate times 2^shift[d]. */
+struct numbers {
+    const char *metric;
+    enum blasd_dtype dtype;
+    double x[M * K], y[N * K], w[K], v[K], vi[K * K], p;
+    bool weighted, has_v, has_vi;
+};
+
+static double single(double value, enum blasd_dtype dtype) {
+    return dtype == BLASD_float32 ? (double)(float)value : value;
+}
+
+static void draw(struct numbers *s, const char *metric, enum blasd_dtype dtype) {
+    memset(s, 0, sizeof *s);
+    s->metric = metric;
+    s->dtype = dtype;
+    for (int i = 0; i < M * K; i++) s->x[i] = single(trial_normal() + 1.5, dtype);
+    for (int i = 0; i < N * K; i++) s->y[i] = single(trial_normal(), dtype);
+    for (int d = 0; d < K; d++) {
+        s->w[d] = single(trial_uniform() + 1.25, dtype);
+        s->v[d] = trial_uniform() + 1.25;
+        for (int e = 0; e <= d; e++) s->vi[d * K + e] = s->vi[e * K + d] = trial_uniform() / 8;
+        s->vi[d * K + d] = 1 + trial_uniform() / 4;
+    }
+}
+
+static void *put(struct trial *t, const char *name, enum blasd_dtype dtype, int rank, int64_t rows,
+                 int64_t columns, const double *from) {
+    int64_t shape[2] = {rows, columns}, n = rank == 2 ? rows * columns : columns;
+    void *data = trial_input(t, name, dtype, BLASD_ROW_MAJOR, rank, rank == 2 ? shape : shape + 1);
+    for (int64_t i = 0; i < n; i++) trial_put(data, dtype, i, from[i]);
+    return data;
+}
+
+static struct trial *job_of(const struct numbers *s, const char *output) {
+    struct trial *t = trial_new("distance");
+    put(t, "x", s->dtype, 2, M, K, s->x);
+    put(t, "y", s->dtype, 2, N, K, s->y);
+    if (s->weighted) put(t, "w", s->dtype, 1, 1, K, s->w);
+    if (s->has_v) put(t, "V", BLASD_float64, 1, 1, K, s->v);
+    if (s->has_vi) put(t, "VI", BLASD_float64, 2, K, K, s->vi);
+    trial_set_choice(t, "metric", s->metric);
+    trial_set_choice(t, "output", output);
+    if (strcmp(s->metric, "minkowski") == 0) trial_set_float(t, "p", s->p);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    return t;
+}
+
+static void scale_points(struct numbers *s, const int *shift) {
+    for (int i = 0; i < M * K; i++) s->x[i] = ldexp(s->x[i], shift[i % K]);
+    for (int i = 0; i < N * K; i++) s->y[i] = ldexp(s->y[i], shift[i % K]);
+}
+
+/* Every distance of `b` is that of `a` times 2^power, and the nearest are the same. */
+static void compare(const struct numbers *a, const struct numbers *b, double power) {
+    bool narrow = a->dtype == BLASD_float32;
+    double most = narrow ? (double)FLT_MAX : DBL_MAX, least = narrow ? 0x1p-149 : 0x1p-1074;
+    struct trial *full[2] = {job_of(a, "full"), job_of(b, "full")};
+    struct trial *near[2] = {job_of(a, "argmin"), job_of(b, "argmin")};
+    for (int64_t i = 0; i < M * N; i++) {
+        double was = trial_value(trial_output(full[0], "d"), i);
+        double got = trial_value(trial_output(full[1], "d"), i);
+        long double expected = (long double)was * exp2l((long double)power);
+        double bound = (double)(fabsl(expected) * (narrow ? 3e-6L : 2e-13L)) + 2 * least;
+        if (expected > (long double)most * 1.0001L)
+            assert_true(got == INFINITY);
+        else if (expected < (long double)most * 0.9999L &&
+                 !(fabsl((long double)got - expected) <= (long double)bound))
+            fail_msg("%s %s p %g power %g: %.17g, expected %.17Lg", a->metric,
+                     blasd_dtype_name(a->dtype), a->p, power, got, expected);
+    }
+    for (int64_t i = 0; i < M; i++) {
+        const int64_t *index[2] = {trial_output(near[0], "index")->data,
+                                   trial_output(near[1], "index")->data};
+        double nearest = trial_value(trial_output(full[0], "d"), i * N + index[0][i]);
+        double other = trial_value(trial_output(full[0], "d"), i * N + index[1][i]);
+        long double scaled = (long double)nearest * exp2l((long double)power);
+        if (scaled < (long double)most / 2 && scaled > (long double)least * 0x1p30L)
+            assert_true(other <= nearest * 1.0001);
+    }
+    for (int i = 0; i < 2; i++) {
+        trial_free(full[i]);
+        trial_free(near[i]);
+    }
+}
+
+static int draw_shift(enum blasd_dtype dtype) {
+    return (int)(dtype == BLASD_float32 ? trial_between(-118, 122) : trial_between(-1010, 1018));
+}
+static void all_alike(int shift[K], int by) {
+    for (int d = 0; d < K; d++) shift[d] = by;
+}
+
+/* Those whose distances are as large as the points. */
+static void lengths_scale_with_the_points(void **state) {
+    static const char *const metrics[] = {"euclidean", "cityblock", "chebyshev", "minkowski"};
+    static const double orders[] = {3, 0.5, 2.5, 20, 50, 300, 7, 1.25, 1000, 4};
+    (void)state;
+    for (int round = 0; round < 160; round++) {
+        enum blasd_dtype dtype = round % 2 ? BLASD_float32 : BLASD_float64;
+        struct numbers a, b;
+        int shift[K], by = draw_shift(dtype);
+        draw(&a, metrics[round / 2 % 4], dtype);
+        a.p = orders[round / 8 % 10];
+        a.weighted = round / 80;
+        b = a;
+        all_alike(shift, by);
+        scale_points(&b, shift);
+        compare(&a, &b, by);
+    }
+}
+
+static void squares_overflow_only_at_the_end(void **state) {
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        enum blasd_dtype dtype = round % 2 ? BLASD_float32 : BLASD_float64;
+        int most = dtype == BLASD_float32 ? 110 : 900, by = (int)trial_between(-most, most);
+        int shift[K], heavy = -2 * by;
+        struct numbers a, b;
+        draw(&a, round % 4 < 2 ? "sqeuclidean" : "cityblock", dtype);
+        if (a.metric[0] == 'c') heavy = -by;
+        if (heavy > most) heavy = most;
+        if (heavy < -most) heavy = -most;
+        a.weighted = true;
+        b = a;
+        all_alike(shift, by);
+        scale_points(&b, shift);
+        for (int d = 0; d < K; d++) b.w[d] = ldexp(b.w[d], heavy);
+        compare(&a, &b, heavy + (a.metric[0] == 'c' ? by : 2 * by));
+    }
+}
+
+/* Weights of any size. */
+static void weights_scale(void **state) {
+    static const char *const metrics[] = {"euclidean", "minkowski",  "braycurtis", "hamming",
+                                          "jaccard",   "dice",       "yule",       "rogerstanimoto",
+                                          "cosine",    "correlation"};
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        enum blasd_dtype dtype = round % 2 ? BLASD_float32 : BLASD_float64;
+        struct numbers a, b;
+        int by = draw_shift(dtype) / 2 * 2;
+        const char *metric = metrics[round / 2 % 10];
+        double power = strcmp(metric, "euclidean") == 0 ? by / 2 : 0;
+        draw(&a, metric, dtype);
+        a.p = 4;
+        a.weighted = true;
+        for (int i = 0; i < M * K; i += 2) a.x[i] = i % 3;
+        for (int i = 0; i < N * K; i += 2) a.y[i] = i % 3;
+        b = a;
+        for (int d = 0; d < K; d++) b.w[d] = ldexp(b.w[d], by);
+        if (strcmp(metric, "minkowski") == 0) power = by / 4.0;
+        compare(&a, &b, power);
+    }
+}
+
+/* Points and what they are measured by, scaled alike, coordinate by coordinate: nothing changes. */
+static void scales_of_coordinates_cancel(void **state) {
+    (void)state;
+    for (int round = 0; round < 160; round++) {
+        enum blasd_dtype dtype = round % 2 ? BLASD_float32 : BLASD_float64;
+        bool given = round / 2 % 2, matrix = round / 4 % 2;
+        int shift[K], most = dtype == BLASD_float32 ? 110 : given ? 505 : 1000;
+        struct numbers a, b;
+        draw(&a, matrix ? "mahalanobis" : "seuclidean", dtype);
+        a.has_v = given && !matrix;
+        a.has_vi = given && matrix;
+        b = a;
+        for (int d = 0; d < K; d++) shift[d] = (int)trial_between(-most, most);
+        if (round / 8 % 2) all_alike(shift, shift[0]);
+        scale_points(&b, shift);
+        for (int d = 0; d < K; d++) {
+            b.v[d] = ldexp(b.v[d], 2 * shift[d]);
+            for (int e = 0; e < K; e++)
+                b.vi[d * K + e] = ldexp(b.vi[d * K + e], -shift[d] - shift[e]);
+        }
+        compare(&a, &b, 0);
+    }
+}
+
+/* Those that are ratios. */
+static void ratios_do_not_scale(void **state) {
+    static const char *const metrics[] = {"cosine", "correlation", "canberra", "braycurtis",
+                                          "jensenshannon"};
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        enum blasd_dtype dtype = round % 2 ? BLASD_float32 : BLASD_float64;
+        struct numbers a, b;
+        int shift[K];
+        draw(&a, metrics[round / 2 % 5], dtype);
+        for (int i = 0; i < M * K; i++) a.x[i] = fabs(a.x[i]) + 0.25;
+        for (int i = 0; i < N * K; i++) a.y[i] = fabs(a.y[i]) + 0.25;
+        for (int i = 0; i < M * K; i++) a.x[i] = single(a.x[i], dtype);
+        for (int i = 0; i < N * K; i++) a.y[i] = single(a.y[i], dtype);
+        a.weighted = round % 3 == 0 && strcmp(a.metric, "jensenshannon") != 0;
+        b = a;
+        all_alike(shift, round < 20 ? (dtype == BLASD_float32 ? 124 : 1020) : draw_shift(dtype));
+        scale_points(&b, shift);
+        compare(&a, &b, 0);
+    }
+}
+
+/* The one distance of (x0, x1) and (y0, y1). */
+static double between(const char *metric, enum blasd_dtype dtype, double p, const double x[2],
+                      const double y[2]) {
+    struct trial *t = trial_new("distance");
+    double d;
+    put(t, "x", dtype, 2, 1, 2, x);
+    put(t, "y", dtype, 2, 1, 2, y);
+    trial_set_choice(t, "metric", metric);
+    if (p > 0) trial_set_float(t, "p", p);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    d = trial_value(trial_output(t, "d"), 0);
+    trial_free(t);
+    return d;
+}
+#define POINT(a, b) ((const double[2]){(a), (b)})
+
+static void what_the_edges_mean(void **state) {
+    const double inf = INFINITY;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        enum blasd_dtype type = i == 0 ? BLASD_float64 : BLASD_float32;
+        double big = i == 0 ? 1.7e308 : 3.3e38, least = i == 0 ? 0x1p-1074 : 0x1p-149;
+        double tolerance = i == 0 ? 1e-15 : 1e-6;
+        assert_true(between("chebyshev", type, 0, POINT(inf, 1), POINT(inf, 3)) == 2);
+        assert_true(between("chebyshev", type, 0, POINT(inf, -inf), POINT(inf, -inf)) == 0);
+        assert_true(between("chebyshev", type, 0, POINT(inf, 1), POINT(-inf, 3)) == inf);
+        assert_true(isnan(between("chebyshev", type, 0, POINT(NAN, 1), POINT(1, 3))));
+        assert_true(between("minkowski", type, inf, POINT(inf, 1), POINT(inf, 3)) == 2);
+        assert_true(isnan(between("euclidean", type, 0, POINT(inf, 1), POINT(inf, 3))));
+        ASSERT_CLOSE(between("canberra", type, 0, POINT(big, 1), POINT(big / 2, 1)), 1.0L / 3,
+                     tolerance);
+        ASSERT_CLOSE(between("canberra", type, 0, POINT(big, 1), POINT(-big, 1)), 1, tolerance);
+        ASSERT_CLOSE(between("canberra", type, 0, POINT(3 * least, big), POINT(least, big)), 0.5L,
+                     tolerance);
+        ASSERT_CLOSE(between("braycurtis", type, 0, POINT(big, big), POINT(big / 2, big)), 1.0L / 7,
+                     tolerance);
+        assert_true(between("jensenshannon", type, 0, POINT(-1, 3), POINT(1, 1)) == inf);
+        assert_true(between("jensenshannon", type, 0, POINT(-1, -3), POINT(1, 1)) == inf);
+        assert_true(between("jensenshannon", type, 0, POINT(0, 0), POINT(1, 1)) == inf);
+        assert_true(isnan(between("jensenshannon", type, 0, POINT(NAN, 0), POINT(1, 1))));
+        ASSERT_CLOSE(between("minkowski", type, 1e6, POINT(3, 0), POINT(0, 2)), 3, 1e-5);
+        ASSERT_CLOSE(between("minkowski", type, 1e300, POINT(3, 0), POINT(0, 2)), 3, tolerance * 4);
+        assert_true(isnan(between("minkowski", type, 50, POINT(NAN, 0), POINT(0, 2))));
+        assert_true(between("minkowski", type, 50, POINT(inf, 0), POINT(0, 2)) == inf);
+        assert_true(between("minkowski", type, 50, POINT(4, 5), POINT(4, 5)) == 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lengths_scale_with_the_points),
+        cmocka_unit_test(squares_overflow_only_at_the_end),
+        cmocka_unit_test(weights_scale),
+        cmocka_unit_test(scales_of_coordinates_cancel),
+        cmocka_unit_test(ratios_do_not_scale),
+        cmocka_unit_test(what_the_edges_mean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
