@@ -76,7 +76,14 @@ enum blasd_matmul_need blasd_matmul_need(const struct blasd_task *task,
                                          const struct blasd_matmul *mm, enum blasd_dtype sum) {
     bool same = fabs(mm->alpha) == 1 || mm->alpha == 0 || mm->k == 0;
     bool same_c = !mm->add_c || fabs(mm->beta) == 1;
-    if (same && same_c) return mm->add_c || mm->alpha == 0 ? BLASD_MATMUL_CHECK : BLASD_MATMUL_BLAS;
+    if (same && same_c) {
+        /* sums may overflow on the way: to be seen in the result, or where there is more of that
+         * than of the factors, in them */
+        bool in_result = mm->add_c || mm->alpha == 0 ||
+                         (double)mm->m * (double)mm->n <= (double)(mm->m + mm->n) * (double)mm->k;
+        if (!in_result && mm->k * blasd_dtype_parts(sum) < 2) return BLASD_MATMUL_BLAS;
+        return in_result || !is_safe(task, mm, sum) ? BLASD_MATMUL_CHECK : BLASD_MATMUL_BLAS;
+    }
     return is_safe(task, mm, sum) ? BLASD_MATMUL_BLAS : BLASD_MATMUL_WIDE;
 }
 
