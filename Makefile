@@ -11,6 +11,7 @@
 ## make soak         the load tests for a minute each
 ## make test-fresh   `make demo` and `make test` in a bare root (needs root)
 ## make test-image   builds and runs the container image (needs root)
+## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
 ## make generated    writes anew what is generated from the code's tables and committed (docs, api)
 ## make clean        removes build/
 ##
@@ -37,7 +38,7 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire store queue http worker
+FLOORS = base core wire store redis queue http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
 CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))
@@ -96,7 +97,7 @@ $(BUILD)/gen/ops.c: FORCE
 $(BUILD)/gen/cpu_kernels.c: FORCE
 	$(call write_if_changed,mk/table.sh kernels/cpu/cpu.h 'struct blasd_kernel' blasd_cpu 'struct blasd_kernel' blasd_cpu_kernels -- $(CPU_KERNELS))
 # one text, in this order: a function may use what stands above it
-FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets endings giving recovery upgrade front_ends listing workers register)
+FUNCTIONS_LUA = $(patsubst %,src/queue/functions/%.lua,contract state packets records endings giving recovery upgrade front_ends listing workers register)
 $(BUILD)/gen/functions_lua.h: $(FUNCTIONS_LUA) Makefile
 	@mkdir -p $(@D)
 	@mk/bytes.sh functions_lua $(FUNCTIONS_LUA) >$@
@@ -141,8 +142,10 @@ test:
 lint:
 	@deploy/install-packages.sh build test lint
 	@$(PYTHON) .ci/lint.py
+	@cd clients/python && mypy --cache-dir=/dev/null --no-error-summary blasd
 	@clang-format --dry-run -Werror $$(git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.cu' '*.cuh')
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 lint-objects
+	@$(PYTHON) .ci/objects.py build/lint-gcc
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-clang CC=clang CXX=clang++ WERROR=-Werror OPT=-O1 lint-objects
 	@$(MAKE) --no-print-directory -s -j2 check-generated
 

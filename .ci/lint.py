@@ -15,10 +15,10 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLOORS = {"base": 0, "core": 1, "wire": 2, "store": 2, "kernels": 2, "queue": 3, "http": 4, "worker": 4,
+FLOORS = {"base": 0, "core": 1, "wire": 2, "store": 2, "redis": 2, "kernels": 2, "queue": 3, "http": 4, "worker": 4,
           "main": 5}
 HEADERS = {  # header -> the only folders that may include it
-    r"(hiredis/)?(hiredis|async|read|sds)\.h": {"src/queue"},
+    r"(hiredis/)?(hiredis|async|read|sds)\.h": {"src/redis", "src/queue"},
     r"microhttpd\.h": {"src/http"},
     r"jansson\.h": {"src/wire", "src/http", "src/main", "clients/c"},
     r"curl/.*": {"clients/c"},

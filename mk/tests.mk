@@ -11,6 +11,11 @@ $(UNIT_CC:%.cc=$(BUILD)/%): $(BUILD)/tests/unit/%: $(BUILD)/obj/shim/tests/unit/
 $(BUILD)/tests/unit/cuda/fake_nvml.so: $(BUILD)/obj/tests/unit/cuda/fake_nvml.c.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -shared -o $@ $<
+# in gettimeofday's place in a redis-server, which is not ours to sanitize
+$(BUILD)/tests/unit/queue/redis_clock.so: tests/unit/queue/redis_clock.c
+	@mkdir -p $(@D)
+	$(CC) -std=c17 -D_GNU_SOURCE -O2 -fPIC $(WARN) $(WARN_C) $(WERROR) -shared -o $@ $<
+$(filter $(BUILD)/tests/unit/queue/% $(BUILD)/tests/unit/main/%,$(UNIT)): | $(BUILD)/tests/unit/queue/redis_clock.so
 $(BUILD)/tests/unit/cuda/test_cuda_nvml $(BUILD)/tests/unit/cuda/test_cuda_worker: $(BUILD)/tests/unit/cuda/fake_nvml.so
 $(BUILD)/tests/unit/cuda/test_cuda_worker: $(filter-out %/client.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/cuda/%,$(UNIT)): $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
@@ -22,7 +27,7 @@ $(filter $(BUILD)/tests/unit/core/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/c
 $(filter $(BUILD)/tests/unit/kernels/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/wire/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/store/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/store.a
-$(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/store.a $(BUILD)/lib/queue.a $(BUILD)/lib/kernels.a $(BUILD)/lib/main.a
+$(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/store.a $(BUILD)/lib/redis.a $(BUILD)/lib/queue.a $(BUILD)/lib/kernels.a $(BUILD)/lib/main.a
 $(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %/client.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/client/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/client.a
 $(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a,$(ARCHIVES))
@@ -60,9 +65,14 @@ test-integration: $(INTEGRATION)
 	@$(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/integration
 
 # These need root: an image and a bare machine, made without a container engine.
-.PHONY: test-image test-fresh soak
+.PHONY: test-image test-fresh test-wheels wheels soak
 test-image:
 	@deploy/test-image.sh
+# The older a machine it is built on, the more machines the service's wheel is for.
+wheels: $(BUILD)/blasd
+	@PYTHON=$(PYTHON) deploy/wheels/build.sh $< $(BUILD)/wheels
+test-wheels:
+	@deploy/test-wheels.sh
 test-fresh:
 	@deploy/fresh-machine.sh
 # The load tests for a minute each, as a release deserves.

@@ -21,6 +21,8 @@ for program in "$@"; do
     else
         failed=$((failed + 1))
         echo "=== $program failed ($(tail -n 1 "$log"))"
+        # first what failed: a sanitizer's report of what it left behind may be long
+        grep -E '^\[ *(ERROR|LINE|FAILED) ' "$log" | head -n 40
         grep -v -E '^\[( RUN      |       OK )\]' "$log" | tail -n 100
     fi
 done

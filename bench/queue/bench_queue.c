@@ -10,7 +10,7 @@
  * INFO. */
 #include "base/clock.h"
 #include "queue/piece.h"
-#include "queue/redis_link.h"
+#include "queue/queue_link.h"
 #include "queue/worker_queue.h"
 
 #include <signal.h>
@@ -89,11 +89,14 @@ static const struct blasd_buf *pack(struct bench *bench, char id[BLASD_ID_LEN + 
 
 static void submit(struct bench *bench, int depth) {
     static char ids[DEPTH_MOST][BLASD_ID_LEN + 1], costs[DEPTH_MOST][16];
-    const char *argv[5 + 6 * DEPTH_MOST] = {"FCALL", BLASD_LINK_FN("submit"), "1", "{bench}",
-                                            bench->limits.text};
-    size_t lens[5 + 6 * DEPTH_MOST];
-    int argc = 5, entries = 0;
-    for (int i = 0; i < 5; i++) lens[i] = strlen(argv[i]);
+    static unsigned calls;
+    char seq[24];
+    const char *argv[7 + 6 * DEPTH_MOST] = {
+        "FCALL", BLASD_QUEUE_FN("submit"), "1", "{bench}", bench->limits.text, "bench", seq};
+    size_t lens[7 + 6 * DEPTH_MOST];
+    int argc = 7, entries = 0;
+    snprintf(seq, sizeof seq, "%u", ++calls);
+    for (int i = 0; i < 7; i++) lens[i] = strlen(argv[i]);
     for (int left = depth; left > 0; entries++) {
         int jobs = left < bench->packet ? left : bench->packet;
         const struct blasd_buf *frame = pack(bench, ids[entries], jobs, &bench->pieces[entries]);

@@ -19,15 +19,6 @@
 extern const struct blasd_backend blasd_backend;
 extern const struct blasd_kernel *const blasd_cuda_kernels[]; /* generated, with blasd_cuda_ops */
 
-struct blasd_cuda_sizes blasd_cuda_sizes = {.chunk_bytes = (size_t)4 << 20,
-                                            .part_bytes = (size_t)64 << 20,
-                                            .block_bytes = (size_t)64 << 20};
-
-/* A tenth of a millisecond at 10^12 operations a second; three batches of the same kind are hardly
- * the last. */
-struct blasd_cuda_habits blasd_cuda_habits = {
-    .tune_flops = 1e8, .tune_seen = 3, .graph_seen = 4, .graph_nodes = 4, .energy_ns = 20000000};
-
 #define LEAST_CAPABILITY 80 /* the kernels use what cards have since Ampere */
 
 static int cuda_device_count(struct blasd_err *err) {

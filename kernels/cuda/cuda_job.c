@@ -176,7 +176,3 @@ bool blasd_cuda_go_on(struct blasd_cuda_job *job, double progress) {
     share = ((double)flight->begun + share * job->count) / (double)flight->count;
     return blasd_cuda_flight_go_on(flight, share);
 }
-
-int blasd_cuda_stopped(struct blasd_err *err) {
-    return blasd_fail(err, BLASD_E_cancelled, "", "stopped while it ran");
-}

@@ -404,6 +404,10 @@ bool blasd_cuda_flight_go_on(struct blasd_flight *flight, double progress) {
     return flight->watch == NULL || flight->watch->go_on(flight->watch, flight->told);
 }
 
+int blasd_cuda_stopped(struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_cancelled, "", "stopped while it ran");
+}
+
 int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err) {
     struct blasd_device *device = flight->device;
     struct blasd_flight **link = &device->flights;

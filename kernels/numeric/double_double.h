@@ -69,6 +69,10 @@ DD_INLINE struct dd dd_divide(struct dd a, struct dd b) {
     third = rest.hi / b.hi;
     return dd_add(dd_fast_sum(first, second), dd_from(third));
 }
+/* a 2^e, which rounds nothing as long as it stays within the range of numbers. */
+DD_INLINE struct dd dd_shift(struct dd a, int e) {
+    return (struct dd){ldexp(a.hi, e), ldexp(a.lo, e)};
+}
 /* The square root; 0 for 0. */
 DD_INLINE struct dd dd_sqrt(struct dd a) {
     double root, rest;

@@ -56,6 +56,8 @@ static void room_release(struct room *room) {
     free(room->fit.singular);
     free(room->fit.n_iter);
     free(room->fit.dual_gap);
+    free(room->fit.gradient);
+    free(room->fit.converged);
     blasd_regression_scaling_release(&room->scaling);
     free(room->tss);
     free(room->work);
@@ -69,7 +71,7 @@ static int no_memory(struct blasd_err *err) {
 static int factor_room_init(struct room *room, struct blasd_err *err) {
     const struct regression_shape *shape = room->shape;
     size_t n = (size_t)shape->n, q = (size_t)shape->q, spread = n + 1 < q ? n + 1 : q;
-    int64_t rows = shape->way == WAY_WIDE ? shape->n + 1 : shape->q;
+    int64_t rows = shape->way == WAY_WIDE ? shape->n : shape->q;
     struct regression_fit *fit = &room->fit;
     fit->basis = blasd_cpu_alloc(q * spread, sizeof(double));
     fit->singular = blasd_cpu_alloc(spread, sizeof(double));
@@ -96,9 +98,12 @@ static int room_init(struct room *room, const struct regression_shape *shape,
     room->tss = blasd_cpu_alloc(t, sizeof(double));
     fit->n_iter = blasd_cpu_alloc(t, sizeof(int64_t));
     fit->dual_gap = blasd_cpu_alloc(t, sizeof(double));
+    fit->gradient = blasd_cpu_alloc(t, sizeof(double));
+    fit->converged = blasd_cpu_alloc(t, sizeof(int64_t));
     if (fit->need_residuals) fit->residual = blasd_cpu_alloc(t * n, sizeof(double));
     if (fit->coef == NULL || fit->ssr == NULL || room->tss == NULL || fit->n_iter == NULL ||
-        fit->dual_gap == NULL || (fit->need_residuals && fit->residual == NULL))
+        fit->dual_gap == NULL || fit->gradient == NULL || fit->converged == NULL ||
+        (fit->need_residuals && fit->residual == NULL))
         return no_memory(err);
     return shape->method == METHOD_GD ? 0 : factor_room_init(room, err);
 }
@@ -109,10 +114,8 @@ static int make_factor(struct room *room, const struct regression_data *data, bo
     const struct regression_shape *shape = room->shape;
     int code = 0;
     *doubled = shape->way == WAY_SMALL;
-    if (shape->way == WAY_WIDE) {
-        blasd_regression_wide_factor(shape, data, &room->factor);
-        return 0;
-    }
+    if (shape->way == WAY_WIDE)
+        return blasd_regression_wide_factor(shape, data, &room->factor, err);
     if (shape->way == WAY_TALL) {
         code = blasd_regression_tall_factor(room->tall, data, &room->factor, progress, err);
         if (code != 0) return code;
@@ -137,21 +140,22 @@ static int least_squares(struct room *room, const struct regression_data *data,
     if (code == 0) code = blasd_regression_rank(shape, &room->factor, fit, err);
     if (code == 0) code = blasd_regression_singular(shape, &room->factor, fit, err);
     if (code != 0) return code;
-    room->how = fit->rank < shape->q ? "complete orthogonal decomposition"
-                : doubled            ? "qr in double-double"
-                                     : "tsqr with refinement";
+    room->how = fit->truncated         ? "truncated singular value decomposition"
+                : fit->rank < shape->q ? "complete orthogonal decomposition"
+                : doubled              ? "qr in double-double"
+                                       : "tsqr with refinement";
     if (fit->rank < shape->q) {
         blasd_regression_residuals(shape, data, fit, true);
-        return 0;
-    }
-    if (doubled) {
+    } else if (doubled) {
         blasd_regression_small_solve(room->small, data, fit);
-        return 0;
+    } else {
+        code = blasd_regression_triangle(shape, &room->factor, fit, err);
+        if (code == 0)
+            code =
+                blasd_regression_tall_refine(room->tall, data, &room->factor, fit, progress, err);
+        if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
     }
-    code = blasd_regression_triangle(shape, &room->factor, fit, err);
-    if (code == 0)
-        code = blasd_regression_tall_refine(room->tall, data, &room->factor, fit, progress, err);
-    if (code == 0 && fit->need_residuals) blasd_regression_residuals(shape, data, fit, false);
+    if (code == 0) blasd_regression_cond(shape, fit);
     return code;
 }
 
@@ -183,7 +187,8 @@ static int fit_problem(struct room *room, const struct regression_data *data,
     int code;
     fit->rank = shape->q;
     fit->unconverged = 0;
-    fit->overflowed = false;
+    fit->diverged = 0;
+    fit->truncated = false;
     blasd_regression_tss(shape, data, room->tss);
     if (shape->method == METHOD_OLS || (shape->method == METHOD_RIDGE && shape->alpha == 0))
         return least_squares(room, data, progress, err);
@@ -238,9 +243,7 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
             task->err = own;
         } else {
             snprintf(task->method, sizeof task->method, "%s", room->how);
-            run->counts[place].deficient += room->fit.rank < shape->q;
-            run->counts[place].unconverged += room->fit.unconverged;
-            run->counts[place].overflowed += room->fit.overflowed;
+            blasd_regression_tally(shape, task, at, &room->fit, &run->counts[place]);
         }
         pthread_mutex_unlock(&run->lock);
     }

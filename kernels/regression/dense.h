@@ -21,6 +21,8 @@ struct regression_dense {
     int (*orgqr)(int m, int n, double *a, int lda, const double *tau);
     /* the min(m, n) singular values, falling; a is destroyed */
     int (*gesdd)(int m, int n, double *a, int lda, double *values);
+    /* the same with the vectors: left (m x least), vt (least x n), least = min(m, n); lda = m */
+    int (*svd)(int m, int n, double *a, double *values, double *left, double *vt);
     int (*trtri)(bool upper, int n, double *a, int lda);
     int (*potrf)(bool upper, int n, double *a, int lda);
     /* b (m x n) = op(a)^-1 b, or b a^-1 with `right` */

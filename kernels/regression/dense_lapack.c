@@ -1,6 +1,6 @@
 /* dense.h with OpenBLAS and LAPACKE. What would be a long call of a library is made of shorter
  * ones, between which the work may end; the arithmetic is LAPACK's own. Those that are left whole:
- * geqp3, orgqr and gesdd. */
+ * geqp3, orgqr, gesdd and svd. */
 #include "kernels/regression/dense.h"
 
 #include "core/wanted.h"
@@ -68,6 +68,9 @@ static int orgqr(int m, int n, double *a, int lda, const double *tau) {
 }
 static int gesdd(int m, int n, double *a, int lda, double *values) {
     return LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'N', m, n, a, lda, values, NULL, 1, NULL, 1);
+}
+static int svd(int m, int n, double *a, double *values, double *left, double *vt) {
+    return LAPACKE_dgesdd(LAPACK_COL_MAJOR, 'S', m, n, a, m, values, left, m, vt, least_of(m, n));
 }
 static void trsm_call(bool right, bool upper, bool trans, int m, int n, const double *a, int lda,
                       double *b, int ldb) {
@@ -169,6 +172,7 @@ const struct regression_dense blasd_regression_lapack = {
     .ormqr = ormqr,
     .orgqr = orgqr,
     .gesdd = gesdd,
+    .svd = svd,
     .trtri = trtri,
     .potrf = potrf,
     .trsm = trsm,

@@ -124,8 +124,9 @@ static int falling(const void *a, const void *b) {
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Turns two columns until they are orthogonal; whether they were not. */
-static bool turn(int m, double *u, double *v) {
+/* Turns two columns until they are orthogonal, and two of `along` numbers with them; whether they
+ * were not. */
+static bool turn(int m, double *u, double *v, int along, double *with_u, double *with_v) {
     double uu = dot(m, u, u), vv = dot(m, v, v), uv = dot(m, u, v), zeta, tangent, cosine, sine;
     /* the sum itself is not better than this */
     if (!(fabs(uv) > DBL_EPSILON * sqrt(m) * sqrt(uu) * sqrt(vv))) return false;
@@ -138,26 +139,79 @@ static bool turn(int m, double *u, double *v) {
         u[i] = cosine * x - sine * v[i];
         v[i] = sine * x + cosine * v[i];
     }
+    for (int i = 0; i < along; i++) {
+        double x = with_u[i];
+        with_u[i] = cosine * x - sine * with_v[i];
+        with_v[i] = sine * x + cosine * with_v[i];
+    }
     return true;
 }
 
 #define MOST_SWEEPS 60
 
-static int gesdd(int m, int n, double *a, int lda, double *values) {
-    double *lengths = malloc((size_t)(n > 0 ? n : 1) * sizeof *lengths);
-    int least = m < n ? m : n;
-    if (lengths == NULL) return -1;
+/* The columns of a until all are orthogonal; those of v (along x n) go with them. */
+static void jacobi(int m, int n, double *a, int lda, int along, double *v) {
     for (int sweep = 0; sweep < MOST_SWEEPS; sweep++) {
         bool turned = false;
         for (int j = 0; j < n; j++)
             for (int l = j + 1; l < n; l++)
-                if (turn(m, a + (int64_t)j * lda, a + (int64_t)l * lda)) turned = true;
+                if (turn(m, a + (int64_t)j * lda, a + (int64_t)l * lda, along,
+                         along > 0 ? v + (int64_t)j * along : NULL,
+                         along > 0 ? v + (int64_t)l * along : NULL))
+                    turned = true;
         if (!turned) break;
     }
+}
+
+static int gesdd(int m, int n, double *a, int lda, double *values) {
+    double *lengths = malloc((size_t)(n > 0 ? n : 1) * sizeof *lengths);
+    int least = m < n ? m : n;
+    if (lengths == NULL) return -1;
+    jacobi(m, n, a, lda, 0, NULL);
     for (int j = 0; j < n; j++) lengths[j] = blasd_regression_length(m, a + (int64_t)j * lda);
     if (n > 1) qsort(lengths, (size_t)n, sizeof *lengths, falling);
     for (int j = 0; j < least; j++) values[j] = lengths[j];
     free(lengths);
+    return 0;
+}
+
+/* a = tall long' on its shorter side: of a wide matrix the transpose is turned, so what belongs to
+ * rows and columns changes places. */
+static int svd(int m, int n, double *a, double *values, double *left, double *vt) {
+    bool wide = m < n;
+    int rows = wide ? n : m, least = wide ? m : n;
+    size_t square = (size_t)least * (size_t)least, all = (size_t)rows * (size_t)least;
+    double *turned = calloc(all + square + (size_t)least + 1, sizeof *turned);
+    double *v = turned + all, *lengths = v + square;
+    if (turned == NULL) return -1;
+    for (int j = 0; j < least; j++)
+        for (int i = 0; i < rows; i++)
+            turned[(int64_t)j * rows + i] = wide ? a[(int64_t)i * m + j] : a[(int64_t)j * m + i];
+    for (int j = 0; j < least; j++) v[(int64_t)j * least + j] = 1;
+    jacobi(rows, least, turned, rows, least, v);
+    for (int j = 0; j < least; j++)
+        lengths[j] = blasd_regression_length(rows, turned + (int64_t)j * rows);
+    for (int c = 0; c < least; c++) { /* the longest that is left */
+        int j = 0;
+        for (int l = 1; l < least; l++)
+            if (lengths[l] > lengths[j]) j = l;
+        values[c] = lengths[j];
+        lengths[j] = -1;
+        for (int i = 0; i < rows; i++) {
+            double unit = turned[(int64_t)j * rows + i] / (values[c] > 0 ? values[c] : 1);
+            if (wide)
+                vt[(int64_t)i * least + c] = unit;
+            else
+                left[(int64_t)c * m + i] = unit;
+        }
+        for (int i = 0; i < least; i++) {
+            if (wide)
+                left[(int64_t)c * m + i] = v[(int64_t)j * least + i];
+            else
+                vt[(int64_t)i * least + c] = v[(int64_t)j * least + i];
+        }
+    }
+    free(turned);
     return 0;
 }
 
@@ -267,6 +321,7 @@ const struct regression_dense blasd_regression_own = {
     .ormqr = ormqr,
     .orgqr = orgqr,
     .gesdd = gesdd,
+    .svd = svd,
     .trtri = trtri,
     .potrf = potrf,
     .trsm = trsm,

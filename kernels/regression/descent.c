@@ -24,6 +24,7 @@ struct descent {
     double *y;            /* owned: the same of y, n x t */
     double *gram, *ay;    /* owned: q x q and q x t, row-major; NULL for the plain way */
     double *b, *g, *left; /* owned: q x t, q x t, n x t */
+    double *start;        /* owned: g at the start */
 };
 
 static void release(struct descent *d) {
@@ -34,6 +35,7 @@ static void release(struct descent *d) {
     free(d->b);
     free(d->g);
     free(d->left);
+    free(d->start);
 }
 
 static int init(struct descent *d, const struct regression_shape *shape,
@@ -50,10 +52,11 @@ static int init(struct descent *d, const struct regression_shape *shape,
     d->y = blasd_cpu_alloc(n * t, sizeof(double));
     d->b = blasd_cpu_alloc(q * t, sizeof(double));
     d->g = blasd_cpu_alloc(q * t, sizeof(double));
+    d->start = blasd_cpu_alloc(q * t, sizeof(double));
     if (gram) d->gram = blasd_cpu_alloc(q * q, sizeof(double));
     if (gram) d->ay = blasd_cpu_alloc(q * t, sizeof(double));
     if (!gram) d->left = blasd_cpu_alloc(n * t, sizeof(double));
-    if (d->a == NULL || d->y == NULL || d->b == NULL || d->g == NULL ||
+    if (d->a == NULL || d->y == NULL || d->b == NULL || d->g == NULL || d->start == NULL ||
         (gram ? d->gram == NULL || d->ay == NULL : d->left == NULL))
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the descent");
     for (int64_t i = 0; i < d->n && blasd_wanted_after(&done, 2 * (d->q + d->t)); i++) {
@@ -116,21 +119,20 @@ int blasd_regression_descend(const struct regression_shape *shape,
     if (d.gram != NULL) products(&d);
     work = d.gram != NULL ? 2.0 * (double)d.q * (double)d.q * (double)d.t
                           : 4.0 * (double)d.n * (double)d.q * (double)d.t;
+    gradient(&d);
+    memcpy(d.start, d.g, (size_t)(d.q * d.t) * sizeof *d.g);
     for (int64_t step = 0; step < shape->iterations; step++) {
-        gradient(&d);
         for (int64_t at = 0; at < d.q * d.t; at++) d.b[at] -= rate * d.g[at];
+        gradient(&d);
         if (!blasd_cpu_step(progress, work)) {
             code = blasd_cpu_stopped(err);
             goto done;
         }
     }
-    for (int64_t j = 0; j < d.q; j++) {
-        for (int64_t l = 0; l < d.t; l++) {
-            fit->coef[l * d.q + j] = d.b[j * d.t + l];
-            if (!isfinite(d.b[j * d.t + l])) fit->overflowed = true;
-        }
-    }
+    for (int64_t j = 0; j < d.q; j++)
+        for (int64_t l = 0; l < d.t; l++) fit->coef[l * d.q + j] = d.b[j * d.t + l];
 done:
+    if (code == 0) blasd_regression_judge(shape, d.start, d.g, 2 / data->total, fit);
     release(&d);
     if (code == 0) blasd_regression_residuals(shape, data, fit, true);
     return code;

@@ -10,7 +10,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/regression/dense.h"
 
-#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -55,8 +54,8 @@ enum regression_where blasd_regression_where(const struct regression_shape *aske
 struct room {
     struct regression_factor factor; /* of wide problems */
     struct regression_scaling scaling;
-    double *coef, *ssr, *tss, *basis, *singular, *residual, *dual_gap;
-    int64_t *n_iter;
+    double *coef, *ssr, *tss, *basis, *singular, *residual, *dual_gap, *gradient;
+    int64_t *n_iter, *converged;
 };
 
 struct run {
@@ -82,6 +81,8 @@ static void room_release(struct room *room) {
     free(room->residual);
     free(room->dual_gap);
     free(room->n_iter);
+    free(room->gradient);
+    free(room->converged);
 }
 
 static int no_memory(struct blasd_err *err) {
@@ -95,15 +96,18 @@ static int room_init(struct room *room, const struct run *run, struct blasd_err 
     size_t spread = n + 1 < q ? n + 1 : q;
     room->dual_gap = blasd_cpu_alloc(t, sizeof(double));
     room->n_iter = blasd_cpu_alloc(t, sizeof(int64_t));
+    room->gradient = blasd_cpu_alloc(t, sizeof(double));
+    room->converged = blasd_cpu_alloc(t, sizeof(int64_t));
     room->coef = blasd_cpu_alloc(t * q, sizeof(double));
     room->ssr = blasd_cpu_alloc(t, sizeof(double));
-    if (room->dual_gap == NULL || room->n_iter == NULL || room->coef == NULL || room->ssr == NULL)
+    if (room->dual_gap == NULL || room->n_iter == NULL || room->coef == NULL || room->ssr == NULL ||
+        room->gradient == NULL || room->converged == NULL)
         return no_memory(err);
     if (run->results != NULL) return 0;
     room->tss = blasd_cpu_alloc(t, sizeof(double));
     room->basis = blasd_cpu_alloc(q * spread, sizeof(double));
     room->singular = blasd_cpu_alloc(spread, sizeof(double));
-    if (!blasd_regression_factor_alloc(&room->factor, shape, shape->n + 1) || room->tss == NULL ||
+    if (!blasd_regression_factor_alloc(&room->factor, shape, shape->n) || room->tss == NULL ||
         room->basis == NULL || room->singular == NULL)
         return no_memory(err);
     return 0;
@@ -116,6 +120,8 @@ static void take_results(const struct run *run, struct room *room, int64_t numbe
     int64_t q = run->shape->q, t = run->shape->t;
     fit->n_iter = room->n_iter;
     fit->dual_gap = room->dual_gap;
+    fit->gradient = room->gradient;
+    fit->converged = room->converged;
     for (int64_t l = 0; l < t; l++) { /* of ridge by another name */
         fit->n_iter[l] = 0;
         fit->dual_gap[l] = 0;
@@ -130,7 +136,6 @@ static void take_results(const struct run *run, struct room *room, int64_t numbe
     }
     factor->rows = q;
     factor->triangle = true;
-    factor->noise = DBL_EPSILON;
     fit->coef = all->coef != NULL ? all->coef + number * q * t : room->coef;
     fit->ssr = all->ssr != NULL ? all->ssr + number * t : room->ssr;
     if (all->r != NULL) {
@@ -190,18 +195,20 @@ static int end_plain(const struct regression_shape *shape, struct room *room,
                      struct regression_fit *fit, bool here, const char **how,
                      struct blasd_err *err) {
     int code = 0;
-    if (here || !surely_full(shape, factor, fit))
+    if (here || shape->rcond > 0 || !surely_full(shape, factor, fit))
         code = blasd_regression_rank(shape, factor, fit, err);
     if (code == 0 && here) code = blasd_regression_singular(shape, factor, fit, err);
     if (code != 0) return code;
     if (!here && shape->q > 1)
         qsort(fit->singular, (size_t)shape->q, sizeof *fit->singular, falling);
     *how = "gram in double-double";
+    blasd_regression_cond(shape, fit);
     if (fit->rank == shape->q) {
         fit->spread = shape->q;
         return 0;
     }
-    *how = "complete orthogonal decomposition";
+    *how = fit->truncated ? "truncated singular value decomposition"
+                          : "complete orthogonal decomposition";
     fit->middle = NULL; /* that of another basis */
     if (!here) code = blasd_regression_scale_targets(shape, &room->scaling, data, err);
     if (code == 0) code = want_residuals(shape, room, fit, err);
@@ -221,7 +228,8 @@ static int end_problem(const struct run *run, struct room *room, int64_t number,
     fit->rank = shape->q;
     fit->critical_df = NAN;
     if (here) {
-        blasd_regression_wide_factor(shape, data, &factor);
+        code = blasd_regression_wide_factor(shape, data, &factor, err);
+        if (code != 0) return code;
         blasd_regression_tss(shape, data, room->tss);
     }
     if (blasd_regression_plain(shape))
@@ -240,8 +248,10 @@ static int end_problem(const struct run *run, struct room *room, int64_t number,
         return code;
     }
     *how = shape->method == METHOD_GD ? "gradient descent" : "gram in double-double with penalty";
-    for (int64_t j = 0; shape->method == METHOD_GD && j < shape->q * shape->t; j++)
-        if (!isfinite(fit->coef[j])) fit->overflowed = true;
+    if (shape->method == METHOD_GD) {
+        const double *slopes = run->results->slopes + number * 2 * shape->q * shape->t;
+        blasd_regression_judge(shape, slopes, slopes + shape->q * shape->t, 1, fit);
+    }
     return code;
 }
 
@@ -283,9 +293,7 @@ static int end_range(struct run *run, struct room *room, int64_t from, int64_t t
             task->err = own;
         } else {
             snprintf(task->method, sizeof task->method, "%s", how);
-            run->counts[place].deficient += fit.rank < shape->q;
-            run->counts[place].unconverged += fit.unconverged;
-            run->counts[place].overflowed += fit.overflowed;
+            blasd_regression_tally(run->asked, task, at, &fit, &run->counts[place]);
         }
         pthread_mutex_unlock(&run->lock);
     }

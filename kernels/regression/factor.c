@@ -10,7 +10,9 @@
 #include "base/err.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/numeric/double_double.h"
 #include "kernels/regression/dense.h"
+#include "kernels/regression/far.h"
 
 #include <float.h>
 #include <math.h>
@@ -30,41 +32,115 @@ bool blasd_regression_factor_alloc(struct regression_factor *factor,
     factor->r = blasd_cpu_alloc((size_t)rows * q, sizeof(double));
     factor->z = blasd_cpu_alloc((size_t)rows * t, sizeof(double));
     factor->rest = blasd_cpu_alloc(t, sizeof(double));
+    factor->shift = blasd_cpu_alloc(q + t, sizeof(double));
+    factor->range = blasd_cpu_alloc(2 * (q + t), sizeof(double));
     factor->exponent = blasd_cpu_alloc(q + t, sizeof(int));
     return factor->r != NULL && factor->z != NULL && factor->rest != NULL &&
-           factor->exponent != NULL;
+           factor->shift != NULL && factor->range != NULL && factor->exponent != NULL;
 }
 
 void blasd_regression_factor_release(struct regression_factor *factor) {
     free(factor->r);
     free(factor->z);
     free(factor->rest);
+    free(factor->shift);
+    free(factor->range);
     free(factor->exponent);
 }
 
+/* ---- shifts ---- */
+
+static double shift_of(const struct regression_factor *factor, int64_t j) {
+    return factor->shift == NULL ? 0 : factor->shift[j];
+}
+
+/* The first row of r as it is for the data without shifts. */
+static double unshifted(const struct regression_factor *factor, int64_t j) {
+    const int *e = factor->exponent;
+    return factor->r[j] + (j > 0 ? factor->r[0] * ldexp(shift_of(factor, j), e[0] - e[j]) : 0);
+}
+
+static void widen(double *range, const double *row, int64_t count) {
+    for (int64_t j = 0; j < count; j++) {
+        range[2 * j] = row[j] < range[2 * j] ? row[j] : range[2 * j];
+        range[2 * j + 1] = row[j] > range[2 * j + 1] ? row[j] : range[2 * j + 1];
+    }
+}
+
+void blasd_regression_settle(const struct regression_shape *shape,
+                             const struct regression_data *data, struct regression_factor *factor) {
+    int64_t first = shape->intercept ? 1 : 0, q = shape->q, t = shape->t, done = 0;
+    double *range = factor->range;
+    for (int64_t j = 0; j < q + t; j++) {
+        range[2 * j] = INFINITY;
+        range[2 * j + 1] = -INFINITY;
+    }
+    for (int64_t i = 0; i < shape->n && blasd_wanted_after(&done, q + t); i++) {
+        widen(range + 2 * first, data->x + i * shape->p, shape->p);
+        widen(range + 2 * q, data->y + i * t, t);
+    }
+    for (int64_t j = 0; j < q + t; j++) {
+        double low = range[2 * j], high = range[2 * j + 1], largest;
+        factor->exponent[j] = 0;
+        factor->shift[j] = 0;
+        if (j < first) continue;
+        if (first == 1) factor->shift[j] = blasd_regression_shift(low, high);
+        largest = fmax(fabs(low - factor->shift[j]), fabs(high - factor->shift[j]));
+        if (largest > 0 && largest < INFINITY) frexp(largest, &factor->exponent[j]);
+    }
+}
+
+double blasd_regression_unshift(const struct regression_shape *shape,
+                                const struct regression_factor *factor, const struct dd *b,
+                                int64_t target) {
+    int64_t q = shape->q;
+    int unit = factor->exponent[q + target];
+    struct dd sum = dd_shift(b[0], unit - factor->exponent[0]);
+    sum = dd_add(sum, dd_from(shift_of(factor, q + target)));
+    for (int64_t j = 1; j < q; j++)
+        if (shift_of(factor, j) != 0)
+            sum = dd_subtract(
+                sum, dd_scale(dd_shift(b[j], unit - factor->exponent[j]), factor->shift[j]));
+    return dd_round(sum);
+}
+
+/* Row 0 of a basis of the shifted columns, in the data's units, becomes that of the data. */
+static void unshift_basis(const struct regression_factor *factor, struct regression_fit *fit,
+                          int64_t q) {
+    for (int64_t j = 1; factor->shift != NULL && j < q; j++)
+        for (int64_t c = 0; factor->shift[j] != 0 && c < fit->spread; c++)
+            fit->basis[c] -= factor->shift[j] * fit->basis[j * fit->spread + c];
+}
+
+/* ---- the rank ---- */
+
 static double tolerance(const struct regression_factor *factor, int64_t q) {
     int64_t least = factor->rows < q ? factor->rows : q;
-    return RANK_UNITS * (double)(least > 8 ? least : 8);
+    return fmax(RANK_UNITS * (double)(least > 8 ? least : 8), factor->noise);
 }
 
 /* The length of column j of r less its first `skip` rows, that is of the feature less its mean; 0
- * where that is no more than the noise which the feature's own size brings with it. */
+ * where that is no more than the noise that the factor has, or than what rounding leaves of a
+ * constant. */
 static double column_length(const struct regression_factor *factor, int64_t q, int64_t skip,
                             int64_t j) {
     int64_t rows = factor->triangle ? j + 1 : factor->rows;
-    double first = skip == 1 ? factor->r[j] : 0, sum = 0;
+    double first = skip == 1 ? factor->r[j] : 0, mean = skip == 1 ? unshifted(factor, j) : 0;
+    double sum = 0;
     for (int64_t i = skip; i < rows; i++) sum += factor->r[i * q + j] * factor->r[i * q + j];
-    return sum > factor->noise * factor->noise * (sum + first * first) ? sqrt(sum) : 0;
+    sum = sqrt(sum);
+    return sum > factor->noise * hypot(sum, first) && sum > DBL_EPSILON * fabs(mean) ? sum : 0;
 }
 
 double blasd_regression_condition(const struct regression_shape *shape,
                                   const struct regression_factor *factor, double *work) {
     int64_t q = shape->q, skip = shape->intercept ? 1 : 0, n = q - skip;
-    double squares = 0;
+    double squares = 0, far = 0;
     if (skip == 1 && !(factor->r[0] > 0 || factor->r[0] < 0)) return INFINITY;
     for (int64_t j = 0; j < n; j++) {
         double length = column_length(factor, q, skip, j + skip);
         if (!(length > 0)) return INFINITY;
+        if (skip == 1) far = fmax(far, fabs(factor->r[j + 1]) / length);
         for (int64_t i = 0; i <= j; i++)
             work[j * n + i] = factor->r[(i + skip) * q + j + skip] / length;
         if (work[j * n + j] == 0) return INFINITY;
@@ -72,7 +148,7 @@ double blasd_regression_condition(const struct regression_shape *shape,
     if (n > 0 && shape->dense->trtri(true, (int)n, work, (int)n) != 0) return INFINITY;
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i <= j; i++) squares += work[j * n + i] * work[j * n + i];
-    return isfinite(squares) ? sqrt(squares) * sqrt((double)n) : INFINITY;
+    return isfinite(squares) ? fmax(sqrt(squares) * sqrt((double)n), far) : INFINITY;
 }
 
 struct pivoted {
@@ -92,7 +168,7 @@ static void pivoted_release(struct pivoted *pivoted) {
 static int pivoted_init(struct pivoted *pivoted, const struct regression_shape *shape,
                         const struct regression_factor *factor, struct blasd_err *err) {
     int64_t q = shape->q, skip = shape->intercept ? 1 : 0, m = factor->rows - skip, n = q - skip,
-            least = m < n ? m : n;
+            least = m < n ? m : n, most = shape->n - skip;
     double limit = tolerance(factor, q);
     memset(pivoted, 0, sizeof *pivoted);
     pivoted->rows = m;
@@ -114,7 +190,8 @@ static int pivoted_init(struct pivoted *pivoted, const struct regression_shape *
     if (least > 0 &&
         shape->dense->geqp3((int)m, (int)n, pivoted->a, (int)m, pivoted->pivot, pivoted->tau) != 0)
         return no_memory(err);
-    while (pivoted->rank < least && fabs(pivoted->a[pivoted->rank * m + pivoted->rank]) > limit)
+    while (pivoted->rank < least && pivoted->rank < most &&
+           fabs(pivoted->a[pivoted->rank * m + pivoted->rank]) > limit)
         pivoted->rank++;
     return 0;
 }
@@ -171,16 +248,45 @@ double blasd_regression_intercept(const struct regression_shape *shape,
     const double *r = factor->r;
     const int *e = factor->exponent;
     double value = ldexp(factor->z[target], e[shape->q + target] - e[0]);
+    struct dd sum;
     if (r[0] == 0) return 0;
     for (int64_t j = 1; j < shape->q; j++) value -= ldexp(r[j], e[j] - e[0]) * b[j];
-    return value / r[0];
+    sum = dd_add(dd_from(value / r[0]), dd_from(shift_of(factor, shape->q + target)));
+    for (int64_t j = 1; j < shape->q; j++)
+        sum = dd_subtract(sum, dd_two_product(shift_of(factor, j), b[j]));
+    return dd_round(sum);
+}
+
+/* What is known of a fit of lower rank: coefficients b (n x t, column-major) and the pseudo-inverse
+ * s (n x rank, column-major) of the features less their means. */
+static void put_deficient(const struct regression_shape *shape,
+                          const struct regression_factor *factor, int64_t rank, const double *b,
+                          const double *s, struct regression_fit *fit) {
+    int64_t q = shape->q, n = shape->p, skip = q - n, spread = rank + skip;
+    for (int64_t l = 0; l < shape->t; l++) {
+        double *coef = fit->coef + l * q;
+        memcpy(coef + skip, b + l * n, (size_t)n * sizeof *b);
+        if (skip == 1) coef[0] = blasd_regression_intercept(shape, factor, coef, l);
+    }
+    fit->spread = spread;
+    memset(fit->basis, 0, (size_t)(q * spread) * sizeof *fit->basis);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t c = 0; c < rank; c++)
+            fit->basis[(j + skip) * spread + c + skip] = s[c * n + j];
+    if (skip == 0 || factor->r[0] == 0) return;
+    fit->basis[0] = 1 / ldexp(factor->r[0], factor->exponent[0]);
+    for (int64_t j = 1; j < q; j++) {
+        double mean = ldexp(factor->r[j] / factor->r[0], factor->exponent[j] - factor->exponent[0]);
+        for (int64_t c = 1; c < spread; c++) fit->basis[c] -= mean * fit->basis[j * spread + c];
+    }
+    unshift_basis(factor, fit, q);
 }
 
 /* Coefficients and basis where the rank is not full. */
 static int deficient(const struct regression_shape *shape, const struct regression_factor *factor,
                      const struct pivoted *pivoted, struct regression_fit *fit,
                      struct blasd_err *err) {
-    int64_t q = shape->q, t = shape->t, n = pivoted->columns, skip = q - n, rank = pivoted->rank;
+    int64_t t = shape->t, n = pivoted->columns, rank = pivoted->rank;
     double *s = blasd_cpu_alloc((size_t)rank * (size_t)n, sizeof *s);
     double *g = blasd_cpu_alloc((size_t)rank * (size_t)t, sizeof *g);
     double *b = blasd_cpu_alloc((size_t)n * (size_t)t, sizeof *b);
@@ -197,25 +303,7 @@ static int deficient(const struct regression_shape *shape, const struct regressi
         code = no_memory(err);
         goto done;
     }
-    for (int64_t l = 0; l < t; l++) {
-        double *coef = fit->coef + l * q;
-        memcpy(coef + skip, b + l * n, (size_t)n * sizeof *b);
-        if (skip == 1) coef[0] = blasd_regression_intercept(shape, factor, coef, l);
-    }
-    fit->spread = rank + skip;
-    memset(fit->basis, 0, (size_t)(q * fit->spread) * sizeof *fit->basis);
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t c = 0; c < rank; c++)
-            fit->basis[(j + skip) * fit->spread + c + skip] = s[c * n + j];
-    if (skip == 1 && factor->r[0] != 0) {
-        double unit = factor->r[0];
-        fit->basis[0] = 1 / ldexp(unit, factor->exponent[0]);
-        for (int64_t j = 1; j < q; j++) {
-            double mean = ldexp(factor->r[j] / unit, factor->exponent[j] - factor->exponent[0]);
-            for (int64_t c = 1; c < fit->spread; c++)
-                fit->basis[c] -= mean * fit->basis[j * fit->spread + c];
-        }
-    }
+    put_deficient(shape, factor, rank, b, s, fit);
 done:
     free(s);
     free(g);
@@ -225,13 +313,91 @@ done:
     return code;
 }
 
-int blasd_regression_rank(const struct regression_shape *shape,
-                          const struct regression_factor *factor, struct regression_fit *fit,
-                          struct blasd_err *err) {
+/* The centred features by their singular values: `a` is m x n, column-major. */
+struct decomposed {
+    int64_t m, n, least;
+    int unit;                       /* values are in units of 2^unit */
+    double *a, *values, *left, *vt; /* owned: destroyed; least; m x least; least x n */
+};
+
+static void decomposed_release(struct decomposed *d) {
+    free(d->a);
+    free(d->values);
+    free(d->left);
+    free(d->vt);
+}
+
+static int decomposed_init(struct decomposed *d, const struct regression_shape *shape,
+                           const struct regression_factor *factor, struct blasd_err *err) {
+    int64_t q = shape->q, skip = q - shape->p, m = factor->rows - skip, n = shape->p;
+    int64_t least = m < n ? m : n;
+    memset(d, 0, sizeof *d);
+    d->m = m;
+    d->n = n;
+    d->least = least;
+    d->unit = -(1 << 30);
+    d->a = blasd_cpu_alloc((size_t)m * (size_t)n, sizeof(double));
+    d->values = blasd_cpu_alloc((size_t)least, sizeof(double));
+    d->left = blasd_cpu_alloc((size_t)m * (size_t)least, sizeof(double));
+    d->vt = blasd_cpu_alloc((size_t)least * (size_t)n, sizeof(double));
+    if (d->a == NULL || d->values == NULL || d->left == NULL || d->vt == NULL)
+        return no_memory(err);
+    for (int64_t j = skip; j < q; j++)
+        if (factor->exponent[j] > d->unit) d->unit = factor->exponent[j];
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++)
+            d->a[j * m + i] =
+                ldexp(factor->r[(i + skip) * q + j + skip], factor->exponent[j + skip] - d->unit);
+    if (least > 0 && shape->dense->svd((int)m, (int)n, d->a, d->values, d->left, d->vt) != 0)
+        return no_memory(err);
+    return 0;
+}
+
+/* What is left of the features where singular values up to rcond of the largest count as 0, if
+ * that is less than what the rank says: coefficients and basis. */
+static int truncate(const struct regression_shape *shape, const struct regression_factor *factor,
+                    struct regression_fit *fit, struct blasd_err *err) {
+    int64_t q = shape->q, t = shape->t, skip = q - shape->p, kept = 0, n = shape->p;
+    struct decomposed d;
+    int code = decomposed_init(&d, shape, factor, err);
+    double *b = blasd_cpu_alloc((size_t)n * (size_t)t, sizeof *b);
+    double *s = blasd_cpu_alloc((size_t)n * (size_t)d.least, sizeof *s);
+    if (code == 0 && (b == NULL || s == NULL)) code = no_memory(err);
+    if (code != 0) goto done;
+    while (kept < d.least && d.values[kept] > shape->rcond * d.values[0]) kept++;
+    if (kept + skip >= fit->rank) goto done;
+    memset(b, 0, (size_t)n * (size_t)t * sizeof *b);
+    for (int64_t c = 0; c < kept; c++) {
+        for (int64_t j = 0; j < n; j++)
+            s[c * n + j] = ldexp(d.vt[j * d.least + c] / d.values[c], -d.unit);
+        for (int64_t l = 0; l < t; l++) {
+            double along = 0;
+            for (int64_t i = 0; i < d.m; i++)
+                along += d.left[c * d.m + i] * factor->z[(i + skip) * t + l];
+            along = ldexp(along, factor->exponent[q + l]);
+            for (int64_t j = 0; j < n; j++) b[l * n + j] += along * s[c * n + j];
+        }
+    }
+    fit->rank = kept + skip;
+    fit->truncated = true;
+    fit->kept = kept > 0 ? ldexp(d.values[kept - 1], d.unit) : 0;
+    fit->dropped = ldexp(d.values[kept], d.unit);
+    put_deficient(shape, factor, kept, b, s, fit);
+done:
+    decomposed_release(&d);
+    free(b);
+    free(s);
+    return code;
+}
+
+/* The rank as the columns alone decide it. */
+static int natural_rank(const struct regression_shape *shape,
+                        const struct regression_factor *factor, struct regression_fit *fit,
+                        struct blasd_err *err) {
     int64_t q = shape->q, skip = shape->intercept ? 1 : 0;
     struct pivoted pivoted;
     int code;
-    if (factor->triangle) {
+    if (factor->triangle && shape->n >= q) {
         double *work = blasd_cpu_alloc((size_t)q * (size_t)q, sizeof *work);
         double condition;
         if (work == NULL) return no_memory(err);
@@ -247,6 +413,15 @@ int blasd_regression_rank(const struct regression_shape *shape,
     }
     pivoted_release(&pivoted);
     return code;
+}
+
+int blasd_regression_rank(const struct regression_shape *shape,
+                          const struct regression_factor *factor, struct regression_fit *fit,
+                          struct blasd_err *err) {
+    int code = natural_rank(shape, factor, fit, err);
+    fit->truncated = false;
+    if (code != 0 || shape->rcond == 0) return code;
+    return truncate(shape, factor, fit, err);
 }
 
 int blasd_regression_triangle(const struct regression_shape *shape,
@@ -269,6 +444,7 @@ int blasd_regression_triangle(const struct regression_shape *shape,
         for (int64_t c = 0; c < q; c++)
             fit->basis[j * q + c] = c < j ? 0 : ldexp(fit->basis[j * q + c], -e[j]);
     fit->spread = q;
+    unshift_basis(factor, fit, q);
     return 0;
 }
 
@@ -327,7 +503,8 @@ int blasd_regression_singular(const struct regression_shape *shape,
         if (factor->exponent[j] > most) most = factor->exponent[j];
     for (int64_t j = 0; j < q; j++) /* in units of 2^most, so that nothing overflows */
         for (int64_t i = 0; i < rows; i++)
-            a[j * rows + i] = ldexp(factor->r[i * q + j], factor->exponent[j] - most);
+            a[j * rows + i] = ldexp(i == 0 ? unshifted(factor, j) : factor->r[i * q + j],
+                                    factor->exponent[j] - most);
     if (q <= JACOBI_MOST)
         jacobi(a, rows, q, values);
     else if (least > 0 && shape->dense->gesdd((int)rows, (int)q, a, (int)rows, values) != 0)
@@ -340,49 +517,14 @@ done:
     return code;
 }
 
-/* The mean of n numbers `step` apart, weighted by w (NULL: 1); `total` is the weights' sum. */
-static double mean_of(const double *from, int64_t step, const double *w, int64_t n, double total) {
-    long double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (w == NULL ? 1 : (long double)w[i]) * (long double)from[i * step];
-    return total > 0 ? (double)(sum / (long double)total) : 0;
-}
-
-/* Column `j` of a factor from n numbers `step` apart; of targets, z where `target`. */
-static void wide_column(const struct regression_shape *shape, const struct regression_data *data,
-                        const double *from, int64_t step, double *to, int64_t width,
-                        int *exponent) {
-    double mean = shape->intercept ? mean_of(from, step, data->w, shape->n, data->total) : 0;
-    double largest = fabs(mean), root = sqrt(data->total);
-    int64_t skip = shape->intercept ? 1 : 0;
-    for (int64_t i = 0; i < shape->n; i++)
-        if (fabs(from[i * step]) > largest) largest = fabs(from[i * step]);
-    *exponent = 0;
-    if (largest > 0) frexp(largest, exponent);
-    if (skip == 1) to[0] = ldexp(mean, -*exponent) * root;
-    for (int64_t i = 0; i < shape->n; i++)
-        to[(i + skip) * width] =
-            ldexp(from[i * step] - mean, -*exponent) * (data->w == NULL ? 1 : sqrt(data->w[i]));
-}
-
-void blasd_regression_wide_factor(const struct regression_shape *shape,
-                                  const struct regression_data *data,
-                                  struct regression_factor *factor) {
-    int64_t skip = shape->intercept ? 1 : 0, done = 0;
-    factor->rows = shape->n + skip;
-    factor->triangle = false;
-    factor->noise = 4 * DBL_EPSILON; /* of the means, which are rounded */
-    if (skip == 1) {
-        for (int64_t i = 1; i < factor->rows; i++) factor->r[i * shape->q] = 0;
-        factor->r[0] = sqrt(data->total);
-        factor->exponent[0] = 0;
-    }
-    for (int64_t j = 0; j < shape->p && blasd_wanted_after(&done, 30 * shape->n); j++)
-        wide_column(shape, data, data->x + j, shape->p, factor->r + j + skip, shape->q,
-                    &factor->exponent[j + skip]);
-    for (int64_t l = 0; l < shape->t && blasd_wanted_after(&done, 30 * shape->n); l++) {
-        wide_column(shape, data, data->y + l, shape->t, factor->z + l, shape->t,
-                    &factor->exponent[shape->q + l]);
-        factor->rest[l] = 0;
-    }
+/* The least singular value as it is computed may be all rounding of the largest. Rows of the basis
+ * are not, and it is at most the root of q over their length. */
+void blasd_regression_cond(const struct regression_shape *shape, struct regression_fit *fit) {
+    int64_t q = shape->q, values = shape->n < q ? shape->n : q;
+    fit->cond = values < q ? INFINITY : NAN;
+    if (values < q || q == 0) return;
+    fit->cond = fit->singular[0] / fit->singular[q - 1];
+    if (fit->rank == q && isfinite(fit->singular[0]))
+        fit->cond = fmax(fit->cond, fit->singular[0] / sqrt((double)q) *
+                                        blasd_regression_length(q * q, fit->basis));
 }

@@ -1,5 +1,5 @@
-/* How far from 1 numbers may lie before a fit is made in other units: what the host (scaling.c) and
- * the kernels of a GPU (gram.cu) must agree on. Read next: scaling.c. */
+/* In which units and from which origin columns are worked with: what the host (scaling.c, factor.c)
+ * and the kernels of a GPU (gram.cu) must agree on. Read next: scaling.c. */
 #ifndef BLASD_REGRESSION_FAR_H
 #define BLASD_REGRESSION_FAR_H
 
@@ -23,6 +23,13 @@ static inline BLASD_REGRESSION_BOTH int blasd_regression_excess(double largest) 
     (void)frexp(largest, &exponent);
     if (exponent > BLASD_REGRESSION_FAR) return exponent - BLASD_REGRESSION_FAR;
     return exponent < -BLASD_REGRESSION_FAR ? exponent + BLASD_REGRESSION_FAR : 0;
+}
+
+/* What is taken from a column beside an intercept, whose values lie between low and high: one of
+ * them where all are within a factor of two, for then no difference rounds. */
+static inline BLASD_REGRESSION_BOTH double blasd_regression_shift(double low, double high) {
+    if (low > 0 && high <= 2 * low) return low;
+    return high < 0 && low >= 2 * high ? high : 0;
 }
 
 #endif

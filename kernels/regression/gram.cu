@@ -85,8 +85,7 @@ static __device__ double magnitude(double low, double high) {
 static __device__ struct gram_column settle(double low, double high, bool shifts, int least) {
     struct gram_column column = {0, 1, 1, 0, 0};
     double largest;
-    if (shifts && low > 0 && high <= 2 * low) column.shift = low;
-    if (shifts && high < 0 && low >= 2 * high) column.shift = high;
+    if (shifts) column.shift = blasd_regression_shift(low, high);
     largest = magnitude(low - column.shift, high - column.shift);
     if (largest > 0 && largest < INFINITY) {
         frexp(largest, &column.exponent);

@@ -60,7 +60,7 @@ struct gram_arrays {
     struct twofold *squares;      /* t */
     struct twofold *pivots;       /* q: 0 where a column depends on those before it */
     struct twofold *inverse;      /* q x q */
-    struct twofold *b;            /* q x t, in the units of the columns */
+    struct twofold *b;            /* q x t, of the columns as they are worked with */
     struct twofold *slopes;       /* q x 2 t: X'W r */
     struct twofold *left_squares; /* 2 t */
     double *left;                 /* n x 2 t: r as two numbers */
@@ -124,7 +124,7 @@ int gram_sandwich(const struct gram_shape *shape, const struct gram_arrays *arra
 /* left = y - [1 X] b, in the units of the columns. */
 int gram_leave(const struct gram_shape *shape, const struct gram_arrays *arrays,
                struct blasd_gpu_stream *stream, struct blasd_err *err);
-/* Residuals and fitted values from coef, as the user sees them (float where `single`), n x t each,
+/* Residuals and fitted values from b, as the user sees them (float where `single`), n x t each,
  * and row_weight for robust errors. Any of the three may be NULL: addresses of the first problem's
  * and steps in elements come with them. */
 struct gram_outputs {
@@ -142,6 +142,7 @@ int gram_put_rows(const struct gram_shape *shape, const struct gram_arrays *arra
 struct gram_descent {
     double *g, *h; /* q x q and q x t numbers: X'WX and X'Wy in the user's units */
     double *b, *other;
+    double *slopes; /* of the loss, q x t each: at the start, at the end; for the host */
     double learning_rate;
 };
 int gram_descent_start(const struct gram_shape *shape, const struct gram_arrays *arrays,
@@ -150,7 +151,7 @@ int gram_descent_start(const struct gram_shape *shape, const struct gram_arrays 
 int gram_descent_steps(const struct gram_shape *shape, const struct gram_arrays *arrays,
                        struct gram_descent *descent, int64_t steps, struct blasd_gpu_stream *stream,
                        struct blasd_err *err);
-/* arrays->b from descent->b. */
+/* arrays->b and the slopes from descent->b. */
 int gram_descent_end(const struct gram_shape *shape, const struct gram_arrays *arrays,
                      const struct gram_descent *descent, struct blasd_gpu_stream *stream,
                      struct blasd_err *err);

@@ -120,16 +120,21 @@ int gram_descent_steps(const struct gram_shape *s, const struct gram_arrays *arr
     return code;
 }
 
-/* b in the units of the columns, for the residuals. */
+/* b in the units of the columns, for the residuals; the slopes 2/n (G b - h). */
 static __global__ void __launch_bounds__(THREADS)
     finish(struct gram_shape s, struct gram_arrays a, struct gram_descent d) {
-    int64_t all = s.problems * s.q * s.t;
+    int64_t each = (int64_t)s.q * s.t, all = s.problems * each;
     for (int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x; at < all;
          at += (int64_t)gridDim.x * THREADS) {
-        int64_t problem = at / s.t / s.q;
+        int64_t problem = at / each, l = at % s.t, to = at + problem * each;
         const struct gram_column *columns = a.columns + problem * (s.q + s.t);
-        a.b[at] = two_from(ldexp(d.b[at], columns[at / s.t % s.q].exponent -
-                                              gram_exponent(columns[s.q + at % s.t])));
+        const double *row = d.g + at / s.t * s.q, *b = d.b + problem * each + l;
+        double rate = 2 / a.total[problem], sum = -d.h[at];
+        for (int j = 0; j < s.q; j++) sum = __fma_rn(row[j], b[(int64_t)j * s.t], sum);
+        d.slopes[to] = -rate * d.h[at];
+        d.slopes[to + each] = rate * sum;
+        a.b[at] = two_from(ldexp(
+            d.b[at], columns[at / s.t % s.q].exponent - gram_exponent(columns[s.q + l])));
     }
 }
 

@@ -195,6 +195,8 @@ static int take_descent(struct blasd_cuda_job *job, struct gram_plan *plan, stru
     if (code == 0) code = take(job, problems, q * t, &d->h, err);
     if (code == 0) code = take(job, problems, q * t, &d->b, err);
     if (code == 0) code = take(job, problems, q * t, &d->other, err);
+    if (code == 0)
+        code = take_back(job, problems, 2 * q * t, &plan->results.slopes, &d->slopes, err);
     return code;
 }
 

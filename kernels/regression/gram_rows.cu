@@ -27,6 +27,20 @@ static __device__ struct twofold lanes_sum(struct twofold value, int lanes) {
     return value;
 }
 
+/* y - [1 X] b of a row, in the units of the columns: the shifts are out of it, so what is far from 0
+ * costs no digit. All lanes of the row get it. */
+static __device__ struct twofold left_of(const struct gram_shape &s, const struct gram_column *own,
+                                         const struct gram_data &d, const struct twofold *b,
+                                         int64_t row, int l, int lane, int lanes) {
+    struct twofold sum = {0, 0};
+    if (lane == 0) sum.hi = gram_value(own[s.q + l], d.y[row * s.t + l]);
+    for (int j = lane; j < s.q; j += lanes) {
+        double x = j < s.first ? -1 : -gram_value(own[j], d.x[row * s.p + j - s.first]);
+        sum = two_add(sum, two_scale(b[j * s.t + l], x));
+    }
+    return lanes_sum(sum, lanes);
+}
+
 /* left = y - [1 X] b for each row and target. */
 static __global__ void __launch_bounds__(THREADS)
     leave_rows(struct gram_shape s, const struct gram_data *data, const struct gram_column *columns,
@@ -37,17 +51,9 @@ static __global__ void __launch_bounds__(THREADS)
     /* all lanes of a warp go on as long as one has a row */
     for (; at - in_warp < all; at += step) {
         int64_t unit = at < all ? at : all - 1, row = unit / s.t % s.n, problem = unit / s.t / s.n;
-        int l = (int)(unit % s.t);
-        const struct gram_column *own = columns + problem * (s.q + s.t);
-        const struct twofold *coef = b + problem * s.q * s.t;
-        const struct gram_data &d = data[problem];
-        struct twofold sum = {0, 0};
-        if (lane == 0) sum.hi = gram_value(own[s.q + l], d.y[row * s.t + l]);
-        for (int j = lane; j < s.q; j += lanes) {
-            double x = j < s.first ? -1 : -gram_value(own[j], d.x[row * s.p + j - s.first]);
-            sum = two_add(sum, two_scale(coef[j * s.t + l], x));
-        }
-        sum = lanes_sum(sum, lanes);
+        struct twofold sum =
+            left_of(s, columns + problem * (s.q + s.t), data[problem], b + problem * s.q * s.t, row,
+                    (int)(unit % s.t), lane, lanes);
         if (lane != 0 || at >= all) continue;
         left[2 * at] = sum.hi;
         left[2 * at + 1] = sum.lo;
@@ -107,18 +113,12 @@ static __global__ void __launch_bounds__(THREADS)
         int64_t item = at < all ? at : all - 1, row = item / s.t % s.n, problem = item / s.t / s.n;
         int l = (int)(item % s.t);
         const struct gram_column *own = arrays.columns + problem * (s.q + s.t);
-        const double *coef = arrays.coef + (problem * s.t + l) * s.q;
         const struct gram_data &d = arrays.data[problem];
         int unit = own[s.q + l].unit;
         double y = ldexp(d.y[row * s.t + l], -unit), r, h = 0;
         double weight = d.w != nullptr ? d.w[row] * arrays.weight_scale[problem] : 1;
-        struct twofold sum = {0, 0};
-        if (lane == 0) sum.hi = y;
-        for (int j = lane; j < s.q; j += lanes)
-            sum =
-                two_subtract(sum, j < s.first ? two_from(coef[0])
-                                              : two_product(d.x[row * s.p + j - s.first], coef[j]));
-        r = two_round(lanes_sum(sum, lanes));
+        r = ldexp(two_round(left_of(s, own, d, arrays.b + problem * s.q * s.t, row, l, lane, lanes)),
+                  gram_exponent(own[s.q + l]));
         if (out.robust && out.cov >= 3) /* orthogonal lies where the singular values were made */
             h = leverage(s, own, d, weight,
                          static_cast<double *>(arrays.scratch) + problem * s.q * s.q, row, lane,

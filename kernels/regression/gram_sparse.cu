@@ -264,8 +264,11 @@ static __device__ void put_target(const struct gram_shape &s, const struct gram_
     int64_t place = problem * s.t + l;
     int shift = columns[s.q + l].exponent;
     double *coef = a.coef + place * s.q;
-    for (int j = (int)threadIdx.x; j < d.p; j += (int)blockDim.x)
+    struct twofold *b = a.b + problem * s.q * s.t + l;
+    for (int j = (int)threadIdx.x; j < d.p; j += (int)blockDim.x) {
         coef[s.first + j] = ldexp(d.b[j], shift - columns[s.first + j].exponent);
+        b[(int64_t)(s.first + j) * s.t] = two_from(d.b[j]);
+    }
     if (threadIdx.x != 0) return;
     if (s.first == 1) { /* the means of the columns, less their shifts, are row 0 over its first */
         struct twofold mean = over(a.with_y[problem * s.q * s.t + l], gram[0]);
@@ -273,6 +276,7 @@ static __device__ void put_target(const struct gram_shape &s, const struct gram_
             if (d.b[j - 1] == 0) continue;
             mean = two_subtract(mean, two_scale(over(gram[j], gram[0]), d.b[j - 1]));
         }
+        b[0] = mean;
         mean = two_add(two_shift(mean, shift), two_from(columns[s.q + l].shift));
         for (int j = 1; j < s.q; j++)
             mean = two_subtract(mean, two_product(columns[j].shift,

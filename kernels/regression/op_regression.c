@@ -79,6 +79,13 @@ static const struct blasd_port outputs[] = {
          INT64, 0, BLASD_MAX_RANK, true, false, 0},
     EACH(OUT_DUAL_GAP, "dual_gap",
          "lasso, elastic_net: the duality gap reached, in units of n times the objective."),
+    EACH(OUT_GRADIENT_NORM, "gradient_norm",
+         "gd: the length of the gradient 2/n X'(Xb - y) at the end; 0 at the least squares "
+         "solution."),
+    [OUT_CONVERGED] = {"converged", "(..., [t])",
+                       "gd: 1 where gradient_norm is at most 1e-6 of what it was at the start, "
+                       "else 0.",
+                       INT64, 0, BLASD_MAX_RANK, true, false, 0},
     [OUT_RESIDUALS] = {"residuals", "as y", "With `residuals`: y less the fitted values.", RESULT,
                        1, BLASD_MAX_RANK, true, false, 0},
     [OUT_FITTED] = {"fitted", "as y", "With `residuals`: intercept + x coef.", RESULT, 1,
@@ -176,6 +183,16 @@ static const struct blasd_param params[] = {
                           .doc = "ols: also return the covariance matrix of the coefficients.",
                           .kind = BLASD_PARAM_BOOL,
                           .preset = {.b = false}},
+    [PARAM_RCOND] = {.name = "rcond",
+                     .doc = "ols: singular values of x (less its means with fit_intercept) of at "
+                            "most rcond times the largest count as 0, as in SciPy's lstsq; the "
+                            "solution is that of least norm, rank says how many were kept. With 0 "
+                            "only what rounding cannot tell from dependent features is left out.",
+                     .kind = BLASD_PARAM_FLOAT,
+                     .preset = {.f = 0},
+                     .has_range = true,
+                     .least = 0,
+                     .most = 1},
     {0}};
 
 /* Which methods each parameter belongs to. */
@@ -193,7 +210,8 @@ static const unsigned param_methods[] = {
     [PARAM_COV_TYPE] = BIT(METHOD_OLS),
     [PARAM_USE_T] = BIT(METHOD_OLS),
     [PARAM_RESIDUALS] = ~0u,
-    [PARAM_COV_PARAMS] = BIT(METHOD_OLS)};
+    [PARAM_COV_PARAMS] = BIT(METHOD_OLS),
+    [PARAM_RCOND] = BIT(METHOD_OLS)};
 
 static int check_params(const struct blasd_job *job, enum regression_method method,
                         struct blasd_err *err) {
@@ -266,6 +284,7 @@ int blasd_regression_read(const struct blasd_job *job, struct regression_shape *
     shape->tol = v[PARAM_TOL].f;
     shape->learning_rate = v[PARAM_LEARNING_RATE].f;
     shape->level = v[PARAM_LEVEL].f;
+    shape->rcond = v[PARAM_RCOND].f;
     shape->iterations = v[shape->method == METHOD_GD ? PARAM_ITERATIONS : PARAM_MAX_ITER].i;
     code = check_params(job, shape->method, err);
     if (code != 0) return code;
@@ -325,8 +344,8 @@ bool blasd_regression_doubled(const struct regression_shape *shape) {
 
 /* What two jobs must share beside shapes; 64-bit patterns. */
 static void add_params(struct blasd_key *key, const struct regression_shape *shape) {
-    const double numbers[] = {shape->alpha, shape->l1_ratio, shape->tol, shape->learning_rate,
-                              shape->level};
+    const double numbers[] = {shape->alpha,         shape->l1_ratio, shape->tol,
+                              shape->learning_rate, shape->level,    shape->rcond};
     blasd_key_add_int(key, (int64_t)shape->method << 8 | (int64_t)shape->cov << 4 |
                                (int64_t)shape->intercept << 3 | (int64_t)shape->use_t << 2 |
                                (int64_t)shape->residuals << 1 | (int64_t)shape->cov_params);
@@ -373,6 +392,10 @@ static int plan_outputs(struct blasd_plan *plan, const struct regression_shape *
         if (code == 0)
             code = add_output(plan, shape, OUT_DUAL_GAP, BLASD_float64, true, 0, 0, 0, err);
     }
+    if (code == 0 && shape->method == METHOD_GD)
+        code = add_output(plan, shape, OUT_GRADIENT_NORM, BLASD_float64, true, 0, 0, 0, err);
+    if (code == 0 && shape->method == METHOD_GD)
+        code = add_output(plan, shape, OUT_CONVERGED, BLASD_int64, true, 0, 0, 0, err);
     for (int i = OUT_RESIDUALS; code == 0 && shape->residuals && i <= OUT_FITTED; i++)
         code = add_output(plan, shape, i, shape->storage, false, shape->many ? 2 : 1, shape->n,
                           shape->t, err);
@@ -481,13 +504,14 @@ const struct blasd_op blasd_op_regression = {
         "arithmetic where the problem is small or ill-conditioned, else in double with refinement "
         "by double-double residuals; statistics have statsmodels' meanings. Where the features are "
         "not independent, or more than the observations, the solution of least norm is given (the "
-        "intercept is not part of the norm), with a warning.\n"
+        "intercept is not part of the norm), with a warning. A condition number of about 1/eps or "
+        "more, a fit without degrees of freedom and a negative r2 are warned of too.\n"
         "ridge minimises |y - Xb|^2 + alpha |b|^2; lasso |y - Xb|^2 / (2n) + alpha |b|_1; "
         "elastic_net |y - Xb|^2 / (2n) + alpha l1_ratio |b|_1 + alpha (1 - l1_ratio) |b|^2 / 2. "
         "With sample_weight squares are weighted and n is the weights' sum. The intercept is not "
         "penalised.\n"
         "gd takes `iterations` steps b -= learning_rate * 2/n X'(Xb - y) from b = 0, the intercept "
-        "being a column of ones.\n"
+        "being a column of ones; where its gradient has grown, a warning says so.\n"
         "float32 and float64 are computed with in float64; coef, intercept, residuals and fitted "
         "come in the type of the inputs, statistics in float64.",
     .inputs = inputs,

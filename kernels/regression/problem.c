@@ -6,6 +6,7 @@
 #include "core/kernel.h"
 #include "kernels/cpu/cpu.h"
 
+#include <float.h>
 #include <math.h>
 
 bool blasd_regression_smooth(const struct regression_shape *shape) {
@@ -62,18 +63,120 @@ int blasd_regression_weights(const struct regression_shape *shape, struct regres
                       "the weights add up to %g: at least one must be positive", data->total);
 }
 
-void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
-                           const struct regression_counts *counts) {
+/* Of one target's column. Squares of its numbers may be beyond the range of doubles. */
+static double gradient_norm(const struct regression_shape *shape, const double *g, int64_t target) {
+    double largest = 0, squares = 0;
+    for (int64_t j = 0; j < shape->q; j++) {
+        double size = fabs(g[j * shape->t + target]);
+        if (!(size <= largest)) largest = size; /* NaN stays */
+    }
+    if (!(largest > 0) || isinf(largest)) return largest;
+    for (int64_t j = 0; j < shape->q; j++) {
+        double part = g[j * shape->t + target] / largest;
+        squares += part * part;
+    }
+    return largest * sqrt(squares);
+}
+
+#define CONVERGED 1e-6 /* of the gradient at the start */
+
+/* The gradient of a quadratic function grows under equal steps exactly where its value does, or
+ * will: in directions in which a step goes too far. */
+void blasd_regression_judge(const struct regression_shape *shape, const double *start,
+                            const double *end, double unit, struct regression_fit *fit) {
+    for (int64_t l = 0; l < shape->t; l++) {
+        double before = gradient_norm(shape, start, l), after = gradient_norm(shape, end, l);
+        fit->gradient[l] = after * unit;
+        fit->converged[l] = after <= CONVERGED * before;
+        fit->diverged += !(after <= before * (1 + 1e-9));
+    }
+}
+
+static double number(const struct blasd_task *task, int output, int64_t at) {
+    const struct blasd_tensor *tensor = &task->outputs[output];
+    if (tensor->dtype == BLASD_float32) return (double)((const float *)tensor->data)[at];
+    return ((const double *)tensor->data)[at];
+}
+
+#define ILL (1 / DBL_EPSILON) /* of a condition number */
+#define WORSE (-1e-10)        /* of r2: below 0 by more than its rounding */
+
+void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
+                            int64_t at, const struct regression_fit *fit,
+                            struct regression_counts *counts) {
+    int64_t t = shape->t, p = shape->p;
+    bool ols = shape->method == METHOD_OLS, deficient = fit->rank < shape->q;
+    counts->unconverged += fit->unconverged;
+    counts->diverged += fit->diverged;
+    if (fit->truncated && counts->truncated++ == 0) {
+        counts->kept = fit->kept;
+        counts->dropped = fit->dropped;
+    } else if (deficient && !fit->truncated) {
+        counts->deficient++;
+    }
+    if (deficient && (counts->rank == 0 || fit->rank < counts->rank)) counts->rank = fit->rank;
+    if (ols && shape->n <= fit->rank) counts->saturated++;
+    if (ols && !deficient && p > 0 && fit->cond >= ILL) {
+        counts->ill++;
+        counts->cond = fmax(counts->cond, fit->cond);
+    }
+    for (int64_t l = 0; l < t; l++) {
+        bool finite = isfinite(number(task, OUT_INTERCEPT, at * t + l));
+        for (int64_t j = 0; finite && j < p; j++)
+            finite = isfinite(number(task, OUT_COEF, (at * t + l) * p + j));
+        counts->infinite += !finite;
+        counts->worse += finite && number(task, OUT_R2, at * t + l) < WORSE;
+    }
+}
+
+static void warn_of_rank(const struct regression_shape *shape, struct blasd_task *task,
+                         const struct regression_counts *counts) {
+    long long all = (long long)shape->problems, q = (long long)shape->q;
     if (counts->deficient > 0)
         blasd_task_warn(task,
                         "%lld of %lld designs are rank-deficient or wide: their solutions are "
-                        "those of least norm",
-                        (long long)counts->deficient, (long long)shape->problems);
+                        "those of least norm; rank %lld of %lld%s",
+                        (long long)counts->deficient, all, (long long)counts->rank, q,
+                        counts->saturated > 0 ? ", no degrees of freedom are left" : "");
+    if (counts->truncated > 0)
+        blasd_task_warn(task,
+                        "rcond truncated %lld of %lld designs: rank %lld of %lld, singular values "
+                        "kept to %.3g, dropped from %.3g",
+                        (long long)counts->truncated, all, (long long)counts->rank, q, counts->kept,
+                        counts->dropped);
+    if (counts->saturated > 0 && counts->deficient == 0)
+        blasd_task_warn(task,
+                        "%lld of %lld fits have no degrees of freedom left (n = rank): r2 says "
+                        "nothing, and there are no standard errors",
+                        (long long)counts->saturated, all);
+    if (counts->ill > 0)
+        blasd_task_warn(task,
+                        "%lld of %lld designs have a condition number of up to %.2g, all singular "
+                        "values were kept: centre or scale x, drop features or set rcond",
+                        (long long)counts->ill, all, counts->cond);
+}
+
+void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
+                           const struct regression_counts *counts) {
+    warn_of_rank(shape, task, counts);
     if (counts->unconverged > 0)
         blasd_task_warn(task,
                         "%lld targets did not reach tol within max_iter: see dual_gap, and "
                         "raise max_iter or tol",
                         (long long)counts->unconverged);
-    if (counts->overflowed > 0)
-        blasd_task_warn(task, "gradient descent diverged: lower learning_rate or scale x");
+    if (counts->diverged > 0)
+        blasd_task_warn(task,
+                        "gradient descent diverged for %lld targets, the loss grows: lower "
+                        "learning_rate or scale x",
+                        (long long)counts->diverged);
+    if (counts->infinite > counts->diverged)
+        blasd_task_warn(task,
+                        "coefficients of %lld targets are beyond the range of %s: change the "
+                        "units of x or y%s",
+                        (long long)counts->infinite,
+                        shape->storage == BLASD_float32 ? "float32" : "float64",
+                        shape->storage == BLASD_float32 ? ", or send float64" : "");
+    if (counts->worse > 0)
+        blasd_task_warn(task, "r2 is negative for %lld targets: the fit is worse than %s",
+                        (long long)counts->worse, shape->intercept ? "the mean of y" : "0");
 }

@@ -4,15 +4,14 @@
  * condition number that doubles can express, and so is everything derived from the factors:
  * standard errors too, which refinement of coefficients alone would leave behind.
  *
- * Columns are scaled by powers of two, which rounds nothing. [1 X] = V U with V orthogonal
- * (columns of squared length d) and U unit upper triangular; y = V c + residual. */
+ * Columns are shifted and scaled, which rounds nothing (blasd_regression_settle). [1 X] = V U with
+ * V orthogonal (columns of squared length d) and U unit upper triangular; y = V c + residual. */
 #include "kernels/regression/regression.h"
 
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/numeric/double_double.h"
 
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,16 +24,16 @@ enum { LANES = 16 }; /* rows come in blocks, the last one filled up with zeros *
 #define STEP_WORK 30.0
 
 struct regression_small {
-    const struct regression_shape *shape; /* borrowed */
-    int64_t stride;                       /* n rounded up to whole blocks */
-    double *hi, *lo;                      /* owned: q + t columns of `stride` */
-    struct dd *root;                      /* owned: n square roots of weights */
-    struct dd *u;                         /* owned: q x q, row-major */
-    struct dd *d;                         /* owned: q */
-    struct dd *c;                         /* owned: q x t, row-major */
-    struct dd *b;                         /* owned: q */
-    struct dd *inverse;                   /* owned: q x q, row-major: of U */
-    int *exponent;                        /* owned: q + t; columns are divided by 2^exponent */
+    const struct regression_shape *shape;  /* borrowed */
+    int64_t stride;                        /* n rounded up to whole blocks */
+    double *hi, *lo;                       /* owned: q + t columns of `stride` */
+    struct dd *root;                       /* owned: n square roots of weights */
+    struct dd *u;                          /* owned: q x q, row-major */
+    struct dd *d;                          /* owned: q */
+    struct dd *c;                          /* owned: q x t, row-major */
+    struct dd *b;                          /* owned: q */
+    struct dd *inverse;                    /* owned: q x q, row-major: of U */
+    const struct regression_factor *units; /* borrowed: shifts and exponents of the columns */
 };
 
 void blasd_regression_small_free(struct regression_small *small) {
@@ -47,7 +46,6 @@ void blasd_regression_small_free(struct regression_small *small) {
     free(small->c);
     free(small->b);
     free(small->inverse);
-    free(small->exponent);
     free(small);
 }
 
@@ -66,10 +64,8 @@ struct regression_small *blasd_regression_small_new(const struct regression_shap
     small->c = blasd_cpu_alloc(q * t, sizeof(struct dd));
     small->b = blasd_cpu_alloc(q, sizeof(struct dd));
     small->inverse = blasd_cpu_alloc(q * q, sizeof(struct dd));
-    small->exponent = blasd_cpu_alloc(q + t, sizeof(int));
     if (small->hi != NULL && small->lo != NULL && small->root != NULL && small->u != NULL &&
-        small->d != NULL && small->c != NULL && small->b != NULL && small->inverse != NULL &&
-        small->exponent != NULL)
+        small->d != NULL && small->c != NULL && small->b != NULL && small->inverse != NULL)
         return small;
     blasd_regression_small_free(small);
     return NULL;
@@ -111,21 +107,15 @@ static double *column_lo(const struct regression_small *small, int64_t j) {
     return small->lo + j * small->stride;
 }
 
-/* Fills column `j` from n elements `step` apart (NULL: ones), scaled and weighted. */
+/* Fills column `j` from n elements `step` apart (NULL: ones), shifted, scaled and weighted. */
 static void load_column(struct regression_small *small, int64_t j, const double *from, int64_t step,
                         bool weighted) {
     int64_t n = small->shape->n;
-    double *hi = column_hi(small, j), *lo = column_lo(small, j);
-    double largest = 0;
-    int exponent = 0;
+    double *hi = column_hi(small, j), *lo = column_lo(small, j), shift = small->units->shift[j];
+    int exponent = small->units->exponent[j];
     for (int64_t i = 0; i < n; i++) {
-        hi[i] = from == NULL ? 1 : from[i * step];
-        if (fabs(hi[i]) > largest) largest = fabs(hi[i]);
-    }
-    if (largest > 0) frexp(largest, &exponent);
-    small->exponent[j] = exponent;
-    for (int64_t i = 0; i < n; i++) {
-        struct dd scaled = dd_from(exponent == 0 ? hi[i] : ldexp(hi[i], -exponent));
+        double x = from == NULL ? 1 : from[i * step] - shift;
+        struct dd scaled = dd_from(exponent == 0 ? x : ldexp(x, -exponent));
         if (weighted) scaled = dd_scale(small->root[i], scaled.hi);
         hi[i] = scaled.hi;
         lo[i] = scaled.lo;
@@ -154,7 +144,7 @@ static struct dd squares(const struct regression_small *small, int64_t j) {
 /* The sum of squares of target `j`'s column in the units of y. */
 static double target_squares(const struct regression_small *small, int64_t j) {
     return ldexp(dd_round(squares(small, small->shape->q + j)),
-                 2 * small->exponent[small->shape->q + j]);
+                 2 * small->units->exponent[small->shape->q + j]);
 }
 
 /* [1 X] = V U, y = V c + residual; the columns become V and the residuals. False: stopped. */
@@ -195,11 +185,13 @@ int blasd_regression_small_factor(struct regression_small *small,
                                   struct regression_factor *factor,
                                   struct blasd_cpu_progress *progress, struct blasd_err *err) {
     int64_t q = small->shape->q, t = small->shape->t;
+    small->units = factor;
+    blasd_regression_settle(small->shape, data, factor);
     load(small, data);
     if (!orthogonalise(small, progress)) return blasd_cpu_stopped(err);
     factor->rows = q;
     factor->triangle = true;
-    factor->noise = DBL_EPSILON;
+    factor->noise = 0;
     for (int64_t j = 0; j < q; j++) {
         struct dd length = dd_sqrt(small->d[j]);
         for (int64_t l = 0; l < q; l++)
@@ -208,7 +200,6 @@ int blasd_regression_small_factor(struct regression_small *small,
             factor->z[j * t + l] = dd_round(dd_multiply(length, small->c[j * t + l]));
     }
     for (int64_t j = 0; j < t; j++) factor->rest[j] = target_squares(small, j);
-    memcpy(factor->exponent, small->exponent, (size_t)(q + t) * sizeof *factor->exponent);
     return 0;
 }
 
@@ -216,20 +207,24 @@ int blasd_regression_small_factor(struct regression_small *small,
 static void solve(struct regression_small *small, struct regression_fit *fit) {
     int64_t q = small->shape->q, t = small->shape->t, done = 0;
     for (int64_t target = 0; target < t && blasd_wanted_after(&done, 10 * q * q); target++) {
-        int shift = small->exponent[q + target];
+        int shift = small->units->exponent[q + target];
         for (int64_t j = q - 1; j >= 0; j--) {
             struct dd sum = small->c[j * t + target];
             for (int64_t l = j + 1; l < q; l++)
                 sum = dd_subtract(sum, dd_multiply(small->u[j * q + l], small->b[l]));
             small->b[j] = sum;
-            fit->coef[target * q + j] = ldexp(dd_round(sum), shift - small->exponent[j]);
+            fit->coef[target * q + j] = ldexp(dd_round(sum), shift - small->units->exponent[j]);
         }
+        if (small->shape->intercept)
+            fit->coef[target * q] =
+                blasd_regression_unshift(small->shape, small->units, small->b, target);
     }
 }
 
-/* basis = U^-1 D^-1/2, out of the scaling. */
+/* basis = U^-1 D^-1/2, out of shifts and scaling. */
 static void invert(struct regression_small *small, struct regression_fit *fit) {
     int64_t q = small->shape->q;
+    const struct regression_factor *units = small->units;
     struct dd *inverse = small->inverse;
     int64_t done = 0;
     for (int64_t c = 0; c < q && blasd_wanted_after(&done, 10 * q * q); c++) {
@@ -239,8 +234,13 @@ static void invert(struct regression_small *small, struct regression_fit *fit) {
             for (int64_t l = j + 1; l <= c; l++)
                 sum = dd_subtract(sum, dd_multiply(small->u[j * q + l], inverse[l * q + c]));
             inverse[j * q + c] = j > c ? dd_from(0) : sum;
+            for (int64_t l = 1; j == 0 && l <= c; l++)
+                if (units->shift[l] != 0)
+                    sum =
+                        dd_subtract(sum, dd_scale(dd_shift(inverse[l * q + c], -units->exponent[l]),
+                                                  units->shift[l]));
             fit->basis[j * q + c] =
-                j > c ? 0 : ldexp(dd_round(dd_divide(sum, length)), -small->exponent[j]);
+                j > c ? 0 : ldexp(dd_round(dd_divide(sum, length)), -small->units->exponent[j]);
         }
     }
     fit->spread = q;
@@ -255,7 +255,8 @@ static void take_residuals(const struct regression_small *small, const struct re
         for (int64_t i = 0; i < shape->n; i++) {
             struct dd r = {hi[i], lo[i]};
             if (data->w != NULL) r = dd_divide(r, small->root[i]);
-            fit->residual[j * shape->n + i] = ldexp(dd_round(r), small->exponent[shape->q + j]);
+            fit->residual[j * shape->n + i] =
+                ldexp(dd_round(r), small->units->exponent[shape->q + j]);
         }
     }
 }

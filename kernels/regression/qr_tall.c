@@ -5,7 +5,9 @@
  * columns, g = X'(y - Xb), and corrects b by (R'R)^-1 g. Since g is exact to 30 digits, an error of
  * b shrinks by about the condition number times 1e-16 in each such step.
  *
- * Columns are scaled by powers of two, which rounds nothing. Read next: factor.c. */
+ * Columns are shifted by one of their values and scaled by powers of two, which rounds nothing: a
+ * feature that does not vary is 0 then, and one far from 0 is as good as one near it. Read next:
+ * factor.c. */
 #include "kernels/regression/regression.h"
 
 #include "base/err.h"
@@ -85,28 +87,10 @@ struct regression_tall *blasd_regression_tall_new(const struct regression_shape 
     return NULL;
 }
 
-/* The exponents of all columns: |element| < 2^exponent. */
-static void find_exponents(const struct regression_shape *shape, const struct regression_data *data,
-                           int *exponent, double *largest) {
-    int64_t first = shape->intercept ? 1 : 0, q = shape->q, t = shape->t, done = 0;
-    for (int64_t j = 0; j < q + t; j++) largest[j] = 0;
-    for (int64_t i = 0; i < shape->n && blasd_wanted_after(&done, q + t); i++) {
-        const double *x = data->x + i * shape->p, *y = data->y + i * t;
-        for (int64_t j = 0; j < shape->p; j++)
-            largest[first + j] = fabs(x[j]) > largest[first + j] ? fabs(x[j]) : largest[first + j];
-        for (int64_t j = 0; j < t; j++)
-            largest[q + j] = fabs(y[j]) > largest[q + j] ? fabs(y[j]) : largest[q + j];
-    }
-    if (first == 1) largest[0] = 0.5;
-    for (int64_t j = 0; j < q + t; j++) {
-        exponent[j] = 0;
-        if (largest[j] > 0) frexp(largest[j], &exponent[j]);
-    }
-}
-
-/* Copies `count` rows of a row-major matrix of `width` into columns `stride` apart, scaled. */
+/* Copies `count` rows of a row-major matrix of `width` into columns `stride` apart, shifted and
+ * scaled. */
 static void copy_columns(const double *from, int64_t width, int64_t count, double *to,
-                         int64_t stride, const int *exponent) {
+                         int64_t stride, const double *shift, const int *exponent) {
     for (int64_t j0 = 0; j0 < width; j0 += 8) {
         int64_t end = j0 + 8 < width ? j0 + 8 : width;
         double scale[8];
@@ -116,23 +100,25 @@ static void copy_columns(const double *from, int64_t width, int64_t count, doubl
             if (exponent[j] > 1000 || exponent[j] < -1000) plain = false;
         }
         for (int64_t i = 0; i < count; i++)
-            for (int64_t j = j0; j < end; j++)
-                to[j * stride + i] = plain ? from[i * width + j] * scale[j - j0]
-                                           : ldexp(from[i * width + j], -exponent[j]);
+            for (int64_t j = j0; j < end; j++) {
+                double x = from[i * width + j] - shift[j];
+                to[j * stride + i] = plain ? x * scale[j - j0] : ldexp(x, -exponent[j]);
+            }
     }
 }
 
-/* Puts rows i0 .. i0 + count into the columns at row `at`, scaled but not weighted. */
+/* Puts rows i0 .. i0 + count into the columns at row `at`, shifted and scaled but not weighted. */
 static void load(struct regression_tall *tall, const struct regression_data *data,
-                 const int *exponent, int64_t i0, int64_t count, int64_t at) {
+                 const struct regression_factor *factor, int64_t i0, int64_t count, int64_t at) {
     const struct regression_shape *shape = tall->shape;
     int64_t first = shape->intercept ? 1 : 0, q = shape->q;
     if (first == 1)
         for (int64_t i = 0; i < count; i++) tall->columns[at + i] = 1;
     copy_columns(data->x + i0 * shape->p, shape->p, count,
-                 tall->columns + first * tall->stride + at, tall->stride, exponent + first);
+                 tall->columns + first * tall->stride + at, tall->stride, factor->shift + first,
+                 factor->exponent + first);
     copy_columns(data->y + i0 * shape->t, shape->t, count, tall->columns + q * tall->stride + at,
-                 tall->stride, exponent + q);
+                 tall->stride, factor->shift + q, factor->exponent + q);
 }
 
 /* Folds the rows behind the triangle into it; targets become Q'y, and what is left of them is the
@@ -168,12 +154,12 @@ int blasd_regression_tall_factor(struct regression_tall *tall, const struct regr
                                  struct blasd_cpu_progress *progress, struct blasd_err *err) {
     const struct regression_shape *shape = tall->shape;
     int64_t q = shape->q, t = shape->t, stride = tall->stride;
-    find_exponents(shape, data, factor->exponent, tall->columns);
+    blasd_regression_settle(shape, data, factor);
     memset(tall->columns, 0, (size_t)(stride * (q + t)) * sizeof(double));
     memset(factor->rest, 0, (size_t)t * sizeof(double));
     for (int64_t i0 = 0; i0 < shape->n; i0 += tall->chunk) {
         int64_t count = shape->n - i0 < tall->chunk ? shape->n - i0 : tall->chunk;
-        load(tall, data, factor->exponent, i0, count, q);
+        load(tall, data, factor, i0, count, q);
         for (int64_t i = 0; data->w != NULL && i < count; i++)
             tall->root[i] = sqrt(data->w[i0 + i]);
         for (int64_t j = 0; data->w != NULL && j < q + t; j++)
@@ -184,7 +170,8 @@ int blasd_regression_tall_factor(struct regression_tall *tall, const struct regr
     }
     factor->rows = q;
     factor->triangle = true;
-    factor->noise = 32 * DBL_EPSILON;
+    /* each fold rounds all that was folded before */
+    factor->noise = (32 + 4 * (double)((shape->n - 1) / tall->chunk)) * DBL_EPSILON;
     for (int64_t i = 0; i < q; i++) {
         for (int64_t j = 0; j < q; j++) factor->r[i * q + j] = tall->columns[j * stride + i];
         for (int64_t l = 0; l < t; l++) factor->z[i * t + l] = tall->columns[(q + l) * stride + i];
@@ -250,7 +237,7 @@ static struct dd weigh(const double *restrict w, double *restrict hi, double *re
 
 /* The gradient at b of one target, and the sum of squared residuals. False: stopped. */
 static bool gradient(struct regression_tall *tall, const struct regression_data *data,
-                     const int *exponent, int64_t target, struct dd *squares,
+                     const struct regression_factor *factor, int64_t target, struct dd *squares,
                      struct blasd_cpu_progress *progress) {
     const struct regression_shape *shape = tall->shape;
     int64_t q = shape->q, stride = tall->stride, done = 0;
@@ -260,7 +247,7 @@ static bool gradient(struct regression_tall *tall, const struct regression_data 
     for (int64_t i0 = 0; i0 < shape->n; i0 += tall->chunk) {
         int64_t count = shape->n - i0 < tall->chunk ? shape->n - i0 : tall->chunk;
         int64_t padded = (count + LANES - 1) / LANES * LANES;
-        load(tall, data, exponent, i0, count, 0);
+        load(tall, data, factor, i0, count, 0);
         for (int64_t i = 0; i < padded; i++) {
             tall->hi[i] = i < count ? y[i] : 0;
             tall->lo[i] = 0;
@@ -294,7 +281,7 @@ static bool refine_target(struct regression_tall *tall, const struct regression_
         tall->b[j] = dd_from(ldexp(fit->coef[target * q + j], e[j] - shift));
     for (int steps = 0; steps < MOST_STEPS; steps++) {
         double size = 0, change = 0;
-        if (!gradient(tall, data, e, target, &squares, progress)) return false;
+        if (!gradient(tall, data, factor, target, &squares, progress)) return false;
         for (int64_t j = 0; j < q; j++) step[j] = dd_round(tall->gradient[j]);
         if (q > 0) {
             cblas_dtrsv(CblasRowMajor, CblasUpper, CblasTrans, CblasNonUnit, (int)q, factor->r,
@@ -317,6 +304,8 @@ static bool refine_target(struct regression_tall *tall, const struct regression_
     }
     for (int64_t j = 0; j < q; j++)
         fit->coef[target * q + j] = ldexp(dd_round(tall->b[j]), shift - e[j]);
+    if (tall->shape->intercept)
+        fit->coef[target * q] = blasd_regression_unshift(tall->shape, factor, tall->b, target);
     fit->ssr[target] = squares.hi > 0 ? ldexp(dd_round(squares), 2 * shift) : 0;
     return true;
 }

@@ -41,6 +41,8 @@ enum {
     OUT_COND,
     OUT_N_ITER,
     OUT_DUAL_GAP,
+    OUT_GRADIENT_NORM,
+    OUT_CONVERGED,
     OUT_RESIDUALS,
     OUT_FITTED,
     OUT_COV_PARAMS
@@ -58,7 +60,8 @@ enum {
     PARAM_COV_TYPE,
     PARAM_USE_T,
     PARAM_RESIDUALS,
-    PARAM_COV_PARAMS
+    PARAM_COV_PARAMS,
+    PARAM_RCOND
 };
 
 /* The orders are those of the parameters' choices. */
@@ -78,7 +81,7 @@ struct regression_shape {
     bool use_t;                 /* t and not the normal distribution */
     bool residuals, cov_params; /* asked for */
     int64_t n, p, q, t;         /* observations, features, coefficients with intercept, targets */
-    double alpha, l1_ratio, tol, learning_rate, level;
+    double alpha, l1_ratio, tol, learning_rate, level, rcond;
     int64_t iterations;       /* of gd; most, of lasso and elastic_net */
     enum blasd_dtype storage; /* of coef, intercept, residuals, fitted */
     int batch_rank;
@@ -120,23 +123,27 @@ struct regression_data blasd_regression_data(const struct regression_shape *shap
 int blasd_regression_weights(const struct regression_shape *shape, struct regression_data *data,
                              struct blasd_err *err);
 
-/* What is worth a warning: problems of a task, or targets of them. */
+/* What is worth a warning: problems of a task, or targets of them; of the worst of those problems
+ * what it is about. */
 struct regression_counts {
-    int64_t deficient, unconverged, overflowed;
+    int64_t deficient, truncated, ill, saturated, worse, infinite, unconverged, diverged;
+    int64_t rank;               /* least */
+    double cond, kept, dropped; /* largest; singular values about rcond */
 };
-void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
-                           const struct regression_counts *counts);
 
-/* With columns of the weighted [1 X] divided by 2^exponent[j] and targets by 2^exponent[q + l], the
- * sum of squares of target l is |R b - z|^2 + rest[l] for every b. */
+/* With columns of the weighted [1 X] less shift[j], divided by 2^exponent[j], and targets less
+ * shift[q + l], by 2^exponent[q + l], the sum of squares of target l is |R b - z|^2 + rest[l] for
+ * every b. Shifts are 0 without an intercept, which makes up for them. */
 struct regression_factor {
-    int64_t rows;  /* of r: q, or more where there are fewer observations than coefficients */
+    int64_t rows;  /* of r: q, or n where there are fewer observations than coefficients */
     bool triangle; /* r is upper triangular */
     double *r;     /* rows x q, row-major; below its first row the intercept's column is 0 */
     double *z;     /* rows x t, row-major */
     double *rest;  /* t, in the units of y squared */
+    double *shift; /* q + t, or NULL: none */
+    double *range; /* 2 (q + t): room */
     int *exponent; /* q + t */
-    double noise;  /* what rounding leaves of a constant feature, against its size */
+    double noise;  /* what rounding leaves of a column that depends on others, against its size */
 };
 /* Memory for a factor of `rows` rows; false where that has run out. Free it with
  * blasd_regression_factor_release, in either case. */
@@ -144,6 +151,10 @@ bool blasd_regression_factor_alloc(struct regression_factor *factor,
                                    const struct regression_shape *shape, int64_t rows);
 /* Takes one that is zeroed. */
 void blasd_regression_factor_release(struct regression_factor *factor);
+
+/* The factor's shifts, which are exact, and exponents: |element - shift| < 2^exponent. */
+void blasd_regression_settle(const struct regression_shape *shape,
+                             const struct regression_data *data, struct regression_factor *factor);
 
 /* What a fit found; arrays are the caller's. Coefficients count from the intercept, where there is
  * one, and are in the units of the data. */
@@ -159,10 +170,15 @@ struct regression_fit {
      * residuals */
     const double *middle;
     double *singular;             /* min(n, q), falling; ols only */
+    double cond;                  /* ols only */
     int64_t *n_iter;              /* t: lasso, elastic_net */
     double *dual_gap;             /* t: lasso, elastic_net */
     int64_t unconverged;          /* targets that did not reach tol */
-    bool overflowed;              /* gd left the range of numbers */
+    double *gradient;             /* t: gd's, its length at the end */
+    int64_t *converged;           /* t: gd; whether that is small against the one at the start */
+    int64_t diverged;             /* targets of gd where it grew */
+    bool truncated;               /* rcond lowered the rank */
+    double kept, dropped;         /* then: the last singular value above it, the first below */
     double critical_df, critical; /* the last quantile asked for: often the next one too */
 };
 
@@ -195,23 +211,26 @@ int blasd_regression_tall_refine(struct regression_tall *tall, const struct regr
                                  const struct regression_factor *factor, struct regression_fit *fit,
                                  struct blasd_cpu_progress *progress, struct blasd_err *err);
 
-/* The factor of a problem with more coefficients than observations: its data, centred. */
-void blasd_regression_wide_factor(const struct regression_shape *shape,
-                                  const struct regression_data *data,
-                                  struct regression_factor *factor);
+/* The factor of a problem with more coefficients than observations: its data, turned so that the
+ * first row alone holds the means. */
+int blasd_regression_wide_factor(const struct regression_shape *shape,
+                                 const struct regression_data *data,
+                                 struct regression_factor *factor, struct blasd_err *err);
 
-/* A bound on the condition number of the features less their means, scaled to length 1; infinite
- * where a feature is constant. Of triangles; `work` holds q x q numbers. */
+/* A bound on the condition number of the features less their means, scaled to length 1, and on how
+ * far such a mean lies from its feature's values; infinite where a feature is constant. Of
+ * triangles; `work` holds q x q numbers. */
 double blasd_regression_condition(const struct regression_shape *shape,
                                   const struct regression_factor *factor, double *work);
 
 /* The numerical rank of [1 X], decided on columns scaled to equal length, so that units of
- * measurement do not matter: fit->rank. Where it is less than q, also the coefficients of least
- * norm (the intercept is not part of the norm) and the basis. */
+ * measurement do not matter, and then by rcond: fit->rank. Where it is less than q, also the
+ * coefficients of least norm (the intercept is not part of the norm) and the basis. */
 int blasd_regression_rank(const struct regression_shape *shape,
                           const struct regression_factor *factor, struct regression_fit *fit,
                           struct blasd_err *err);
-/* Coefficients and basis from a triangle of full rank. */
+/* Coefficients and basis from a triangle of full rank; the intercept is still that of the shifted
+ * columns. */
 int blasd_regression_triangle(const struct regression_shape *shape,
                               const struct regression_factor *factor, struct regression_fit *fit,
                               struct blasd_err *err);
@@ -219,6 +238,13 @@ int blasd_regression_triangle(const struct regression_shape *shape,
 int blasd_regression_singular(const struct regression_shape *shape,
                               const struct regression_factor *factor, struct regression_fit *fit,
                               struct blasd_err *err);
+/* The intercept of the data from coefficients b of the shifted and scaled columns. */
+struct dd;
+double blasd_regression_unshift(const struct regression_shape *shape,
+                                const struct regression_factor *factor, const struct dd *b,
+                                int64_t target);
+/* fit->cond, from the singular values and, of full rank, the basis. */
+void blasd_regression_cond(const struct regression_shape *shape, struct regression_fit *fit);
 /* Means: the intercept that goes with coefficients b (in the data's units, from 1) of one target.
  */
 double blasd_regression_intercept(const struct regression_shape *shape,
@@ -254,10 +280,18 @@ int blasd_regression_descend(const struct regression_shape *shape,
                              const struct regression_data *data, struct regression_fit *fit,
                              struct blasd_cpu_progress *progress, struct blasd_err *err);
 
-/* fit->residual from fit->coef, in double-double; with `ssr`, fit->ssr too. */
+/* How gd went, from the gradients (q x t, row-major, times `unit`) at its start and end. */
+void blasd_regression_judge(const struct regression_shape *shape, const double *start,
+                            const double *end, double unit, struct regression_fit *fit);
+
+/* fit->residual from fit->coef, in double-double; with `ssr`, fit->ssr too and the intercept that
+ * goes with the other coefficients as they are rounded. */
 void blasd_regression_residuals(const struct regression_shape *shape,
                                 const struct regression_data *data, struct regression_fit *fit,
                                 bool ssr);
+/* Weighted means of the features as two numbers each, in double-double. */
+void blasd_regression_means(const struct regression_shape *shape,
+                            const struct regression_data *data, double *hi, double *lo);
 /* tss of each target, in double-double. */
 void blasd_regression_tss(const struct regression_shape *shape, const struct regression_data *data,
                           double *tss);
@@ -290,11 +324,17 @@ int blasd_regression_scale_columns(const struct regression_shape *shape,
                                    struct regression_scaling *scaling, struct regression_data *data,
                                    struct regression_fit *fit, struct blasd_err *err);
 /* The outputs of problem `at`, in place, in the user's units; residuals only where fit->residual
- * has them, for otherwise they were written in those units. Sets fit->overflowed of gd where a
- * coefficient does not fit there. */
+ * has them, for otherwise they were written in those units. */
 void blasd_regression_unscale(const struct regression_shape *shape,
                               const struct regression_scaling *scaling, struct blasd_task *task,
                               int64_t at, struct regression_fit *fit);
+
+/* Notes what is worth a warning in the outputs of problem `at`, which are complete. */
+void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
+                            int64_t at, const struct regression_fit *fit,
+                            struct regression_counts *counts);
+void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
+                           const struct regression_counts *counts);
 
 /* Writes every output of problem `at` of a task. */
 int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_task *task,

@@ -1,28 +1,70 @@
-/* Residuals and sums of squares from coefficients, in double-double, one pass over the data. */
+/* Residuals, means and sums of squares in double-double, one pass over the data each. */
 #include "kernels/regression/regression.h"
 
 #include "core/wanted.h"
 #include "kernels/numeric/double_double.h"
 
+/* y - x b of row i, without the intercept. */
+static struct dd left_of(const struct regression_shape *shape, const struct regression_data *data,
+                         const double *b, int64_t i, int64_t target) {
+    const double *x = data->x + i * shape->p;
+    struct dd r = dd_from(data->y[i * shape->t + target]);
+    for (int64_t j = 0; j < shape->p; j++) r = dd_subtract(r, dd_two_product(x[j], b[j]));
+    return r;
+}
+
+/* The intercept makes the residuals' mean 0: it is found from them, for the one that goes with
+ * coefficients before they are rounded does not go with those after it. The first row is taken away
+ * before the mean is, so that what is far from 0 costs no digit. */
 void blasd_regression_residuals(const struct regression_shape *shape,
                                 const struct regression_data *data, struct regression_fit *fit,
                                 bool ssr) {
-    int64_t first = shape->intercept ? 1 : 0, done = 0;
+    int64_t q = shape->q, first = shape->intercept ? 1 : 0, done = 0, n = shape->n;
+    bool centred = first == 1 && shape->method != METHOD_GD && data->total > 0;
     for (int64_t target = 0; target < shape->t; target++) {
-        const double *coef = fit->coef + target * shape->q;
-        struct dd squares = {0, 0};
-        for (int64_t i = 0; i < shape->n && blasd_wanted_after(&done, 8 * shape->q + 10); i++) {
-            const double *x = data->x + i * shape->p;
-            struct dd r = dd_from(data->y[i * shape->t + target]);
-            if (first == 1) r = dd_subtract(r, dd_from(coef[0]));
-            for (int64_t j = 0; j < shape->p; j++)
-                r = dd_subtract(r, dd_two_product(x[j], coef[first + j]));
-            if (fit->residual != NULL) fit->residual[target * shape->n + i] = dd_round(r);
-            if (!ssr) continue;
-            r = dd_multiply(r, r);
-            squares = dd_add(squares, data->w == NULL ? r : dd_scale(r, data->w[i]));
+        double *coef = fit->coef + target * q;
+        double *residual = fit->residual == NULL ? NULL : fit->residual + target * n;
+        struct dd squares = {0, 0}, sum = {0, 0}, mean = {0, 0}, origin = {0, 0};
+        int64_t start = 0;
+        while (data->w != NULL && start < n - 1 && data->w[start] == 0) start++;
+        if (centred) origin = left_of(shape, data, coef + first, start, target);
+        if (first == 1 && !centred) origin = dd_from(coef[0]);
+        for (int64_t i = 0; i < n && blasd_wanted_after(&done, 8 * q + 10); i++) {
+            struct dd r = dd_subtract(left_of(shape, data, coef + first, i, target), origin), wr;
+            if (residual != NULL) residual[i] = dd_round(r);
+            if (!ssr && !centred) continue;
+            wr = data->w == NULL ? r : dd_scale(r, data->w[i]);
+            sum = dd_add(sum, wr);
+            squares = dd_add(squares, dd_multiply(r, wr));
         }
-        if (ssr) fit->ssr[target] = dd_round(squares);
+        if (centred) {
+            mean = dd_divide(sum, dd_from(data->total));
+            squares = dd_subtract(squares, dd_multiply(mean, sum));
+            for (int64_t i = 0; residual != NULL && i < n; i++) residual[i] -= dd_round(mean);
+        }
+        if (!ssr) continue;
+        fit->ssr[target] = squares.hi > 0 ? dd_round(squares) : squares.hi == squares.hi ? 0 : NAN;
+        if (centred) coef[0] = dd_round(dd_add(origin, mean));
+    }
+}
+
+void blasd_regression_means(const struct regression_shape *shape,
+                            const struct regression_data *data, double *hi, double *lo) {
+    int64_t done = 0;
+    for (int64_t j = 0; j < shape->p; j++) hi[j] = lo[j] = 0;
+    for (int64_t i = 0; i < shape->n && blasd_wanted_after(&done, 20 * shape->p); i++) {
+        const double *x = data->x + i * shape->p;
+        double w = data->w == NULL ? 1 : data->w[i];
+        for (int64_t j = 0; j < shape->p; j++) {
+            struct dd sum = dd_add((struct dd){hi[j], lo[j]}, dd_two_product(w, x[j]));
+            hi[j] = sum.hi;
+            lo[j] = sum.lo;
+        }
+    }
+    for (int64_t j = 0; j < shape->p; j++) {
+        struct dd mean = dd_divide((struct dd){hi[j], lo[j]}, dd_from(data->total));
+        hi[j] = mean.hi;
+        lo[j] = mean.lo;
     }
 }
 

@@ -194,8 +194,8 @@ void blasd_regression_unscale(const struct regression_shape *shape,
     if (!scaling->on || t == 0) return;
     place = find(task, OUT_COEF, at, t * p);
     move(&place, shape, scaling, p, 1, feature, 1, 0);
-    for (int64_t i = 0; shape->method == METHOD_GD && i < place.each; i++)
-        if (!isfinite(get(&place, i))) fit->overflowed = true;
+    place = find(task, OUT_GRADIENT_NORM, at, t);
+    move(&place, shape, scaling, 1, 1, NULL, 1, 0);
     place = find(task, OUT_INTERCEPT, at, t);
     move(&place, shape, scaling, 1, 1, NULL, 1, 0);
     place = find(task, OUT_STDERR, at, t * q);

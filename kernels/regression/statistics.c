@@ -32,13 +32,26 @@ static int no_memory(struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the statistics");
 }
 
-/* Row i of [1 X] times the root of its weight, into q numbers. */
+/* Row i of [1 X] times the root of its weight, into q numbers; X less its means (two numbers each)
+ * where there is an intercept. */
 static void weighted_row(const struct regression_shape *shape, const struct regression_data *data,
-                         int64_t i, double *row) {
+                         const double *means, int64_t i, double *row) {
+    const double *x = data->x + i * shape->p, *low = means + shape->p;
     int64_t first = shape->intercept ? 1 : 0;
     double root = data->w == NULL ? 1 : sqrt(data->w[i]);
     if (first == 1) row[0] = root;
-    for (int64_t j = 0; j < shape->p; j++) row[first + j] = root * data->x[i * shape->p + j];
+    for (int64_t j = 0; j < shape->p; j++)
+        row[first + j] = root * (first == 1 ? x[j] - means[j] - low[j] : x[j]);
+}
+
+/* Row 0 of the basis as it is where the features have mean 0: its first number alone. The others
+ * come and go from `kept`. */
+static void centre_basis(const struct regression_shape *shape, const struct regression_fit *fit,
+                         double *kept, bool back) {
+    for (int64_t c = 1; shape->intercept && c < fit->spread; c++) {
+        if (!back) kept[c] = fit->basis[c];
+        fit->basis[c] = back ? kept[c] : 0;
+    }
 }
 
 /* What multiplies (root weight * row)(...)' of observation i in the middle of the sandwich. */
@@ -64,26 +77,31 @@ static int robust_covariance(const struct regression_shape *shape,
     double *h = blasd_cpu_alloc((size_t)s, sizeof *h);
     double *middle = blasd_cpu_alloc((size_t)s * (size_t)s, sizeof *middle);
     double *half = blasd_cpu_alloc((size_t)q * (size_t)s, sizeof *half);
+    double *means = blasd_cpu_alloc(2 * (size_t)shape->p, sizeof *means);
     double df_resid = (double)(shape->n - fit->rank);
     int64_t worked = 0;
     int code = 0;
-    if (row == NULL || h == NULL || middle == NULL || half == NULL) {
+    if (row == NULL || h == NULL || middle == NULL || half == NULL || means == NULL) {
         code = no_memory(err);
         goto done;
     }
     memset(middle, 0, (size_t)(s * s) * sizeof *middle);
     if (fit->middle != NULL)
         memcpy(middle, fit->middle + target * s * s, (size_t)(s * s) * sizeof *middle);
+    else if (shape->intercept)
+        blasd_regression_means(shape, data, means, means + shape->p);
+    centre_basis(shape, fit, half, false);
     for (int64_t i = 0; fit->middle == NULL && i < shape->n && s > 0; i++) {
         if (!blasd_wanted_after(&worked, s * (q + s))) break;
         double residual = fit->residual[target * shape->n + i], leverage = 0, m;
         if (data->w != NULL) residual *= sqrt(data->w[i]);
-        weighted_row(shape, data, i, row);
+        weighted_row(shape, data, means, i, row);
         dense->gemv((int)s, (int)q, fit->basis, (int)s, row, h); /* column-major it is s x q */
         for (int64_t c = 0; c < s; c++) leverage += h[c] * h[c];
         m = middle_weight(shape, residual, leverage, df_resid);
         dense->syr((int)s, m, h, middle, (int)s);
     }
+    centre_basis(shape, fit, half, true);
     for (int64_t i = 0; i < s; i++)
         for (int64_t j = 0; j < i; j++) middle[j * s + i] = middle[i * s + j];
     memset(cov, 0, (size_t)(q * q) * sizeof *cov);
@@ -98,6 +116,7 @@ done:
     free(h);
     free(middle);
     free(half);
+    free(means);
     return code;
 }
 
@@ -255,6 +274,10 @@ int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_
             put_int(task, OUT_N_ITER, place, fit->n_iter[target]);
             put(task, OUT_DUAL_GAP, place, fit->dual_gap[target]);
         }
+        if (shape->method == METHOD_GD) {
+            put(task, OUT_GRADIENT_NORM, place, fit->gradient[target]);
+            put_int(task, OUT_CONVERGED, place, fit->converged[target]);
+        }
         if (!ols) continue;
         sum.df_model = (double)(fit->rank - first);
         sum.df_resid = (double)(shape->n - fit->rank);
@@ -268,11 +291,7 @@ int blasd_regression_outputs(const struct regression_shape *shape, struct blasd_
     put_int(task, OUT_DF_RESID, at, shape->n - fit->rank);
     for (int64_t j = 0; j < values; j++)
         put(task, OUT_SINGULAR_VALUES, at * values + j, fit->singular[j]);
-    if (values > 0)
-        put(task, OUT_COND, at,
-            values < q ? INFINITY : fit->singular[0] / fit->singular[values - 1]);
-    else
-        put(task, OUT_COND, at, NAN);
+    put(task, OUT_COND, at, fit->cond);
 done:
     free(cov);
     free(errors);

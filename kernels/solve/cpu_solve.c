@@ -30,7 +30,7 @@ struct batch {
     bool single, use_lanes;
     int64_t total, in_piece, pieces;
     struct blasd_watch *watch; /* borrowed; for loops within a system */
-    int64_t *unsymmetric;      /* owned: of each task, systems whose triangles differ */
+    int *flags;                /* owned: of each system */
     struct bench benches[BLASD_PARALLEL_MAX];
 };
 
@@ -72,8 +72,9 @@ static void publish(const struct batch *batch, const struct blasd_system *system
     blasd_solve_put(task, BLASD_SOLVE_METHOD, item, 0, (int64_t)system->method);
     if (system->info > 0 && batch->solve.batch_rank == 0)
         blasd_solve_refuse(task, system->info, system->singular);
-    if (system->unsymmetric) /* another thread may be at other systems of the same job */
-        __atomic_fetch_add(&batch->unsymmetric[at / batch->solve.batch_count], 1, __ATOMIC_RELAXED);
+    batch->flags[at] = (system->singular ? BLASD_SOLVE_SINGULAR : 0) |
+                       (system->unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
+                       (system->doubtful ? BLASD_SOLVE_DOUBTFUL : 0);
 }
 
 static bool run_engine(struct batch *batch, struct bench *bench, struct blasd_system *system,
@@ -168,11 +169,6 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
     int code = 0;
     if (batch == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to solve in");
     batch->tasks = tasks;
-    batch->unsymmetric = calloc((size_t)count, sizeof *batch->unsymmetric);
-    if (batch->unsymmetric == NULL) {
-        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to solve in");
-        goto done;
-    }
     batch->single = tasks[0].plan->input_dtype[0] == BLASD_float32;
     code = blasd_solve_read(tasks[0].job, &batch->solve, err);
     if (code != 0) goto done;
@@ -182,6 +178,11 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
     }
     batch->shape = shape_of(&tasks[0], &batch->solve);
     loop.threads = choose(batch, device, count);
+    batch->flags = calloc((size_t)batch->total, sizeof *batch->flags);
+    if (batch->flags == NULL) {
+        code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to solve in");
+        goto done;
+    }
     code = make_benches(batch, loop.threads, err);
     if (code != 0) goto done;
     batch->watch = loop.threads == 1 ? watch : NULL;
@@ -193,14 +194,14 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
     }
     for (int t = 0; t < count; t++)
         if (tasks[t].err.code == BLASD_OK)
-            blasd_solve_sum_up(&tasks[t], &batch->solve, batch->single, batch->unsymmetric[t],
-                               NULL);
+            blasd_solve_sum_up(&tasks[t], &batch->solve, batch->single,
+                               batch->flags + t * batch->solve.batch_count, NULL);
 done:
     for (int t = 0; t < BLASD_PARALLEL_MAX; t++) {
         blasd_engine_free(batch->benches[t].engine);
         free(batch->benches[t].lanes);
     }
-    free(batch->unsymmetric);
+    free(batch->flags);
     free(batch);
     return code;
 }

@@ -71,7 +71,6 @@ static struct solve_shape shape_of(const struct blasd_task *task, const struct b
     shape.b_column = layout.b_column;
     shape.assume = layout.assume;
     shape.refinement = s->refinement;
-    shape.extended = blasd_solve_wants_extended(s->refinement, s->n, s->columns);
     return shape;
 }
 
@@ -327,18 +326,16 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     (void)err;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
-        int64_t unsymmetric = 0, info;
+        int64_t info;
         if (plan->way == WAY_NOTHING) {
             blasd_solve_answer_empty(task, &plan->solve);
             continue;
         }
-        for (int64_t i = 0; i < items; i++)
-            unsymmetric += (plan->flags[t * items + i] & SOLVE_FLAG_UNSYMMETRIC) != 0;
         info = *(const int64_t *)task->outputs[BLASD_SOLVE_INFO].data;
         if (plan->solve.batch_rank == 0 && info != 0)
-            blasd_solve_refuse(task, info, (plan->flags[t] & SOLVE_FLAG_SINGULAR) != 0);
+            blasd_solve_refuse(task, info, (plan->flags[t] & BLASD_SOLVE_SINGULAR) != 0);
         else
-            blasd_solve_sum_up(task, &plan->solve, plan->single, unsymmetric,
+            blasd_solve_sum_up(task, &plan->solve, plan->single, plan->flags + t * items,
                                plan->way == WAY_LARGE ? solve_large_name(&plan->large) : NULL);
     }
     return 0;

@@ -1,8 +1,6 @@
-/* What the engine's two precisions share: its memory, and the condition estimate.
+/* What the engine's two precisions share: its memory.
  * Read next: engine_body.h. */
 #include "kernels/solve/engine.h"
-#include "core/wanted.h"
-#include "kernels/solve/estimate.h"
 
 #include <stdlib.h>
 
@@ -34,7 +32,7 @@ struct blasd_engine *blasd_engine_new(const struct blasd_systems *shape, bool si
     e->d = blasd_cpu_alloc(n * block, size);
     e->work = blasd_cpu_alloc(n * WORK_COLUMNS, size);
     e->v = blasd_cpu_alloc(2 * n, sizeof(double));
-    e->sum = blasd_cpu_alloc(2 * n, sizeof(double));
+    e->sum = blasd_cpu_alloc(n, sizeof(double));
     e->pivots = blasd_cpu_alloc(n, sizeof *e->pivots);
     e->row_scale = blasd_cpu_alloc(2 * n, sizeof(int));
     e->blocks = blasd_cpu_alloc(2, sizeof *e->blocks);
@@ -45,7 +43,6 @@ struct blasd_engine *blasd_engine_new(const struct blasd_systems *shape, bool si
         return NULL;
     }
     e->sign = e->v + n;
-    e->rest = e->sum + n;
     e->column_scale = e->row_scale + n;
     return e;
 }
@@ -74,27 +71,4 @@ bool blasd_engine_run(struct blasd_engine *e, struct blasd_system *system,
     e->from = from;
     e->to = to;
     return e->single ? blasd_engine_run_f32(e, system) : blasd_engine_run_f64(e, system);
-}
-
-bool blasd_engine_step(struct blasd_engine *e, double share) {
-    double progress = e->from + (e->to - e->from) * share;
-    return blasd_wanted_at(progress < e->to ? progress : e->to);
-}
-
-struct inverse {
-    struct blasd_engine *engine;
-    void (*apply)(struct blasd_engine *engine, double *v, bool transposed);
-};
-
-static bool apply_inverse(void *arg, double *v, bool transposed) {
-    struct inverse *inverse = arg;
-    inverse->apply(inverse->engine, v, transposed);
-    return blasd_wanted();
-}
-
-double blasd_engine_norm_inverse(struct blasd_engine *e,
-                                 void (*apply)(struct blasd_engine *engine, double *v,
-                                               bool transposed)) {
-    struct inverse inverse = {e, apply};
-    return blasd_norm_inverse(e->n, e->v, e->sign, apply_inverse, &inverse);
 }

@@ -11,15 +11,16 @@
 /* One block of right-hand sides while it is worked on. */
 struct blasd_block {
     const struct blasd_system *system;
-    int64_t first; /* its first column in the job's b */
-    lapack_int k;  /* columns */
-    bool extended; /* residuals in twice the precision */
-    int exponent[BLASD_ENGINE_COLUMNS];
+    int64_t first;                           /* its first column in the job's b */
+    lapack_int k;                            /* columns */
+    long double below[BLASD_ENGINE_COLUMNS]; /* what errors are relative to, in those units */
+    long double all_r[BLASD_ENGINE_COLUMNS], all_below[BLASD_ENGINE_COLUMNS]; /* of all bands */
+    int exponent[BLASD_ENGINE_COLUMNS], top[BLASD_ENGINE_COLUMNS];            /* see load_block */
     long double norm_b[BLASD_ENGINE_COLUMNS]; /* of R^-1 b', in the units of b' */
-    double error[BLASD_ENGINE_COLUMNS],
-        last[BLASD_ENGINE_COLUMNS] /* size of the last correction against x, or of the first guess
-                                    */
-        ;
+    /* backward errors now and before refinement; sizes of the last correction against x, which is
+     * 1 for x itself */
+    double error[BLASD_ENGINE_COLUMNS], first_error[BLASD_ENGINE_COLUMNS];
+    double last[BLASD_ENGINE_COLUMNS];
     int steps[BLASD_ENGINE_COLUMNS];
     bool done[BLASD_ENGINE_COLUMNS], converged[BLASD_ENGINE_COLUMNS];
 };
@@ -39,8 +40,7 @@ struct blasd_engine {
     void *work;          /* owned: work_size elements */
     lapack_int work_size;
     double *v, *sign; /* owned: n, for the condition estimate */
-    double *sum;      /* owned: n, for residuals and norms */
-    double *rest;     /* owned: n, for residuals */
+    double *sum;      /* owned: n, for norms and conditions */
     lapack_int *pivots;
     int *row_scale, *column_scale; /* owned: n */
     bool scaled;
@@ -49,7 +49,9 @@ struct blasd_engine {
     const void *factored;         /* borrowed: the matrix the rest of this is about; NULL: none */
     bool singular, unsymmetric;
     int64_t info;
-    double rcond;
+    double rcond;       /* of A */
+    double own_rcond;   /* of R A C */
+    int unit_exponent;  /* of the x whose condition is estimated */
     double contraction; /* by how much a step of refinement shrinks the error, at worst or so */
     enum blasd_solve_method method;
     struct blasd_block *blocks; /* owned: two, the second for what QR makes of the first */

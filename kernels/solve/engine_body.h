@@ -9,6 +9,9 @@
 
 #define GOOD_RATIO 0x1p-8 /* rows, or columns, that differ by less are left as they are */
 #define MOST_STEPS 10
+#define DOUBT 0x1p-4 /* of x: with a larger error not one digit need be right */
+#define NOISE 0x1p-20
+#define RESIDUAL_COLUMNS 8 /* whose residuals are computed together */
 #define TILE 32
 #define BLOCK 8 /* elements, about a line of the cache: those of so many rows stay in it */
 #define SUMS 32 /* a chain of sums or comparisons waits for each; so many go side by side */
@@ -214,27 +217,42 @@ static int norm_exponent(const struct blasd_engine *e) {
     return exponent;
 }
 
+/* v := 2^after inverse(factors) 2^before v, times 2^shift, or with the transposed inverse.
+ * Exponents may be NULL: zeros. Brought near 1 on the way, so that only what is beyond double
+ * overflows. */
+static void apply_between(struct blasd_engine *e, double *v, bool transposed, const int *before,
+                          const int *after, int shift) {
+    REAL *x = e->d;
+    int most = INT_MIN;
+    for (lapack_int i = 0; i < e->n; i++) {
+        int exponent = exponent_of(v[i]) + (before != NULL ? before[i] : 0);
+        if (v[i] != 0 && exponent > most) most = exponent;
+    }
+    if (most == INT_MIN) most = 0;
+    for (lapack_int i = 0; i < e->n; i++)
+        x[i] = (REAL)ldexp(v[i], (before != NULL ? before[i] : 0) - most);
+    apply_factors(e, x, 1, transposed);
+    for (lapack_int i = 0; i < e->n; i++)
+        v[i] = ldexp((double)x[i], (after != NULL ? after[i] : 0) + most + shift);
+}
+
+/* v := inverse(R A C) v, or with the transposed inverse */
+static void apply_own_inverse(struct blasd_engine *e, double *v, bool transposed) {
+    REAL *x = e->d;
+    for (lapack_int i = 0; i < e->n; i++) x[i] = (REAL)v[i];
+    apply_factors(e, x, 1, transposed);
+    for (lapack_int i = 0; i < e->n; i++) v[i] = (double)x[i];
+}
+
 /* v := inverse(A 2^-shift) v of the matrix before scaling, C (R A C)^-1 R 2^shift; transposed,
  * R (..)^-T C 2^shift. The shift brings the norm of A to 1, so that only a condition number beyond
  * the range of double can overflow. */
 static void apply_inverse(struct blasd_engine *e, double *v, bool transposed) {
-    const int *before = transposed ? e->column_scale : e->row_scale;
-    const int *after = transposed ? e->row_scale : e->column_scale;
-    REAL *x = e->d;
-    int most = INT_MIN, shift = 0;
-    if (!e->scaled) {
-        for (lapack_int i = 0; i < e->n; i++) x[i] = (REAL)v[i];
-        apply_factors(e, x, 1, transposed);
-        for (lapack_int i = 0; i < e->n; i++) v[i] = (double)x[i];
-        return;
-    }
-    for (lapack_int i = 0; i < e->n; i++)
-        if (v[i] != 0 && exponent_of(v[i]) + before[i] > most) most = exponent_of(v[i]) + before[i];
-    if (most == INT_MIN) most = 0;
-    for (lapack_int i = 0; i < e->n; i++) x[i] = (REAL)ldexp(v[i], before[i] - most);
-    apply_factors(e, x, 1, transposed);
-    shift = most + norm_exponent(e);
-    for (lapack_int i = 0; i < e->n; i++) v[i] = ldexp((double)x[i], after[i] + shift);
+    if (e->scaled)
+        apply_between(e, v, transposed, transposed ? e->column_scale : e->row_scale,
+                      transposed ? e->row_scale : e->column_scale, norm_exponent(e));
+    else
+        apply_own_inverse(e, v, transposed);
 }
 
 /* How much larger than the matrix its factor U is: what partial pivoting does not bound. */
@@ -246,12 +264,32 @@ static double growth(const struct blasd_engine *e) {
     return most > e->most ? most / e->most : 1;
 }
 
+/* The 1-norm of R A C. */
+static double own_norm(const struct blasd_engine *e) {
+    double norm = 0;
+    for (lapack_int j = 0; j < e->n; j++) {
+        const REAL *column = at(e->matrix, e->n, 0, j);
+        double sum = 0;
+        for (lapack_int i = 0; i < e->n; i++) sum += fabs((double)column[i]);
+        norm = fmax(norm, sum);
+    }
+    return norm;
+}
+
+static double reciprocal(double inverse, long double norm) {
+    long double rcond = 1 / (long double)inverse / norm;
+    return rcond <= 1 ? (double)rcond : rcond > 1 ? 1 : 0;
+}
+
+/* Of the job's matrix, which the user is told, and of the one that is solved with, which says how
+ * refinement goes. */
 static void estimate_rcond(struct blasd_engine *e) {
     double inverse = blasd_engine_norm_inverse(e, apply_inverse);
-    long double norm = e->scaled ? ldexpl(e->norm_1, -norm_exponent(e)) : e->norm_1;
-    long double rcond = 1 / (long double)inverse / norm;
-    e->rcond = rcond <= 1 ? (double)rcond : rcond > 1 ? 1 : 0;
-    e->contraction = 4 * (double)UNIT * growth(e) / e->rcond;
+    e->own_rcond = e->rcond =
+        reciprocal(inverse, e->scaled ? ldexpl(e->norm_1, -norm_exponent(e)) : e->norm_1);
+    if (e->scaled)
+        e->own_rcond = reciprocal(blasd_engine_norm_inverse(e, apply_own_inverse), own_norm(e));
+    e->contraction = 4 * (double)UNIT * growth(e) / e->own_rcond;
 }
 
 /* Everything about the matrix. False: stopped. */
@@ -294,53 +332,78 @@ static bool prepare(struct blasd_engine *e, const REAL *a) {
 
 /* ---- right-hand sides ---- */
 
-static void load_block(struct blasd_engine *e, struct blasd_block *block) {
+/* Brings the block's columns into e->b, scaled as the matrix is and near 1 where they are far from
+ * it. A column whose elements lie so far apart that one scale would push the small ones out of the
+ * range is solved in bands, one after the other, whose solutions are added up: `band` takes what is
+ * within 2^BAND of the largest element that no band has had. Returns whether any column has more.
+ */
+static bool load_block(struct blasd_engine *e, struct blasd_block *block, int band) {
     const struct blasd_systems *shape = &e->shape;
+    bool more = false;
     for (lapack_int c = 0; c < block->k; c++) {
         const REAL *from = (const REAL *)block->system->b + (block->first + c) * shape->b_column;
         REAL *to = at(e->b, e->n, 0, c);
-        int most = INT_MIN, scale = 0;
-        double size, greatest = 0;
-        for (lapack_int i = 0; i < e->n; i++) {
-            size = fabs((double)from[i * shape->b_row]);
+        int top = band > 0 ? block->top[c] : INT_MAX, most = INT_MIN;
+        double greatest = 0;
+        for (lapack_int i = 0; band == 0 && !e->scaled && i < e->n; i++) {
+            double size = fabs((double)from[i * shape->b_row]);
             greatest = size > greatest ? size : greatest;
         }
-        block->norm_b[c] = (long double)greatest;
         block->exponent[c] = 0;
-        if (!e->scaled && greatest < SAFE && (greatest > 1 / (double)SAFE || greatest == 0)) {
+        block->top[c] = INT_MIN;
+        if (band == 0 && !e->scaled && greatest < SAFE &&
+            (greatest > 1 / (double)SAFE || greatest == 0)) {
+            block->norm_b[c] = (long double)greatest;
             for (lapack_int i = 0; i < e->n; i++) to[i] = from[i * shape->b_row];
             continue;
         }
         for (lapack_int i = 0; i < e->n; i++) {
             double value = (double)from[i * shape->b_row];
-            if (value != 0 && exponent_of(value) + e->row_scale[i] > most)
-                most = exponent_of(value) + e->row_scale[i];
+            int exponent = exponent_of(value) + e->row_scale[i];
+            if (value != 0 && exponent <= top && exponent > most) most = exponent;
         }
-        scale = most == INT_MIN ? 0 : most;
-        for (lapack_int i = 0; i < e->n; i++)
-            to[i] = (REAL)ldexp((double)from[i * shape->b_row], e->row_scale[i] - scale);
-        block->exponent[c] = scale;
-        block->norm_b[c] = ldexpl(block->norm_b[c], -scale);
+        block->norm_b[c] = 0;
+        if (most == INT_MIN) most = 0;
+        block->exponent[c] = most;
+        for (lapack_int i = 0; i < e->n; i++) {
+            double value = (double)from[i * shape->b_row];
+            int exponent = exponent_of(value) + e->row_scale[i];
+            bool here = value != 0 && exponent <= top && exponent > most - BAND;
+            if (value != 0 && exponent <= top && exponent <= most - BAND) {
+                block->top[c] = most - BAND;
+                more = true;
+            }
+            to[i] = here ? (REAL)ldexp(value, e->row_scale[i] - most) : 0;
+            if (here) block->norm_b[c] = fmaxl(block->norm_b[c], ldexpl(fabs(value), -most));
+        }
     }
+    return more;
 }
 
-static void store_block(const struct blasd_engine *e, const struct blasd_block *block) {
+/* x, or what this band adds to it. What leaves the range on the way is an error without bound. */
+static void store_block(const struct blasd_engine *e, struct blasd_block *block, int band) {
     REAL *x = block->system->x;
     int64_t columns = e->shape.columns;
     for (lapack_int c = 0; c < block->k; c++) {
         const REAL *from = at(e->x, e->n, 0, c);
         REAL *to = x + block->first + c;
         bool plain = !e->scaled && block->exponent[c] == 0;
-        for (lapack_int i = 0; i < e->n; i++)
-            to[i * columns] =
+        if (band > 0 && block->norm_b[c] == 0) continue;
+        for (lapack_int i = 0; i < e->n; i++) {
+            REAL value =
                 plain ? from[i]
                       : (REAL)ldexp((double)from[i], e->column_scale[i] + block->exponent[c]);
+            to[i * columns] = band > 0 ? to[i * columns] + value : value;
+            if (!isfinite((double)to[i * columns])) block->error[c] = INFINITY;
+        }
     }
 }
 
-/* ||b - A x|| / (||A|| ||x|| + ||b||) before scaling, from the scaled residual. */
-static double backward_error(const struct blasd_engine *e, const REAL *x, const REAL *r,
-                             long double norm_b) {
+/* A bound on ||b - A x|| / (||A|| ||x|| + ||b||) before scaling, from the scaled residual and what
+ * rounding may have hidden from it; what is below the line stays in block->below. */
+static double backward_error(const struct blasd_engine *e, struct blasd_block *block,
+                             lapack_int c) {
+    const REAL *x = at(e->x, e->n, 0, c), *r = at(e->r, e->n, 0, c);
     long double size_x = 0, size_r = 0, below;
     double plain_x = 0, plain_r = 0;
     for (lapack_int i = 0; i < e->n; i++) {
@@ -358,27 +421,38 @@ static double backward_error(const struct blasd_engine *e, const REAL *x, const 
         size_x = plain_x;
         size_r = plain_r;
     }
-    below = e->norm_inf * size_x + norm_b;
-    return below > 0 ? (double)(size_r / below) : 0;
+    block->below[c] = below = e->norm_inf * size_x + block->norm_b[c];
+    return below > 0 ? (double)(size_r / below) * (1 + 4 * (double)UNIT * (e->n + 2)) +
+                           (e->n + 2) * RESIDUAL_UNIT
+                     : 0;
 }
 
-static bool residual_piece(void *arg, int64_t i, int slot) {
-    const struct NAME(columns) *work = arg;
+/* Columns of a block that are still worked on, and where they lie. */
+struct NAME(residuals) {
+    const struct blasd_engine *e;
+    lapack_int column[BLASD_ENGINE_COLUMNS];
+    int k, each; /* of a piece */
+};
+
+static bool residual_piece(void *arg, int64_t piece, int slot) {
+    const struct NAME(residuals) *work = arg;
     const struct blasd_engine *e = work->e;
-    int64_t c = i * work->strip, k = work->k - c < work->strip ? work->k - c : work->strip;
+    int from = (int)piece * work->each, left = work->k - from;
     (void)slot;
-    CBLAS(gemm)
-    (CblasColMajor, CblasNoTrans, CblasNoTrans, e->n, (int)k, e->n, -1, e->matrix, e->n,
-     work->x + c * e->n, e->n, 1, at(work->to, e->n, 0, c), e->n);
-    return true;
+    residual(e, e->x, e->b, e->r, work->column + from, left < work->each ? left : work->each);
+    return blasd_wanted();
 }
 
-/* r := b - A x for all columns, by one product in working precision. */
-static void residual_block(struct blasd_engine *e, const struct blasd_block *block, const REAL *x,
-                           REAL *r) {
-    struct NAME(columns) work = {.e = e, .x = x, .to = r, .k = block->k, .threads = e->threads};
-    memcpy(r, e->b, (size_t)e->n * (size_t)block->k * sizeof(REAL));
-    share_columns(&work, residual_piece);
+/* r := b - A x for the columns that are not done. */
+static void residual_block(struct blasd_engine *e, const struct blasd_block *block) {
+    struct NAME(residuals) work = {.e = e};
+    struct blasd_parallel loop = {.piece = residual_piece, .arg = &work, .threads = e->threads};
+    for (lapack_int c = 0; c < block->k; c++)
+        if (!block->done[c]) work.column[work.k++] = c;
+    work.each = work.k < RESIDUAL_COLUMNS ? work.k : RESIDUAL_COLUMNS;
+    if (work.k == 0) return;
+    loop.count = (work.k + work.each - 1) / work.each;
+    blasd_parallel_run(&loop);
 }
 
 static double size_of(const REAL *v, lapack_int n) {
@@ -390,85 +464,112 @@ static double size_of(const REAL *v, lapack_int n) {
     return most;
 }
 
-/* Tries x + d in place of x for column c; keeps the better. Decides whether it is done. */
-static void try_step(struct blasd_engine *e, struct blasd_block *block, lapack_int c, int step) {
+/* x + d in place of x for column c, and the old x in d; how large d was against x. */
+static double step_forward(struct blasd_engine *e, lapack_int c) {
     lapack_int n = e->n;
-    REAL *x = at(e->x, n, 0, c), *d = at(e->d, n, 0, c), *r = at(e->r, n, 0, c);
-    double size = size_of(d, n) / size_of(x, n), ratio = size / block->last[c], error;
+    REAL *x = at(e->x, n, 0, c), *d = at(e->d, n, 0, c);
+    double size = size_of(d, n) / size_of(x, n);
     for (lapack_int i = 0; i < n; i++) {
         REAL next = x[i] + d[i];
-        d[i] = x[i]; /* the old one, in case it was better */
+        d[i] = x[i];
         x[i] = next;
     }
-    if (block->extended)
-        residual(e, x, at(e->b, n, 0, c), r);
-    else
-        return; /* the caller measures all columns at once */
-    error = backward_error(e, x, r, block->norm_b[c]);
+    return size;
+}
+
+/* Keeps the better of x and the one before it, in d. Decides whether column c is done. */
+static void judge_step(struct blasd_engine *e, struct blasd_block *block, lapack_int c, int step,
+                       double size) {
+    lapack_int n = e->n;
+    REAL *x = at(e->x, n, 0, c);
+    double ratio = size / block->last[c];
+    double error = backward_error(e, block, c);
     if (!(error <= 2 * UNIT || error < block->error[c])) {
-        memcpy(x, d, (size_t)n * sizeof(REAL));
+        memcpy(x, at(e->d, n, 0, c), (size_t)n * sizeof(REAL));
         block->done[c] = true;
         return;
     }
     block->error[c] = error;
     block->steps[c] = step;
+    block->last[c] = size;
     /* the corrections shrink by `ratio` each time (the first one may have been small by luck): is
      * what is left below the last digit? */
-    block->last[c] = size;
     if (step == 1 || ratio < e->contraction) ratio = fmax(ratio, fmin(e->contraction, 0.5));
     block->converged[c] = error <= 2 * UNIT && size * ratio <= UNIT / 4;
     block->done[c] = block->converged[c] || !(ratio <= 0.5);
 }
 
+/* Whether the corrections of column c may be noise: where the condition does not promise that they
+ * help, and they did not shrink to rounding, or what rounding leaves in a residual is enough for a
+ * correction. Then x as it was before them is at least no worse, if it was as good an answer to the
+ * equations. */
+static bool harmed(const struct blasd_engine *e, const struct blasd_block *block, lapack_int c) {
+    double noise = (UNIT * block->error[c] + RESIDUAL_UNIT * e->n) / e->own_rcond;
+    bool shrunk = block->converged[c] || !block->done[c] || block->last[c] <= 4 * UNIT;
+    return e->contraction >= 0.5 && block->steps[c] > 0 && !(shrunk && noise <= NOISE) &&
+           block->first_error[c] <= 3 * (double)UNIT;
+}
+static void take_back(struct blasd_engine *e, struct blasd_block *block) {
+    size_t bytes = (size_t)e->n * sizeof(REAL);
+    bool any = false;
+    for (lapack_int c = 0; c < block->k; c++) any = any || harmed(e, block, c);
+    if (!any) return;
+    memcpy(e->d, e->b, bytes * (size_t)block->k);
+    apply_factors(e, e->d, block->k, false);
+    for (lapack_int c = 0; c < block->k; c++) {
+        if (!harmed(e, block, c)) continue;
+        memcpy(at(e->x, e->n, 0, c), at(e->d, e->n, 0, c), bytes);
+        block->error[c] = block->first_error[c];
+        block->steps[c] = 0;
+    }
+}
+
 /* Solves a block with the factors at hand and refines it. */
 static void solve_block(struct blasd_engine *e, struct blasd_block *block) {
     lapack_int n = e->n;
-    int most = e->shape.refinement == BLASD_REFINE_NONE ? 0 : block->extended ? MOST_STEPS : 1;
-    int64_t work = 4 * (int64_t)n * n, done = 0; /* of a residual */
-    memcpy(e->x, e->b, (size_t)n * (size_t)block->k * sizeof(REAL));
+    size_t bytes = (size_t)n * (size_t)block->k * sizeof(REAL);
+    int most = e->shape.refinement == BLASD_REFINE_NONE ? 0 : MOST_STEPS;
+    double sizes[BLASD_ENGINE_COLUMNS];
+    bool all = true;
+    memset(block->done, 0, sizeof block->done);
+    memcpy(e->x, e->b, bytes);
     apply_factors(e, e->x, block->k, false);
-    for (int step = 0; step <= most; step++) {
-        bool all = true;
-        if (step > 0) {
-            memcpy(e->d, e->r, (size_t)n * (size_t)block->k * sizeof(REAL));
-            apply_factors(e, e->d, block->k, false);
-        }
-        for (lapack_int c = 0; step > 0 && c < block->k && blasd_wanted_after(&done, work); c++)
-            if (!block->done[c]) try_step(e, block, c, step);
-        if (!block->extended) residual_block(e, block, e->x, e->r);
-        for (lapack_int c = 0; c < block->k && blasd_wanted_after(&done, work); c++) {
-            REAL *x = at(e->x, n, 0, c), *r = at(e->r, n, 0, c);
-            if (step == 0 && block->extended) residual(e, x, at(e->b, n, 0, c), r);
-            if (step == 0) {
-                block->error[c] = backward_error(e, x, r, block->norm_b[c]);
-                block->steps[c] = 0;
-                block->last[c] = 1;
-                block->converged[c] = block->error[c] == 0;
-                block->done[c] = block->converged[c] || !isfinite(block->error[c]);
-            } else if (!block->extended && !block->done[c]) {
-                double error = backward_error(e, x, r, block->norm_b[c]);
-                if (error < block->error[c]) {
-                    block->error[c] = error;
-                    block->steps[c] = step;
-                } else {
-                    memcpy(x, at(e->d, n, 0, c), (size_t)n * sizeof(REAL));
-                }
-            }
+    residual_block(e, block);
+    if (!blasd_wanted()) return;
+    for (lapack_int c = 0; c < block->k; c++) {
+        block->first_error[c] = block->error[c] = backward_error(e, block, c);
+        block->steps[c] = 0;
+        block->last[c] = 1;
+        block->converged[c] = size_of(at(e->r, n, 0, c), n) == 0;
+        block->done[c] = block->converged[c] || !isfinite(block->error[c]);
+        all = all && block->done[c];
+    }
+    for (int step = 1; step <= most && !all; step++) {
+        memcpy(e->d, e->r, bytes);
+        apply_factors(e, e->d, block->k, false);
+        for (lapack_int c = 0; c < block->k; c++)
+            if (!block->done[c]) sizes[c] = step_forward(e, c);
+        residual_block(e, block);
+        if (!blasd_wanted()) return;
+        all = true;
+        for (lapack_int c = 0; c < block->k; c++) {
+            if (!block->done[c]) judge_step(e, block, c, step, sizes[c]);
             all = all && block->done[c];
         }
-        if (all || !blasd_wanted()) break;
     }
+    take_back(e, block);
 }
 
 /* Whether what was reached is what refinement reaches, unless the factors are bad: a small backward
  * error, and convergence where the condition allows it. */
 static bool good_enough(const struct blasd_engine *e, const struct blasd_block *block) {
-    double bound = block->extended ? 3 * (double)UNIT : (8 + (double)e->n / 2) * (double)UNIT;
+    double bound = 3 * (double)UNIT;
     if (e->shape.refinement == BLASD_REFINE_NONE || e->method == BLASD_SOLVED_QR) return true;
     for (lapack_int c = 0; c < block->k; c++) {
         if (!(block->error[c] <= bound)) return false;
-        if (block->extended && e->method == BLASD_SOLVED_LU && block->steps[c] > 0 &&
-            e->rcond > 32 * e->n * (double)UNIT && (!block->converged[c] || e->contraction > 0.1))
+        if (e->method == BLASD_SOLVED_LU && block->steps[c] > 0 &&
+            e->own_rcond > 32 * e->n * (double)UNIT &&
+            (!block->converged[c] || e->contraction > 0.1))
             return false;
     }
     return true;
@@ -491,10 +592,10 @@ static void solve_block_qr(struct blasd_engine *e, struct blasd_block *block,
     *second = *block;
     if (first != NULL) memcpy(first, e->x, bytes);
     if (first != NULL && factor_qr(e)) {
+        estimate_rcond(e);
         solve_block(e, second);
         if (worst_of(second) <= fmax(worst_of(block), 2 * (double)UNIT)) {
             *block = *second;
-            estimate_rcond(e);
             free(first);
             return;
         }
@@ -505,8 +606,82 @@ static void solve_block_qr(struct blasd_engine *e, struct blasd_block *block,
     e->factored = NULL; /* the factors are QR's, perhaps in part */
 }
 
+/* ---- what may be said of x ---- */
+
+/* v := F inverse(A)' v in units of x's largest element, or v := inverse(A) F v, where F has
+ * |A| |x| + |b| on its diagonal. */
+static void apply_condition(struct blasd_engine *e, double *v, bool transposed) {
+    for (lapack_int i = 0; transposed && i < e->n; i++) v[i] *= e->sum[i];
+    apply_between(e, v, !transposed, transposed ? NULL : e->column_scale,
+                  transposed ? e->column_scale : NULL, -e->unit_exponent);
+    for (lapack_int i = 0; !transposed && i < e->n; i++) v[i] *= e->sum[i];
+}
+
+/* Whether errors of the last digit in A and b may change all of x: its condition, |inverse(A)|
+ * (|A| |x| + |b|) against |x| in the largest element, does not depend on how rows are scaled, as
+ * rcond does. */
+static bool doubtful(struct blasd_engine *e, const struct blasd_block *block, lapack_int c) {
+    const REAL *x = at(e->x, e->n, 0, c), *b = at(e->b, e->n, 0, c);
+    double size = 0, condition;
+    int most = INT_MIN;
+    for (lapack_int i = 0; i < e->n; i++) {
+        int exponent = exponent_of((double)x[i]) + e->column_scale[i];
+        if (x[i] != 0 && exponent > most) most = exponent;
+        e->sum[i] = fabs((double)b[i]);
+    }
+    if (most == INT_MIN || !isfinite(block->error[c])) return false;
+    for (lapack_int j = 0; j < e->n; j++) {
+        const REAL *column = at(e->matrix, e->n, 0, j);
+        size = fmax(size, ldexp(fabs((double)x[j]), e->column_scale[j] - most));
+        for (lapack_int i = 0; i < e->n; i++)
+            e->sum[i] += fabs((double)column[i]) * fabs((double)x[j]);
+    }
+    e->unit_exponent = most;
+    condition = blasd_engine_norm_inverse(e, apply_condition) / size;
+    return !(condition * (double)UNIT < DOUBT);
+}
+
 static bool refactor(struct blasd_engine *e, const REAL *a) {
     return e->factored == a || prepare(e, a);
+}
+
+/* Adds the errors of a band to those of the column as a whole, of which it may be a tiny part. */
+static void add_band(struct blasd_block *block, lapack_int c) {
+    long double below = ldexpl(block->below[c], block->exponent[c]);
+    if (below > block->all_below[c]) block->all_below[c] = below;
+    if (!isfinite(block->error[c]))
+        block->all_r[c] = INFINITY;
+    else
+        block->all_r[c] += (long double)block->error[c] * below;
+}
+
+/* The block's columns, to their end; sums up what came of them. */
+static bool run_block(struct blasd_engine *e, struct blasd_system *system,
+                      struct blasd_block *block) {
+    bool more = true;
+    for (int band = 0; more; band++) {
+        if (!refactor(e, system->a)) return false;
+        more = load_block(e, block, band);
+        solve_block(e, block);
+        if (!blasd_wanted()) return false;
+        if (!good_enough(e, block)) solve_block_qr(e, block, block + 1);
+        store_block(e, block, band);
+        for (lapack_int c = 0; c < block->k; c++) {
+            add_band(block, c);
+            if (block->steps[c] > system->steps) system->steps = block->steps[c];
+        }
+        if (e->method == BLASD_SOLVED_QR) system->method = BLASD_SOLVED_QR;
+        system->rcond = e->rcond;
+        if (!(e->rcond < 2 * e->n * (double)UNIT)) continue;
+        if (!refactor(e, system->a)) return false; /* QR may have left nothing */
+        for (lapack_int c = 0; c < block->k && !system->doubtful && blasd_wanted(); c++)
+            system->doubtful = doubtful(e, block, c);
+    }
+    for (lapack_int c = 0; c < block->k; c++) {
+        double error = block->all_r[c] > 0 ? (double)(block->all_r[c] / block->all_below[c]) : 0;
+        if (!(error <= system->error)) system->error = error;
+    }
+    return blasd_wanted();
 }
 
 bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system) {
@@ -515,6 +690,7 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
     bool going = true;
     system->steps = 0;
     system->error = 0;
+    system->doubtful = false;
     if (!refactor(e, system->a)) return false;
     system->info = e->info;
     system->singular = e->singular;
@@ -533,22 +709,8 @@ bool NAME(blasd_engine_run)(struct blasd_engine *e, struct blasd_system *system)
         block->system = system;
         block->first = c;
         block->k = columns - c < e->block ? (lapack_int)(columns - c) : e->block;
-        block->extended =
-            blasd_solve_wants_extended(e->shape.refinement, e->shape.n, e->shape.columns);
-        going = refactor(e, system->a);
-        if (!going) break;
-        load_block(e, block);
-        solve_block(e, block);
-        if (!blasd_wanted()) return false;
-        if (!good_enough(e, block)) solve_block_qr(e, block, block + 1);
-        store_block(e, block);
-        for (lapack_int i = 0; i < block->k; i++) {
-            if (!(block->error[i] <= system->error)) system->error = block->error[i];
-            if (block->steps[i] > system->steps) system->steps = block->steps[i];
-        }
-        if (e->method == BLASD_SOLVED_QR) system->method = BLASD_SOLVED_QR;
-        system->rcond = e->rcond;
-        going = blasd_engine_step(e, 0.9 + 0.1 * (double)(c + block->k) / (double)columns);
+        going = run_block(e, system, block) &&
+                blasd_engine_step(e, 0.9 + 0.1 * (double)(c + block->k) / (double)columns);
     }
     /* the next system with this matrix begins as this one did, not with QR */
     if (e->method == BLASD_SOLVED_QR) e->factored = NULL;

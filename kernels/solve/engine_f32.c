@@ -18,6 +18,9 @@
 #define NAME(name) name##_f32
 #define UNIT 0x1p-24f
 #define SAFE 0x1p40f
+#define BAND 40 /* exponents of a right-hand side that are solved at once */
+#define RESIDUAL_SUMS 1024
+#define RESIDUAL_UNIT 0x1p-52
 
 BLASD_CLONES
 static void subtract_column_f32(double *restrict sum, const float *restrict column, double x,
@@ -25,16 +28,23 @@ static void subtract_column_f32(double *restrict sum, const float *restrict colu
     for (int64_t i = 0; i < n; i++) sum[i] -= (double)column[i] * x;
 }
 
-/* r := b - A x, rounded once. By strips of rows, whose sums stay in the cache. */
-static void residual(const struct blasd_engine *e, const float *x, const float *b, float *r) {
-    const int64_t strip = 1024;
+/* Columns c[0 .. k] of r := b - A x, rounded once. By strips of rows, whose sums stay in the cache;
+ * a strip's piece of a column of A serves all k. */
+static void residual(const struct blasd_engine *e, const float *x, const float *b, float *r,
+                     const lapack_int *c, int k) {
+    double sum[RESIDUAL_SUMS];
+    const int64_t n = e->n, strip = RESIDUAL_SUMS / k;
     const float *matrix = e->matrix;
-    for (int64_t i = 0; i < e->n; i += strip) {
-        int64_t rows = e->n - i < strip ? e->n - i : strip;
-        for (int64_t k = 0; k < rows; k++) e->sum[k] = (double)b[i + k];
-        for (int64_t j = 0; j < e->n; j++)
-            subtract_column_f32(e->sum, matrix + j * e->n + i, (double)x[j], rows);
-        for (int64_t k = 0; k < rows; k++) r[i + k] = (float)e->sum[k];
+    for (int64_t i = 0; i < n; i += strip) {
+        int64_t rows = n - i < strip ? n - i : strip;
+        for (int m = 0; m < k; m++)
+            for (int64_t p = 0; p < rows; p++) sum[m * strip + p] = (double)b[c[m] * n + i + p];
+        for (int64_t j = 0; j < n; j++)
+            for (int m = 0; m < k; m++)
+                subtract_column_f32(sum + m * strip, matrix + j * n + i, (double)x[c[m] * n + j],
+                                    rows);
+        for (int m = 0; m < k; m++)
+            for (int64_t p = 0; p < rows; p++) r[c[m] * n + i + p] = (float)sum[m * strip + p];
     }
 }
 

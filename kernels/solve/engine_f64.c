@@ -17,6 +17,9 @@
 #define NAME(name) name##_f64
 #define UNIT 0x1p-53
 #define SAFE 0x1p200
+#define BAND 400           /* exponents of a right-hand side that are solved at once */
+#define RESIDUAL_SUMS 2048 /* shorter columns are read too much in pieces */
+#define RESIDUAL_UNIT 0x1p-104
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* it would trip over the resolvers */
 #define WITH_FMA __attribute__((target_clones("avx512f", "arch=haswell", "default")))
@@ -37,17 +40,25 @@ static void subtract_column_f64(double *restrict sum, double *restrict rest,
     }
 }
 
-/* r := b - A x, rounded once. By strips of rows, whose sums stay in the cache. */
-static void residual(const struct blasd_engine *e, const double *x, const double *b, double *r) {
-    const int64_t strip = 2048; /* shorter columns are read too much in pieces */
+/* Columns c[0 .. k] of r := b - A x, rounded once. By strips of rows, whose sums stay in the cache;
+ * a strip's piece of a column of A serves all k. */
+static void residual(const struct blasd_engine *e, const double *x, const double *b, double *r,
+                     const lapack_int *c, int k) {
+    double sum[RESIDUAL_SUMS], rest[RESIDUAL_SUMS];
+    const int64_t n = e->n, strip = RESIDUAL_SUMS / k;
     const double *matrix = e->matrix;
-    for (int64_t i = 0; i < e->n; i += strip) {
-        int64_t rows = e->n - i < strip ? e->n - i : strip;
-        memcpy(e->sum, b + i, (size_t)rows * sizeof *r);
-        memset(e->rest, 0, (size_t)rows * sizeof *r);
-        for (int64_t j = 0; j < e->n; j++)
-            subtract_column_f64(e->sum, e->rest, matrix + j * e->n + i, x[j], rows);
-        for (int64_t k = 0; k < rows; k++) r[i + k] = e->sum[k] + e->rest[k];
+    for (int64_t i = 0; i < n; i += strip) {
+        int64_t rows = n - i < strip ? n - i : strip;
+        for (int m = 0; m < k; m++)
+            memcpy(sum + m * strip, b + c[m] * n + i, (size_t)rows * sizeof *r);
+        memset(rest, 0, sizeof rest);
+        for (int64_t j = 0; j < n; j++)
+            for (int m = 0; m < k; m++)
+                subtract_column_f64(sum + m * strip, rest + m * strip, matrix + j * n + i,
+                                    x[c[m] * n + j], rows);
+        for (int m = 0; m < k; m++)
+            for (int64_t p = 0; p < rows; p++)
+                r[c[m] * n + i + p] = sum[m * strip + p] + rest[m * strip + p];
     }
 }
 

@@ -257,7 +257,6 @@ static void apply_to(struct blasd_engine *e, REAL *x, lapack_int k, bool transpo
 /* Work on the columns of a block of right-hand sides, which the engine's threads share. */
 struct NAME(columns) {
     struct blasd_engine *e;
-    const REAL *x; /* residual: of what */
     REAL *to;
     int64_t k, strip;
     int threads;

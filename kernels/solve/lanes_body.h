@@ -404,7 +404,7 @@ static vec LANE(contraction)(const struct LANE(lanes) * w, vec rcond) {
  * mask of the lanes that need more than this. */
 static ivec LANE(solve_column)(struct LANE(lanes) * w, bool refine, vec *error, ivec *steps) {
     int64_t n = w->n;
-    vec size_b = LANE(greatest)(w->b, n), size_x, size_r, size_d, below;
+    vec size_b = LANE(greatest)(w->b, n), size_x, size_r, size_d, below, hidden;
     ivec good;
     for (int64_t i = 0; i < n; i++) w->x[i] = w->b[i];
     LANE(solve)(w, w->x);
@@ -413,6 +413,7 @@ static ivec LANE(solve_column)(struct LANE(lanes) * w, bool refine, vec *error, 
     size_r = LANE(greatest)(w->r, n);
     *steps = (ivec){0};
     good = ~(ivec){0};
+    hidden = (vec){0};
     if (refine) {
         *steps = (ivec)(size_r != (vec){0}) & ((ivec){0} + 1);
         for (int64_t i = 0; i < n; i++) w->t[i] = w->r[i];
@@ -423,6 +424,8 @@ static ivec LANE(solve_column)(struct LANE(lanes) * w, bool refine, vec *error, 
             w->t[i] = next - w->x[i]; /* what was really added: exact, for it is far smaller */
             w->x[i] = next;
         }
+        /* by which the final residual may be larger than it looks */
+        hidden = (UNIT * (REAL)(n + 2)) * (w->norm_inf * size_d + size_r);
         size_r = (vec){0};
         for (int64_t i = 0; i < n; i++) {
             vec r = LANE(dot)(w->matrix + i * w->row, w->column, w->t, n, w->r[i]);
@@ -434,7 +437,8 @@ static ivec LANE(solve_column)(struct LANE(lanes) * w, bool refine, vec *error, 
         size_x = LANE(greatest)(w->x, n);
     }
     below = w->norm_inf * size_x + size_b;
-    *error = LANE(select)((ivec)(below > (vec){0}), size_r / below, (vec){0});
+    hidden += size_r * (1 + 4 * UNIT * (REAL)(n + 2)) + below * ((REAL)(n + 2) * RESIDUAL_UNIT);
+    *error = LANE(select)((ivec)(below > (vec){0}), hidden / below, (vec){0});
     if (refine) good &= (ivec)(*error <= LANE(splat)(2 * UNIT));
     good &= (ivec)(size_x < LANE(splat)((REAL)SAFE * (REAL)SAFE)) &
             (ivec)(size_b < LANE(splat)((REAL)SAFE)) &
@@ -466,7 +470,7 @@ static void LANE(finish)(const struct blasd_systems *shape, struct blasd_system 
     REAL *x = system->x;
     system->info = zero_pivot;
     system->singular = true;
-    system->unsymmetric = false;
+    system->unsymmetric = system->doubtful = false;
     system->method = zero_pivot == 0 ? BLASD_SOLVED_LU : BLASD_SOLVED_NOT;
     system->rcond = zero_pivot != 0 ? 0 : rcond < 1 ? (double)rcond : 1;
     system->steps = 0;
@@ -494,6 +498,8 @@ static void LANE(run)(const struct blasd_systems *shape, struct blasd_system *sy
     LANE(take_order)(w);
     rcond = LANE(rcond)(w);
     w->contraction = LANE(contraction)(w, rcond);
+    /* whose x may be doubtful */
+    left |= ~(ivec)(rcond >= LANE(splat)(2 * UNIT * (REAL)n)) & (ivec)(w->zero_pivot == (ivec){0});
     for (int l = 0; l < count; l++)
         LANE(finish)(shape, &systems[l], left[l] ? 0 : (int64_t)w->zero_pivot[l], rcond[l]);
     for (int64_t c = 0; c < shape->columns && blasd_wanted_after(&done, 40 * n * n); c++) {

@@ -9,6 +9,7 @@
 #define INT int32_t
 #define UINT uint32_t
 #define UNIT 0x1p-24f
+#define RESIDUAL_UNIT 0x1p-52f
 #define SAFE 0x1p40f
 
 #if defined(__x86_64__)

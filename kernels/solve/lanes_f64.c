@@ -9,6 +9,7 @@
 #define INT int64_t
 #define UINT uint64_t
 #define UNIT 0x1p-53
+#define RESIDUAL_UNIT 0x1p-104
 #define SAFE 0x1p200
 
 #if defined(__x86_64__)

@@ -311,29 +311,46 @@ static int apply_refined(struct solve_large *l, bool transposed, struct blasd_er
     return 0;
 }
 
+/* v := 2^after inverse(factors) 2^before v, times 2^shift, or with the transposed inverse, brought
+ * near 1 on the way; null: no exponents. */
 template <class T>
-static int apply_to_vector(struct solve_large *l, double *v, bool transposed,
-                           struct blasd_err *err) {
-    const int *before = transposed ? l->column_scale : l->row_scale;
-    const int *after = transposed ? l->row_scale : l->column_scale;
+static int apply_between(struct solve_large *l, double *v, bool transposed, const int *before,
+                         const int *after, int shift, struct blasd_err *err) {
     T *x = OF(T, l->pinned);
     size_t bytes = (size_t)l->n * sizeof(T);
-    bool scaled = l->state.scaled;
-    int most = INT_MIN, shift;
-    for (int i = 0; scaled && i < l->n; i++)
-        if (v[i] != 0 && exponent_on_host(v[i]) + before[i] > most)
-            most = exponent_on_host(v[i]) + before[i];
+    int most = INT_MIN;
+    for (int i = 0; i < l->n; i++) {
+        int own = exponent_on_host(v[i]) + (before != nullptr ? before[i] : 0);
+        if (v[i] != 0 && own > most) most = own;
+    }
     if (most == INT_MIN) most = 0;
     TRY(l->job->calls->stream_wait(l->job->stream, err)); /* pinned memory may be on its way */
-    for (int i = 0; i < l->n; i++) x[i] = (T)(scaled ? ldexp(v[i], before[i] - most) : v[i]);
+    for (int i = 0; i < l->n; i++)
+        x[i] = (T)ldexp(v[i], (before != nullptr ? before[i] : 0) - most);
     TRY(l->job->calls->copy_up(l->job->stream, l->d, x, bytes, err));
     TRY(l->narrow ? apply_refined(l, transposed, err)
                   : large_matrix_apply(l, l->d, 1, transposed, err));
     TRY(l->job->calls->copy_down(l->job->stream, x, l->d, bytes, err));
     TRY(l->job->calls->stream_wait(l->job->stream, err));
-    shift = most + norm_exponent(l);
     for (int i = 0; i < l->n; i++)
-        v[i] = scaled ? ldexp((double)x[i], after[i] + shift) : (double)x[i];
+        v[i] = ldexp((double)x[i], (after != nullptr ? after[i] : 0) + most + shift);
+    return 0;
+}
+/* v := what l->inverse says, times v. */
+template <class T>
+static int apply_to_vector(struct solve_large *l, double *v, bool transposed,
+                           struct blasd_err *err) {
+    const int *rows = l->state.scaled ? l->row_scale : nullptr;
+    const int *columns = l->state.scaled ? l->column_scale : nullptr;
+    if (l->inverse == SOLVE_OWN_INVERSE)
+        return apply_between<T>(l, v, transposed, nullptr, nullptr, 0, err);
+    if (l->inverse == SOLVE_INVERSE)
+        return apply_between<T>(l, v, transposed, transposed ? columns : rows,
+                                transposed ? rows : columns, norm_exponent(l), err);
+    for (int i = 0; transposed && i < l->n; i++) v[i] *= l->f[i];
+    TRY(apply_between<T>(l, v, !transposed, transposed ? nullptr : columns,
+                         transposed ? columns : nullptr, -l->x_exponent, err));
+    for (int i = 0; !transposed && i < l->n; i++) v[i] *= l->f[i];
     return 0;
 }
 struct callback {
@@ -360,18 +377,69 @@ static int growth(struct solve_large *l, double *ret, struct blasd_err *err) {
     if (factor > own) *ret = factor / own;
     return 0;
 }
-int large_matrix_estimate(struct solve_large *l, struct blasd_err *err) {
+static int norm_of_inverse(struct solve_large *l, enum solve_inverse inverse, double *ret,
+                           struct blasd_err *err) {
     struct callback callback = {l, err};
-    double inverse, by = 1;
-    long double norm, rcond;
     l->code = 0;
-    inverse = blasd_norm_inverse(l->n, l->v, l->sign, apply_back, &callback);
-    TRY(l->code);
-    norm = l->state.scaled ? ldexpl(l->norm_1, -norm_exponent(l)) : l->norm_1;
-    rcond = 1 / (long double)inverse / norm;
-    l->state.rcond = rcond <= 1 ? (double)rcond : rcond > 1 ? 1 : 0;
+    l->inverse = inverse;
+    *ret = blasd_norm_inverse(l->n, l->v, l->sign, apply_back, &callback);
+    return l->code;
+}
+static double reciprocal(double inverse, long double norm) {
+    long double rcond = 1 / (long double)inverse / norm;
+    return rcond <= 1 ? (double)rcond : rcond > 1 ? 1 : 0;
+}
+/* The 1-norm of the matrix that is solved. */
+static int own_norm(struct solve_large *l, double *ret, struct blasd_err *err) {
+    TRY(measure(l, 0, nullptr, err)); /* which uses the place of the columns' scales */
+    TRY(size_row(l, 3, l->sign, err));
+    *ret = 0;
+    for (int i = 0; i < l->n; i++) *ret = l->sign[i] > *ret ? l->sign[i] : *ret;
+    return large_send_over(l, l->scales + l->n, l->column_scale, (size_t)l->n * sizeof(int), err);
+}
+int large_matrix_estimate(struct solve_large *l, struct blasd_err *err) {
+    double inverse, norm, by = 1;
+    TRY(norm_of_inverse(l, SOLVE_INVERSE, &inverse, err));
+    l->state.own_rcond = l->state.rcond = reciprocal(inverse, ldexpl(l->norm_1, -norm_exponent(l)));
+    if (l->state.scaled) {
+        TRY(own_norm(l, &norm, err));
+        TRY(norm_of_inverse(l, SOLVE_OWN_INVERSE, &inverse, err));
+        l->state.own_rcond = reciprocal(inverse, norm);
+    }
     TRY(growth(l, &by, err));
-    l->state.contraction = 4 * (l->narrow ? 0x1p-24 : unit_of(l)) * by / l->state.rcond;
+    l->state.contraction = 4 * (l->narrow ? 0x1p-24 : unit_of(l)) * by / l->state.own_rcond;
+    return 0;
+}
+template <class T>
+static int take_f(struct solve_large *l, int c, double *size, struct blasd_err *err) {
+    const T *x = OF(const T, l->x) + (int64_t)c * l->n, *b = OF(const T, l->b) + (int64_t)c * l->n;
+    T *own = (T *)(void *)l->v;
+    int most = INT_MIN;
+    TRY(blasd_launch(large_condition_f<T>, spread(l, (l->n + 127) / 128), dim3(128), 0,
+                     l->job->stream, err, l->n, OF(const T, l->matrix), x, b, l->sizes));
+    TRY(size_row(l, 0, l->f, err));
+    TRY(large_bring_back(l, own, x, (size_t)l->n * sizeof(T), err));
+    for (int i = 0; i < l->n; i++) {
+        int e = exponent_on_host((double)own[i]) + (l->state.scaled ? l->column_scale[i] : 0);
+        if (own[i] != 0 && e > most) most = e;
+    }
+    *size = 0;
+    l->x_exponent = most;
+    for (int i = 0; most != INT_MIN && i < l->n; i++)
+        *size = fmax(
+            *size, ldexp(fabs((double)own[i]), (l->state.scaled ? l->column_scale[i] : 0) - most));
+    return 0;
+}
+/* Whether errors of the last digit in A and b may change all of x in column c, as in
+ * engine_body.h. Factors in float32 that converge say that they may not. */
+int large_matrix_doubtful(struct solve_large *l, int c, bool *ret, struct blasd_err *err) {
+    double size = 0, condition;
+    *ret = false;
+    if (l->narrow) return 0;
+    TRY(l->single ? take_f<float>(l, c, &size, err) : take_f<double>(l, c, &size, err));
+    if (size == 0) return 0;
+    TRY(norm_of_inverse(l, SOLVE_CONDITION, &condition, err));
+    *ret = !(condition / size * unit_of(l) < 0x1p-4);
     return 0;
 }
 
@@ -390,8 +458,7 @@ int large_matrix_factor(struct solve_large *l, bool mix, struct blasd_err *err) 
     if (mix) {
         TRY(factor_lu_narrow(l, err));
         if (l->state.info == 0) TRY(large_matrix_estimate(l, err));
-        /* that of a matrix before scaling says nothing of the one that is solved */
-        if (l->state.info == 0 && (l->state.scaled || l->state.rcond >= MIXED_RCOND)) return 0;
+        if (l->state.info == 0 && l->state.own_rcond >= MIXED_RCOND) return 0;
         l->state.info = 0;
         TRY(large_go_on(l, 0.3, err));
     }

@@ -21,6 +21,9 @@ static inline double unit_of(const struct solve_large *l) {
 static inline double safe_of(const struct solve_large *l) {
     return l->single ? 0x1p40 : 0x1p200;
 }
+static inline double residual_unit_of(const struct solve_large *l) {
+    return l->single ? 0x1p-52 : 0x1p-104;
+}
 static inline size_t size_of_type(const struct solve_large *l) {
     return l->single ? sizeof(float) : sizeof(double);
 }
@@ -56,7 +59,9 @@ int large_matrix_load(struct solve_large *l, struct blasd_err *err);
 int large_matrix_factor(struct solve_large *l, bool mix, struct blasd_err *err);
 /* Householder's factors in place of those at hand. */
 int large_matrix_qr(struct solve_large *l, struct blasd_err *err);
-/* The condition, from the factors at hand. */
+/* Whether errors of the last digit may change all of x in column c of the block at hand. */
+int large_matrix_doubtful(struct solve_large *l, int c, bool *ret, struct blasd_err *err);
+/* The conditions, from the factors at hand. */
 int large_matrix_estimate(struct solve_large *l, struct blasd_err *err);
 /* x := inverse(factors) x for k columns, or with the transposed inverse. */
 int large_matrix_apply(struct solve_large *l, void *x, int k, bool transposed,

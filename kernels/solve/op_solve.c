@@ -45,16 +45,17 @@ static const struct blasd_port outputs[] = {
                           .max_rank = BLASD_MAX_RANK - 2},
     [BLASD_SOLVE_RCOND] = {.name = "rcond",
                            .shape = "(...)",
-                           .doc = "For each system: an estimate of the reciprocal condition number "
-                                  "in the 1-norm of the matrix that is solved with, before any "
-                                  "scaling; 0 where info is not 0.",
+                           .doc = "For each system: an estimate, from above, of the reciprocal "
+                                  "condition number in the 1-norm of the matrix that is solved "
+                                  "with, before any scaling; 0 where info is not 0.",
                            .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
                            .max_rank = BLASD_MAX_RANK - 2},
     [BLASD_SOLVE_BACKWARD_ERROR] =
         {.name = "backward_error",
          .shape = "(...)",
-         .doc = "For each system: the largest ||b - a x|| / (||a|| ||x|| + ||b||) of its "
-                "right-hand sides, in the infinity norm, at the end.",
+         .doc = "For each system: a bound on the largest ||b - a x|| / (||a|| ||x|| + ||b||) of "
+                "its right-hand sides, in the infinity norm, at the end; infinite where a number "
+                "of x is beyond the range of its dtype.",
          .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
          .max_rank = BLASD_MAX_RANK - 2},
     [BLASD_SOLVE_STEPS] = {.name = "refinement_steps",
@@ -89,9 +90,8 @@ static const struct blasd_param params[] = {
                                 .kind = BLASD_PARAM_BOOL},
     [BLASD_SOLVE_REFINEMENT] =
         {.name = "refinement",
-         .doc = "auto: the solution is refined with residuals in twice the precision, or in the "
-                "same precision where there are many right-hand sides for one large matrix; "
-                "extended: always in twice the precision; none: not refined.",
+         .doc = "auto and extended: the solution is refined with residuals in twice the "
+                "precision, for as long as that is seen to help; none: not refined.",
          .kind = BLASD_PARAM_CHOICE,
          .choices = refinements},
     {.name = NULL}};
@@ -99,12 +99,6 @@ static const struct blasd_param params[] = {
 const char *blasd_solve_method_name(enum blasd_solve_method method) {
     static const char *const names[] = {"none", "lu", "ldlt", "cholesky", "substitution", "qr"};
     return names[method];
-}
-
-/* They cost about as much as the factors once there is a right-hand side for every few dozen
- * unknowns; from there on `auto` is content with one product. */
-bool blasd_solve_wants_extended(enum blasd_refinement refinement, int64_t n, int64_t columns) {
-    return refinement == BLASD_REFINE_EXTENDED || columns <= 16 || columns <= n / 32 || n <= 40;
 }
 
 struct blasd_solve_layout blasd_solve_layout(const struct blasd_solve *s,

@@ -37,6 +37,13 @@ enum blasd_solve_method {
     BLASD_SOLVE_METHOD_COUNT
 };
 
+/* What an answer does not say of a system. */
+enum {
+    BLASD_SOLVE_SINGULAR = 1,    /* with info > 0: else it is not positive definite */
+    BLASD_SOLVE_UNSYMMETRIC = 2, /* triangles differ where they should not */
+    BLASD_SOLVE_DOUBTFUL = 4     /* the condition leaves no digit of x that must be right */
+};
+
 struct blasd_solve {
     int64_t n, columns; /* of a; of b and x */
     bool vector;        /* b has one dimension */
@@ -51,9 +58,6 @@ struct blasd_solve {
 
 /* Reads shapes and parameters; shape_mismatch or invalid_shape where they do not fit together. */
 int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struct blasd_err *err);
-
-/* Whether residuals are computed in twice the precision. */
-bool blasd_solve_wants_extended(enum blasd_refinement refinement, int64_t n, int64_t columns);
 
 /* Where the elements of op(a), which is a or its transpose, and of b lie: strides in elements. Of
  * x, which is dense and row-major, there is nothing to say. */

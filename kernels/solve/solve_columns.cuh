@@ -7,14 +7,16 @@
 
 #include "kernels/solve/solve_system.cuh"
 
-/* One column while it is worked on. */
+/* One column, or a band of it, while it is worked on. */
 struct solve_column {
-    int exponent;       /* b is in units of 2^exponent */
-    struct wide norm_b; /* of the job's b, in units of b */
-    double error, last;
+    int exponent;              /* b is in units of 2^exponent */
+    struct wide norm_b, below; /* of the job's b, and what errors are relative to, in those units */
+    double error, first_error, last;
     int steps;
-    bool extended, done, converged;
+    bool done, converged;
 };
+
+#define SOLVE_TOP 100000 /* above all exponents */
 
 /* ---- residuals ---- */
 
@@ -58,25 +60,10 @@ template <class Team, class T> static __device__ __noinline__ void residual(solv
     }
     s.team.sync();
 }
-/* The same in working precision. */
+/* A bound on ||b - A x|| / (||A|| ||x|| + ||b||) before scaling, from the scaled residual and what
+ * rounding may have hidden from it; what is below the line stays in c. */
 template <class Team, class T>
-static __device__ __noinline__ void residual_plain(solver<Team, T> &s) {
-    constexpr int share = Team::block ? 8 : 1;
-    int part = s.team.rank() % share, rows = s.team.size() / share;
-    for (int base = 0; base < s.n(); base += rows) {
-        int i = base + s.team.rank() / share;
-        bool here = i < s.n();
-        T sum = here && part == 0 ? s.room.b[i] : (T)0;
-        for (int j = part; here && j < s.n(); j += share) sum -= s.matrix(i, j) * s.room.x[j];
-        for (int by = share / 2; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
-        if (here && part == 0) s.room.r[i] = sum;
-    }
-    s.team.sync();
-}
-
-/* ||b - A x|| / (||A|| ||x|| + ||b||) before scaling, from the scaled residual. */
-template <class Team, class T>
-static __device__ __noinline__ double backward_error(solver<Team, T> &s, struct wide norm_b) {
+static __device__ __noinline__ double backward_error(solver<Team, T> &s, struct solve_column &c) {
     const struct solve_matrix &a = s.state;
     struct wide x = wide_make(0, 0, a.scaled), r = x, below;
     int bad = 0;
@@ -94,8 +81,10 @@ static __device__ __noinline__ double backward_error(solver<Team, T> &s, struct 
     x = wide_most(s.team, x, a.scaled);
     r = wide_most(s.team, r, a.scaled);
     if (bad) return precision<T>::infinity();
-    below = wide_sum({a.norm_inf.m * x.m, a.norm_inf.e + x.e}, norm_b);
-    return wide_ratio(r, below);
+    c.below = below = wide_sum({a.norm_inf.m * x.m, a.norm_inf.e + x.e}, c.norm_b);
+    if (!(below.m > 0)) return 0;
+    return wide_ratio(r, below) * (1 + 4 * precision<T>::unit * (s.n() + 2)) +
+           precision<T>::residual_unit * (s.n() + 2);
 }
 
 template <class Team, class T>
@@ -114,50 +103,61 @@ static __device__ __noinline__ double largest_of(solver<Team, T> &s, vector_view
 
 /* ---- one column ---- */
 
-/* Brings the job's column into b, scaled as the matrix is. */
+/* Brings the job's column into b, scaled as the matrix is and near 1 where it is far from it. What
+ * is more than a band below its largest element is left for the next one, which begins at *top, as
+ * in engine_body.h. Returns whether there is one. */
 template <class Team, class T>
-static __device__ __noinline__ void load_column(solver<Team, T> &s, const T *from,
-                                                struct solve_column &c) {
+static __device__ __noinline__ bool load_column(solver<Team, T> &s, const T *from,
+                                                struct solve_column &c, int *top) {
     int64_t step = s.shape.b_row;
     double greatest = 0, most = -100000;
+    int more = 0, floor;
     bool plain;
     for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
         double size = size_of((double)from[i * step]);
+        double e = exponent_of(size) + (s.state.scaled ? s.room.row_scale[i] : 0);
         greatest = size > greatest ? size : greatest;
+        most = size != 0 && e <= *top && e > most ? e : most;
     }
     greatest = s.team.most(greatest);
-    plain = !s.state.scaled && greatest < s.safe && (greatest > 1 / s.safe || greatest == 0);
-    c.exponent = 0;
-    c.norm_b = {greatest, 0};
-    for (int i = s.team.rank(); !plain && i < s.n(); i += s.team.size()) {
-        double value = (double)from[i * step];
-        int scale = s.state.scaled ? s.room.row_scale[i] : 0;
-        double e = value != 0 ? exponent_of(value) + scale : -100000;
-        most = e > most ? e : most;
-    }
-    if (!plain) {
-        most = s.team.most(most);
-        c.exponent = most == -100000 ? 0 : (int)most;
-        c.norm_b = wide_make(greatest, -c.exponent, true);
-    }
+    most = s.team.most(most);
+    plain = *top == SOLVE_TOP && !s.state.scaled && greatest < s.safe &&
+            (greatest > 1 / s.safe || greatest == 0);
+    c.exponent = plain || most == -100000 ? 0 : (int)most;
+    floor = plain ? -100000 : c.exponent - precision<T>::band;
+    c.norm_b = wide_make(0, 0, !plain);
     for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
         int scale = s.state.scaled ? s.room.row_scale[i] : 0;
         T value = from[i * step];
-        s.room.b[i] = plain ? value : (T)ldexp((double)value, scale - c.exponent);
+        int e = exponent_of((double)value) + scale;
+        bool here = value != 0 && e <= *top && e > floor;
+        struct wide own = wide_make(here ? size_of((double)value) : 0, -c.exponent, !plain);
+        if (own.e > c.norm_b.e || (own.e == c.norm_b.e && own.m > c.norm_b.m)) c.norm_b = own;
+        more |= value != 0 && e <= floor;
+        s.room.b[i] = plain ? value : here ? (T)ldexp((double)value, scale - c.exponent) : (T)0;
     }
+    c.norm_b = wide_most(s.team, c.norm_b, !plain);
+    more = s.team.any(more);
+    *top = floor;
     s.team.sync();
+    return more != 0;
 }
 
+/* x, or what this band adds to it. What leaves the range on the way is an error without bound. */
 template <class Team, class T>
-static __device__ __noinline__ void store_column(solver<Team, T> &s, T *to,
-                                                 const struct solve_column &c) {
+static __device__ __noinline__ void store_column(solver<Team, T> &s, T *to, bool add,
+                                                 struct solve_column &c) {
     int64_t step = s.shape.columns;
     bool plain = !s.state.scaled && c.exponent == 0;
+    int beyond = 0;
     for (int i = s.team.rank(); i < s.n(); i += s.team.size()) {
         int scale = s.state.scaled ? s.room.column_scale[i] : 0;
         T value = s.room.x[i];
-        to[i * step] = plain ? value : (T)ldexp((double)value, scale + c.exponent);
+        value = plain ? value : (T)ldexp((double)value, scale + c.exponent);
+        to[i * step] = value = add ? to[i * step] + value : value;
+        beyond |= !is_finite((double)value);
     }
+    if (s.team.any(beyond)) c.error = precision<T>::infinity();
     s.team.sync();
 }
 
@@ -182,12 +182,9 @@ static __device__ void try_step(solver<Team, T> &s, struct solve_column &c, int 
     const double u = precision<T>::unit;
     double size = largest_of(s, s.room.d) / largest_of(s, s.room.x), ratio = size / c.last, error;
     step_forward(s);
-    if (c.extended)
-        residual(s);
-    else
-        residual_plain(s);
-    error = backward_error(s, c.norm_b);
-    if (!(error < c.error || (c.extended && error <= 2 * u))) {
+    residual(s);
+    error = backward_error(s, c);
+    if (!(error < c.error || error <= 2 * u)) {
         copy(s, s.room.x, s.room.d);
         c.done = true;
         return;
@@ -205,37 +202,48 @@ static __device__ void try_step(solver<Team, T> &s, struct solve_column &c, int 
     c.done = c.converged || !(ratio <= 0.5);
 }
 
+/* Whether the corrections may be noise, as in engine_body.h. */
+template <class Team, class T>
+static __device__ bool harmed(const solver<Team, T> &s, const struct solve_column &c) {
+    const double u = precision<T>::unit;
+    double noise = (u * c.error + precision<T>::residual_unit * s.n()) / s.state.own_rcond;
+    bool shrunk = c.converged || !c.done || c.last <= 4 * u;
+    return s.state.contraction >= 0.5 && c.steps > 0 && !(shrunk && noise <= 0x1p-20) &&
+           c.first_error <= 3 * u;
+}
+
 /* Solves with the factors at hand, and refines. */
 template <class Team, class T>
 static __device__ __noinline__ void refine(solver<Team, T> &s, struct solve_column &c) {
-    int most = s.shape.refinement == BLASD_REFINE_NONE ? 0 : c.extended ? SOLVE_STEPS : 1;
+    int most = s.shape.refinement == BLASD_REFINE_NONE ? 0 : SOLVE_STEPS;
     copy(s, s.room.x, s.room.b);
     s.apply(s.room.x, false);
-    if (c.extended)
-        residual(s);
-    else
-        residual_plain(s);
-    c.error = backward_error(s, c.norm_b);
+    residual(s);
+    c.first_error = c.error = backward_error(s, c);
     c.steps = 0;
     c.last = 1;
-    c.converged = c.error == 0;
+    c.converged = largest_of(s, s.room.r) == 0;
     c.done = c.converged || !is_finite(c.error);
     for (int step = 1; step <= most && !c.done; step++) {
         copy(s, s.room.d, s.room.r);
         s.apply(s.room.d, false);
         try_step(s, c, step);
     }
+    if (!harmed(s, c)) return;
+    copy(s, s.room.x, s.room.b);
+    s.apply(s.room.x, false);
+    c.error = c.first_error;
+    c.steps = 0;
 }
 
 /* Whether what was reached is what refinement reaches, unless the factors are bad. */
 template <class Team, class T>
 static __device__ bool good_enough(const solver<Team, T> &s, const struct solve_column &c) {
     const double u = precision<T>::unit;
-    double bound = c.extended ? 3 * u : (8 + (double)s.n() / 2) * u;
     if (s.shape.refinement == BLASD_REFINE_NONE || s.state.method == BLASD_SOLVED_QR) return true;
-    if (!(c.error <= bound)) return false;
-    return !(c.extended && s.state.method == BLASD_SOLVED_LU && c.steps > 0 &&
-             s.state.rcond > 32 * s.n() * u && (!c.converged || s.state.contraction > 0.1));
+    if (!(c.error <= 3 * u)) return false;
+    return !(s.state.method == BLASD_SOLVED_LU && c.steps > 0 &&
+             s.state.own_rcond > 32 * s.n() * u && (!c.converged || s.state.contraction > 0.1));
 }
 
 /* Tries again with QR, in `room` (where the factors may stay as they are); keeps what is better,
@@ -252,11 +260,13 @@ static __device__ __noinline__ bool try_qr(solver<Team, T> &s, struct solve_colu
     s.state.method = BLASD_SOLVED_QR;
     s.load();
     whole = factor_qr(s.team, s.room.f, s.n(), s.room.y);
-    if (whole) refine(s, second);
+    if (whole) {
+        s.estimate();
+        refine(s, second);
+    }
     limit = c.error > limit ? c.error : limit;
     if (whole && second.error <= limit) {
         c = second;
-        s.estimate();
         return true;
     }
     s.room.f = factors;
@@ -264,26 +274,50 @@ static __device__ __noinline__ bool try_qr(solver<Team, T> &s, struct solve_colu
     return false;
 }
 
+/* One column, band by band; its errors are relative to all of it. */
+template <class Team, class T>
+static __device__ void solve_one_column(solver<Team, T> &s, const T *b, T *x, matrix_view<T> spare,
+                                        struct solve_outcome *ret) {
+    struct wide all_r = {0, -100000}, all_below = all_r;
+    int top = SOLVE_TOP;
+    double error;
+    bool beyond = false, more = true;
+    for (bool add = false; more; add = true) {
+        struct solve_column c = {};
+        int from = top;
+        more = load_column(s, b, c, &top);
+        refine(s, c);
+        if (!good_enough(s, c) && !try_qr(s, c, spare)) {
+            int again = from;
+            if (spare.p == s.room.f.p) s.factor_again();
+            load_column(s, b, c, &again);
+            refine(s, c);
+        }
+        store_column(s, x, add, c);
+        if (is_finite(c.error)) {
+            struct wide below = wide_make(c.below.m, c.below.e + c.exponent, true);
+            struct wide own = wide_make(c.error * below.m, below.e, true);
+            all_r = own.m > 0 ? wide_sum(all_r, own) : all_r;
+            if (below.e > all_below.e || (below.e == all_below.e && below.m > all_below.m))
+                all_below = below;
+        } else {
+            beyond = true;
+        }
+        if (c.steps > ret->steps) ret->steps = c.steps;
+        if (!ret->doubtful && is_finite(c.error) && s.state.rcond < 2 * s.n() * s.unit)
+            ret->doubtful = s.doubtful();
+    }
+    error = beyond ? precision<T>::infinity() : wide_ratio(all_r, all_below);
+    if (!(error <= ret->error)) ret->error = error;
+}
+
 /* All columns from `first` to `end` of a system. `spare`: room for QR's factors. */
 template <class Team, class T>
 static __device__ void solve_all_columns(solver<Team, T> &s, const T *b, T *x, int first, int end,
                                          matrix_view<T> spare, struct solve_outcome *ret) {
-    *ret = {0, s.state.rcond, 0, s.state.method};
-    for (int k = first; k < end; k++) {
-        struct solve_column c = {};
-        c.extended = s.shape.extended;
-        load_column(s, b + k * s.shape.b_column, c);
-        refine(s, c);
-        store_column(s, x + k, c);
-        if (!good_enough(s, c)) {
-            if (try_qr(s, c, spare))
-                store_column(s, x + k, c);
-            else if (spare.p == s.room.f.p)
-                s.factor_again();
-        }
-        if (!(c.error <= ret->error)) ret->error = c.error;
-        if (c.steps > ret->steps) ret->steps = c.steps;
-    }
+    *ret = {0, s.state.rcond, 0, s.state.method, false};
+    for (int k = first; k < end; k++)
+        solve_one_column(s, b + k * s.shape.b_column, x + k, spare, ret);
     ret->rcond = s.state.rcond;
     ret->method = s.state.method;
 }

@@ -10,8 +10,6 @@
 #define SOLVE_COLUMNS_EACH 8 /* columns that a block takes, where columns are shared out */
 #define SOLVE_WALK_MOST 8
 
-enum { SOLVE_FLAG_SINGULAR = 1, SOLVE_FLAG_UNSYMMETRIC = 2 };
-
 /* One tensor of each task, at even steps. */
 struct solve_tensor {
     char *base;
@@ -68,8 +66,9 @@ static __device__ inline void report(const struct solve_batch &batch, int64_t sy
     *solve_at<double>(batch.error, task, at) = solved ? outcome.error : precision<double>::nan();
     *solve_at<int64_t>(batch.steps, task, at) = solved ? outcome.steps : 0;
     *solve_at<int64_t>(batch.method, task, at) = solved ? outcome.method : BLASD_SOLVED_NOT;
-    batch.flags[system] = (matrix.singular ? SOLVE_FLAG_SINGULAR : 0) |
-                          (matrix.unsymmetric ? SOLVE_FLAG_UNSYMMETRIC : 0);
+    batch.flags[system] = (matrix.singular ? BLASD_SOLVE_SINGULAR : 0) |
+                          (matrix.unsymmetric ? BLASD_SOLVE_UNSYMMETRIC : 0) |
+                          (outcome.doubtful ? BLASD_SOLVE_DOUBTFUL : 0);
 }
 
 /* ---- room ---- */
@@ -310,6 +309,7 @@ __global__ void __launch_bounds__(256) solve_step_report(struct solve_steps step
             const struct solve_outcome &one = steps.outcomes[at * steps.parts + part];
             if (!(one.error <= all.error)) all.error = one.error;
             if (one.steps > all.steps) all.steps = one.steps;
+            all.doubtful = all.doubtful || one.doubtful;
             if (part == 0 || one.method == BLASD_SOLVED_QR) {
                 all.method = one.method;
                 all.rcond = one.rcond;

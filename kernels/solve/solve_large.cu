@@ -15,37 +15,58 @@
 
 /* ---- right-hand sides ---- */
 
+/* Chooses the windows of a band, which begin where those of the last one ended, and loads it. */
 template <class T>
-static int load_block(struct solve_large *l, struct large_block *block, const T *b,
+static int load_block(struct solve_large *l, struct large_block *block, const T *b, bool first,
                       struct blasd_err *err) {
     struct large_column *columns = OF(struct large_column, l->pinned);
+    size_t bytes = (size_t)block->k * sizeof *block->window;
     double safe = safe_of(l);
     int k = block->k;
     int64_t all = (int64_t)l->n * k;
     b += block->first * l->batch.shape.b_column;
+    for (int c = 0; first && c < k; c++) block->window[c].top = SOLVE_TOP;
+    TRY(large_send_over(l, l->windows, block->window, bytes, err));
     TRY(blasd_launch(large_measure_b<T>, dim3((unsigned)k), dim3(256), 0, l->job->stream, err,
-                     l->batch.shape, b, k, rows_scaled(l), l->columns));
+                     l->batch.shape, b, k, rows_scaled(l), l->windows, l->columns));
     TRY(l->job->calls->copy_down(l->job->stream, columns, l->columns, (size_t)k * sizeof *columns,
                                  err));
     TRY(l->job->calls->stream_wait(l->job->stream, err));
+    block->more = false;
     for (int c = 0; c < k; c++) {
+        struct large_window *w = &block->window[c];
         double most = columns[c].b_most;
-        bool plain = !l->state.scaled && most < safe && (most > 1 / safe || most == 0);
-        block->exponent[c] = plain ? 0 : columns[c].b_exponent;
-        block->norm_b[c] = ldexpl((long double)most, -block->exponent[c]);
+        bool plain = first && !l->state.scaled && most < safe && (most > 1 / safe || most == 0);
+        w->exponent = plain ? 0 : columns[c].b_exponent;
+        w->floor = plain ? LARGE_PLAIN : w->exponent - precision<T>::band;
+        w->beyond = 0;
+        block->norm_b[c] = ldexpl((long double)most, -w->exponent);
+        block->more = block->more || (!plain && columns[c].b_more != 0);
     }
-    TRY(large_send_over(l, l->small, block->exponent, (size_t)k * sizeof(int), err));
+    TRY(large_send_over(l, l->windows, block->window, bytes, err));
     return blasd_launch(large_load_b<T>, spread(l, all / 256), dim3(256), 0, l->job->stream, err,
-                        l->batch.shape, b, k, rows_scaled(l), l->small, OF(T, l->b));
+                        l->batch.shape, b, k, rows_scaled(l), l->windows, OF(T, l->b));
 }
+/* What left the range on the way is an error without bound. */
 template <class T>
-static int store_block(struct solve_large *l, const struct large_block *block, T *x,
+static int store_block(struct solve_large *l, struct large_block *block, bool add, T *x,
                        struct blasd_err *err) {
+    size_t bytes = (size_t)block->k * sizeof *block->window;
     int64_t all = (int64_t)l->n * block->k;
-    TRY(large_send_over(l, l->small, block->exponent, (size_t)block->k * sizeof(int), err));
-    return blasd_launch(large_store_x<T>, spread(l, all / 256), dim3(256), 0, l->job->stream, err,
-                        l->batch.shape, OF(const T, l->x), block->k, columns_scaled(l), l->small,
-                        x + block->first);
+    TRY(large_send_over(l, l->windows, block->window, bytes, err));
+    TRY(blasd_launch(large_store_x<T>, spread(l, all / 256), dim3(256), 0, l->job->stream, err,
+                     l->batch.shape, OF(const T, l->x), block->k, columns_scaled(l), (int)add,
+                     l->windows, x + block->first));
+    TRY(large_bring_back(l, block->window, l->windows, bytes, err));
+    for (int c = 0; c < block->k; c++) {
+        long double below = ldexpl(block->below[c], block->window[c].exponent);
+        if (block->window[c].beyond != 0) block->error[c] = INFINITY;
+        if (below > block->all_below[c]) block->all_below[c] = below;
+        block->all_r[c] = std::isfinite(block->error[c]) ? block->all_r[c] + block->error[c] * below
+                                                         : (long double)INFINITY;
+        block->window[c].top = block->window[c].floor; /* a plain column has nothing below that */
+    }
+    return 0;
 }
 
 template <class T>
@@ -65,7 +86,6 @@ static int residual_extended(struct solve_large *l, int k, struct blasd_err *err
 }
 static int residuals(struct solve_large *l, const struct large_block *block,
                      struct blasd_err *err) {
-    if (!block->extended) return large_matrix_residual(l, block->k, false, err);
     return l->single ? residual_extended<float>(l, block->k, err)
                      : residual_extended<double>(l, block->k, err);
 }
@@ -84,11 +104,13 @@ static int sizes_of(struct solve_large *l, int k, struct blasd_err *err) {
     return l->job->calls->stream_wait(l->job->stream, err);
 }
 static double error_of(const struct solve_large *l, const struct large_column *c,
-                       long double norm_b) {
+                       struct large_block *block, int at) {
     long double x = ldexpl(c->x.m, c->x.e), r = ldexpl(c->r.m, c->r.e), below;
     if ((c->bad & 1) != 0) return INFINITY;
-    below = l->norm_inf * x + norm_b;
-    return below > 0 ? (double)(r / below) : 0;
+    block->below[at] = below = l->norm_inf * x + block->norm_b[at];
+    if (!(below > 0)) return 0;
+    return (double)(r / below) * (1 + 4 * unit_of(l) * (l->n + 2)) +
+           residual_unit_of(l) * (l->n + 2);
 }
 static int move(struct solve_large *l, int k, const struct large_mask *mask, bool back,
                 struct blasd_err *err) {
@@ -104,7 +126,7 @@ static bool judge(const struct solve_large *l, struct large_block *block, int c,
                   double error, double size) {
     const double u = unit_of(l);
     double ratio = size / block->last[c];
-    if (!(error < block->error[c] || (block->extended && error <= 2 * u))) {
+    if (!(error < block->error[c] || error <= 2 * u)) {
         block->done[c] = true;
         return false;
     }
@@ -139,12 +161,35 @@ static int refine_once(struct solve_large *l, struct large_block *block, int ste
     TRY(residuals(l, block, err));
     TRY(sizes_of(l, block->k, err));
     for (int c = 0; c < block->k; c++) {
-        double error = error_of(l, &sizes[c], block->norm_b[c]);
+        double error = error_of(l, &sizes[c], block, c);
         if (block->done[c] || judge(l, block, c, step, error, corrections[c])) continue;
         back.bits[c / 64] |= UINT64_C(1) << c % 64;
         any = true;
     }
     return any ? move(l, block->k, &back, true, err) : 0;
+}
+
+/* Where corrections may be noise, as in engine_body.h, x is again what it was before them. */
+static int take_back(struct solve_large *l, struct large_block *block, struct blasd_err *err) {
+    size_t bytes = (size_t)l->n * (size_t)block->k * size_of_type(l);
+    const double u = unit_of(l);
+    struct large_mask back = {};
+    bool any = false;
+    for (int c = 0; c < block->k && !l->narrow && l->state.contraction >= 0.5; c++) {
+        double noise = (u * block->error[c] + residual_unit_of(l) * l->n) / l->state.own_rcond;
+        bool shrunk = block->converged[c] || !block->done[c] || block->last[c] <= 4 * u;
+        if (block->steps[c] == 0 || (shrunk && noise <= 0x1p-20) ||
+            !(block->first_error[c] <= 3 * u))
+            continue;
+        block->error[c] = block->first_error[c];
+        block->steps[c] = 0;
+        back.bits[c / 64] |= UINT64_C(1) << c % 64;
+        any = true;
+    }
+    if (!any) return 0;
+    TRY(l->job->calls->copy_within(l->job->stream, l->d, l->b, bytes, err));
+    TRY(large_matrix_apply(l, l->d, block->k, false, err));
+    return move(l, block->k, &back, true, err);
 }
 
 /* Solves a block with the factors at hand and refines it. */
@@ -153,8 +198,7 @@ static int solve_block(struct solve_large *l, struct large_block *block, struct 
     const struct large_column *sizes = OF(const struct large_column, l->pinned);
     int most = l->batch.shape.refinement == BLASD_REFINE_NONE ? 0
                : l->narrow                                    ? MIXED_STEPS
-               : block->extended                              ? SOLVE_STEPS
-                                                              : 1;
+                                                              : SOLVE_STEPS;
     bool all = true;
     TRY(l->job->calls->copy_within(l->job->stream, l->x, l->b, bytes, err));
     TRY(large_matrix_apply(l, l->x, block->k, false, err));
@@ -162,10 +206,10 @@ static int solve_block(struct solve_large *l, struct large_block *block, struct 
     TRY(l->job->calls->copy_within(l->job->stream, l->d, l->r, bytes, err));
     TRY(sizes_of(l, block->k, err));
     for (int c = 0; c < block->k; c++) {
-        block->error[c] = error_of(l, &sizes[c], block->norm_b[c]);
+        block->first_error[c] = block->error[c] = error_of(l, &sizes[c], block, c);
         block->steps[c] = 0;
         block->last[c] = 1;
-        block->converged[c] = block->error[c] == 0;
+        block->converged[c] = sizes[c].r_zero != 0 && block->error[c] <= unit_of(l);
         block->done[c] = block->converged[c] || !std::isfinite(block->error[c]);
         all = all && block->done[c];
     }
@@ -175,19 +219,19 @@ static int solve_block(struct solve_large *l, struct large_block *block, struct 
         all = true;
         for (int c = 0; c < block->k; c++) all = all && block->done[c];
     }
-    return 0;
+    return take_back(l, block, err);
 }
 
 /* Whether what was reached is what refinement reaches, unless the factors are bad. */
 static bool good_enough(const struct solve_large *l, const struct large_block *block) {
-    double u = unit_of(l), bound = block->extended ? 3 * u : (8 + (double)l->n / 2) * u;
+    double u = unit_of(l), bound = 3 * u;
     if (l->batch.shape.refinement == BLASD_REFINE_NONE || l->state.method == BLASD_SOLVED_QR)
         return true;
     for (int c = 0; c < block->k; c++) {
         if (!(block->error[c] <= bound)) return false;
-        if (block->extended && l->state.method == BLASD_SOLVED_LU && block->steps[c] > 0 &&
+        if (l->state.method == BLASD_SOLVED_LU && block->steps[c] > 0 &&
             (l->narrow ? !block->converged[c]
-                       : l->state.rcond > 32 * l->n * u &&
+                       : l->state.own_rcond > 32 * l->n * u &&
                              (!block->converged[c] || l->state.contraction > 0.1)))
             return false;
     }
@@ -208,10 +252,11 @@ static int solve_by_qr(struct solve_large *l, struct large_block *block, struct 
     *second = *block;
     TRY(l->job->calls->copy_within(l->job->stream, l->keep, l->x, bytes, err));
     TRY(large_matrix_qr(l, err));
+    TRY(large_matrix_estimate(l, err));
     TRY(solve_block(l, second, err));
     if (worst_of(second) <= fmax(worst_of(block), 2 * unit_of(l))) {
         *block = *second;
-        return large_matrix_estimate(l, err);
+        return 0;
     }
     TRY(l->job->calls->copy_within(l->job->stream, l->x, l->keep, bytes, err));
     l->state = before;
@@ -221,21 +266,49 @@ static int solve_by_qr(struct solve_large *l, struct large_block *block, struct 
 
 /* ---- systems ---- */
 
-/* A block of columns to its end. */
+static int look_for_doubt(struct solve_large *l, const struct large_block *block, bool *ret,
+                          struct blasd_err *err) {
+    if (!(l->state.rcond < 2 * l->n * unit_of(l))) return 0;
+    for (int c = 0; c < block->k && !*ret; c++)
+        if (std::isfinite(block->error[c])) TRY(large_matrix_doubtful(l, c, ret, err));
+    return 0;
+}
+
+/* Whatever factors are for, where QR left none. */
+static int refactor(struct solve_large *l, const void *a, struct blasd_err *err) {
+    if (l->a != nullptr) return 0;
+    l->a = a;
+    return large_matrix_factor(l, false, err);
+}
+
+/* A block of columns to its end, band by band. */
 template <class T>
-static int run_block(struct solve_large *l, struct large_block *block, const T *b, T *x,
-                     struct blasd_err *err) {
-    TRY(load_block<T>(l, block, b, err));
-    TRY(solve_block(l, block, err));
-    if (l->narrow && !good_enough(l, block)) {
-        TRY(large_matrix_factor(l, false, err));
-        if (l->state.info == 0) TRY(solve_block(l, block, err));
+static int run_block(struct solve_large *l, struct large_block *block, const T *a, const T *b, T *x,
+                     struct solve_outcome *outcome, struct blasd_err *err) {
+    block->more = true;
+    for (bool first = true; block->more && l->state.info == 0; first = false) {
+        TRY(refactor(l, a, err));
+        TRY(load_block<T>(l, block, b, first, err));
+        TRY(solve_block(l, block, err));
+        if (l->narrow && !good_enough(l, block)) {
+            TRY(large_matrix_factor(l, false, err));
+            if (l->state.info == 0) TRY(solve_block(l, block, err));
+        }
+        if (l->state.info == 0 && !good_enough(l, block))
+            TRY(solve_by_qr(l, block, block + 1, err));
+        TRY(store_block<T>(l, block, !first, x, err));
+        TRY(refactor(l, a, err));
+        TRY(look_for_doubt(l, block, &outcome->doubtful, err));
+        for (int c = 0; c < block->k; c++)
+            if (block->steps[c] > outcome->steps) outcome->steps = block->steps[c];
+        if (outcome->method != BLASD_SOLVED_QR) outcome->method = l->state.method;
+        outcome->rcond = l->state.rcond;
     }
-    if (l->state.info == 0 && !good_enough(l, block)) {
-        int code = solve_by_qr(l, block, block + 1, err);
-        if (code != 0) return code;
+    for (int c = 0; c < block->k; c++) {
+        double error = block->all_r[c] > 0 ? (double)(block->all_r[c] / block->all_below[c]) : 0;
+        if (!(error <= outcome->error)) outcome->error = error;
     }
-    return store_block<T>(l, block, x, err);
+    return 0;
 }
 
 template <class T>
@@ -243,23 +316,12 @@ static int run_columns(struct solve_large *l, const T *a, const T *b, T *x,
                        struct solve_outcome *outcome, struct blasd_err *err) {
     struct large_block *block = l->blocks;
     int columns = l->batch.shape.columns;
-    *outcome = {0, l->state.rcond, 0, l->state.method};
+    *outcome = {0, l->state.rcond, 0, l->state.method, false};
     for (int first = 0; first < columns && l->state.info == 0; first += l->block) {
-        if (l->a == nullptr) {
-            TRY(large_matrix_factor(l, false, err));
-            l->a = a;
-        }
         memset(block, 0, sizeof *block);
         block->first = first;
         block->k = columns - first < l->block ? columns - first : l->block;
-        block->extended = l->batch.shape.extended;
-        TRY(run_block<T>(l, block, b, x, err));
-        for (int c = 0; c < block->k; c++) {
-            if (!(block->error[c] <= outcome->error)) outcome->error = block->error[c];
-            if (block->steps[c] > outcome->steps) outcome->steps = block->steps[c];
-        }
-        if (outcome->method != BLASD_SOLVED_QR) outcome->method = l->state.method;
-        outcome->rcond = l->state.rcond;
+        TRY(run_block<T>(l, block, a, b, x, outcome, err));
         TRY(large_go_on(l, 0.9 + 0.1 * (first + block->k) / columns, err));
     }
     return 0;
@@ -332,8 +394,7 @@ static bool wants_mixed(const struct solve_large *l) {
     const char *from = getenv("BLASD_SOLVE_MIXED");
     long least = from != nullptr ? strtol(from, nullptr, 10) : MIXED_N;
     return !l->single && l->batch.shape.assume == BLASD_ASSUME_GENERAL &&
-           l->batch.shape.refinement != BLASD_REFINE_NONE && l->batch.shape.extended && least > 0 &&
-           l->n >= least;
+           l->batch.shape.refinement != BLASD_REFINE_NONE && least > 0 && l->n >= least;
 }
 
 static int find_work(struct solve_large *l, struct blasd_err *err) {
@@ -376,6 +437,7 @@ static int take_host(struct solve_large *l, struct blasd_err *err) {
         l->pinned_bytes = LARGE_COLUMNS * sizeof(struct large_column);
     TRY(blasd_cuda_host(l->job, n * sizeof *l->v, (void **)&l->v, err));
     TRY(blasd_cuda_host(l->job, n * sizeof *l->sign, (void **)&l->sign, err));
+    TRY(blasd_cuda_host(l->job, n * sizeof *l->f, (void **)&l->f, err));
     TRY(blasd_cuda_host(l->job, n * sizeof(int), (void **)&l->row_scale, err));
     TRY(blasd_cuda_host(l->job, n * sizeof(int), (void **)&l->column_scale, err));
     return blasd_cuda_host(l->job, 2 * sizeof *l->blocks, (void **)&l->blocks, err);
@@ -409,6 +471,7 @@ int solve_large_prepare(struct blasd_cuda_job *job, struct solve_large *l,
     TRY(blasd_cuda_take(job, 2 * n * sizeof(int), (void **)&l->scales, err));
     TRY(blasd_cuda_take(job, LARGE_COLUMNS * sizeof(int), (void **)&l->small, err));
     TRY(blasd_cuda_take(job, LARGE_COLUMNS * sizeof *l->columns, (void **)&l->columns, err));
+    TRY(blasd_cuda_take(job, LARGE_COLUMNS * sizeof *l->windows, (void **)&l->windows, err));
     TRY(blasd_cuda_take(job, n * sizeof *l->pivots, (void **)&l->pivots, err));
     TRY(blasd_cuda_take(job, sizeof *l->info, (void **)&l->info, err));
     TRY(blasd_cuda_take(job, sizeof *l->unsymmetric, (void **)&l->unsymmetric, err));

@@ -11,11 +11,13 @@ extern "C" {
 
 /* One block of right-hand sides while it is worked on. */
 struct large_block {
-    int first, k; /* columns of the job's b */
-    bool extended;
-    int exponent[LARGE_COLUMNS], steps[LARGE_COLUMNS];
-    long double norm_b[LARGE_COLUMNS];
-    double error[LARGE_COLUMNS], last[LARGE_COLUMNS];
+    int first, k;                              /* columns of the job's b */
+    struct large_window window[LARGE_COLUMNS]; /* b is in units of 2^window.exponent */
+    bool more;                                 /* some column has another band */
+    int steps[LARGE_COLUMNS];
+    long double norm_b[LARGE_COLUMNS], below[LARGE_COLUMNS];    /* in the units of b */
+    long double all_r[LARGE_COLUMNS], all_below[LARGE_COLUMNS]; /* of all bands */
+    double error[LARGE_COLUMNS], first_error[LARGE_COLUMNS], last[LARGE_COLUMNS];
     bool done[LARGE_COLUMNS], converged[LARGE_COLUMNS];
 };
 
@@ -30,6 +32,7 @@ struct solve_large {
     size_t work_bytes, host_bytes;
     double *pairs, *sizes; /* of residuals; four for each row: see measure in solve_large.cu */
     int *scales, *small;   /* 2 n; LARGE_COLUMNS */
+    struct large_window *windows;
     struct large_column *columns;
     int64_t *pivots;
     int *info, *unsymmetric;
@@ -37,7 +40,7 @@ struct solve_large {
     /* on the host */
     void *pinned;
     size_t pinned_bytes;
-    double *v, *sign;
+    double *v, *sign, *f; /* f: see large_matrix_doubtful */
     int *row_scale, *column_scale;
     struct large_block *blocks; /* two */
     /* of the matrix at hand */
@@ -47,6 +50,8 @@ struct solve_large {
     bool narrow, was_narrow; /* the factors are float32 now; they served a job of this batch */
     int narrow_exponent;
     long double norm_1, norm_inf;
+    enum solve_inverse inverse; /* of what the condition is estimated */
+    int x_exponent;
     int code; /* of what failed inside a callback */
 };
 

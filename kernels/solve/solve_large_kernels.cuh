@@ -14,8 +14,15 @@
 struct large_column {
     struct wide x, r;
     double x_most, d_most, b_most;
-    int b_exponent, bad;
+    int b_exponent, b_more, r_zero, bad;
 };
+
+/* What of a column is solved now: elements whose exponents are in (floor, top], in units of
+ * 2^exponent. beyond: what was stored of it left the range. */
+struct large_window {
+    int exponent, floor, top, beyond;
+};
+#define LARGE_PLAIN (-2 * SOLVE_TOP) /* floor of a column that is taken as it is */
 
 /* Columns that a kernel shall touch. */
 struct large_mask {
@@ -164,53 +171,81 @@ __global__ void __launch_bounds__(256)
 
 /* ---- right-hand sides ---- */
 
-/* Sizes of the job's columns: a block each. */
+/* Sizes of what is not above the windows' tops in the job's columns: a block each. */
 template <class T>
 __global__ void __launch_bounds__(256)
     large_measure_b(struct solve_shape shape, const T *b, int k, const int *row_scale,
-                    struct large_column *ret) {
+                    const struct large_window *windows, struct large_column *ret) {
     team_of_block team;
     for (int c = (int)blockIdx.x; c < k; c += (int)gridDim.x) {
-        double most = 0, exponent = -100000;
+        double most = 0, exponent = -SOLVE_TOP;
+        int more = 0, floor;
         for (int i = team.rank(); i < shape.n; i += team.size()) {
             double size = size_of((double)b[i * shape.b_row + c * shape.b_column]);
-            int scale = row_scale != nullptr ? row_scale[i] : 0;
-            most = size > most ? size : most;
-            if (size != 0 && exponent_of(size) + scale > exponent)
-                exponent = exponent_of(size) + scale;
+            int e = exponent_of(size) + (row_scale != nullptr ? row_scale[i] : 0);
+            if (size != 0 && e <= windows[c].top && e > exponent) exponent = e;
+        }
+        exponent = team.most(exponent);
+        floor = (int)exponent - precision<T>::band;
+        for (int i = team.rank(); i < shape.n; i += team.size()) {
+            double size = size_of((double)b[i * shape.b_row + c * shape.b_column]);
+            int e = exponent_of(size) + (row_scale != nullptr ? row_scale[i] : 0);
+            if (size == 0 || e > windows[c].top) continue;
+            more |= e <= floor;
+            most = e > floor && size > most ? size : most;
         }
         most = team.most(most);
-        exponent = team.most(exponent);
+        more = team.any(more);
         if (team.rank() != 0) continue;
         ret[c].b_most = most;
-        ret[c].b_exponent = exponent == -100000 ? 0 : (int)exponent;
+        ret[c].b_more = more;
+        ret[c].b_exponent = exponent == -SOLVE_TOP ? 0 : (int)exponent;
     }
 }
-/* Columns from the job to b, or from x to the job: by 2^(scale of the row +- exponents[c]). */
+/* Columns from the job to b ... */
 template <class T>
 __global__ void __launch_bounds__(256)
     large_load_b(struct solve_shape shape, const T *from, int k, const int *row_scale,
-                 const int *exponents, T *to) {
+                 const struct large_window *windows, T *to) {
     int64_t all = (int64_t)shape.n * k;
     for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all;
          at += (int64_t)gridDim.x * 256) {
         int64_t i = at % shape.n, c = at / shape.n;
-        int e = (row_scale != nullptr ? row_scale[i] : 0) - exponents[c];
+        const struct large_window &w = windows[c];
+        int scale = row_scale != nullptr ? row_scale[i] : 0, e;
         T value = from[i * shape.b_row + c * shape.b_column];
-        to[at] = e == 0 ? value : (T)ldexp((double)value, e);
+        e = exponent_of((double)value) + scale;
+        to[at] = w.floor == LARGE_PLAIN      ? value
+                 : e > w.floor && e <= w.top ? (T)ldexp((double)value, scale - w.exponent)
+                                             : (T)0;
     }
 }
+/* ... and from x to the job, or what x adds to what is there. */
 template <class T>
 __global__ void __launch_bounds__(256)
-    large_store_x(struct solve_shape shape, const T *from, int k, const int *column_scale,
-                  const int *exponents, T *to) {
+    large_store_x(struct solve_shape shape, const T *from, int k, const int *column_scale, int add,
+                  struct large_window *windows, T *to) {
     int64_t all = (int64_t)shape.n * k;
     for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all;
          at += (int64_t)gridDim.x * 256) {
         int64_t i = at / k, c = at % k;
-        int e = (column_scale != nullptr ? column_scale[i] : 0) + exponents[c];
-        T value = from[c * shape.n + i];
-        to[i * shape.columns + c] = e == 0 ? value : (T)ldexp((double)value, e);
+        int e = (column_scale != nullptr ? column_scale[i] : 0) + windows[c].exponent;
+        T value = from[c * shape.n + i], *there = to + i * shape.columns + c;
+        value = e == 0 ? value : (T)ldexp((double)value, e);
+        *there = value = add ? *there + value : value;
+        if (!is_finite((double)value)) windows[c].beyond = 1;
+    }
+}
+
+/* |A| |x| + |b| of a column. */
+template <class T>
+__global__ void __launch_bounds__(128)
+    large_condition_f(int n, const T *a, const T *x, const T *b, double *ret) {
+    for (int i = (int)(blockIdx.x * 128 + threadIdx.x); i < n; i += (int)gridDim.x * 128) {
+        double sum = size_of((double)b[i]);
+        for (int j = 0; j < n; j++)
+            sum += size_of((double)a[(int64_t)j * n + i]) * size_of((double)x[j]);
+        ret[i] = sum;
     }
 }
 
@@ -279,6 +314,7 @@ __global__ void __launch_bounds__(256)
         ret[c].r = most_r;
         ret[c].x_most = plain_x;
         ret[c].d_most = plain_d;
+        ret[c].r_zero = most_r.m == 0;
         ret[c].bad = bad;
     }
 }

@@ -28,7 +28,7 @@ void blasd_solve_refuse(struct blasd_task *task, int64_t info, bool singular) {
 
 /* What the user should know of a job's systems, and how they were solved, in words. */
 void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single,
-                        int64_t unsymmetric, const char *how) {
+                        const int *flags, const char *how) {
     const int64_t *info = task->outputs[BLASD_SOLVE_INFO].data;
     const int64_t *method = task->outputs[BLASD_SOLVE_METHOD].data;
     const int64_t *steps = task->outputs[BLASD_SOLVE_STEPS].data;
@@ -36,6 +36,7 @@ void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bo
     const double *error = task->outputs[BLASD_SOLVE_BACKWARD_ERROR].data;
     double least = (double)s->n * (single ? (double)FLT_EPSILON : DBL_EPSILON), worst = INFINITY;
     int64_t ill = 0, first = -1, failed = 0, overflowed = 0, inexact = 0, done = 0;
+    int64_t unsymmetric = 0;
     int64_t counts[BLASD_SOLVE_METHOD_COUNT] = {0};
     bool refined = false;
     int main_method = BLASD_SOLVED_NOT;
@@ -43,10 +44,11 @@ void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bo
         counts[method[i]]++;
         refined = refined || steps[i] > 0;
         failed += info[i] != 0;
+        unsymmetric += (flags[i] & BLASD_SOLVE_UNSYMMETRIC) != 0;
         if (info[i] != 0) continue;
         overflowed += !isfinite(error[i]);
         inexact += isfinite(error[i]) && error[i] > 8 * least; /* 16 n u */
-        if (rcond[i] >= least) continue;
+        if ((flags[i] & BLASD_SOLVE_DOUBTFUL) == 0) continue;
         if (first < 0) first = i;
         ill++;
         worst = rcond[i] < worst ? rcond[i] : worst;

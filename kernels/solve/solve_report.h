@@ -12,9 +12,9 @@ void blasd_solve_put(const struct blasd_task *task, int output, int64_t item, do
 void blasd_solve_refuse(struct blasd_task *task, int64_t info, bool singular);
 /* No unknowns: nothing to solve, and nothing wrong. */
 void blasd_solve_answer_empty(struct blasd_task *task, const struct blasd_solve *s);
-/* Warnings and the method's name, from the outputs. unsymmetric: how many matrices' triangles
- * differ where they should not; how: what the method is called, NULL: by its number. */
+/* Warnings and the method's name, from the outputs and the flags of each system. how: what the
+ * method is called, NULL: by its number. */
 void blasd_solve_sum_up(struct blasd_task *task, const struct blasd_solve *s, bool single,
-                        int64_t unsymmetric, const char *how);
+                        const int *flags, const char *how);
 
 #endif

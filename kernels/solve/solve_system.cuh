@@ -25,10 +25,12 @@ struct precision_of_all {
 };
 template <class T> struct precision;
 template <> struct precision<double> : precision_of_all {
-    static constexpr double unit = 0x1p-53, safe = 0x1p200;
+    static constexpr double unit = 0x1p-53, safe = 0x1p200, residual_unit = 0x1p-104;
+    static constexpr int band = 400; /* exponents of a right-hand side that are solved at once */
 };
 template <> struct precision<float> : precision_of_all {
-    static constexpr double unit = 0x1p-24, safe = 0x1p40;
+    static constexpr double unit = 0x1p-24, safe = 0x1p40, residual_unit = 0x1p-52;
+    static constexpr int band = 40;
 };
 
 /* What all systems of a launch share. Strides are in elements; op(a) at (i, j) is
@@ -38,14 +40,14 @@ struct solve_shape {
     int64_t a_row, a_column, b_row, b_column;
     int assume;     /* of op(a) */
     int refinement; /* enum blasd_refinement */
-    int extended;   /* residuals in twice the precision */
 };
 
 /* What is known of a matrix once it is factored. */
 struct solve_matrix {
     struct wide norm_1, norm_inf; /* of op(a) itself */
     double most; /* the largest element of the matrix that is solved with; 0: not known */
-    double rcond, contraction;
+    double rcond, own_rcond; /* of the job's matrix; of the one that is solved */
+    double contraction;
     int info, method, scaled, singular, unsymmetric;
 };
 
@@ -53,7 +55,13 @@ struct solve_matrix {
 struct solve_outcome {
     double error, rcond;
     int steps, method;
+    bool doubtful; /* the condition leaves no digit of x that must be right */
 };
+
+/* Whose inverse the condition is estimated of: the job's matrix, the one that is solved, or
+ * inverse(A) F, where F is a diagonal in b times 2^f_exponent, against x in units of 2^x_exponent.
+ */
+enum solve_inverse { SOLVE_INVERSE, SOLVE_OWN_INVERSE, SOLVE_CONDITION };
 
 /* The numbers a team works with: where each of them lies. */
 template <class T> struct solve_room {
@@ -70,10 +78,12 @@ template <class Team, class T> struct solver {
     struct solve_room<T> room;
     const T *a;
     struct solve_matrix state;
+    enum solve_inverse inverse;
+    int f_exponent, x_exponent;
 
     __device__ solver(const Team &its_team, const struct solve_shape &its_shape,
                       const struct solve_room<T> &its_room, const T *its_a)
-        : team(its_team), shape(its_shape), room(its_room), a(its_a) {
+        : team(its_team), shape(its_shape), room(its_room), a(its_a), inverse(SOLVE_INVERSE) {
     }
     static constexpr double unit = precision<T>::unit, safe = precision<T>::safe;
     static constexpr bool keeps = !Team::block;
@@ -340,27 +350,50 @@ template <class Team, class T> struct solver {
         for (int i = team.rank(); i < n(); i += team.size()) sum += size_of(v[i]);
         return team.sum(sum);
     }
-    /* v := inverse(A 2^-shift) v of the matrix before scaling. */
-    __device__ __noinline__ void apply_inverse(bool transposed) {
-        const vector_view<int> &before = transposed ? room.column_scale : room.row_scale;
-        const vector_view<int> &after = transposed ? room.row_scale : room.column_scale;
+    /* v := 2^after inverse(factors) 2^before v, times 2^shift, or with the transposed inverse,
+     * brought near 1 on the way; null: no exponents. */
+    __device__ __noinline__ void apply_between(bool transposed, const vector_view<int> *before,
+                                               const vector_view<int> *after, int shift) {
         double most = -100000;
-        int shift = 0, up = 0;
-        if (state.scaled) {
-            for (int i = team.rank(); i < n(); i += team.size()) {
-                double e = room.v[i] != 0 ? exponent_of(room.v[i]) + before[i] : -100000;
-                most = e > most ? e : most;
-            }
-            most = team.most(most);
-            shift = most == -100000 ? 0 : (int)most;
-            up = shift + state.norm_1.e + exponent_of(state.norm_1.m);
+        int by;
+        for (int i = team.rank(); i < n(); i += team.size()) {
+            double e = exponent_of(room.v[i]) + (before != nullptr ? (*before)[i] : 0);
+            most = room.v[i] != 0 && e > most ? e : most;
         }
+        most = team.most(most);
+        by = most == -100000 ? 0 : (int)most;
         for (int i = team.rank(); i < n(); i += team.size())
-            room.d[i] = state.scaled ? (T)ldexp(room.v[i], before[i] - shift) : (T)room.v[i];
+            room.d[i] = (T)ldexp(room.v[i], (before != nullptr ? (*before)[i] : 0) - by);
         team.sync();
         apply(room.d, transposed);
         for (int i = team.rank(); i < n(); i += team.size())
-            room.v[i] = state.scaled ? ldexp((double)room.d[i], after[i] + up) : (double)room.d[i];
+            room.v[i] = ldexp((double)room.d[i], (after != nullptr ? (*after)[i] : 0) + by + shift);
+        team.sync();
+    }
+    __device__ void multiply_v_by_f() {
+        for (int i = team.rank(); i < n(); i += team.size()) room.v[i] *= (double)room.b[i];
+        team.sync();
+    }
+    /* v := what `inverse` says, times v: of the job's matrix, as inverse(A 2^-shift). */
+    __device__ __noinline__ void apply_inverse(bool transposed) {
+        const vector_view<int> *rows = state.scaled ? &room.row_scale : nullptr;
+        const vector_view<int> *columns = state.scaled ? &room.column_scale : nullptr;
+        if (inverse == SOLVE_CONDITION) {
+            if (transposed) multiply_v_by_f();
+            apply_between(!transposed, transposed ? nullptr : columns,
+                          transposed ? columns : nullptr, f_exponent - x_exponent);
+            if (!transposed) multiply_v_by_f();
+            return;
+        }
+        if (inverse == SOLVE_INVERSE && state.scaled) {
+            apply_between(transposed, transposed ? columns : rows, transposed ? rows : columns,
+                          state.norm_1.e + exponent_of(state.norm_1.m));
+            return;
+        }
+        for (int i = team.rank(); i < n(); i += team.size()) room.d[i] = (T)room.v[i];
+        team.sync();
+        apply(room.d, transposed);
+        for (int i = team.rank(); i < n(); i += team.size()) room.v[i] = (double)room.d[i];
         team.sync();
     }
     /* Replaces v by its signs, which r holds from last time; whether they are the same. */
@@ -443,14 +476,63 @@ template <class Team, class T> struct solver {
         load();
         factor();
     }
-    /* The condition, from the factors at hand. */
+    static __device__ double reciprocal(double norm_inverse, double norm) {
+        double rcond = 1 / norm_inverse / norm;
+        return rcond <= 1 ? rcond : rcond > 1 ? 1 : 0;
+    }
+    /* The 1-norm of the matrix that is solved. */
+    __device__ __noinline__ double own_norm() const {
+        double most = 0;
+        for (int j = team.rank(); j < n(); j += team.size()) {
+            double sum = 0;
+            for (int i = 0; i < n(); i++) sum += size_of((double)matrix(i, j));
+            most = sum > most ? sum : most;
+        }
+        return team.most(most);
+    }
+    /* The conditions, from the factors at hand: the job's matrix's, which the user is told, and
+     * that of the one that is solved, which says how refinement goes. */
     __device__ void estimate() {
-        double inverse, norm = state.norm_1.m, rcond;
-        inverse = norm_of_inverse();
+        double norm = state.norm_1.m;
+        inverse = SOLVE_INVERSE;
         if (state.scaled) norm = ldexp(norm, -exponent_of(norm));
-        rcond = 1 / inverse / norm;
-        state.rcond = rcond <= 1 ? rcond : rcond > 1 ? 1 : 0;
-        state.contraction = 4 * unit * growth() / state.rcond;
+        state.own_rcond = state.rcond = reciprocal(norm_of_inverse(), norm);
+        if (state.scaled) {
+            inverse = SOLVE_OWN_INVERSE;
+            state.own_rcond = reciprocal(norm_of_inverse(), own_norm());
+        }
+        state.contraction = 4 * unit * growth() / state.own_rcond;
+    }
+    /* Whether errors of the last digit in A and b may change all of x, whose condition does not
+     * depend on how rows are scaled, as rcond does. Of b nothing is left. */
+    __device__ __noinline__ bool doubtful() {
+        double most = -100000, size = 0;
+        for (int i = team.rank(); i < n(); i += team.size()) {
+            double value = (double)room.x[i];
+            double e = exponent_of(value) + (state.scaled ? room.column_scale[i] : 0);
+            most = value != 0 && e > most ? e : most;
+        }
+        most = team.most(most);
+        if (most == -100000) return false;
+        x_exponent = (int)most;
+        most = 0;
+        for (int i = team.rank(); i < n(); i += team.size()) {
+            int scale = (state.scaled ? room.column_scale[i] : 0) - x_exponent;
+            double own = ldexp(size_of((double)room.x[i]), scale);
+            double sum = size_of((double)room.b[i]);
+            for (int j = 0; j < n(); j++)
+                sum += size_of((double)matrix(i, j)) * size_of((double)room.x[j]);
+            size = own > size ? own : size;
+            most = sum > most ? sum : most;
+            room.v[i] = sum;
+        }
+        size = team.most(size);
+        f_exponent = exponent_of(team.most(most));
+        for (int i = team.rank(); i < n(); i += team.size())
+            room.b[i] = (T)ldexp(room.v[i], -f_exponent);
+        team.sync();
+        inverse = SOLVE_CONDITION;
+        return !(norm_of_inverse() / size * unit < 0x1p-4);
     }
 };
 

@@ -27,6 +27,7 @@ struct blasd_system {
     enum blasd_solve_method method;
     bool singular;     /* with info > 0: else it is not positive definite */
     bool unsymmetric;  /* the triangle that is not read differs from the one that is */
+    bool doubtful;     /* the condition leaves no digit of x that must be right */
     bool leave_to_all; /* set by `lanes` where the system needs the engine's care */
 };
 

@@ -1,19 +1,32 @@
 /* Making and reading job ids. */
 #include "base/id.h"
 
+#include "base/hex.h"
+
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-static const char digits[] = "0123456789abcdef";
-
 /* getrandom costs a system call; a block of random bytes per thread serves many ids. */
+static _Thread_local unsigned char pool[4096];
+static _Thread_local size_t used = sizeof pool;
+
+/* A child would else go on with its parent's bytes, and make the same ids. */
+static void drop_pool(void) {
+    used = sizeof pool;
+}
+
+static void drop_pool_in_children(void) {
+    pthread_atfork(NULL, NULL, drop_pool);
+}
+
 static void random_bytes(unsigned char *out, size_t len) {
-    static _Thread_local unsigned char pool[4096];
-    static _Thread_local size_t used = sizeof pool;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (used + len > sizeof pool) {
         size_t got = 0;
+        pthread_once(&once, drop_pool_in_children);
         while (got < sizeof pool) {
             ssize_t n = getrandom(pool + got, sizeof pool - got, 0);
             if (n > 0) got += (size_t)n;
@@ -29,8 +42,7 @@ void blasd_random_hex(char *out, size_t len) {
     for (size_t i = 0; i < len; i += 2) {
         unsigned char one;
         random_bytes(&one, 1);
-        out[i] = digits[one >> 4];
-        out[i + 1] = digits[one & 15];
+        blasd_hex_write(out + i, one, 2);
     }
     out[len] = '\0';
 }
@@ -39,8 +51,7 @@ void blasd_id_new(enum blasd_id_kind kind, int64_t wall_us, char id[BLASD_ID_LEN
     uint32_t second = (uint32_t)(wall_us / 1000000);
     char *out = id;
     *out++ = (char)kind;
-    for (int shift = 28; shift >= 0; shift -= 4) *out++ = digits[(second >> shift) & 15];
-    blasd_random_hex(out, BLASD_ID_LEN - 9);
+    blasd_random_hex(blasd_hex_write(out, second, 8), BLASD_ID_LEN - 9);
 }
 
 void blasd_id_renew(char id[BLASD_ID_LEN + 1]) {
@@ -118,8 +129,7 @@ void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key) {
     if (!begun) random_bytes((unsigned char *)&count, sizeof count);
     begun = true;
     number = encipher(&own, (uint64_t)count++ << CHECKED);
-    for (int i = BLASD_ID_LEN; i-- > BLASD_ID_PACKET; number >>= 4) id[i] = digits[number & 15];
-    id[BLASD_ID_LEN] = '\0';
+    *blasd_hex_write(id + BLASD_ID_PACKET, number, BLASD_ID_LEN - BLASD_ID_PACKET) = '\0';
 }
 
 bool blasd_id_signed(const char *id, const struct blasd_id_key *key) {
@@ -129,5 +139,5 @@ bool blasd_id_signed(const char *id, const struct blasd_id_key *key) {
 
 bool blasd_id_valid(const char *text) {
     if (text[0] != BLASD_ID_SYNC && text[0] != BLASD_ID_ASYNC) return false;
-    return strspn(text + 1, "0123456789abcdef") == BLASD_ID_LEN - 1 && text[BLASD_ID_LEN] == '\0';
+    return blasd_hex_begins(text + 1, BLASD_ID_LEN - 1) && text[BLASD_ID_LEN] == '\0';
 }

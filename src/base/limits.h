@@ -72,19 +72,8 @@ struct blasd_err;
       "each request_rate bytes that came")                                                         \
     X(request_rate, 16 * BLASD_KIB, 1, BLASD_GIB, "bytes a second",                                \
       "how fast a body that takes longer than request_s has to come, on average")                  \
-    X(connection_bytes, 32 * BLASD_KIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
+    X(connection_bytes, 48 * BLASD_KIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
       "memory of one connection for headers and the receive buffer")                               \
-    X(connection_small_bytes, 16 * BLASD_KIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",              \
-      "the same, of connections whose first request is a POST of up to 4K with its head: it is "   \
-      "cleared after each request; no less than connection_bytes: all have that")                  \
-    X(connection_body_bytes, BLASD_MIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
-      "the same, of up to 64 connections of a loop whose first request announces a body of 1M or " \
-      "more; no more than connection_bytes: all have that")                                        \
-    X(awake_ms, 50, 0, 60000, "milliseconds",                                                      \
-      "how long after a job came idle cores poll where halting is expensive, as in guests of a "   \
-      "hypervisor (0: never; docs/deploying.md)")                                                  \
-    X(awake_cores, 8, 0, 65536, "cores",                                                           \
-      "most cores of a machine on which that is done: all of them poll")                           \
     X(list_jobs, 100, 1, 100, "jobs", "most jobs on a page of GET /jobs")                          \
     X(stop_s, 5, 1, 86400, "seconds",                                                              \
       "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \

@@ -135,31 +135,73 @@ void blasd_tensor_convert(const struct blasd_tensor *from, struct blasd_tensor *
         run(from->dtype, from->data, 1, to->dtype, to->data, blasd_tensor_elements(from));
 }
 
-/* An exponent of all ones is what NaN and the infinities share. Blocks are tested whole, in a form
- * that becomes vector instructions; only a block that fails is searched. */
-#define SEARCH(TYPE, MASK)                                                                         \
-    do {                                                                                           \
-        const TYPE *bits = (const TYPE *)data;                                                     \
-        for (int64_t start = 0; start < n; start += 1024) {                                        \
-            int64_t end = start + 1024 < n ? start + 1024 : n;                                     \
-            TYPE bad = 0;                                                                          \
-            for (int64_t i = start; i < end; i++) bad |= (TYPE)((bits[i] & MASK) == MASK);         \
-            for (int64_t i = start; bad != 0 && i < end; i++)                                      \
-                if ((bits[i] & MASK) == MASK) return i;                                            \
-        }                                                                                          \
-    } while (0)
+/* How elements are judged, eight bytes at a time: ((word & mask) + add) & flag is not 0 where one
+ * of the elements in the word is at fault. For floating types: the bits of the exponent are all
+ * ones exactly where adding one to them carries into the place of the sign. */
+struct scan {
+    uint64_t mask, add, flag;
+};
+
+#define REPEAT2(x) ((uint64_t)(x) << 32 | (uint64_t)(x))
+#define REPEAT4(x) REPEAT2((uint64_t)(x) << 16 | (uint64_t)(x))
+
+static const struct scan scans[BLASD_DTYPE_COUNT] = {
+    [BLASD_float64] = {UINT64_C(0x7ff0000000000000), UINT64_C(0x0010000000000000),
+                       UINT64_C(0x8000000000000000)},
+    [BLASD_float32] = {REPEAT2(0x7f800000), REPEAT2(0x00800000), REPEAT2(0x80000000)},
+    [BLASD_float16] = {REPEAT4(0x7c00), REPEAT4(0x0400), REPEAT4(0x8000)},
+    [BLASD_bfloat16] = {REPEAT4(0x7f80), REPEAT4(0x0080), REPEAT4(0x8000)},
+    [BLASD_bool] = {REPEAT4(0xfefe), 0, REPEAT4(0xfefe)},
+};
+
+static uint64_t load(const unsigned char *p) {
+    uint64_t word;
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+/* Compiled for wider registers too, of which the loader picks: twice as fast with AVX2. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* it would trip over the resolver */
+#define WITH_AVX2 __attribute__((target_clones("avx2", "default")))
+#else
+#define WITH_AVX2
+#endif
+
+/* Bytes at the start of `p` that hold no element at fault, in whole blocks of `words`. */
+__attribute__((always_inline)) static inline size_t scan_words(const struct scan *by,
+                                                               const unsigned char *p, size_t bytes,
+                                                               const size_t words) {
+    const size_t block = words * sizeof(uint64_t);
+    const uint64_t mask = by->mask, add = by->add, flag = by->flag;
+    size_t at = 0;
+    for (; bytes - at >= block; at += block) {
+        uint64_t seen = 0;
+        for (size_t i = 0; i < words; i++) seen |= (load(p + at + 8 * i) & mask) + add;
+        if ((seen & flag) != 0) break;
+    }
+    return at;
+}
+
+/* The same, in large blocks as far as they go, for each costs as much again to decide on as to look
+ * at 64 bytes of it, and small ones behind them. */
+WITH_AVX2 static size_t scan_blocks(const struct scan *by, const unsigned char *p, size_t bytes) {
+    size_t at = scan_words(by, p, bytes, 128);
+    return at + scan_words(by, p + at, bytes - at, 16);
+}
 
 int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, int64_t n) {
-    if (blasd_dtype_parts(dtype) == 2) {
-        int64_t at = blasd_tensor_first_nonfinite(blasd_dtype_part(dtype), data, 2 * n);
-        return at < 0 ? -1 : at / 2;
-    }
-    switch (dtype) {
-    case BLASD_float64: SEARCH(uint64_t, UINT64_C(0x7ff0000000000000)); break;
-    case BLASD_float32: SEARCH(uint32_t, UINT32_C(0x7f800000)); break;
-    case BLASD_float16: SEARCH(uint16_t, 0x7c00u); break;
-    case BLASD_bfloat16: SEARCH(uint16_t, 0x7f80u); break;
-    default: break;
+    const struct scan *by = &scans[blasd_dtype_part(dtype)];
+    const unsigned char *p = data;
+    size_t size = blasd_dtype_size(blasd_dtype_part(dtype));
+    size_t bytes = (size_t)n * blasd_dtype_size(dtype), at;
+    if (by->mask == 0) return -1;
+    at = scan_blocks(by, p, bytes);
+    for (; at < bytes; at += size) {
+        uint64_t word = 0;
+        memcpy(&word, p + at, size);
+        /* one element in the lowest place: the places above hold zeros and never carry */
+        if ((((word & by->mask) + by->add) & by->flag) != 0)
+            return (int64_t)(at / blasd_dtype_size(dtype));
     }
     return -1;
 }
@@ -167,7 +209,8 @@ int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, i
 /* Searches for the first element whose bits, less `from`, are `least` or more as an unsigned
  * number. With s for the bit of the sign alone, those are: below 0, of floats (0, s + 1) for -0.0
  * is s, of signed integers (0, s); 0 or below, of both (1, s - 1) for 0 turns into the largest
- * number; 0, of unsigned ones (1, the largest number). Blocks become vector instructions, as above.
+ * number; 0, of unsigned ones (1, the largest number). Blocks become vector instructions; only one
+ * that holds such an element is searched.
  */
 #define SEARCH_FROM(TYPE)                                                                          \
     do {                                                                                           \

@@ -3,10 +3,15 @@
 #include "core/cost.h"
 
 #include <math.h>
+#include <string.h>
 
 #define MOST 1e300    /* what a product of a user's lengths is taken to be at most */
 #define MOST_S 1e15   /* seconds; an answer, not a time to wait */
 #define SLOWEST 1e-12 /* of points: no clock tells less */
+#define NEAR 2.0      /* a size within this factor of a point is that point */
+#define EARLY 0.25    /* weight of the newest job that might end early */
+#define EARLY_LEAST (1.0 / 1024)
+#define EARLY_S 1e-3 /* shorter ones are mostly overhead */
 
 const char *const blasd_cost_precision_names[] = {"float64", "float32"};
 
@@ -26,6 +31,7 @@ bool blasd_cost_add(struct blasd_cost_curve *curve, double flops, double alone_s
         return false;
     curve->points[curve->count++] =
         (struct blasd_cost_point){flops, alone_s, each_s < alone_s ? each_s : alone_s};
+    curve->measured = curve->count;
     return true;
 }
 
@@ -38,10 +44,12 @@ static double tame(double value, double most) {
 void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_work *ret) {
     enum blasd_dtype dtype = plan->input_dtype[0];
     ret->op = op;
-    ret->precision = dtype == BLASD_float64 ? BLASD_COST_FLOAT64 : BLASD_COST_FLOAT32;
+    ret->precision = dtype == BLASD_float64 || dtype == BLASD_complex128 ? BLASD_COST_FLOAT64
+                                                                         : BLASD_COST_FLOAT32;
     ret->flops = plan->flops;
     ret->items = plan->items;
     ret->bytes = (double)plan->input_bytes + (double)plan->output_bytes;
+    ret->ends_early = plan->flops_least > 0 && plan->flops_least < plan->flops;
 }
 
 /* Where `flops` lies on the curve: the seconds of one alone and of each further one. */
@@ -79,10 +87,53 @@ bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_w
     if (curve->count == 0) return false;
     if (items < 1) items = 1;
     read_curve(curve, flops / items, &alone, &each);
+    if (work->ends_early && cost->early[work->op] > 0) {
+        alone *= cost->early[work->op];
+        each *= cost->early[work->op];
+    }
     move = tame(work->bytes, MOST) / cost->copy_bytes_s;
     ret->alone_s = tame(alone + (items - 1) * each + move + BLASD_COST_JOB_S, MOST_S);
     ret->share_s = tame(items * each + move + BLASD_COST_JOB_S, MOST_S);
     return true;
+}
+
+/* One problem of this size took `alone` seconds. What was measured stands. */
+static void learn_point(struct blasd_cost_curve *curve, double flops, double alone,
+                        double launch_s) {
+    struct blasd_cost_point *point;
+    int i = 0;
+    if (curve->count == 0) blasd_cost_add(curve, 1, launch_s, launch_s);
+    while (i < curve->count && curve->points[i].flops * NEAR < flops) i++;
+    if (i < curve->measured) return;
+    point = &curve->points[i];
+    if (i < curve->count && point->flops < flops * NEAR) {
+        alone *= point->flops / flops;
+        if (alone < point->alone_s) point->alone_s = point->each_s = alone;
+    } else if (curve->count < BLASD_COST_POINTS) {
+        memmove(point + 1, point, (size_t)(curve->count++ - i) * sizeof *point);
+        *point = (struct blasd_cost_point){flops, alone, alone};
+    }
+}
+
+void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *work, double seconds) {
+    struct blasd_cost_work all = *work;
+    struct blasd_cost_guess guess;
+    double flops = tame(work->flops, MOST), share, move;
+    if (!blasd_cost_known(cost) || work->op < 0 || work->op >= BLASD_OPS_MOST) return;
+    if (work->ends_early) {
+        double *early = &cost->early[work->op];
+        all.ends_early = false;
+        if (!blasd_cost_predict(cost, &all, &guess) || guess.alone_s < EARLY_S) return;
+        share = seconds / guess.alone_s;
+        if (!(share >= EARLY_LEAST)) share = EARLY_LEAST;
+        if (share > 1) share = 1;
+        *early = *early > 0 ? *early + (share - *early) * EARLY : share;
+        return;
+    }
+    move = tame(work->bytes, MOST) / cost->copy_bytes_s;
+    if (work->items <= 1 && flops > NEAR && seconds > move)
+        learn_point(&cost->curves[work->op][work->precision], flops, seconds - move,
+                    blasd_cost_launch_s(cost));
 }
 
 double blasd_cost_launch_s(const struct blasd_cost *cost) {

@@ -2,15 +2,17 @@
  *
  * For each operation and precision there is a curve over the size of one problem (its operations):
  * how long one takes by itself, and how much longer the call gets with each further one. What is
- * moved is counted apart, at one rate, so that jobs of any shape can be told. Pure: knows nothing
- * of devices, clocks or the queue. Read next: ../worker/measure.h (who fills it in),
- * ../http/choice.h (who asks it). */
+ * moved is counted apart, at one rate, so that jobs of any shape can be told. Curves are measured
+ * up to where a job takes some ten milliseconds; those that run go on from there, and make the
+ * curve of an operation that has no samples. Pure: knows nothing of devices, clocks or the queue.
+ * Read next: ../worker/measure.h and ../worker/estimate.h (who fill it in), ../http/choice.h (who
+ * asks it). */
 #ifndef BLASD_CORE_COST_H
 #define BLASD_CORE_COST_H
 
 #include "core/job.h"
 
-#define BLASD_COST_POINTS 10 /* of one curve */
+#define BLASD_COST_POINTS 16 /* of one curve */
 /* What a worker spends on a job beside its kernel: claiming, reading, ending it among others. */
 #define BLASD_COST_JOB_S 10e-6
 
@@ -24,7 +26,8 @@ struct blasd_cost_point {
 };
 
 struct blasd_cost_curve {
-    int count;                                         /* 0: not measured */
+    int count;    /* 0: nothing is known */
+    int measured; /* of these, from the first on; the others come from jobs that ran */
     struct blasd_cost_point points[BLASD_COST_POINTS]; /* flops rise from one to the next */
 };
 
@@ -33,6 +36,9 @@ struct blasd_cost {
     double copy_bytes_s; /* inputs and outputs together; 0: not measured */
     struct blasd_cost_curve curves[BLASD_OPS_MOST]
                                   [BLASD_COST_PRECISIONS]; /* by blasd_op_position */
+    /* By operation: what part of the time predicted for all iterations that may be made they take
+     * as a rule, where they may end early; 0: not known. */
+    double early[BLASD_OPS_MOST];
 };
 
 /* What of a job its time depends on. */
@@ -40,6 +46,7 @@ struct blasd_cost_work {
     int op; /* its position in blasd_ops */
     enum blasd_cost_precision precision;
     double flops, items, bytes;
+    bool ends_early; /* it may: `flops` is the most */
 };
 
 struct blasd_cost_guess {
@@ -57,6 +64,11 @@ void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_wo
  * finite and positive whatever the work is. */
 bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_work *work,
                         struct blasd_cost_guess *ret);
+
+/* A call with nothing but this work took `seconds`. Of a size beyond those measured the least that
+ * it ever took counts, for others may have been in the way; of work that may end early the usual.
+ * Does nothing where the device has not been measured. */
+void blasd_cost_learn(struct blasd_cost *cost, const struct blasd_cost_work *work, double seconds);
 
 /* For people: the least that any call takes, and the best rate of any operation, in operations a
  * second. 0: not known. */

@@ -16,6 +16,8 @@ enum blasd_state {
     BLASD_EXPIRED
 };
 #define BLASD_STATE_COUNT 6
+/* Where a stored record says its state, in one byte, for those who have no decoder at hand. */
+#define BLASD_RECORD_STATE_AT 12
 
 extern const char *const blasd_state_names[]; /* queued running succeeded failed … */
 bool blasd_state_final(enum blasd_state state);
@@ -62,8 +64,8 @@ struct blasd_record {
     char op[BLASD_NAME_MAX];
     enum blasd_state state;
     enum blasd_priority priority;
-    enum blasd_device_class device; /* the class it is queued for, where that is known; not stored:
-                                       once it has begun, execution.device says more */
+    enum blasd_device_class device; /* the class it is queued for, where that is known: once it
+                                       has begun, execution.device says more */
     int64_t created_us, started_us, finished_us; /* wall clock; 0: not yet */
     double progress;                             /* 0 to 1 */
     struct blasd_timing timing;

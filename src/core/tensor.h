@@ -41,7 +41,8 @@ const char *blasd_tensor_shape_text(const struct blasd_tensor *tensor, char *tex
  * any real one, by value, rounding to nearest even), a complex one (from any), or int64 or uint64
  * (from integers and bool, modulo 2^64). Both have data. */
 void blasd_tensor_convert(const struct blasd_tensor *from, struct blasd_tensor *to);
-/* Index of the first NaN or infinity among `n` elements of a floating or complex dtype, or -1. */
+/* Index of the first NaN or infinity among `n` elements of a floating or complex dtype, or of the
+ * first byte among those of bool that is neither 0 nor 1; or -1. `data` need not be aligned. */
 int64_t blasd_tensor_first_nonfinite(enum blasd_dtype dtype, const void *data, int64_t n);
 /* Index of the first element below 0 among `n` of any dtype, or with `zero_too` of the first that
  * is 0 or below, or -1; always -1 for complex ones. -0.0 is 0; a NaN counts by its sign. `data`

@@ -73,26 +73,9 @@ int http_body_sink_sum(const struct http_body_sink *sink, uint64_t offset, uint6
     return blasd_fail(err, BLASD_E_internal_error, "", "a tensor has no sum");
 }
 
-/* The bytes that have come, where they lie in this process. */
-static char *held(const struct http_body_sink *sink) {
-    return sink->room != NULL ? sink->room : sink->memory.data;
-}
-
-static void leave_slice(struct http_body_sink *sink) {
-    if (sink->room == NULL) return;
-    sink->room = NULL;
-    sink->loop->landings--;
-}
-
-static void drop_slice(struct http_body_sink *sink) {
-    if (sink->room == NULL) return;
-    leave_slice(sink);
-    blasd_front_queue_slice_drop(sink->loop->queue, &sink->slice);
-}
-
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
-    uint64_t have = sink->room != NULL ? sink->room_bytes : sink->memory.len;
+    uint64_t have = sink->memory.len;
     int rc;
     if (have > sink->total) have = sink->total;
     snprintf(name, sizeof name, "%s.in", sink->id);
@@ -100,19 +83,19 @@ int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
     if (blasd_store_kind(sink->loop->server->store) != BLASD_STORE_DIR) sink->expected = 0;
     rc = blasd_blob_obtain(sink->loop->server->store, name, sink->expected, &sink->blob, err);
     if (rc == 0 && have > 0) rc = blasd_blob_grow(&sink->blob, have, err);
-    if (rc == 0 && have > 0) rc = blasd_blob_write(&sink->blob, 0, held(sink), (size_t)have, err);
-    drop_slice(sink);
+    if (rc == 0 && have > 0)
+        rc = blasd_blob_write(&sink->blob, 0, sink->memory.data, (size_t)have, err);
     blasd_buf_release(&sink->memory);
     return rc;
 }
 
 /* Makes the memory as long as what is reserved. At once it becomes as large as all will be: each
  * growing copies what is there. */
-static int in_memory(struct http_body_sink *sink, struct blasd_err *err) {
+static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
     struct blasd_buf *memory = &sink->memory;
     size_t more = (size_t)(sink->total - memory->len), room = more;
     if (more == 0) return 0;
-    if (sink->direct && sink->expected > sink->total && sink->expected <= memory->max)
+    if (sink->exact && sink->expected > sink->total && sink->expected <= memory->max)
         room = (size_t)(sink->expected - memory->len);
     if (blasd_buf_reserve(memory, room) != 0)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
@@ -121,46 +104,6 @@ static int in_memory(struct http_body_sink *sink, struct blasd_err *err) {
     memset(memory->data + memory->len, 0, more);
     memory->len += more;
     return 0;
-}
-
-/* Before the first byte: has the tensors come straight into a slice, where they are known to fit
- * one. A body pins its segment, so only so many may come at a time, and slow ones are moved out. */
-static void land_in_slice(struct http_body_sink *sink) {
-    struct http_loop *loop = sink->loop;
-    uint64_t bytes = sink->expected > sink->total ? sink->expected : sink->total;
-    if (!sink->direct || sink->total < BLASD_SLICE_LEAST || loop->landings >= HTTP_LANDINGS) return;
-    sink->room = blasd_front_queue_slice_take(loop->queue, sink->id, bytes, &sink->slice);
-    if (sink->room == NULL) return;
-    sink->room_bytes = bytes;
-    loop->landings++;
-}
-
-/* Sees to it that what is reserved can be written to. */
-static int make_room(struct http_body_sink *sink, struct blasd_err *err) {
-    if (sink->room == NULL && sink->memory.len == 0) land_in_slice(sink);
-    if (sink->room == NULL) return in_memory(sink, err);
-    if (sink->total <= sink->room_bytes) return 0;
-    /* whatever describes a tensor is longer than the gap before it: one was described that cannot
-     * come */
-    return blasd_fail(err, BLASD_E_invalid_tensor, "inputs",
-                      "the tensors are said to have %" PRIu64
-                      " bytes, more than the body they come in can hold",
-                      sink->total);
-}
-
-void http_body_sink_leave_slice(struct http_body_sink *sink) {
-    struct blasd_buf *memory = &sink->memory;
-    if (sink->room == NULL || blasd_buf_reserve(memory, (size_t)sink->room_bytes) != 0) return;
-    memcpy(memory->data, sink->room, (size_t)sink->total);
-    memory->len = (size_t)sink->total;
-    drop_slice(sink);
-}
-
-bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *slice) {
-    if (sink->room == NULL) return false;
-    *slice = sink->slice;
-    leave_slice(sink);
-    return true;
 }
 
 static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offset,
@@ -231,7 +174,7 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
     add_to_sum(sink, offset, bytes, len);
     if (http_body_sink_in_blob(sink)) return write_blob(sink, offset, bytes, len, err);
     if ((rc = make_room(sink, err)) != 0) return rc;
-    memcpy(held(sink) + offset, bytes, len);
+    memcpy(sink->memory.data + offset, bytes, len);
     return 0;
 }
 
@@ -289,24 +232,21 @@ void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, co
                                     .id = id,
                                     .blob = {.fd = -1}};
     blasd_buf_init(&sink->memory, http_body_sink_memory(loop->server));
-    if (loop->spare_count > 0) sink->memory = loop->spares[--loop->spare_count];
 }
 
-void http_body_sink_empty(struct http_body_sink *sink) {
-    struct http_loop *loop = sink->loop;
-    bool keep = sink->memory.data != NULL && loop->spare_count < HTTP_SPARES &&
-                sink->memory.cap <= BLASD_SLICE_MOST;
-    if (keep) {
-        blasd_buf_reset(&sink->memory);
-        loop->spares[loop->spare_count++] = sink->memory;
-        blasd_buf_init(&sink->memory, sink->memory.max);
-    }
-    blasd_buf_release(&sink->memory);
+/* How large a payload the body can make: text of two bytes, `1,`, may become eight. */
+void http_body_sink_expect(struct http_body_sink *sink, const struct http_request *request,
+                           uint64_t body_limit) {
+    bool json = http_request_is_json(request), chunked = request->framing.chunked;
+    uint64_t body = chunked ? body_limit : request->framing.content_length;
+    sink->claim_limit = (json ? body * 8 : body) + 64 * (BLASD_MAX_INPUTS + 8);
+    sink->expected = request->framing.content_length;
+    sink->sums_wanted = request->idempotency_key != NULL;
+    sink->exact = !chunked && !json;
 }
 
 void http_body_sink_release(struct http_body_sink *sink) {
-    drop_slice(sink);
-    http_body_sink_empty(sink);
+    blasd_buf_release(&sink->memory);
     blasd_blob_close(&sink->blob);
     if (sink->intake > 0) atomic_fetch_sub(&sink->loop->server->intake_used, sink->intake);
     sink->intake = 0;

@@ -1,8 +1,7 @@
 /* Where the tensors of a request body land: in memory while they are small, in a blob once they
  * are not. What is in memory goes on in a slice, or beside the job's frame, or after all to a blob.
- * Where the body is about as long as its tensors, they come straight into their slice.
  * Those of a file that was handed in stay where they are.
- * Read next: share.h, upload.h. */
+ * Read next: shared_files.h, upload.h. */
 #ifndef BLASD_HTTP_BODY_SINK_H
 #define BLASD_HTTP_BODY_SINK_H
 
@@ -23,11 +22,8 @@ struct http_body_sink {
     struct blasd_sink base; /* must come first */
     struct http_loop *loop; /* borrowed */
     const char *id;         /* of the job, for the blob's name; borrowed */
-    bool direct;            /* the tensors come to no more than `expected`, about */
+    bool exact;             /* the tensors come to no more than `expected`, about */
     struct blasd_buf memory;
-    struct blasd_slice slice; /* where the payload lies, as long as `room` is given */
-    char *room;               /* the slice's bytes, in its segment; NULL: none */
-    uint64_t room_bytes;
     bool begun;             /* something was written into the blob */
     struct blasd_blob blob; /* once total exceeds memory.max; grows as it is written */
     uint64_t total;         /* bytes of payload reserved */
@@ -42,11 +38,12 @@ struct http_body_sink {
 /* Bytes of tensors that are held in memory. */
 size_t http_body_sink_memory(const struct http_server *server);
 void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, const char *id);
+/* Tells the empty sink what will come: what is not JSON has its tensors as they will lie. */
+void http_body_sink_expect(struct http_body_sink *sink, const struct http_request *request,
+                           uint64_t body_limit);
 /* The body is the file `given` of the blob store's directory, whole: from now on the payload is
  * that file, and what is written into the sink is passed over. The errors of blasd_blob_adopt. */
 int http_body_sink_adopt(struct http_body_sink *sink, const char *given, struct blasd_err *err);
-/* Lets go of the memory, whose bytes have gone on. */
-void http_body_sink_empty(struct http_body_sink *sink);
 /* Frees what it holds; a blob is closed and not removed. */
 void http_body_sink_release(struct http_body_sink *sink);
 /* Makes the bytes reserved of the server's intake at least `bytes`. no_space. */
@@ -54,12 +51,7 @@ int http_body_sink_intake(struct http_body_sink *sink, uint64_t bytes, struct bl
 /* All is written: allocates what nobody wrote to. What is in memory then has `total` bytes.
  * no_space. */
 int http_body_sink_finish(struct http_body_sink *sink, struct blasd_err *err);
-/* Hands over the slice that the tensors came into, which the caller then submits or drops. False
- * where they lie elsewhere. */
-bool http_body_sink_pass_slice(struct http_body_sink *sink, struct blasd_slice *slice);
-/* Goes on in memory, where the body comes too slowly to pin a segment. Without memory it stays. */
-void http_body_sink_leave_slice(struct http_body_sink *sink);
-/* Puts what is in memory, or in a slice, into a blob. no_space. */
+/* Puts what is in memory into a blob. no_space. */
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err);
 /* Whether the payload lies in a blob, and whether that is open. */
 static inline bool http_body_sink_in_blob(const struct http_body_sink *sink) {

@@ -32,17 +32,6 @@ static uint64_t bytes_of(const json_t *info, const char *name) {
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-static void learn_cost(struct http_choice_class *class, const json_t *info) {
-    char *text = json_dumps(json_object_get(info, "cost"), JSON_COMPACT);
-    struct blasd_cost cost;
-    if (text != NULL && blasd_cost_read(text, strlen(text), &cost, NULL) == 0 &&
-        blasd_cost_known(&cost)) {
-        class->cost = cost;
-        class->measured = true;
-    }
-    free(text);
-}
-
 static void learn_ops(struct http_choice_class *class, const json_t *info) {
     const json_t *ops = json_object_get(info, "ops");
     if (!json_is_array(ops)) class->ops = UINT64_MAX; /* it does not say */
@@ -67,7 +56,9 @@ static void learn_workers(struct http_choice_class *class, const char *name, jso
                  device = bytes_of(info, "memory_bytes");
         if (of == NULL || strcmp(of, name) != 0) continue;
         class->seen = true;
-        if (!class->measured) learn_cost(class, info);
+        if (!class->measured)
+            class->measured = blasd_cost_read_object(json_object_get(info, "cost"), &class->cost) &&
+                              blasd_cost_known(&class->cost);
         learn_ops(class, info);
         if (host > class->host_bytes) class->host_bytes = host;
         if (device > class->device_bytes) class->device_bytes = device;
@@ -212,7 +203,7 @@ static bool predict(const struct http_choice_class *class, const struct blasd_op
                     const struct blasd_plan *plan, struct blasd_cost_guess *ret) {
     struct blasd_cost_work work;
     int position = blasd_op_position(op);
-    if (!class->measured || position < 0 || position >= BLASD_OPS_MOST) return false;
+    if (!class->measured || position < 0) return false;
     blasd_cost_work(plan, position, &work);
     return blasd_cost_predict(&class->cost, &work, ret);
 }
@@ -260,58 +251,44 @@ static void count_sent(struct http_choice_class *class, int workers, double shar
     class->at_ns = now_ns;
 }
 
-/* A job on its way to a class. */
-struct prospect {
-    bool possible; /* it can run there */
-    bool measured; /* and it is known how long it takes */
-    double end_s;  /* from now to its end */
-    double share_s;
-};
-
-static struct prospect look_ahead(const struct http_choice_class *class, int number, int workers,
-                                  const struct blasd_cost_work *work, const struct blasd_plan *plan,
-                                  uint64_t host_bytes, double most_s, int64_t now_ns) {
-    struct prospect ahead = {.possible = false};
-    struct blasd_cost_guess guess;
-    if (!class->seen || (class->ops >> work->op & 1) == 0 || !fits(class, number, plan, host_bytes))
-        return ahead;
+/* Whether the job is for the class, its speed left aside. */
+static bool suits(const struct http_choice_class *class, int number, int op,
+                  const struct blasd_plan *plan, uint64_t host_bytes) {
+    if (!class->seen || (class->ops >> op & 1) == 0 || !fits(class, number, plan, host_bytes))
+        return false;
     /* what would have to go through the device in slices is not for it, unless it is told to */
-    if (number == BLASD_DEVICE_CUDA && class->device_bytes > 0 &&
-        (double)plan->device_bytes > DEVICE_SHARE * (double)class->device_bytes)
-        return ahead;
-    ahead.possible = true;
-    if (!class->measured || !blasd_cost_predict(&class->cost, work, &guess)) return ahead;
-    if (most_s > 0 && guess.alone_s > most_s) ahead.possible = false; /* the other class may */
-    ahead.measured = true;
-    ahead.end_s = work_now(class, workers, now_ns) / (workers * class->pace) + guess.alone_s;
-    ahead.share_s = guess.share_s;
-    return ahead;
+    return number != BLASD_DEVICE_CUDA || class->device_bytes == 0 ||
+           (double)plan->device_bytes <= DEVICE_SHARE * (double)class->device_bytes;
 }
 
 enum blasd_device_class http_choice_pick(struct http_choice *choice,
                                          const struct blasd_queue_view *view,
                                          const struct blasd_op *op, const struct blasd_plan *plan,
                                          uint64_t host_bytes, int64_t now_ns) {
-    struct prospect cpu, cuda, *best;
-    struct blasd_cost_work work;
-    enum blasd_device_class class;
-    int position = blasd_op_position(op);
-    if (!http_choice_open(view) || !choice->known || position < 0 || position >= BLASD_OPS_MOST)
-        return BLASD_DEVICE_ANY;
-    blasd_cost_work(plan, position, &work);
-    cpu = look_ahead(&choice->of[BLASD_DEVICE_CPU], BLASD_DEVICE_CPU,
-                     view->workers_of[BLASD_DEVICE_CPU], &work, plan, host_bytes, choice->most_s,
-                     now_ns);
-    cuda = look_ahead(&choice->of[BLASD_DEVICE_CUDA], BLASD_DEVICE_CUDA,
-                      view->workers_of[BLASD_DEVICE_CUDA], &work, plan, host_bytes, choice->most_s,
-                      now_ns);
-    if (!cpu.possible && !cuda.possible) return BLASD_DEVICE_ANY;
-    if (cpu.possible && cuda.possible && !(cpu.measured && cuda.measured)) return BLASD_DEVICE_ANY;
-    class = !cuda.possible || (cpu.possible && cpu.end_s <= cuda.end_s) ? BLASD_DEVICE_CPU
-                                                                        : BLASD_DEVICE_CUDA;
-    best = class == BLASD_DEVICE_CPU ? &cpu : &cuda;
-    count_sent(&choice->of[class], view->workers_of[class], best->share_s, now_ns);
-    return class;
+    enum blasd_device_class best = BLASD_DEVICE_ANY;
+    double best_s = INFINITY, share_s = 0;
+    int possible = 0, known = 0, position = blasd_op_position(op);
+    if (!http_choice_open(view) || !choice->known || position < 0) return BLASD_DEVICE_ANY;
+    for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
+        const struct http_choice_class *class = &choice->of[c];
+        struct blasd_cost_guess guess = {INFINITY, 0};
+        int workers = view->workers_of[c];
+        double end_s;
+        if (!suits(class, c, position, plan, host_bytes)) continue;
+        if (predict(class, op, plan, &guess)) {
+            if (choice->most_s > 0 && guess.alone_s > choice->most_s) continue;
+            known++;
+        }
+        possible++;
+        end_s = work_now(class, workers, now_ns) / (workers * class->pace) + guess.alone_s;
+        if (best != BLASD_DEVICE_ANY && !(end_s < best_s)) continue;
+        best = (enum blasd_device_class)c;
+        best_s = end_s;
+        share_s = guess.share_s;
+    }
+    if (possible == 0 || (possible > 1 && known < possible)) return BLASD_DEVICE_ANY;
+    count_sent(&choice->of[best], view->workers_of[best], share_s, now_ns);
+    return best;
 }
 
 void http_choice_sent(struct http_choice *choice, const struct blasd_queue_view *view,

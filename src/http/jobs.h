@@ -9,20 +9,9 @@
 void http_jobs_post_begin(struct http_exchange *exchange);
 void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len);
 void http_jobs_post_run(struct http_exchange *exchange);
-/* The body has been coming for a while. Called a few times a second. */
-void http_jobs_post_slow(struct http_exchange *exchange);
-/* Bytes of a struct http_upload, for who keeps memory for them. */
-size_t http_upload_bytes(void);
-void http_upload_free(struct http_upload *upload); /* takes NULL */
-/* For who waits at the gate: takes the job in or answers with a refusal; false where there is no
- * room yet and it is not `late`. */
-bool http_jobs_post_try(struct http_exchange *exchange, bool late);
-
-/* jobs_submit.c */
-/* A wait is over and the answer is the record as it stands; false where the submission is still
- * under way, which then sees to it. */
-bool http_upload_submitted(const struct http_exchange *exchange);
-/* The client left before the answer: cancels what nobody can fetch any more. */
+bool http_jobs_post_admit(struct http_exchange *exchange, bool late);
+void http_jobs_post_release(struct http_exchange *exchange);
+/* jobs_submit.c: cancels what nobody can fetch any more. */
 void http_jobs_post_gone(struct http_exchange *exchange);
 
 /* jobs_get.c */
@@ -31,14 +20,15 @@ void http_jobs_delete(struct http_exchange *exchange);
 void http_jobs_list(struct http_exchange *exchange);
 void http_jobs_result(struct http_exchange *exchange);
 void http_jobs_output(struct http_exchange *exchange);
-/* Asks for the record exchange->id and answers with it as it stands. */
-void http_jobs_fetch(struct http_exchange *exchange);
 
 /* results.c */
-/* The payload of `record`, which came with it at `beside`, or lies in a slice and is copied to the
- * loop's scratch, or is NULL: it lies in a blob, or nobody needs it. record_expired, no_space. */
-int http_result_payload(struct http_exchange *exchange, const struct blasd_record *record,
-                        const char *beside, const char **payload, struct blasd_err *err);
+/* Asks for the record exchange->id and answers with it as it stands. */
+void http_jobs_fetch(struct http_exchange *exchange);
+/* A blasd_record_fn of a held exchange: answers with the error, or the record as it stands. */
+void http_result_on_record(void *arg, const struct blasd_err *err, const void *record, size_t len);
+/* Answers with an error, or with a record; one that is not final only where `unended_too`. */
+void http_result_record(struct http_exchange *exchange, const struct blasd_err *err,
+                        const void *bytes, size_t len, bool unended_too);
 /* Answers with a record, in the format and with the outputs the exchange asks for. `payload`, where
  * its outputs are not in a blob, is borrowed during the call. A record that is not final is
  * answered with `unended`, one that is with 200. */
@@ -52,7 +42,7 @@ void http_devices(struct http_exchange *exchange);
 void http_health_live(struct http_exchange *exchange);
 void http_health_ready(struct http_exchange *exchange);
 void http_openapi(struct http_exchange *exchange);
-/* share.c */
+/* shared_files.c */
 void http_share(struct http_exchange *exchange);
 /* metrics.c */
 void http_metrics_show(struct http_exchange *exchange);

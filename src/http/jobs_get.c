@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "http/jobs.h"
 #include "http/reply.h"
-#include "http/waits.h"
+#include "http/waiters.h"
 #include "wire/frame.h"
 
 #include <stdlib.h>
@@ -22,52 +22,15 @@ static bool read_target(struct http_exchange *exchange, bool allow_npy) {
         return false;
     }
     memcpy(exchange->id, exchange->captures[0], sizeof exchange->id);
-    exchange->format = (int)format;
+    exchange->wanted.format = (int)format;
     return true;
-}
-
-/* Answers with an error, or with a record; one that is not final only where `unended_too`. */
-static void answer(struct http_exchange *exchange, const struct blasd_err *err, const void *bytes,
-                   size_t len, bool unended_too) {
-    const struct blasd_err cancelled = {.code = BLASD_E_cancelled};
-    struct blasd_record record;
-    struct blasd_err bad = {0};
-    const char *payload;
-    size_t payload_at;
-    if (!http_exchange_open(exchange)) return;
-    if (err != NULL)
-        http_reply_problem(exchange, err);
-    else if (blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0)
-        http_reply_problem(exchange, &bad);
-    else if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
-        if (record.state == BLASD_CANCELLED) http_log_job(exchange, "cancelled", &cancelled);
-        if (http_result_payload(exchange, &record, (const char *)bytes + payload_at, &payload,
-                                &bad) != 0)
-            payload = NULL;
-        http_reply_document(exchange, 200, &record, payload);
-    } else if (unended_too || blasd_state_final(record.state))
-        http_result_answer(exchange, exchange->wait_status, &record,
-                           (const char *)bytes + payload_at);
-}
-
-static void on_record(void *arg, const struct blasd_err *err, const void *record, size_t len) {
-    struct http_exchange *exchange = arg;
-    answer(exchange, err, record, len, true);
-    http_exchange_release(exchange);
-}
-
-/* A 202 promises the job's end for later. */
-void http_jobs_fetch(struct http_exchange *exchange) {
-    http_exchange_hold(exchange);
-    (exchange->wait_status == 202 ? blasd_front_queue_keep : blasd_front_queue_get)(
-        exchange->home->queue, &blasd_anonymous, exchange->id, on_record, exchange);
 }
 
 /* The record as it stood when the wait began: only a final one, or an error, ends the wait. */
 static void on_watched(void *arg, const struct blasd_err *err, const void *record, size_t len) {
     struct http_exchange *exchange = arg;
-    answer(exchange, err, record, len, false);
-    if (exchange->time_up && http_exchange_open(exchange)) http_jobs_fetch(exchange);
+    http_result_record(exchange, err, record, len, false);
+    if (exchange->wait.time_up && http_exchange_open(exchange)) http_jobs_fetch(exchange);
     http_exchange_release(exchange);
 }
 
@@ -79,22 +42,21 @@ void http_jobs_get(struct http_exchange *exchange) {
         http_jobs_fetch(exchange);
         return;
     }
-    exchange->wait_status = 202;
-    http_waits_add(exchange, wait);
+    http_wait_begin(exchange, wait);
     http_exchange_hold(exchange);
-    blasd_front_queue_watch(exchange->home->queue, &blasd_anonymous, exchange->id, on_watched,
-                            exchange);
+    blasd_front_queue_watch(exchange->home->queue, &blasd_anonymous, exchange->id,
+                            &exchange->wait.waiter, on_watched, exchange);
 }
 
 void http_jobs_result(struct http_exchange *exchange) {
     if (!read_target(exchange, true)) return;
-    exchange->output = HTTP_ALL_OUTPUTS;
+    exchange->wanted.output = HTTP_ALL_OUTPUTS;
     http_jobs_fetch(exchange);
 }
 
 void http_jobs_output(struct http_exchange *exchange) {
     if (!read_target(exchange, true)) return;
-    exchange->output = HTTP_ALL_OUTPUTS; /* until the record tells the operation */
+    exchange->wanted.output = HTTP_ALL_OUTPUTS; /* until the record tells the operation */
     if (exchange->captures[1][0] == '\0')
         http_reply_fail(exchange, BLASD_E_output_not_found, "", "no output has so long a name");
     else
@@ -106,7 +68,7 @@ void http_jobs_delete(struct http_exchange *exchange) {
     if (!read_target(exchange, false)) return;
     http_exchange_hold(exchange);
     blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id,
-                             exchange->request.forget, on_record, exchange);
+                             exchange->request.query.forget, http_result_on_record, exchange);
 }
 
 /* What a list is sorted by, and where its record lies. */
@@ -175,14 +137,15 @@ static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
 void http_jobs_list(struct http_exchange *exchange) {
     const struct http_request *request = &exchange->request;
     const struct blasd_list_query query = {
-        .state = (request->given & HTTP_PARAM_STATE) != 0 ? request->state : -1,
-        .op = request->op,
-        .since_us = request->since_us,
-        .before_us = (request->given & HTTP_PARAM_BEFORE) != 0 ? request->before_us : INT64_MAX,
-        .limit = (request->given & HTTP_PARAM_LIMIT) != 0
-                     ? request->limit
+        .state = (request->query.given & HTTP_PARAM_STATE) != 0 ? request->query.state : -1,
+        .op = request->query.op,
+        .since_us = request->query.since_us,
+        .before_us =
+            (request->query.given & HTTP_PARAM_BEFORE) != 0 ? request->query.before_us : INT64_MAX,
+        .limit = (request->query.given & HTTP_PARAM_LIMIT) != 0
+                     ? request->query.limit
                      : (int)exchange->home->server->limits->list_jobs,
-        .cursor = request->cursor};
+        .cursor = request->query.cursor};
     http_exchange_hold(exchange);
     blasd_front_queue_list(exchange->home->queue, &blasd_anonymous, &query, on_list, exchange);
 }

@@ -1,7 +1,7 @@
 /* POST /jobs, up to the queue: what is refused before a byte is read, the body that comes, and the
  * job it makes, checked. Read next: jobs_submit.c. */
 #include "base/clock.h"
-#include "http/gate.h"
+#include "http/admission.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/upload.h"
@@ -10,17 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t http_upload_bytes(void) {
-    return sizeof(struct http_upload);
-}
-
-void http_upload_free(struct http_upload *upload) {
-    if (upload == NULL) return;
+void http_jobs_post_release(struct http_exchange *exchange) {
+    struct http_upload *upload = exchange->upload;
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
     free(upload->job);
-    blasd_spares_give(&upload->exchange->home->upload_blocks, upload);
+    blasd_spares_give(&exchange->home->freelists.uploads, upload);
 }
 
 /* Ends the taking in: nothing of the body is wanted any more. */
@@ -42,7 +38,7 @@ static void refuse(struct http_exchange *exchange, const struct blasd_err *err) 
 /* Bytes of the body, as far as they are known before it is read. */
 static uint64_t body_bytes(const struct http_upload *upload) {
     const struct http_request *request = &upload->exchange->request;
-    return request->body_file != NULL ? upload->sink.total : request->content_length;
+    return request->body_file != NULL ? upload->sink.total : request->framing.content_length;
 }
 
 /* What the queue would say anyway, said before the body is read. */
@@ -50,7 +46,7 @@ static int check_queue(const struct http_exchange *exchange, struct blasd_err *e
     const struct blasd_queue_view *view = blasd_front_queue_view(exchange->home->queue);
     uint64_t bytes = body_bytes(exchange->upload);
     uint64_t jobs = view->jobs + exchange->home->submitting;
-    if (exchange->home->draining)
+    if (exchange->home->stopping.draining)
         return blasd_fail(err, BLASD_E_draining, "", "the service takes no new jobs");
     if (!view->available)
         return blasd_fail(err, view->trouble->code, "", "%s", view->trouble->detail);
@@ -92,24 +88,8 @@ static int read_accept(struct http_exchange *exchange, bool wait, struct blasd_e
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "no answer to this request has a format that '%.100s' names",
                           exchange->request.accept);
-    exchange->format = (int)format;
+    exchange->wanted.format = (int)format;
     return 0;
-}
-
-/* How large a payload the body can make: text of two bytes, `1,`, may become eight. */
-static uint64_t claim_limit(const struct http_upload *upload) {
-    const struct http_request *request = &upload->exchange->request;
-    uint64_t body = request->chunked ? upload->body_limit : request->content_length;
-    uint64_t slack = 64 * (BLASD_MAX_INPUTS + 8);
-    return (http_request_is_json(request) ? body * 8 : body) + slack;
-}
-
-void http_upload_prepare_sink(struct http_upload *upload) {
-    const struct http_request *request = &upload->exchange->request;
-    upload->sink.claim_limit = claim_limit(upload);
-    upload->sink.expected = request->content_length;
-    upload->sink.sums_wanted = request->idempotency_key != NULL;
-    upload->sink.direct = !request->chunked && !http_request_is_json(request);
 }
 
 /* From now on the body is parsed as it comes. */
@@ -117,29 +97,29 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
     const struct http_request *request = &upload->exchange->request;
     bool file = request->body_file != NULL;
     struct blasd_intake_options options = {.content_type =
-                                               file ? HTTP_HANDED_TYPE : request->content_type,
-                                           .op = request->op,
-                                           .params = request->params,
-                                           .priority = request->priority,
-                                           .deadline_ms = request->deadline_ms,
-                                           .device = request->device,
+                                               file ? HTTP_SHARED_FILE_TYPE : request->content_type,
+                                           .op = request->query.op,
+                                           .params = request->query.params,
+                                           .priority = request->query.priority,
+                                           .deadline_ms = request->query.deadline_ms,
+                                           .device = request->query.device,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
-                                           .spares = &upload->exchange->home->intake_blocks};
+                                           .spares = &upload->exchange->home->freelists.intakes};
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
 
-/* Whether there is room in the queue; a small request without waits at the gate, behind those that
- * wait there already. */
+/* Whether there is room in the queue; a small request without waits for admission, behind those
+ * that wait there already. */
 static int check_room(struct http_upload *upload, struct blasd_err *err) {
     struct http_exchange *exchange = upload->exchange;
     int rc = check_queue(exchange, err);
-    if (!http_gate_suits(exchange)) return rc;
-    if (err->code != BLASD_E_queue_full && (rc != 0 || exchange->home->gate_first == NULL))
+    if (!http_admission_suits(exchange)) return rc;
+    if (err->code != BLASD_E_queue_full && (rc != 0 || !http_admission_busy(exchange->home)))
         return rc;
     *err = (struct blasd_err){0};
     upload->held = true;
-    blasd_buf_init(&upload->body, exchange->request.content_length);
+    blasd_buf_init(&upload->body, exchange->request.framing.content_length);
     return 0;
 }
 
@@ -154,17 +134,19 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
     blasd_front_queue_id(exchange->home->queue, upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC,
                          exchange->id);
-    if (request->body_file != NULL && (rc = http_handed_adopt(exchange, &upload->sink, err)) != 0)
+    if (request->body_file != NULL &&
+        (rc = http_shared_file_adopt(exchange, &upload->sink, err)) != 0)
         return rc;
     if ((rc = check_length(upload, body_bytes(upload), err)) != 0) return rc;
     if ((rc = check_room(upload, err)) != 0) return rc;
-    http_upload_prepare_sink(upload);
-    if ((rc = http_body_sink_intake(&upload->sink, request->content_length, err)) != 0) return rc;
+    http_body_sink_expect(&upload->sink, request, upload->body_limit);
+    if ((rc = http_body_sink_intake(&upload->sink, request->framing.content_length, err)) != 0)
+        return rc;
     return upload->held ? 0 : open_intake(upload, err);
 }
 
 void http_jobs_post_begin(struct http_exchange *exchange) {
-    struct http_upload *upload = blasd_spares_take_zeroed(&exchange->home->upload_blocks);
+    struct http_upload *upload = blasd_spares_take_zeroed(&exchange->home->freelists.uploads);
     struct blasd_err err = {0};
     if (upload == NULL) {
         http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
@@ -179,17 +161,13 @@ void http_jobs_post_begin(struct http_exchange *exchange) {
 void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
-    int rc = check_length(upload, exchange->body, &err);
-    if (rc == 0 && exchange->request.chunked)
-        rc = http_body_sink_intake(&upload->sink, exchange->body, &err);
+    int rc = check_length(upload, exchange->body.seen, &err);
+    if (rc == 0 && exchange->request.framing.chunked)
+        rc = http_body_sink_intake(&upload->sink, exchange->body.seen, &err);
     if (rc == 0 && !upload->held) rc = blasd_intake_feed(upload->intake, bytes, len, &err);
     if (rc == 0 && upload->held && blasd_buf_add(&upload->body, bytes, len) != 0)
         rc = blasd_fail(&err, BLASD_E_no_space, "", "memory has run out");
     if (rc != 0) refuse(exchange, &err);
-}
-
-void http_jobs_post_slow(struct http_exchange *exchange) {
-    http_body_sink_leave_slice(&exchange->upload->sink);
 }
 
 /* The class of devices that the job is queued for. */
@@ -208,10 +186,10 @@ static enum blasd_device_class choose_device(struct http_loop *loop, const struc
 #define SMALL_FLOPS 1e6
 #define SMALL_BYTES (64 * UINT64_C(1024))
 
-static void choose_company(struct http_upload *upload, const struct blasd_plan *plan,
-                           uint64_t cost) {
+static void choose_batch_key(struct http_upload *upload, const struct blasd_plan *plan,
+                             uint64_t cost) {
     upload->small = plan->batchable && plan->flops <= SMALL_FLOPS && cost <= SMALL_BYTES;
-    if (upload->small) upload->company = plan->key;
+    if (upload->small) upload->batch_key = plan->key;
 }
 
 /* Checks that the job can be run and answered here, and chooses where; *cost is what it takes of
@@ -250,24 +228,24 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (rc != 0) return rc;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
         if (plan.outputs[i].rank >= 0) outputs++;
-    if (exchange->format == BLASD_FORMAT_NPY && outputs != 1)
+    if (exchange->wanted.format == BLASD_FORMAT_NPY && outputs != 1)
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "the job has %d outputs, and a .npy file holds one", outputs);
     exchange->upload->outputs = plan.output_bytes > plan.input_bytes ? plan.output_bytes : 0;
     exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
-    choose_company(exchange->upload, &plan, *cost);
+    choose_batch_key(exchange->upload, &plan, *cost);
     return 0;
 }
 
-/* The queue has filled up while the body came: what it made waits at the gate. False where it may
+/* The queue has filled up while the body came: what it made waits for admission. False where it may
  * not, or cannot. */
 static bool wait_for_room(struct http_upload *upload, const struct blasd_job *job, uint64_t cost) {
-    if (!http_gate_suits(upload->exchange)) return false;
+    if (!http_admission_suits(upload->exchange)) return false;
     upload->job = malloc(sizeof *upload->job);
     if (upload->job == NULL) return false;
     *upload->job = *job;
     upload->cost = cost;
-    http_gate_enter(upload->exchange, false);
+    http_admission_wait(upload->exchange, false);
     return true;
 }
 
@@ -291,7 +269,7 @@ static void run(struct http_exchange *exchange) {
     if (rc != 0) refuse(exchange, &err);
 }
 
-/* The gate is open to a job that was read before it came there. */
+/* A job is admitted that was read before. */
 static void submit_read(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
@@ -301,7 +279,7 @@ static void submit_read(struct http_exchange *exchange) {
     if (rc != 0) refuse(exchange, &err);
 }
 
-/* The gate is open: the body is read as if it came now. */
+/* Admitted: the body is read as if it came now. */
 static void let_in(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
@@ -314,11 +292,11 @@ static void let_in(struct http_exchange *exchange) {
         refuse(exchange, &err);
 }
 
-bool http_jobs_post_try(struct http_exchange *exchange, bool late) {
+bool http_jobs_post_admit(struct http_exchange *exchange, bool late) {
     struct blasd_err err = {0};
     int rc = check_queue(exchange, &err);
     if (rc != 0 && err.code == BLASD_E_queue_full && !late) return false;
-    http_gate_leave(exchange);
+    http_admission_leave(exchange);
     if (rc != 0)
         refuse(exchange, &err);
     else if (exchange->upload->job != NULL)
@@ -341,17 +319,17 @@ static void on_read(void *arg, const struct blasd_err *err) {
 
 static void read_file(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
-    upload->handed = (struct http_handed){
+    upload->file = (struct http_shared_file){
         .sink = &upload->sink, .intake = upload->intake, .done = on_read, .arg = exchange};
     http_exchange_hold(exchange);
-    http_handed_read(exchange->home, &upload->handed);
+    http_shared_file_read(exchange->home, &upload->file);
 }
 
 void http_jobs_post_run(struct http_exchange *exchange) {
     if (exchange->upload->held)
-        http_gate_enter(exchange, false); /* the turn of the loop goes on there */
+        http_admission_wait(exchange, false); /* the turn of the loop goes on there */
     else if (exchange->request.body_file != NULL)
-        read_file(exchange); /* and here in share.c */
+        read_file(exchange); /* and here in shared_files.c */
     else
         run(exchange);
 }

@@ -1,11 +1,11 @@
 /* POST /jobs, from the queue on: the job is submitted, and where the client asked to wait the
- * answer is held until it ends. Read next: waits.c, results.c. */
+ * answer is held until it ends. Read next: waiters.c, results.c. */
 #include "base/clock.h"
-#include "http/gate.h"
+#include "http/admission.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/upload.h"
-#include "http/waits.h"
+#include "http/waiters.h"
 #include "wire/frame.h"
 
 #include <inttypes.h>
@@ -53,13 +53,9 @@ static void on_cancelled(void *arg, const struct blasd_err *err, const void *rec
     http_exchange_release(arg);
 }
 
-bool http_upload_submitted(const struct http_exchange *exchange) {
-    return exchange->upload == NULL || exchange->upload->submitted;
-}
-
 void http_jobs_post_gone(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
-    if (exchange->answered || !upload->submitted || !(upload->wait_s > 0) ||
+    if (exchange->answer.made || !upload->submitted || !(upload->wait_s > 0) ||
         exchange->request.idempotency_key != NULL)
         return;
     http_exchange_hold(exchange);
@@ -78,14 +74,14 @@ static void let_go_of_inputs(struct http_upload *upload, const struct blasd_err 
 }
 
 /* The queue had no room after all: its view is a little late. True where it is tried again. */
-static bool back_to_gate(struct http_exchange *exchange, const struct blasd_err *err) {
+static bool back_to_admission(struct http_exchange *exchange, const struct blasd_err *err) {
     struct http_upload *upload = exchange->upload;
     if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
         return false;
-    http_waits_remove(exchange);
+    http_exchange_wait_end(exchange);
     http_body_sink_init(&upload->sink, exchange->home, exchange->id); /* empty again */
-    http_upload_prepare_sink(upload);
-    http_gate_enter(exchange, true);
+    http_body_sink_expect(&upload->sink, &exchange->request, upload->body_limit);
+    http_admission_wait(exchange, true);
     return true;
 }
 
@@ -124,21 +120,21 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     atomic_fetch_sub(&exchange->home->server->outputs_coming, upload->outputs);
     let_go_of_inputs(upload, err, repeated);
     if (err != NULL) {
-        if (!back_to_gate(exchange, err) && http_exchange_open(exchange))
+        if (!back_to_admission(exchange, err) && http_exchange_open(exchange))
             http_reply_problem(exchange, err);
     } else {
         upload->submitted = true;
-        if (strcmp(id, exchange->id) != 0 && blasd_id_valid(id)) http_waits_rename(exchange, id);
-        if (exchange->connection == NULL || exchange->gone)
+        if (blasd_id_valid(id)) memcpy(exchange->id, id, sizeof exchange->id);
+        if (exchange->connection == NULL || exchange->client.gone)
             http_jobs_post_gone(exchange);
-        else if (exchange->answered)
+        else if (exchange->answer.made)
             ; /* it ended before we heard that it was queued */
         else if (!(upload->wait_s > 0) && !repeated)
             answer_queued(upload);
-        else if (!(upload->wait_s > 0) || exchange->time_up)
+        else if (!(upload->wait_s > 0) || exchange->wait.time_up)
             http_jobs_fetch(exchange);
     }
-    if (!exchange->at_gate) blasd_buf_release(&upload->body);
+    if (!exchange->admission.waits) blasd_buf_release(&upload->body);
     http_exchange_release(exchange);
 }
 
@@ -156,7 +152,6 @@ static int place_inputs(struct http_upload *upload, struct blasd_job *job, struc
     struct http_body_sink *sink = &upload->sink;
     void *room = NULL;
     int rc = 0;
-    if (http_body_sink_pass_slice(sink, &job->slice)) return 0;
     if (!http_body_sink_in_blob(sink))
         room = blasd_front_queue_slice_take(upload->exchange->home->queue, job->id, sink->total,
                                             &job->slice);
@@ -189,10 +184,11 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     struct http_loop *loop = exchange->home;
     struct blasd_submission submission = {.job = job,
                                           .cost_bytes = cost,
-                                          .company = upload->small ? &upload->company : NULL,
+                                          .company = upload->small ? &upload->batch_key : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
-                                          .watch = upload->wait_s > 0};
+                                          .waiter =
+                                              upload->wait_s > 0 ? &exchange->wait.waiter : NULL};
     int rc;
     complete(upload, job);
     if (submission.idempotency_key != NULL &&
@@ -205,7 +201,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         blasd_front_queue_slice_drop(loop->queue, &job->slice);
         return rc;
     }
-    http_body_sink_empty(&upload->sink);
+    blasd_buf_release(&upload->sink.memory);
     submission.frame = loop->scratch.data;
     submission.frame_len = loop->scratch.len;
     if (job->payload_in_blob) submission.blob = &upload->sink.blob;
@@ -213,11 +209,11 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     upload->priority = job->priority;
     upload->created_us = job->created_us;
     upload->receive_us = job->receive_us;
-    exchange->wait_status = 202;
+    exchange->wait.status = 202;
     http_count(&loop->metrics->sent[upload->device], 1);
     http_exchange_hold(exchange);
     loop->submitting++;
-    if (submission.watch) http_waits_add(exchange, upload->wait_s);
+    if (submission.waiter != NULL) http_wait_begin(exchange, upload->wait_s);
     blasd_front_queue_submit(loop->queue, &blasd_anonymous, &submission, on_submitted, exchange);
     return 0;
 }

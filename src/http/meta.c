@@ -86,7 +86,7 @@ void http_health_live(struct http_exchange *exchange) {
 void http_health_ready(struct http_exchange *exchange) {
     static const char ready[] = "{\"status\":\"ready\"}";
     const struct blasd_queue_view *view = blasd_front_queue_view(exchange->home->queue);
-    if (exchange->home->draining)
+    if (exchange->home->stopping.draining)
         http_reply_fail(exchange, BLASD_E_draining, "", "the service takes no new jobs");
     else if (!view->available)
         http_reply_problem(exchange, view->trouble);

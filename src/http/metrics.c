@@ -87,17 +87,19 @@ static const char *method_label(unsigned methods) {
 
 static void put_requests(const struct http_server *server, struct blasd_buf *out, int *rc) {
     const struct http_metrics *first = &server->metrics[0];
+    int routes = 0;
+    while (server->routes[routes].path != NULL) routes++;
     put_head(out, rc, "blasd_http_requests_total", "counter", "Requests answered.");
     for (int route = 0; route <= HTTP_MAX_ROUTES; route++) {
-        bool known = route < http_route_count();
+        bool known = route < routes;
         for (int slot = 0; slot < HTTP_MAX_STATUSES; slot++) {
             uint64_t count = sum(server, &first->requests[route][slot]);
             char status[16] = "other";
             if (count == 0) continue;
             if (statuses[slot] != 0) snprintf(status, sizeof status, "%u", statuses[slot]);
             PUT("blasd_http_requests_total{route=\"%s\",method=\"%s\",status=\"%s\"} %" PRIu64 "\n",
-                known ? http_routes[route].path : "none",
-                known ? method_label(http_routes[route].methods) : "any", status, count);
+                known ? server->routes[route].path : "none",
+                known ? method_label(server->routes[route].methods) : "any", status, count);
         }
     }
 }

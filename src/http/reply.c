@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/text.h"
 
-#include "http/jobs.h"
 #include "http/peer.h"
 #include "http/upload.h"
 
@@ -34,7 +33,7 @@ static void method_names(unsigned methods, char *text, size_t size) {
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type) {
     if (type != NULL) add(response, "Content-Type", type);
-    if (exchange->home->draining || exchange->request.ambiguous)
+    if (exchange->home->stopping.draining || exchange->request.framing.ambiguous)
         add(response, "Connection", "close");
     if (!exchange->foreign) return;
     add(response, "Access-Control-Allow-Origin", exchange->request.origin);
@@ -45,7 +44,7 @@ void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *res
 
 /* Whether the client wants to be told where its outputs lie, and may be. */
 static bool shares(const struct http_exchange *exchange) {
-    return exchange->request.prefers_share && exchange->home->server->options->share;
+    return exchange->request.prefer.share && exchange->home->server->options->share;
 }
 
 void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response *response,
@@ -60,7 +59,7 @@ void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response 
     if (preferred) {
         snprintf(text, sizeof text, "wait=%.6g", wait);
         add(response, "Preference-Applied", text);
-    } else if (exchange->request.respond_async && !(wait > 0)) {
+    } else if (exchange->request.prefer.async && !(wait > 0)) {
         add(response, "Preference-Applied", "respond-async");
     }
     if (shares(exchange)) add(response, "Preference-Applied", "share");
@@ -140,7 +139,7 @@ void http_log_job(const struct http_exchange *exchange, const char *what,
 /* A job that was to be submitted: the one line about it has the id that its answer has. */
 static void note_refusal(struct http_exchange *exchange, const struct blasd_err *problem,
                          struct MHD_Response *response) {
-    if (exchange->route == NULL || exchange->route->run != http_jobs_post_run) return;
+    if (exchange->route == NULL || exchange->route->jobs == NULL) return;
     if (exchange->id[0] == '\0') blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), exchange->id);
     http_log_job(exchange, "refused", problem);
     if (response != NULL) add(response, "Request-Id", exchange->id);
@@ -152,7 +151,7 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     struct MHD_Response *response;
     struct blasd_buf body;
     bool written;
-    exchange->problem = *problem;
+    exchange->answer.problem = *problem;
     blasd_buf_init(&body, 16 * BLASD_KIB);
     written = blasd_problem_document(problem, &body) == 0;
     response = response_of(exchange, &body, written, PROBLEM_TYPE);

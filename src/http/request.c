@@ -69,11 +69,11 @@ static void read_preference(struct http_request *request, const char *at, const 
     double seconds;
     while (end > at && (end[-1] == ' ' || end[-1] == '\t')) end--;
     if ((size_t)(end - at) == strlen(async) && strncasecmp(at, async, strlen(async)) == 0) {
-        request->respond_async = true;
+        request->prefer.async = true;
         return;
     }
     if ((size_t)(end - at) == strlen(share) && strncasecmp(at, share, strlen(share)) == 0) {
-        request->prefers_share = true;
+        request->prefer.share = true;
         return;
     }
     if ((size_t)(end - at) <= strlen(wait) || strncasecmp(at, wait, strlen(wait)) != 0) return;
@@ -84,9 +84,9 @@ static void read_preference(struct http_request *request, const char *at, const 
         at++;
         end--;
     }
-    if (request->prefers_wait || !read_seconds(at, (size_t)(end - at), &seconds)) return;
-    request->prefers_wait = true;
-    request->prefer_wait_s = seconds;
+    if (request->prefer.wait || !read_seconds(at, (size_t)(end - at), &seconds)) return;
+    request->prefer.wait = true;
+    request->prefer.wait_s = seconds;
 }
 
 static void read_prefer(struct http_request *request, const char *value, size_t len) {
@@ -127,101 +127,88 @@ static int read_key(struct http_request *request, const char *value, size_t len,
     return value[0] == '"' ? unquote_key(request, value, err) : 0;
 }
 
-static int once(const char **slot, const char *name, const char *value, struct blasd_err *err) {
-    if (*slot != NULL)
-        return blasd_fail(err, BLASD_E_malformed_query, name, "the header is there twice");
-    *slot = value;
-    return 0;
-}
-
 /* Two readers that disagree about where a body ends can be made to see different requests. */
 static int ambiguous(struct http_request *request, const char *name, const char *why,
                      struct blasd_err *err) {
-    request->ambiguous = true;
+    request->framing.ambiguous = true;
     return blasd_fail(err, BLASD_E_malformed_query, name, "%s", why);
 }
 
 static int read_length(struct http_request *request, const char *value, struct blasd_err *err) {
-    if (request->has_length)
+    if (request->framing.has_length)
         return ambiguous(request, "Content-Length", "the header is there twice", err);
-    request->has_length = true;
-    if (!read_count(value, &request->content_length))
+    request->framing.has_length = true;
+    if (!read_count(value, &request->framing.content_length))
         return ambiguous(request, "Content-Length", "the header is not a whole number", err);
-    if (!request->chunked) return 0;
+    if (!request->framing.chunked) return 0;
     return ambiguous(request, "Content-Length", "a chunked body has no Content-Length", err);
 }
 
 static int read_transfer(struct http_request *request, const char *value, struct blasd_err *err) {
-    bool again = request->chunked;
-    request->chunked = true; /* of unknown length, whatever it is */
+    bool again = request->framing.chunked;
+    request->framing.chunked = true; /* of unknown length, whatever it is */
     if (again) return ambiguous(request, "Transfer-Encoding", "the header is there twice", err);
     if (strcasecmp(value, "chunked") != 0)
         return ambiguous(request, "Transfer-Encoding", "only 'chunked' is taken", err);
-    if (!request->has_length) return 0;
+    if (!request->framing.has_length) return 0;
     return ambiguous(request, "Content-Length", "a chunked body has no Content-Length", err);
+}
+
+/* A header that is kept as it is and may be there once: where it goes, or NULL; *name becomes as we
+ * write it. */
+static const char **plain_header(struct http_request *request, const char **name) {
+    size_t len = strlen(*name);
+    const struct {
+        const char *name;
+        const char **slot;
+    } plain[] = {{"Host", &request->host},
+                 {"Origin", &request->origin},
+                 {"Body-File", &request->body_file},
+                 {"Content-Type", &request->content_type},
+                 {"Sec-Fetch-Site", &request->fetch.site},
+                 {"Sec-Fetch-Mode", &request->fetch.mode},
+                 {"Sec-Fetch-Dest", &request->fetch.dest},
+                 {"Idempotency-Key", &request->idempotency_key}};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strlen(plain[i].name) == len && strcasecmp(plain[i].name, *name) == 0) {
+            *name = plain[i].name;
+            return plain[i].slot;
+        }
+    return NULL;
 }
 
 int http_request_header(struct http_request *request, const char *name, const char *value,
                         size_t len, struct blasd_err *err) {
-    size_t name_len = strlen(name);
+    const char **slot = plain_header(request, &name);
     if (value == NULL || memchr(value, '\0', len) != NULL)
         return blasd_fail(err, BLASD_E_malformed_query, name, "the header holds a zero byte");
-    switch (name_len) { /* most headers are none of ours: one switch and they are past */
-    case 4:
-        if (strcasecmp(name, "Host") == 0) return once(&request->host, "Host", value, err);
-        break;
-    case 6:
-        if (strcasecmp(name, "Accept") == 0) {
-            blasd_accept_add(&request->accepts, value);
-            if (request->accept == NULL) request->accept = value;
-        }
-        if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
-        if (strcasecmp(name, "Origin") == 0) return once(&request->origin, "Origin", value, err);
-        if (strcasecmp(name, "Expect") == 0)
-            request->expects_continue = strcasecmp(value, "100-continue") == 0;
-        break;
-    case 9:
-        if (strcasecmp(name, "Body-File") == 0)
-            return once(&request->body_file, "Body-File", value, err);
-        break;
-    case 12:
-        if (strcasecmp(name, "Content-Type") == 0)
-            return once(&request->content_type, "Content-Type", value, err);
-        break;
-    case 14:
-        if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
-        if (strcasecmp(name, "Sec-Fetch-Site") == 0)
-            return once(&request->fetch_site, "Sec-Fetch-Site", value, err);
-        if (strcasecmp(name, "Sec-Fetch-Mode") == 0)
-            return once(&request->fetch_mode, "Sec-Fetch-Mode", value, err);
-        if (strcasecmp(name, "Sec-Fetch-Dest") == 0)
-            return once(&request->fetch_dest, "Sec-Fetch-Dest", value, err);
-        break;
-    case 15:
-        if (strcasecmp(name, "Idempotency-Key") == 0) {
-            if (once(&request->idempotency_key, "Idempotency-Key", value, err) != 0) return -1;
-            return read_key(request, value, len, err);
-        }
-        break;
-    case 16:
-        if (strcasecmp(name, "Content-Encoding") == 0 && strcasecmp(value, "identity") != 0)
-            return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Encoding",
-                              "bodies are taken as they are, not compressed");
-        break;
-    case 17:
-        if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
-        break;
-    default: break;
+    if (slot != NULL) {
+        if (*slot != NULL)
+            return blasd_fail(err, BLASD_E_malformed_query, name, "the header is there twice");
+        *slot = value;
+        return slot == &request->idempotency_key ? read_key(request, value, len, err) : 0;
     }
+    if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
+    if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
+    if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
+    if (strcasecmp(name, "Expect") == 0)
+        request->framing.expects_continue = strcasecmp(value, "100-continue") == 0;
+    if (strcasecmp(name, "Accept") == 0) {
+        blasd_accept_add(&request->accepts, value);
+        if (request->accept == NULL) request->accept = value;
+    }
+    if (strcasecmp(name, "Content-Encoding") == 0 && strcasecmp(value, "identity") != 0)
+        return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Encoding",
+                          "bodies are taken as they are, not compressed");
     return 0;
 }
 
 static int param_wait(struct http_request *request, const struct blasd_limits *limits,
                       const char *value, size_t len, struct blasd_err *err) {
-    if (!read_seconds(value, len, &request->wait_s))
+    if (!read_seconds(value, len, &request->query.wait_s))
         return blasd_fail(err, BLASD_E_malformed_query, "wait",
                           "wait is a number of seconds such as 10 or 0.5, not '%.40s'", value);
-    if (!(request->wait_s <= (double)limits->wait_s))
+    if (!(request->query.wait_s <= (double)limits->wait_s))
         return blasd_fail(err, BLASD_E_malformed_query, "wait",
                           "wait may be at most %llu seconds (limit wait_s)",
                           (unsigned long long)limits->wait_s);
@@ -235,7 +222,7 @@ static int param_limit(struct http_request *request, const struct blasd_limits *
         return blasd_fail(err, BLASD_E_malformed_query, "limit",
                           "limit is a whole number from 1 to %llu (limit list_jobs)",
                           (unsigned long long)limits->list_jobs);
-    request->limit = (int)count;
+    request->query.limit = (int)count;
     return 0;
 }
 
@@ -244,7 +231,7 @@ static int param_state(struct http_request *request, const char *value, struct b
     if (!blasd_state_find(value, &state))
         return blasd_fail(err, BLASD_E_malformed_query, "state",
                           "state is queued, running, succeeded, failed, cancelled or expired");
-    request->state = (int)state;
+    request->query.state = (int)state;
     return 0;
 }
 
@@ -277,7 +264,7 @@ static int read_time(const char *name, const char *value, int64_t *ret, struct b
 static int param_forget(struct http_request *request, const char *value, struct blasd_err *err) {
     if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
         return blasd_fail(err, BLASD_E_malformed_query, "forget", "forget is 0 or 1");
-    request->forget = value[0] == '1';
+    request->query.forget = value[0] == '1';
     return 0;
 }
 
@@ -307,22 +294,22 @@ int http_request_param(struct http_request *request, unsigned allowed,
                           "this route has no query parameter '%.40s'", name);
     if (value == NULL || memchr(value, '\0', len) != NULL)
         return blasd_fail(err, BLASD_E_malformed_query, name, "the parameter has no value");
-    if ((request->given & bit) != 0)
+    if ((request->query.given & bit) != 0)
         return blasd_fail(err, BLASD_E_malformed_query, name, "the parameter is there twice");
-    request->given |= bit;
+    request->query.given |= bit;
     switch ((enum http_param)bit) {
     case HTTP_PARAM_WAIT: return param_wait(request, limits, value, len, err);
     case HTTP_PARAM_LIMIT: return param_limit(request, limits, value, err);
     case HTTP_PARAM_STATE: return param_state(request, value, err);
-    case HTTP_PARAM_SINCE: return read_time(name, value, &request->since_us, err);
-    case HTTP_PARAM_BEFORE: return read_time(name, value, &request->before_us, err);
+    case HTTP_PARAM_SINCE: return read_time(name, value, &request->query.since_us, err);
+    case HTTP_PARAM_BEFORE: return read_time(name, value, &request->query.before_us, err);
     case HTTP_PARAM_FORGET: return param_forget(request, value, err);
-    case HTTP_PARAM_CURSOR: request->cursor = value; break;
-    case HTTP_PARAM_OP: request->op = value; break;
-    case HTTP_PARAM_PARAMS: request->params = value; break;
-    case HTTP_PARAM_PRIORITY: request->priority = value; break;
-    case HTTP_PARAM_DEADLINE: request->deadline_ms = value; break;
-    case HTTP_PARAM_DEVICE: request->device = value; break;
+    case HTTP_PARAM_CURSOR: request->query.cursor = value; break;
+    case HTTP_PARAM_OP: request->query.op = value; break;
+    case HTTP_PARAM_PARAMS: request->query.params = value; break;
+    case HTTP_PARAM_PRIORITY: request->query.priority = value; break;
+    case HTTP_PARAM_DEADLINE: request->query.deadline_ms = value; break;
+    case HTTP_PARAM_DEVICE: request->query.device = value; break;
     }
     return 0;
 }
@@ -330,10 +317,10 @@ int http_request_param(struct http_request *request, unsigned allowed,
 double http_request_wait(const struct http_request *request, const struct blasd_limits *limits,
                          bool *preferred) {
     *preferred = false;
-    if ((request->given & HTTP_PARAM_WAIT) != 0) return request->wait_s;
-    if (!request->prefers_wait) return 0;
+    if ((request->query.given & HTTP_PARAM_WAIT) != 0) return request->query.wait_s;
+    if (!request->prefer.wait) return 0;
     *preferred = true;
-    return request->prefer_wait_s <= (double)limits->wait_s ? request->prefer_wait_s
+    return request->prefer.wait_s <= (double)limits->wait_s ? request->prefer.wait_s
                                                             : (double)limits->wait_s;
 }
 

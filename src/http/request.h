@@ -1,5 +1,5 @@
 /* What a request says in its headers and its query, read once and checked. Pure: knows nothing of
- * libmicrohttpd, so that tests can feed it anything. Read next: guard.h. */
+ * libmicrohttpd, so that tests can feed it anything. Read next: origin_check.h. */
 #ifndef BLASD_HTTP_REQUEST_H
 #define BLASD_HTTP_REQUEST_H
 
@@ -40,32 +40,46 @@ enum http_param {
     HTTP_PARAM_FORGET = 2048
 };
 
+/* Prefer */
+struct http_prefer {
+    bool async;    /* respond-async */
+    bool share;    /* share */
+    bool wait;     /* wait=… */
+    double wait_s; /* not yet capped */
+};
+
+/* Where the body ends, and how it comes. */
+struct http_framing {
+    bool expects_continue, chunked;
+    bool has_length;
+    uint64_t content_length; /* 0 where none was sent */
+    bool ambiguous;          /* the end depends on who reads the headers: close after answering */
+};
+
+/* Query parameters. */
+struct http_query {
+    unsigned given; /* those that were there, HTTP_PARAM_ bits */
+    const char *op, *params, *priority, *deadline_ms, *device, *cursor;
+    int64_t since_us, before_us; /* since 1970 */
+    bool forget;
+    double wait_s;
+    int state; /* an enum blasd_state */
+    int limit;
+};
+
 /* All text is borrowed from the connection and lasts as long as the request. Zero it before use. */
 struct http_request {
     enum http_method method;
     const char *host, *origin, *content_type, *idempotency_key;
-    const char *fetch_site, *fetch_mode,
-        *fetch_dest; /* Sec-Fetch-…: what a browser says of itself */
+    struct {
+        const char *site, *mode, *dest;
+    } fetch; /* Sec-Fetch-…: what a browser says of itself */
     struct blasd_accept accepts;
     const char *accept;    /* the first of these headers, to be named in an error */
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
-    bool respond_async;    /* Prefer: respond-async */
-    bool prefers_share;    /* Prefer: share */
-    bool prefers_wait;     /* Prefer: wait=… */
-    double prefer_wait_s;  /* not yet capped */
-    bool expects_continue, chunked;
-    bool has_length;
-    uint64_t content_length; /* 0 where none was sent */
-    bool
-        ambiguous; /* where the body ends depends on who reads the headers: close after answering */
-
-    unsigned given; /* query parameters that were there, HTTP_PARAM_ bits */
-    const char *op, *params, *priority, *deadline_ms, *device, *cursor;
-    int64_t since_us, before_us;            /* HTTP_PARAM_SINCE and _BEFORE, since 1970 */
-    bool forget;                            /* HTTP_PARAM_FORGET */
-    double wait_s;                          /* HTTP_PARAM_WAIT */
-    int state;                              /* HTTP_PARAM_STATE: an enum blasd_state */
-    int limit;                              /* HTTP_PARAM_LIMIT */
+    struct http_prefer prefer;
+    struct http_framing framing;
+    struct http_query query;
     char key[HTTP_IDEMPOTENCY_KEY_MAX + 1]; /* idempotency_key, where it is not the header itself */
 };
 

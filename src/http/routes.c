@@ -1,5 +1,6 @@
 /* The table of routes, and how a path finds its row. */
-#include "http/exchange.h"
+#include "http/routes.h"
+
 #include "http/jobs.h"
 
 #include <string.h>
@@ -13,31 +14,30 @@
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
      HTTP_PARAM_CURSOR)
 
+static const struct http_body_handlers jobs = {
+    .admit = http_jobs_post_admit, .gone = http_jobs_post_gone, .release = http_jobs_post_release};
+
 const struct http_route http_routes[] = {
-    {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body,
-     http_jobs_post_run},
-    {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list},
-    {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get},
-    {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete},
-    {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result},
-    {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output},
-    {"/ops", READ, 0, NULL, NULL, http_ops_list},
-    {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one},
-    {"/devices", READ, 0, NULL, NULL, http_devices},
-    {"/share", READ, 0, NULL, NULL, http_share},
-    {"/metrics", READ, 0, NULL, NULL, http_metrics_show},
-    {"/health/live", READ, 0, NULL, NULL, http_health_live},
-    {"/health/ready", READ, 0, NULL, NULL, http_health_ready},
-    {"/openapi.json", READ, 0, NULL, NULL, http_openapi},
-    {NULL, 0, 0, NULL, NULL, NULL},
+    {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body, http_jobs_post_run,
+     &jobs},
+    {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list, NULL},
+    {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get, NULL},
+    {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL},
+    {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result, NULL},
+    {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output, NULL},
+    {"/ops", READ, 0, NULL, NULL, http_ops_list, NULL},
+    {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL},
+    {"/devices", READ, 0, NULL, NULL, http_devices, NULL},
+    {"/share", READ, 0, NULL, NULL, http_share, NULL},
+    {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL},
+    {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL},
+    {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL},
+    {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL},
+    {NULL, 0, 0, NULL, NULL, NULL, NULL},
 };
 
 _Static_assert(sizeof http_routes / sizeof *http_routes <= HTTP_MAX_ROUTES,
                "raise HTTP_MAX_ROUTES");
-
-int http_route_count(void) {
-    return (int)(sizeof http_routes / sizeof *http_routes) - 1;
-}
 
 /* Whether `path` is what `pattern` describes; what stands for {…} goes to captures. A segment that
  * is longer than a capture holds names nothing we have: it is captured as empty text. */

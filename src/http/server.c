@@ -5,20 +5,17 @@
  * only ever asked to do what is ready now: its own waits with suspended connections can hang (it
  * takes events in rounds of 128 and, after a full round, waits with the same time-out although
  * connections lie ready). What it leaves undone keeps its descriptor readable, so the next turn
- * goes on with it. Each loop has up to three of its daemons, which differ in the memory of a
- * connection alone. Read next: exchange.h, doorman.h. */
+ * goes on with it. Read next: exchange.h, acceptor.h. */
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/cut.h"
 #include "base/log.h"
-#include "http/body_sink.h"
-#include "http/exchange.h"
-#include "http/gate.h"
-#include "http/jobs.h"
-#include "http/patience.h"
+#include "http/dispatch.h"
 #include "http/peer.h"
-#include "http/share.h"
-#include "http/waits.h"
+#include "http/routes.h"
+#include "http/timeouts.h"
+#include "http/upload.h"
+#include "http/waiters.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,7 +29,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define WAITING_BUCKETS 1024
 #define SPARE_BLOCKS 64
 #define TICK_NS INT64_C(200000000)
 #define PARKED_WAIT_MS 3    /* longer than most jobs take: they need no time-out */
@@ -74,7 +70,7 @@ static void tell_of_queue(struct http_loop *loop) {
         return;
     }
     if (server->queue_down_ns == 0) server->queue_down_ns = now;
-    if (now - server->queue_down_ns < QUEUE_DOWN_NS || loop->draining) return;
+    if (now - server->queue_down_ns < QUEUE_DOWN_NS || loop->stopping.draining) return;
     if (server->queue_told_ns != 0 && now - server->queue_told_ns < QUEUE_AGAIN_NS) return;
     server->queue_told_ns = now;
     server->options->on_queue(server->options->arg, view->trouble);
@@ -85,46 +81,48 @@ static void give_sign(struct http_server *server) {
     const struct blasd_http_options *options = server->options;
     bool all = true;
     for (int i = 0; i < options->loops; i++)
-        if (atomic_load(&server->loops[i].ticks) == server->loops[i].seen_ticks) all = false;
+        if (atomic_load(&server->loops[i].ticking.count) == server->loops[i].ticking.seen)
+            all = false;
     if (!all) return;
     for (int i = 0; i < options->loops; i++)
-        server->loops[i].seen_ticks = atomic_load(&server->loops[i].ticks);
+        server->loops[i].ticking.seen = atomic_load(&server->loops[i].ticking.count);
     if (options->on_alive != NULL) options->on_alive(options->arg);
 }
 
+static struct http_exchange *exchange_of(struct blasd_list *node) {
+    return blasd_container_of(node, struct http_exchange, node);
+}
+
 static void on_tick(struct blasd_timer *timer) {
-    struct http_loop *loop = blasd_container_of(timer, struct http_loop, tick);
-    loop->ticks++;
-    if (loop == &loop->server->loops[0] && loop->ticks % SLOW_TICKS == 0) {
+    struct http_loop *loop = blasd_container_of(timer, struct http_loop, ticking.timer);
+    loop->ticking.count++;
+    if (loop == &loop->server->loops[0] && loop->ticking.count % SLOW_TICKS == 0) {
         measure_intake(loop->server);
         give_sign(loop->server);
     }
     if (loop == &loop->server->loops[0] && loop->server->options->on_queue != NULL)
         tell_of_queue(loop);
-    if (loop->ticks % SLOW_TICKS == 0) blasd_log_job_tick();
-    if (loop->ticks % SLOW_TICKS == 0) http_visits_check(loop);
+    if (loop->ticking.count % SLOW_TICKS == 0) blasd_log_job_tick();
+    if (loop->ticking.count % SLOW_TICKS == 0) http_timeouts_check(loop);
     http_choice_tick(loop);
-    http_doorman_tick(&loop->doorman);
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL;
-         exchange = exchange->next)
-        http_exchange_check(exchange);
+    loop->acceptor.starved = false;
+    BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_check(exchange_of(node));
     (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + TICK_NS);
 }
 
 /* The grace period has passed: whoever waits gets the record as it stands. */
 static void on_grace(struct blasd_timer *timer) {
-    struct http_loop *loop = blasd_container_of(timer, struct http_loop, grace);
-    struct http_exchange *next;
-    loop->out_of_time = true;
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
-        next = exchange->next;
-        if (exchange->waiting) http_waits_time_up(exchange);
+    struct http_loop *loop = blasd_container_of(timer, struct http_loop, stopping.grace);
+    loop->stopping.out_of_time = true;
+    BLASD_LIST_EACH(node, &loop->exchanges) {
+        struct http_exchange *exchange = exchange_of(node);
+        if (exchange->wait.begun) http_wait_time_up(exchange);
     }
 }
 
 /* On the first loop alone, which tells every other. */
 static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_loop *loop = blasd_container_of(watcher, struct http_loop, stop_watcher);
+    struct http_loop *loop = blasd_container_of(watcher, struct http_loop, stopping.told);
     char byte;
     (void)events;
     if (read(watcher->fd, &byte, 1) != 1) return;
@@ -132,69 +130,54 @@ static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
         (void)eventfd_write(loop->server->quit_fd, 1);
 }
 
-static void run_daemons(struct http_loop *loop) {
-    for (int i = 0; i < HTTP_ROOMS; i++)
-        if (http_doorman_busy(&loop->doorman, (enum http_room)i)) MHD_run(loop->daemons[i]);
-    http_doorman_turn(&loop->doorman);
-}
-
-/* Short bodies come in some pieces. They are taken to their ends in one turn, so that the jobs of
- * all go to the queue together, in larger calls than if each turn ended a few of them. Connections
- * with much memory wait for the next turn: a piece of theirs may be large. */
-static void take_rests(struct http_loop *loop) {
-    if (loop->rest && http_doorman_busy(&loop->doorman, HTTP_ROOMY)) loop->more = true;
-    for (int i = 0; i < RESTS_A_TURN && loop->rest; i++) {
-        loop->rest = false;
-        for (int room = 0; room < HTTP_ROOMY; room++)
-            if (http_doorman_busy(&loop->doorman, (enum http_room)room))
-                MHD_run(loop->daemons[room]);
-    }
+/* libmicrohttpd reads once from a connection when it is run. Bodies come in pieces: short ones are
+ * taken to their ends in one turn, so that the jobs of all go to the queue together, in larger
+ * calls than if each turn ended a few of them. */
+static void run_daemon(struct http_loop *loop) {
+    int runs = 0;
+    do {
+        loop->turn.rest = false;
+        if (loop->acceptor.open > 0) MHD_run(loop->daemon);
+    } while (loop->turn.rest && ++runs <= RESTS_A_TURN);
+    http_acceptor_turn(&loop->acceptor);
 }
 
 static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
-    struct http_loop *loop = blasd_container_of(watcher, struct http_loop, quit_watcher);
+    struct http_loop *loop = blasd_container_of(watcher, struct http_loop, stopping.quit);
     (void)events;
     blasd_loop_unwatch(loop->loop, watcher);
-    loop->draining = true;
-    loop->grace.fire = on_grace;
+    loop->stopping.draining = true;
+    loop->stopping.grace.fire = on_grace;
     if (loop->server->options->grace_ms < 0) return;
-    if (blasd_loop_timer_set(loop->loop, &loop->grace,
+    if (blasd_loop_timer_set(loop->loop, &loop->stopping.grace,
                              blasd_clock_ns() +
                                  (int64_t)loop->server->options->grace_ms * 1000000) != 0)
-        on_grace(&loop->grace);
-}
-
-/* How long the daemon can wait; -1: for ever. */
-static int daemon_wait_ms(struct MHD_Daemon *daemon) {
-    unsigned long long left;
-    if (MHD_get_timeout(daemon, &left) != MHD_YES) return -1;
-    return left > 60000 ? 60000 : (int)left;
+        on_grace(&loop->stopping.grace);
 }
 
 /* For whoever is parked libmicrohttpd says that it cannot wait. What else it cannot wait for comes
- * with an event or is known to `more`; should it not be, a moment later is soon enough. */
+ * with an event or is known to `turn`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
-    int wait = -1;
-    if (loop->resumed || loop->more || loop->rest || loop->handed_first != NULL) return 0;
-    for (int i = 0; i < HTTP_ROOMS; i++) {
-        if (!http_doorman_busy(&loop->doorman, (enum http_room)i)) continue;
-        int one = daemon_wait_ms(loop->daemons[i]);
-        if (wait < 0 || (one >= 0 && one < wait)) wait = one;
-    }
-    return wait == 0 && loop->parked > 0 ? PARKED_WAIT_MS : wait;
+    const struct http_turn *turn = &loop->turn;
+    unsigned long long left;
+    if (turn->resumed || turn->more || turn->rest || loop->shared_files.first != NULL) return 0;
+    if (loop->acceptor.open == 0 || MHD_get_timeout(loop->daemon, &left) != MHD_YES) return -1;
+    if (left == 0 && loop->parking.count > 0) return PARKED_WAIT_MS;
+    return left > 60000 ? 60000 : (int)left;
 }
 
-static void set_pace(struct http_loop *loop) {
-    loop->pace += (loop->answers - loop->pace) / 16;
-    loop->parked_most = loop->pace < PARKED_FROM ? 0 : (int)(PARKED_AN_ANSWER * loop->pace);
-    loop->answers = 0;
+static void set_parking(struct http_loop *loop) {
+    loop->parking.rate += (loop->parking.answers - loop->parking.rate) / 16;
+    loop->parking.most =
+        loop->parking.rate < PARKED_FROM ? 0 : (int)(PARKED_AN_ANSWER * loop->parking.rate);
+    loop->parking.answers = 0;
 }
 
-/* Who has waited for room at the gate goes on before the answers are sent that made it, or a queue
+/* Who has waited for admission goes on before the answers are sent that made it, or a queue
  * that was full would run empty meanwhile. */
-static void open_gate(struct http_loop *loop) {
-    if (loop->gate_first == NULL) return;
-    http_gate_turn(loop);
+static void admit_waiting(struct http_loop *loop) {
+    if (!http_admission_busy(loop)) return;
+    http_admission_turn(loop);
     blasd_front_queue_flush(loop->queue);
 }
 
@@ -202,15 +185,13 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     int wait = wait_ms(loop);
     if (max_wait_ms >= 0 && (wait < 0 || wait > max_wait_ms)) wait = max_wait_ms;
     blasd_loop_step(loop->loop, wait);
-    open_gate(loop);
-    loop->resumed = loop->more = loop->rest = false;
+    admit_waiting(loop);
+    loop->turn.resumed = loop->turn.more = false;
     http_pieces_turn(&loop->pieces);
-    run_daemons(loop);
-    take_rests(loop);
-    http_gate_turn(loop);
-    http_handed_turn(loop);
-    set_pace(loop);
-    if (loop->submitting > 0) blasd_awake_touch(&loop->awake);
+    run_daemon(loop);
+    http_admission_turn(loop);
+    http_shared_file_turn(loop);
+    set_parking(loop);
     blasd_front_queue_flush(loop->queue);
 }
 
@@ -225,7 +206,7 @@ static void drain(struct http_loop *loop) {
     struct http_server *server = loop->server;
     const struct blasd_http_options *options = server->options;
     bool quiet = false;
-    while (atomic_load(&server->told) < 2 && !loop->out_of_time) {
+    while (atomic_load(&server->told) < 2 && !loop->stopping.out_of_time) {
         turn(loop, 50);
         if (quiet || is_busy(loop)) continue;
         quiet = true;
@@ -234,19 +215,19 @@ static void drain(struct http_loop *loop) {
         if (options->grace_ms >= 0) break;
     }
     /* what the kernel has accepted already would be reset when the socket closes: take it first */
-    http_doorman_close(&loop->doorman);
-    for (int i = 0; i < 64; i++) run_daemons(loop);
-    if (atomic_load(&server->told) > 1) on_grace(&loop->grace);
+    http_acceptor_close(&loop->acceptor);
+    for (int i = 0; i < 64; i++) run_daemon(loop);
+    if (atomic_load(&server->told) > 1) on_grace(&loop->stopping.grace);
 }
 
 static void *run_loop(void *arg) {
     struct http_loop *loop = arg;
     int64_t end = 0;
-    while (!loop->draining) turn(loop, -1);
+    while (!loop->stopping.draining) turn(loop, -1);
     drain(loop);
     while (is_busy(loop)) {
         turn(loop, 50);
-        if (!loop->out_of_time) continue;
+        if (!loop->stopping.out_of_time) continue;
         if (end == 0) end = blasd_clock_ns() + LAST_MOMENTS_NS;
         if (blasd_clock_ns() >= end) break;
     }
@@ -256,13 +237,13 @@ static void *run_loop(void *arg) {
 static void count_connection(void *cls, struct MHD_Connection *connection, void **context,
                              enum MHD_ConnectionNotificationCode code) {
     struct http_loop *loop = cls;
-    http_doorman_count(&loop->doorman, connection, code == MHD_CONNECTION_NOTIFY_STARTED);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         http_count(&loop->metrics->connections, 1);
-        *context = http_visit_new(loop, connection);
+        *context = http_connection_new(loop, connection);
     } else {
         http_uncount(&loop->metrics->connections);
-        http_visit_end(*context);
+        http_acceptor_ended(&loop->acceptor, connection);
+        http_connection_end(*context);
     }
 }
 
@@ -287,37 +268,33 @@ __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char
     blasd_log(BLASD_LOG_DEBUG, "libmicrohttpd: %s", line);
 }
 
-/* A daemon without a listening socket, for the doorman has that, watched from here on.
+/* A daemon without a listening socket, for the acceptor has that, watched from here on.
  *
  * libmicrohttpd receives into half of a connection's memory, and makes that larger by an eighth of
  * what is left where it has less room than the increment: with one above the half it does so before
- * each receive, and a body of 33 KB with its head comes in two. Where requests are small that would
- * only be more to clear. */
-static int start_daemon(struct http_loop *loop, enum http_room room, uint64_t memory) {
+ * each receive, and a body of 33 KB with its head comes in one piece less. */
+static int start_daemon(struct http_loop *loop) {
     const struct blasd_limits *limits = loop->server->limits;
     const union MHD_DaemonInfo *info;
-    struct MHD_Daemon **daemon = &loop->daemons[room];
-    struct blasd_watcher *watcher = &loop->mhd_watchers[room];
-    const size_t increment = (size_t)(room == HTTP_TIGHT ? memory / 16 : memory / 2 + memory / 32);
-    *daemon = MHD_start_daemon(
+    const size_t memory = (size_t)limits->connection_bytes;
+    loop->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET, 0,
         NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
-        increment, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->connection_idle_s,
-        MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
-        count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
-        MHD_OPTION_URI_LOG_CALLBACK, http_exchange_uri, loop,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
+        memory / 2 + memory / 32, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)limits->connection_idle_s, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed,
+        loop, MHD_OPTION_NOTIFY_CONNECTION, count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK,
+        unescape, NULL, MHD_OPTION_URI_LOG_CALLBACK, http_exchange_uri, loop,
 #if HTTP_STRICT_LIBRARY
         MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1,
 #endif
         MHD_OPTION_END);
-    if (*daemon == NULL) return -1;
-    info = MHD_get_daemon_info(*daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    info =
+        loop->daemon == NULL ? NULL : MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL) return -1;
-    *watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
-    loop->doorman.daemons[room] = *daemon;
-    return blasd_loop_watch(loop->loop, watcher, EPOLLIN);
+    loop->daemon_watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
+    return blasd_loop_watch(loop->loop, &loop->daemon_watcher, EPOLLIN);
 }
 
 static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
@@ -329,28 +306,25 @@ static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
                   client);
     blasd_fail(&problem, BLASD_E_too_many_connections, "",
                "this address has %" PRIu64 " connections open (limit connections_per_address)",
-               loop->doorman.limit_of_one);
-    http_linger_problem(loop, NULL, fd, &problem);
-    http_linger(loop, fd);
+               loop->acceptor.limit_of_one);
+    http_close_with_problem(loop, NULL, fd, &problem);
+    http_lingering_close(loop, fd);
     close(fd);
 }
 
-/* The daemons, and the doorman before them. */
+/* The daemon, and the acceptor before it. */
 static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err *err) {
     const struct blasd_limits *limits = loop->server->limits;
-    const uint64_t usual = limits->connection_bytes, small = limits->connection_small_bytes,
-                   large = limits->connection_body_bytes;
-    if (start_daemon(loop, HTTP_USUAL, usual) != 0 ||
-        (small < usual && start_daemon(loop, HTTP_TIGHT, small) != 0) ||
-        (large > usual && start_daemon(loop, HTTP_ROOMY, large) != 0))
+    if (start_daemon(loop) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
-    loop->doorman.limit = limits->connections;
-    loop->doorman.limit_of_one = limits->connections_per_address > 0
-                                     ? limits->connections_per_address
-                                     : limits->connections / 2;
-    loop->doorman.refuse = refuse_crowd;
-    loop->doorman.arg = loop;
-    if (http_doorman_open(&loop->doorman, loop->loop, listen_fd) != 0)
+    loop->acceptor.daemon = loop->daemon;
+    loop->acceptor.limit = limits->connections;
+    loop->acceptor.limit_of_one = limits->connections_per_address > 0
+                                      ? limits->connections_per_address
+                                      : limits->connections / 2;
+    loop->acceptor.refuse = refuse_crowd;
+    loop->acceptor.arg = loop;
+    if (http_acceptor_open(&loop->acceptor, loop->loop, listen_fd) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "the listening socket: %s",
                           strerror(errno));
     return 0;
@@ -359,72 +333,60 @@ static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err
 static int loop_start(struct http_loop *loop, struct http_server *server, int number,
                       struct blasd_err *err) {
     const struct blasd_http_options *options = server->options;
-    const struct blasd_front_queue_hooks hooks = {
-        .on_ended = http_waits_ended, .on_unseen = http_waits_unseen, .arg = loop};
+    const struct blasd_front_queue_hooks hooks = {.on_unseen = http_log_expired, .arg = loop};
     int rc;
+    blasd_list_init(&loop->exchanges);
+    blasd_list_init(&loop->connections);
+    blasd_list_init(&loop->admission.waiting);
     loop->server = server;
     loop->choice.most_s = (double)server->limits->job_s;
-    loop->doorman.listener.fd = options->listen_fds[number];
+    loop->acceptor.listener.fd = options->listen_fds[number];
     loop->metrics = &server->metrics[number];
     blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);
-    loop->intake_blocks = (struct blasd_spares){.size = blasd_intake_bytes(), .most = SPARE_BLOCKS};
-    loop->exchange_blocks =
-        (struct blasd_spares){.size = sizeof(struct http_exchange), .most = HTTP_EXCHANGE_SPARES};
-    loop->upload_blocks =
-        (struct blasd_spares){.size = http_upload_bytes(), .most = HTTP_EXCHANGE_SPARES};
-    loop->answer_blocks = (struct blasd_spares){.size = HTTP_ANSWER_BLOCK, .most = SPARE_BLOCKS};
-    loop->waiting_buckets = WAITING_BUCKETS;
-    loop->waiting = calloc(loop->waiting_buckets, sizeof(struct http_exchange *));
+    loop->freelists.intakes =
+        (struct blasd_spares){.size = blasd_intake_bytes(), .most = SPARE_BLOCKS};
+    loop->freelists.exchanges =
+        (struct blasd_spares){.size = sizeof(struct http_exchange), .most = HTTP_EXCHANGES_KEPT};
+    loop->freelists.uploads =
+        (struct blasd_spares){.size = sizeof(struct http_upload), .most = HTTP_EXCHANGES_KEPT};
     loop->loop = blasd_loop_new();
-    if (loop->waiting == NULL || loop->loop == NULL)
+    if (loop->loop == NULL)
         return blasd_fail(err, BLASD_E_internal_error, "", "an event loop could not be made: %s",
                           strerror(errno));
     rc = blasd_front_queue_open(options->queue, loop->loop, &hooks, &loop->queue, err);
     if (rc != 0) return rc;
     rc = start_serving(loop, options->listen_fds[number], err);
     if (rc != 0) return rc;
-    loop->quit_watcher = (struct blasd_watcher){.fd = server->quit_fd, .ready = start_draining};
-    loop->stop_watcher = (struct blasd_watcher){.fd = options->stop_fd, .ready = on_stop};
-    if (blasd_loop_watch(loop->loop, &loop->quit_watcher, EPOLLIN) != 0 ||
-        (number == 0 && blasd_loop_watch(loop->loop, &loop->stop_watcher, EPOLLIN) != 0))
+    loop->stopping.quit = (struct blasd_watcher){.fd = server->quit_fd, .ready = start_draining};
+    loop->stopping.told = (struct blasd_watcher){.fd = options->stop_fd, .ready = on_stop};
+    if (blasd_loop_watch(loop->loop, &loop->stopping.quit, EPOLLIN) != 0 ||
+        (number == 0 && blasd_loop_watch(loop->loop, &loop->stopping.told, EPOLLIN) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "epoll: %s", strerror(errno));
-    const char *awake = blasd_awake_device(server->limits->awake_cores);
-    if (blasd_awake_open(&loop->awake, loop->loop, awake, server->limits->awake_ms))
-        blasd_log(BLASD_LOG_DEBUG, "idle cores poll for %llu ms after a job came (awake_ms)",
-                  (unsigned long long)server->limits->awake_ms);
-    loop->tick.fire = on_tick;
-    on_tick(&loop->tick);
+    loop->ticking.timer.fire = on_tick;
+    on_tick(&loop->ticking.timer);
     return 0;
 }
 
 /* Takes a loop that was never started, or half. */
 static void loop_stop(struct http_loop *loop) {
-    struct http_exchange *next;
-    loop->out_of_time = true;
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
-        next = exchange->next;
-        http_exchange_abandon(exchange); /* libmicrohttpd stops only without suspended ones */
+    loop->stopping.out_of_time = true;
+    /* libmicrohttpd stops only without suspended ones */
+    BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_abandon(exchange_of(node));
+    if (loop->daemon != NULL) {
+        MHD_run(loop->daemon);
+        MHD_stop_daemon(loop->daemon);
     }
-    for (int i = 0; i < HTTP_ROOMS; i++)
-        if (loop->daemons[i] != NULL) MHD_run(loop->daemons[i]);
-    for (int i = 0; i < HTTP_ROOMS; i++)
-        if (loop->daemons[i] != NULL) MHD_stop_daemon(loop->daemons[i]);
-    http_doorman_free(&loop->doorman);
+    http_acceptor_free(&loop->acceptor);
     blasd_front_queue_free(loop->queue);
-    for (struct http_exchange *exchange = loop->exchanges; exchange != NULL; exchange = next) {
-        next = exchange->next; /* their callbacks will not come any more */
-        exchange->pending = 1;
-        http_exchange_release(exchange);
+    BLASD_LIST_EACH(node, &loop->exchanges) { /* their callbacks will not come any more */
+        exchange_of(node)->pending = 1;
+        http_exchange_release(exchange_of(node));
     }
-    blasd_awake_close(&loop->awake);
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
-    blasd_spares_release(&loop->exchange_blocks);
-    blasd_spares_release(&loop->upload_blocks);
-    while (loop->spare_count > 0) blasd_buf_release(&loop->spares[--loop->spare_count]);
-    blasd_spares_release(&loop->intake_blocks);
-    blasd_spares_release(&loop->answer_blocks);
-    free(loop->waiting);
+    blasd_spares_release(&loop->freelists.exchanges);
+    blasd_spares_release(&loop->freelists.uploads);
+    blasd_spares_release(&loop->freelists.intakes);
 }
 
 /* Each connection is a descriptor, and each body or result on its way may be one more. */
@@ -465,6 +427,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     struct http_server server = {.options = options,
                                  .limits = options->queue->limits,
                                  .store = options->queue->store,
+                                 .routes = http_routes,
                                  .started_us = blasd_clock_wall_us()};
     size_t count = (size_t)options->loops;
     int started = 0, rc = 0;
@@ -472,7 +435,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     signal(SIGPIPE, SIG_IGN);
     blasd_cut_init();
     blasd_log_job_most(server.limits->log_jobs);
-    http_guard_init(&server.guard, options->allow_hosts, options->allow_origins);
+    http_origins_init(&server.origins, options->allow_hosts, options->allow_origins);
     raise_file_limit(&server);
     measure_intake(&server);
     server.loops = calloc(count, sizeof *server.loops);

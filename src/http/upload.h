@@ -4,13 +4,13 @@
 #define BLASD_HTTP_UPLOAD_H
 
 #include "http/body_sink.h"
-#include "http/share.h"
+#include "http/shared_files.h"
 
 struct http_upload {
     struct http_exchange *exchange; /* borrowed: the upload is its part */
     struct http_body_sink sink;
-    struct blasd_intake *intake; /* owned; NULL once the body is read */
-    struct http_handed handed;   /* where the body is a file, while it is read */
+    struct blasd_intake *intake;  /* owned; NULL once the body is read */
+    struct http_shared_file file; /* where the body is a file, while it is read */
     uint64_t body_limit;
     double wait_s; /* 0: the answer is 202 at once */
     /* what the document says until a worker takes the job */
@@ -19,20 +19,16 @@ struct http_upload {
     enum blasd_device_class device; /* the class it is queued for */
     int64_t created_us, receive_us;
     bool submitted; /* the queue has the job */
-    bool held;      /* it has to pass the gate: until the queue has the job, `body` is the body */
+    bool held;      /* it waits for admission: until the queue has the job, `body` is the body */
     struct blasd_buf body;
     struct blasd_job
-        *job;         /* owned: read, checked and waiting at the gate all the same; else NULL */
+        *job;         /* owned: read, checked and waiting for admission all the same; else NULL */
     uint64_t cost;    /* of that job */
     uint64_t outputs; /* bytes that its plan predicts, where they are more than its inputs */
     /* The job may share its entry of the queue with those of the same key. */
     bool small;
-    struct blasd_key company;
+    struct blasd_key batch_key;
 };
-
-/* jobs_post.c. Tells the empty sink what will come: what is not JSON has its tensors as they will
- * lie. */
-void http_upload_prepare_sink(struct http_upload *upload);
 
 /* jobs_submit.c. Gives the job, whose bytes are all in the sink, to the queue; `cost` is what it
  * takes of the queue. The answer follows: at once, or when the job has ended, or the time is up.

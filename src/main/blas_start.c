@@ -1,11 +1,8 @@
 /* One step a start: the library first, then its set of kernels. Each step is taken where what is
  * there differs from what should be, so that the process started anew goes on to the next.
- *
- * The file DIR/blas has three lines: what the choice was made on, when (seconds since 1970), and
- * the name of the set of kernels. */
+ * The choice is kept in DIR/blas. */
 #include "main/blas_start.h"
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "kernels/cpu/blas.h"
@@ -14,7 +11,6 @@
 #include "main/commands.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEY_MOST 1024
-#define PATIENCE_MS 5000            /* for one set of kernels, which takes a tenth of a second */
-#define OLD_S (30 * INT64_C(86400)) /* other processes may have been in the way */
+#define PATIENCE_MS 5000 /* for one set of kernels, which takes a tenth of a second */
 
 /* --- a trial, in a process of its own --- */
 
@@ -65,10 +59,8 @@ static bool try_core(struct blasd_blas_trial *trial) {
     return status != ASK_TOO_LONG;
 }
 
-/* --- what is remembered --- */
-
 /* One line that says all that the choice depends on. */
-static void make_key(const struct blasd_blas *blas, unsigned features, char key[KEY_MOST]) {
+static void make_key(const struct blasd_blas *blas, unsigned features, char key[BLASD_KEPT_KEY]) {
     static const char *const facts[] = {"vendor_id",  "cpu family", "model\t",
                                         "model name", "stepping",   "microcode"};
     size_t len = 0;
@@ -77,51 +69,10 @@ static void make_key(const struct blasd_blas *blas, unsigned features, char key[
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         char value[128];
         blasd_file_value("/proc/cpuinfo", facts[i], value, sizeof value);
-        len += (size_t)snprintf(key + len, KEY_MOST - len, "%s | ", value);
+        len += (size_t)snprintf(key + len, BLASD_KEPT_KEY - len, "%s | ", value);
     }
-    snprintf(key + len, KEY_MOST - len, "features %u | %s | %s, %lld bytes of %lld", features,
+    snprintf(key + len, BLASD_KEPT_KEY - len, "features %u | %s | %s, %lld bytes of %lld", features,
              blas->config, blas->path, (long long)file.st_size, (long long)file.st_mtime);
-    for (char *at = key; *at != '\0'; at++)
-        if ((unsigned char)*at < ' ') *at = ' ';
-}
-
-/* The name that `dir` keeps for `key`; false: none that still holds. */
-static bool recall(const char *dir, const char *key, char core[BLASD_BLAS_CORE]) {
-    char path[PATH_MAX], line[KEY_MOST + 1];
-    int64_t age = -1;
-    bool good = false;
-    FILE *file;
-    if (dir == NULL || snprintf(path, sizeof path, "%s/blas", dir) >= (int)sizeof path)
-        return false;
-    file = fopen(path, "re");
-    if (file == NULL) return false;
-    if (fgets(line, sizeof line, file) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        good = strcmp(line, key) == 0;
-    }
-    if (good && fgets(line, sizeof line, file) != NULL)
-        age = blasd_clock_wall_us() / 1000000 - (int64_t)strtoll(line, NULL, 10);
-    good = age >= 0 && age <= OLD_S && fscanf(file, "%23s", core) == 1;
-    fclose(file);
-    return good;
-}
-
-static void remember(const char *dir, const char *key, const char *core) {
-    char path[PATH_MAX - 32], part[PATH_MAX];
-    bool written;
-    FILE *file;
-    if (dir == NULL || snprintf(path, sizeof path, "%s/blas", dir) >= (int)sizeof path) return;
-    snprintf(part, sizeof part, "%s.%d", path, (int)getpid());
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST) goto failed;
-    unlink(part); /* of a process that had our number and died */
-    file = fopen(part, "wxe");
-    if (file == NULL) goto failed;
-    written =
-        fprintf(file, "%s\n%" PRId64 "\n%s\n", key, blasd_clock_wall_us() / 1000000, core) > 0;
-    if (fclose(file) == 0 && written && rename(part, path) == 0) return;
-    unlink(part);
-failed:
-    blasd_log(BLASD_LOG_WARN, "cannot write %s: %s", path, strerror(errno));
 }
 
 /* --- the steps --- */
@@ -197,21 +148,27 @@ static const char *measure(const struct blasd_blas *blas, const char *const *nam
 /* The set of kernels, where the library has several and took the processor for less than it is. */
 static int choose_core(const struct blas_start *start, const struct blasd_blas *blas, char **argv) {
     const char *names[BLASD_BLAS_CANDIDATES], *core = NULL, *chosen_by = "remembered";
-    char key[KEY_MOST], kept[BLASD_BLAS_CORE];
+    char key[BLASD_KEPT_KEY], *kept = NULL;
     unsigned features = blasd_blas_features();
     bool settled;
     int count = blas->choice ? blasd_blas_candidates(features, blas->core, names) : 0;
     if (count == 0) return 0;
     make_key(blas, features, key);
-    if (recall(start->kept_in, key, kept)) {
+    if (start->kept_in != NULL)
+        kept = blasd_kept_load(start->kept_in, "blas", key, BLASD_BLAS_CORE);
+    if (kept != NULL) {
+        kept[strcspn(kept, "\n")] = '\0';
         for (int i = 0; i < count; i++)
             if (strcmp(kept, names[i]) == 0) core = names[i];
         if (strcmp(kept, blas->core) == 0) core = blas->core;
+        free(kept);
     }
     if (core == NULL) {
         core = measure(blas, names, count, &settled);
         chosen_by = "measured";
-        if (settled) remember(start->kept_in, key, core);
+        if (settled && start->kept_in != NULL &&
+            blasd_kept_save(start->kept_in, "blas", key, core) != 0)
+            blasd_log(BLASD_LOG_WARN, "cannot write %s/blas: %s", start->kept_in, strerror(errno));
     }
     setenv(BLASD_BLAS_CHOSEN, chosen_by, 1);
     if (core == blas->core) return 0;

@@ -1,6 +1,7 @@
 /* Choosing, marking, clearing away. */
 #include "main/blob_dir.h"
 
+#include "base/file.h"
 #include "base/log.h"
 
 #include <dirent.h>
@@ -8,6 +9,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -34,20 +36,12 @@ static int read_namespace(char text[NAMESPACE_MAX]) {
     return 0;
 }
 
-/* Copies a file of at most a few bytes; never over one that exists. */
+/* Copies a file of at most a few bytes. */
 static int copy_small(const char *from, const char *to) {
-    char bytes[256];
-    ssize_t len;
-    int failed, fd = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return -1;
-    len = read(fd, bytes, sizeof bytes);
-    close(fd);
-    if (len <= 0) return -1;
-    fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return -1;
-    failed = write(fd, bytes, (size_t)len) != len || fsync(fd) != 0;
-    close(fd);
-    if (failed) unlink(to);
+    size_t len = 0;
+    char *bytes = blasd_file_read(from, 256, &len);
+    int failed = bytes == NULL || len == 0 || blasd_file_replace(to, bytes, len) != 0;
+    free(bytes);
     return failed ? -1 : 0;
 }
 
@@ -68,7 +62,6 @@ int blob_dir_mark(const char *spec, const struct data_dir *dir) {
     if (read_namespace(space) != 0) return -1;
     snprintf(path, sizeof path, "%s/" STORE, spec + strlen("dir:"));
     snprintf(text, sizeof text, "%s/store", dir->path);
-    unlink(text);
     copy_small(path, text);
     snprintf(path, sizeof path, "%s/" MARK, spec + strlen("dir:"));
     len = snprintf(text, sizeof text, "%s\n%s\n", space, dir->path);
@@ -85,11 +78,10 @@ int blob_dir_mark(const char *spec, const struct data_dir *dir) {
 /* Whether the data directory that the mark names is gone, or has become another one. */
 static bool is_orphan(int mark, const char *instance) {
     char text[PATH_MAX + NAMESPACE_MAX + 4], space[NAMESPACE_MAX], file[PATH_MAX + 16];
-    char found[INSTANCE_LEN];
+    char *path, *end, *found;
     ssize_t len = read(mark, text, sizeof text - 1);
-    char *path, *end;
-    bool same;
-    int fd;
+    size_t found_len = 0;
+    bool other;
     if (len <= 0 || read_namespace(space) != 0) return false;
     text[len] = '\0';
     path = strchr(text, '\n');
@@ -97,12 +89,11 @@ static bool is_orphan(int mark, const char *instance) {
     *path++ = *end = '\0';
     if (strcmp(text, space) != 0 || path[0] != '/') return false;
     snprintf(file, sizeof file, "%s/instance", path);
-    fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return errno == ENOENT || errno == ENOTDIR;
-    same = read(fd, found, sizeof found) != (ssize_t)sizeof found ||
-           memcmp(found, instance, sizeof found) == 0;
-    close(fd);
-    return !same;
+    found = blasd_file_read(file, 256, &found_len);
+    if (found == NULL) return errno == ENOENT || errno == ENOTDIR;
+    other = found_len >= INSTANCE_LEN && memcmp(found, instance, INSTANCE_LEN) != 0;
+    free(found);
+    return other;
 }
 
 /* Removes a folder and the files in it. */

@@ -49,7 +49,8 @@ static void become(const struct child *child, pid_t supervisor, int notify_fd) {
     }
     for (int i = 0; child->variables != NULL && child->variables[i] != NULL; i += 2)
         setenv(child->variables[i], child->variables[i + 1], 1);
-    if (child->cpus != NULL) sched_setaffinity(0, sizeof *child->cpus, child->cpus);
+    if (child->cpus != NULL && CPU_COUNT(child->cpus) > 0)
+        sched_setaffinity(0, sizeof *child->cpus, child->cpus);
     /* the program that runs now, even where its file has been replaced since */
     if (child->executable == NULL)
         execv("/proc/self/exe", child->argv);
@@ -64,11 +65,12 @@ static void start_later(struct child *child) {
     int delay_ms = child->delay_ms;
     child->delay_ms = delay_ms == 0 ? DELAY_LEAST_MS : delay_ms * 2;
     if (child->delay_ms > DELAY_MOST_MS) child->delay_ms = DELAY_MOST_MS;
-    blasd_loop_timer_set(child->loop, &child->restart, blasd_clock_ns() + delay_ms * BLASD_MS);
+    blasd_loop_timer_set(child->loop, &child->timers.restart,
+                         blasd_clock_ns() + delay_ms * BLASD_MS);
 }
 
 static void restart_due(struct blasd_timer *timer) {
-    struct child *child = blasd_container_of(timer, struct child, restart);
+    struct child *child = blasd_container_of(timer, struct child, timers.restart);
     if (!child->stopping) child_start(child);
 }
 
@@ -82,7 +84,7 @@ static void forget_notify(struct child *child) {
 /* Looks are counted, and none of them waits for another: where this process, or the machine, has
  * stood still there has been one look less, not a silence of that time. */
 static void look_due(struct blasd_timer *timer) {
-    struct child *child = blasd_container_of(timer, struct child, look);
+    struct child *child = blasd_container_of(timer, struct child, timers.look);
     if (++child->silent > child->silence_s) {
         blasd_log(
             BLASD_LOG_ERROR,
@@ -98,9 +100,9 @@ void child_sign(struct child *child) {
     child->silent = 0;
     if (child->ready) return;
     child->ready = true;
-    child->look.fire = look_due;
+    child->timers.look.fire = look_due;
     if (!child->stopping)
-        blasd_loop_timer_set(child->loop, &child->look, blasd_clock_ns() + LOOK_NS);
+        blasd_loop_timer_set(child->loop, &child->timers.look, blasd_clock_ns() + LOOK_NS);
     if (child->on_ready != NULL) child->on_ready(child);
 }
 
@@ -123,7 +125,7 @@ void child_start(struct child *child) {
     int pipes[2] = {-1, -1};
     pid_t supervisor = getpid(), pid;
     sigset_t all, before;
-    child->restart.fire = restart_due;
+    child->timers.restart.fire = restart_due;
     if (child->pid != 0 || child->stopping) return;
     if (child->notifies && pipe2(pipes, O_CLOEXEC | O_NONBLOCK) != 0) goto failed;
     /* a signal that reached the child before its exec would run our handler there */
@@ -170,8 +172,8 @@ void child_reap(struct child *child) {
     child->pid = 0;
     child->ready = false;
     forget_notify(child);
-    blasd_loop_timer_clear(child->loop, &child->kill);
-    blasd_loop_timer_clear(child->loop, &child->look);
+    blasd_loop_timer_clear(child->loop, &child->timers.kill);
+    blasd_loop_timer_clear(child->loop, &child->timers.look);
     if (blasd_clock_ns() - child->started_ns > YOUNG_NS) child->delay_ms = 0;
     if (child->on_exit != NULL) child->on_exit(child, status, &again);
     if (!again || child->stopping) return;
@@ -184,7 +186,7 @@ void child_reap(struct child *child) {
 }
 
 static void kill_due(struct blasd_timer *timer) {
-    struct child *child = blasd_container_of(timer, struct child, kill);
+    struct child *child = blasd_container_of(timer, struct child, timers.kill);
     blasd_log(BLASD_LOG_WARN, "%s does not end; killing it", child->label);
     child_signal(child, SIGKILL);
 }
@@ -192,14 +194,14 @@ static void kill_due(struct blasd_timer *timer) {
 void child_stop(struct child *child, int grace_ms) {
     if (!child->stopping) {
         child->stopping = true;
-        blasd_loop_timer_clear(child->loop, &child->restart);
+        blasd_loop_timer_clear(child->loop, &child->timers.restart);
         /* one that does not speak by itself may be asked no more */
-        if (!child->notifies) blasd_loop_timer_clear(child->loop, &child->look);
+        if (!child->notifies) blasd_loop_timer_clear(child->loop, &child->timers.look);
     }
     if (child->pid == 0) return;
     child_signal(child, SIGTERM);
-    child->kill.fire = kill_due;
-    blasd_loop_timer_set(child->loop, &child->kill, blasd_clock_ns() + grace_ms * BLASD_MS);
+    child->timers.kill.fire = kill_due;
+    blasd_loop_timer_set(child->loop, &child->timers.kill, blasd_clock_ns() + grace_ms * BLASD_MS);
 }
 
 void child_signal(const struct child *child, int signal) {
@@ -233,10 +235,12 @@ bool child_tell_ready(void) {
     return true;
 }
 
-void child_tell_alive(void) {
+void child_tell_alive(void *unused) {
+    (void)unused;
     tell(SAYS_ALIVE);
 }
 
-void child_tell_quiet(void) {
+void child_tell_quiet(void *unused) {
+    (void)unused;
     tell(SAYS_QUIET);
 }

@@ -19,6 +19,10 @@
  * nothing under way. */
 #define CHILD_NOTIFY "BLASD_NOTIFY_FD"
 
+struct child_timers {
+    struct blasd_timer restart, kill, look;
+};
+
 struct child {
     /* set before child_start, borrowed for the life of the child */
     struct blasd_loop *loop;
@@ -28,7 +32,7 @@ struct child {
     const int *keep_fds; /* descriptors it inherits, under the same numbers */
     int keep_count;
     const char *const *variables; /* of its environment: name, value, …, NULL; or NULL */
-    const cpu_set_t *cpus;        /* where it may run; NULL: anywhere */
+    const cpu_set_t *cpus;        /* where it may run; NULL or empty: anywhere */
     bool notifies;                /* says all that */
     int silence_s; /* killed where it gave no sign of life for so long since it was ready */
     void (*on_ready)(struct child *child);
@@ -45,7 +49,7 @@ struct child {
     int silent; /* looks since its last sign of life, one a second */
     int64_t started_ns;
     struct blasd_watcher notify;
-    struct blasd_timer restart, kill, look;
+    struct child_timers timers;
 };
 
 /* Starts it; where that fails now it is tried again later. */
@@ -64,8 +68,8 @@ bool child_tell_ready(void);
 /* Whether there is one. */
 bool child_has_supervisor(void);
 /* The same, that it is alive; nothing before it was ready. */
-void child_tell_alive(void);
+void child_tell_alive(void *unused);
 /* The same, that it has nothing under way any more. */
-void child_tell_quiet(void);
+void child_tell_quiet(void *unused);
 
 #endif

@@ -26,9 +26,11 @@ static const char usage[] =
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
     "  --share                clients on this machine may hand in files of the blob directory\n"
+    "  --low-latency          idle cores of this machine poll rather than halt; see "
+    "docs/deploying.md\n"
     "  --unusable 'NAME: WHY' a device for GET /devices to name; `up` gives what it found\n"
-    "  --listen-fds N[,N…]    use these inherited sockets and bind none\n"
-    "%s"
+    "  --listen-fds N[,N…]    use these inherited sockets and bind none\n";
+static const char notes[] =
     "The blob store must be the one that the queue's other processes use; default redis.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
 
@@ -36,14 +38,29 @@ struct settings {
     struct common_options common;
     const char *listen, *fds;
     int loops;
-    bool share;
+    bool share, low_latency;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
     struct text_list hosts, origins, unusable;
     struct listeners listeners;
 };
 
-/* 0, an exit status, or -1 after help was printed. */
+static int take_option(void *arg, int option, char *value) {
+    struct settings *settings = arg;
+    switch (option) {
+    case 'l': settings->listen = value; return 0;
+    case 'f': settings->fds = value; return 0;
+    case 'n':
+        settings->loops = (int)option_number("loops", value, 1, LISTEN_MOST);
+        return settings->loops < 0 ? -1 : 0;
+    case 's': settings->share = true; return 0;
+    case 'L': settings->low_latency = true; return 0;
+    case 'a': return text_list_add(&settings->hosts, value);
+    case 'o': return text_list_add(&settings->origins, value);
+    default: return text_list_add(&settings->unusable, value);
+    }
+}
+
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
                                             {"listen", required_argument, NULL, 'l'},
@@ -52,50 +69,18 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 's'},
+                                            {"low-latency", no_argument, NULL, 'L'},
                                             {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
-    int option;
-    if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
-    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-        int taken = common_take(&settings->common, option, optarg);
-        if (taken == 1) {
-            taken = 0;
-            switch (option) {
-            case 'l': settings->listen = optarg; break;
-            case 'f': settings->fds = optarg; break;
-            case 'n':
-                settings->loops = (int)option_number("loops", optarg, 1, LISTEN_MOST);
-                if (settings->loops < 0) taken = -1;
-                break;
-            case 's': settings->share = true; break;
-            case 'a': taken = text_list_add(&settings->hosts, optarg); break;
-            case 'o': taken = text_list_add(&settings->origins, optarg); break;
-            case 'u': taken = text_list_add(&settings->unusable, optarg); break;
-            case 'h': printf(usage, common_usage); return -1;
-            default: taken = -1;
-            }
-        }
-        if (taken < 0) return option_wrong("api");
-    }
-    if (optind < argc) {
-        fprintf(stderr, "blasd api: '%s' is not an option\n", argv[optind]);
-        return option_wrong("api");
-    }
-    if (settings->common.redis == NULL) {
-        fputs("blasd api: give the queue's Redis with --redis URL\n", stderr);
-        return option_wrong("api");
-    }
-    return 0;
-}
-
-static void alive(void *arg) {
-    (void)arg;
-    child_tell_alive();
-}
-
-static void quiet(void *arg) {
-    (void)arg;
-    child_tell_quiet();
+    struct command_line line = {.command = "api",
+                                .usage = usage,
+                                .notes = notes,
+                                .options = options,
+                                .common = &settings->common,
+                                .needs_redis = true,
+                                .take = take_option,
+                                .arg = settings};
+    return command_line_read(&line, argc, argv);
 }
 
 static void on_ready(void *arg) {
@@ -136,8 +121,8 @@ static int run(struct settings *settings) {
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
                                          .on_queue = on_queue,
-                                         .on_alive = alive,
-                                         .on_quiet = quiet,
+                                         .on_alive = child_tell_alive,
+                                         .on_quiet = child_tell_quiet,
                                          .arg = settings};
     struct blasd_err err = {0};
     int code;
@@ -183,7 +168,9 @@ int blasd_cmd_api(int argc, char **argv) {
         prctl(PR_SET_NAME, "blasd api");
         keep_memory();
         blasd_log_setup("blasd api", settings.common.log_level);
-        status = run(&settings);
+        status = settings.low_latency && hold_low_latency(BLASD_LATENCY_DEVICE) != 0
+                     ? BLASD_EXIT_FAILED
+                     : run(&settings);
     }
     text_list_release(&settings.hosts);
     text_list_release(&settings.unusable);

@@ -2,7 +2,6 @@
 #include "base/log.h"
 #include "main/blas_start.h"
 #include "main/commands.h"
-#include "wire/cost_text.h"
 #include "worker/measure.h"
 #include "worker/worker.h"
 
@@ -67,29 +66,6 @@ static int measure(const struct blasd_backend *backend, struct blasd_device *dev
     return code;
 }
 
-static json_t *row_json(const struct blasd_device_info *info) {
-    json_t *row = json_pack(
-        "{s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f}", "device", info->id, "device_name",
-        info->name, "class", blasd_device_class_names[info->device_class], "units", info->units,
-        "memory_bytes", (json_int_t)info->memory_bytes, "memory_free_bytes",
-        (json_int_t)info->memory_free_bytes, "gflops_float64", info->gflops_float64,
-        "gflops_float32", info->gflops_float32, "copy_gbytes_s", info->copy_gbytes_s);
-    if (info->blas_library[0] != '\0')
-        json_object_set_new(row, "blas",
-                            json_pack("{s:s, s:s, s:s}", "library", info->blas_library, "core",
-                                      info->blas_core, "chosen_by", info->blas_chosen_by));
-    return row;
-}
-
-/* The object with the costs as its member; both are borrowed. */
-static void add_cost(json_t *row, const struct blasd_cost *cost) {
-    struct blasd_buf text;
-    blasd_buf_init(&text, BLASD_COST_TEXT_MOST);
-    if (blasd_cost_known(cost) && blasd_cost_write(cost, &text) == 0)
-        json_object_set_new(row, "cost", json_loadb(text.data, text.len, 0, NULL));
-    blasd_buf_release(&text);
-}
-
 /* 0, or -1 after a message. */
 static int show_device(const struct blasd_backend *backend, int ordinal, enum form form,
                        json_t *list) {
@@ -113,9 +89,7 @@ static int show_device(const struct blasd_backend *backend, int ordinal, enum fo
         print_row(&info);
         if (blasd_cost_known(&cost)) print_cost(&info, &cost);
     } else {
-        json_t *row = row_json(&info);
-        add_cost(row, &cost);
-        json_array_append_new(list, row);
+        json_array_append_new(list, blasd_device_json(&info, &cost));
     }
     return 0;
 }

@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define API_WORDS 128
-
 static const char usage[] =
     "usage: blasd up [options]\n"
     "\n"
@@ -38,39 +36,41 @@ static const char usage[] =
     "results:\n"
     "                         whoever may write into the blob directory, which is this user's "
     "alone\n"
-    "%s"
-    "Large tensors lie in dir:/dev/shm/blasd-<instance> by default.\n"
-    "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
+    "  --pin                  the front end and workers of the CPU keep to processors of their "
+    "own\n"
+    "  --low-latency          idle cores of this machine poll rather than halt; see "
+    "docs/deploying.md\n";
+static const char notes[] = "Large tensors lie in dir:/dev/shm/blasd-<instance> by default.\n"
+                            "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
 
 struct settings {
     struct common_options common;
     const char *listen, *data;
     int workers, loops; /* 0: chosen here */
-    bool durable, share;
+    bool durable, share, pin, low_latency;
     struct text_list hosts, origins;
     struct unusable_devices unusable;
 };
 
-static int take_option(struct settings *settings, int option, const char *value) {
+static int take_option(void *arg, int option, char *value) {
+    struct settings *settings = arg;
     switch (option) {
     case 'l': settings->listen = value; return 0;
     case 'd': settings->data = value; return 0;
     case 's': settings->durable = true; return 0;
     case 'm': settings->share = true; return 0;
+    case 'p': settings->pin = true; return 0;
+    case 'L': settings->low_latency = true; return 0;
     case 'b': return setenv(BLASD_BLAS_PATH, value, 1);
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
     case 'n':
         settings->loops = (int)option_number("loops", value, 1, LISTEN_MOST);
         return settings->loops < 0 ? -1 : 0;
-    case 'w':
-        if (strcmp(value, "auto") == 0) {
-            settings->workers = 0;
-            return 0;
-        }
-        settings->workers = (int)option_number("workers", value, 1, WORKERS_MOST);
+    default:
+        settings->workers =
+            strcmp(value, "auto") == 0 ? 0 : (int)option_number("workers", value, 1, WORKERS_MOST);
         return settings->workers < 0 ? -1 : 0;
-    default: return -1;
     }
 }
 
@@ -85,30 +85,26 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 'm'},
+                                            {"pin", no_argument, NULL, 'p'},
+                                            {"low-latency", no_argument, NULL, 'L'},
                                             {"blas", required_argument, NULL, 'b'},
                                             {NULL, 0, NULL, 0}};
-    int option;
-    if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
-    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-        int taken = common_take(&settings->common, option, optarg);
-        if (option == 'h') {
-            printf(usage, common_usage);
-            return -1;
-        }
-        if (taken == 1) taken = take_option(settings, option, optarg);
-        if (taken < 0) return option_wrong("up");
-    }
-    if (settings->share && settings->common.blobs != NULL &&
-        strncmp(settings->common.blobs, "dir:", 4) != 0) {
+    const struct common_options *common = &settings->common;
+    struct command_line line = {.command = "up",
+                                .usage = usage,
+                                .notes = notes,
+                                .options = options,
+                                .common = &settings->common,
+                                .take = take_option,
+                                .arg = settings};
+    int status = command_line_read(&line, argc, argv);
+    if (status != 0) return status;
+    if (settings->share && common->blobs != NULL && strncmp(common->blobs, "dir:", 4) != 0) {
         fputs("blasd up: --share needs a blob store that is a directory: --blobs dir:/path\n",
               stderr);
         return option_wrong("up");
     }
-    if (optind < argc) {
-        fprintf(stderr, "blasd up: '%s' is not an option\n", argv[optind]);
-        return option_wrong("up");
-    }
-    if (settings->durable && settings->common.redis != NULL) {
+    if (settings->durable && common->redis != NULL) {
         fputs("blasd up: --durable is for the private Redis; set appendfsync of the one given\n",
               stderr);
         return option_wrong("up");
@@ -116,20 +112,62 @@ static int parse(struct settings *settings, int argc, char **argv) {
     return 0;
 }
 
-/* A worker of cpu:0 among N gets every N-th of the processors this process may use. */
-static void share_cpus(struct worker_plan *plan, int i, int count) {
-    cpu_set_t all;
-    int at = 0, cpus;
-    if (count < 2 || sched_getaffinity(0, sizeof all, &all) != 0) return;
-    cpus = CPU_COUNT(&all);
-    if (cpus < 1) return;
-    CPU_ZERO(&plan->cpus);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &all)) continue;
-        if (count <= cpus ? at % count == i : at == i % cpus) CPU_SET(cpu, &plan->cpus);
+/* Of the processors in `all`, `count` from number `first` on: part `i` of `parts`, every
+ * `parts`-th, or one that others have too where there are fewer. */
+static void take_cpus(const cpu_set_t *all, int first, int count, int i, int parts,
+                      cpu_set_t *ret) {
+    int at = -first;
+    for (int cpu = 0; cpu < CPU_SETSIZE && at < count; cpu++) {
+        if (!CPU_ISSET(cpu, all)) continue;
+        if (at >= 0 && (parts <= count ? at % parts == i : at == i % count)) CPU_SET(cpu, ret);
         at++;
     }
-    plan->pinned = true;
+}
+
+static bool is_on_cpu(const struct worker_plan *plan) {
+    return strncmp(plan->device, "cpu", 3) == 0;
+}
+
+/* With --pin the front end has a processor for each of its loops, and the workers of the CPU share
+ * the others; without, only several such workers have each a part of all of them. */
+static void assign_cpus(const struct settings *settings, int loops, struct supervisor *up) {
+    cpu_set_t all;
+    int cpus, front = 0, sharing = 0;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    cpus = CPU_COUNT(&all);
+    if (settings->pin) front = loops < cpus - 1 ? loops : cpus - 1;
+    take_cpus(&all, 0, front, 0, 1, &up->api_cpus);
+    for (int i = 0; i < up->worker_count; i++) sharing += is_on_cpu(&up->workers[i]);
+    if (front == 0 && sharing < 2) return;
+    for (int i = 0, at = 0; i < up->worker_count; i++)
+        if (is_on_cpu(&up->workers[i]))
+            take_cpus(&all, front, cpus - front, at++, sharing, &up->workers[i].cpus);
+}
+
+/* The command line of the front end; false where memory has run out. */
+static bool plan_api(const struct settings *settings, const struct listeners *listeners,
+                     char fds[LISTEN_MOST * 8], struct text_list *words) {
+    size_t len = 0;
+    int failed = 0;
+    for (int i = 0; i < listeners->count; i++)
+        len += (size_t)snprintf(fds + len, LISTEN_MOST * 8 - len, "%s%d", i == 0 ? "" : ",",
+                                listeners->fds[i]);
+    failed |= text_list_add(words, "blasd") | text_list_add(words, "api");
+    failed |= text_list_add(words, "--listen-fds") | text_list_add(words, fds);
+    if (settings->share) failed |= text_list_add(words, "--share");
+    for (int i = 0; i < settings->unusable.count; i++) {
+        failed |= text_list_add(words, "--unusable");
+        failed |= text_list_add(words, settings->unusable.texts[i]);
+    }
+    for (int i = 0; i < settings->hosts.count; i++) {
+        failed |= text_list_add(words, "--allow-host");
+        failed |= text_list_add(words, settings->hosts.texts[i]);
+    }
+    for (int i = 0; i < settings->origins.count; i++) {
+        failed |= text_list_add(words, "--allow-origin");
+        failed |= text_list_add(words, settings->origins.texts[i]);
+    }
+    return failed == 0;
 }
 
 static void plan_worker(struct worker_plan *plan, const char *device, const char *host,
@@ -164,45 +202,9 @@ static struct worker_plan *plan_workers(struct settings *settings, const struct 
     plans = calloc((size_t)*count, sizeof *plans);
     if (plans == NULL) return NULL;
     if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "host");
-    for (int i = 0; i < *count; i++) {
+    for (int i = 0; i < *count; i++)
         plan_worker(&plans[i], wanted > 0 ? "cpu:0" : devices[i], host, dir, wanted > 0 ? i : -1);
-        if (wanted > 0) share_cpus(&plans[i], i, wanted);
-    }
     return plans;
-}
-
-static int plan_api(const struct settings *settings, const struct listeners *listeners,
-                    char fds[LISTEN_MOST * 8], char *argv[API_WORDS]) {
-    static char program[] = "blasd", command[] = "api", option_fds[] = "--listen-fds",
-                option_share[] = "--share", option_host[] = "--allow-host",
-                option_origin[] = "--allow-origin", option_unusable[] = "--unusable";
-    size_t len = 0;
-    int n = 0;
-    for (int i = 0; i < listeners->count; i++)
-        len += (size_t)snprintf(fds + len, LISTEN_MOST * 8 - len, "%s%d", i == 0 ? "" : ",",
-                                listeners->fds[i]);
-    argv[n++] = program;
-    argv[n++] = command;
-    argv[n++] = option_fds;
-    argv[n++] = fds;
-    if (settings->share) argv[n++] = option_share;
-    if (2 * (settings->hosts.count + settings->origins.count + settings->unusable.count) + n + 1 >
-        API_WORDS)
-        return -1;
-    for (int i = 0; i < settings->unusable.count; i++) {
-        argv[n++] = option_unusable;
-        argv[n++] = (char *)(size_t)settings->unusable.texts[i];
-    }
-    for (int i = 0; i < settings->hosts.count; i++) {
-        argv[n++] = option_host;
-        argv[n++] = (char *)(size_t)settings->hosts.texts[i];
-    }
-    for (int i = 0; i < settings->origins.count; i++) {
-        argv[n++] = option_origin;
-        argv[n++] = (char *)(size_t)settings->origins.texts[i];
-    }
-    argv[n] = NULL;
-    return 0;
 }
 
 static int run(struct settings *settings, struct data_dir *dir, struct blasd_err *err) {
@@ -211,7 +213,8 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     struct listeners listeners = {.count = 0};
     struct supervisor up = {.common = common, .listeners = &listeners};
     bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
-    char blobs[BLOB_SPEC_MAX], fds[LISTEN_MOST * 8], *api_argv[API_WORDS];
+    struct text_list api_words = {0};
+    char blobs[BLOB_SPEC_MAX], fds[LISTEN_MOST * 8];
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     int loops = settings->loops > 0 ? settings->loops
                 : cpus >= 32        ? 8
@@ -247,11 +250,13 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     up.redis_keep = &dir->lock_fd;
     up.redis_keep_count = 1;
     up.workers = plan_workers(settings, dir, &up.worker_count);
-    if (up.workers == NULL || plan_api(settings, &listeners, fds, api_argv) != 0) {
-        blasd_fail(err, BLASD_E_internal_error, "", "found no device, or too many options");
+    if (up.workers == NULL || !plan_api(settings, &listeners, fds, &api_words)) {
+        blasd_fail(err, BLASD_E_internal_error, "",
+                   "found no device, or no memory for the options");
         goto done;
     }
-    up.api_argv = api_argv;
+    up.api_argv = (char *const *)(size_t)api_words.texts;
+    assign_cpus(settings, loops, &up);
     status = supervisor_run(&up);
     if (own_redis) private_redis_cleanup(&redis);
     if (own_blobs) blob_dir_remove_empty(blobs);
@@ -260,6 +265,7 @@ done:
     blasd_store_free(up.store);
     listeners_close(&listeners);
     free(up.workers);
+    text_list_release(&api_words);
     return status;
 }
 
@@ -271,7 +277,9 @@ int blasd_cmd_up(int argc, char **argv) {
     if (status == 0) {
         blasd_log_setup("blasd up", settings.common.log_level);
         status = BLASD_EXIT_FAILED;
-        if (data_dir_open(&dir, settings.data, &err) == 0) {
+        if (settings.low_latency && hold_low_latency(BLASD_LATENCY_DEVICE) != 0)
+            ; /* it has said why */
+        else if (data_dir_open(&dir, settings.data, &err) == 0) {
             status = run(&settings, &dir, &err);
             data_dir_close(&dir);
         }

@@ -21,8 +21,8 @@ static const char usage[] =
     "  --name NAME            unique among the queue's workers; default HOST-DEVICE-PID\n"
     "  --measured DIR         keeps there what was measured of the device's speed, which is else\n"
     "                         measured at every start; none: not measured\n"
-    "  --blas PATH            computes with this library; see docs/devices.md [BLASD_BLAS]\n"
-    "%s"
+    "  --blas PATH            computes with this library; see docs/devices.md [BLASD_BLAS]\n";
+static const char notes[] =
     "The blob store must be the one that the queue's other processes use; default redis.\n"
     "Exit status: 0 ended when told, 1 could not start, 2 wrong options, 3 the device failed,\n"
     "4 a computation did not stop when it had to.\n";
@@ -45,11 +45,6 @@ static void ready(void *arg) {
     fflush(stdout);
 }
 
-static void alive(void *arg) {
-    (void)arg;
-    child_tell_alive();
-}
-
 /* Nothing is tidied up: that would wait for what hangs. */
 static void hung(void *arg) {
     (void)arg;
@@ -70,7 +65,16 @@ struct settings {
     const char *device, *name, *measured, *blas;
 };
 
-/* 0, an exit status, or -1 after help was printed. */
+static int take_option(void *arg, int option, char *value) {
+    struct settings *settings = arg;
+    switch (option) {
+    case 'd': settings->device = value; return 0;
+    case 'n': settings->name = value; return 0;
+    case 'm': settings->measured = value; return 0;
+    default: settings->blas = value; return 0;
+    }
+}
+
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
                                             {"device", required_argument, NULL, 'd'},
@@ -78,30 +82,15 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"measured", required_argument, NULL, 'm'},
                                             {"blas", required_argument, NULL, 'b'},
                                             {NULL, 0, NULL, 0}};
-    int option;
-    if (common_init(&settings->common) != 0) return BLASD_EXIT_USAGE;
-    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-        int taken = common_take(&settings->common, option, optarg);
-        if (taken < 0) return BLASD_EXIT_USAGE;
-        if (taken == 0) continue;
-        switch (option) {
-        case 'd': settings->device = optarg; break;
-        case 'n': settings->name = optarg; break;
-        case 'm': settings->measured = optarg; break;
-        case 'b': settings->blas = optarg; break;
-        case 'h': printf(usage, common_usage); return -1;
-        default: return option_wrong("worker");
-        }
-    }
-    if (optind < argc) {
-        fprintf(stderr, "blasd worker: '%s' is not an option\n", argv[optind]);
-        return option_wrong("worker");
-    }
-    if (settings->common.redis == NULL) {
-        fputs("blasd worker: give the queue's Redis with --redis URL\n", stderr);
-        return option_wrong("worker");
-    }
-    return 0;
+    struct command_line line = {.command = "worker",
+                                .usage = usage,
+                                .notes = notes,
+                                .options = options,
+                                .common = &settings->common,
+                                .needs_redis = true,
+                                .take = take_option,
+                                .arg = settings};
+    return command_line_read(&line, argc, argv);
 }
 
 static bool measures(const struct settings *settings) {
@@ -118,7 +107,7 @@ static int run(const struct settings *settings) {
                   .may_lose_jobs = settings->common.may_lose_jobs},
         .stopping = stopping,
         .version = BLASD_VERSION,
-        .alive = alive,
+        .alive = child_tell_alive,
         .hung = hung,
         .ready = ready};
     struct blasd_err err = {0};

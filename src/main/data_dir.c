@@ -2,11 +2,13 @@
  * descriptor is inherited by the private Redis, so that the lock lasts as long as it does. */
 #include "main/data_dir.h"
 
+#include "base/file.h"
 #include "base/id.h"
 #include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,34 +75,21 @@ static int take_lock(struct data_dir *dir, struct blasd_err *err) {
 }
 
 static int read_instance(struct data_dir *dir, const char *path) {
-    char text[INSTANCE_LEN + 1] = "";
-    ssize_t len;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return -1;
-    len = read(fd, text, INSTANCE_LEN);
-    close(fd);
-    if (len != INSTANCE_LEN || strspn(text, "0123456789abcdef") != INSTANCE_LEN) return -1;
-    memcpy(dir->instance, text, sizeof text);
-    return 0;
+    size_t len = 0;
+    char *text = blasd_file_read(path, 256, &len);
+    bool good = len >= INSTANCE_LEN && strspn(text, "0123456789abcdef") >= INSTANCE_LEN;
+    if (good) memcpy(dir->instance, text, INSTANCE_LEN);
+    free(text);
+    return good ? 0 : -1;
 }
 
 /* The token that names what lies outside the directory: blobs, sockets, workers. */
 static int find_instance(struct data_dir *dir, struct blasd_err *err) {
-    char path[PATH_MAX + 16], fresh[PATH_MAX + 24];
-    int fd;
+    char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/instance", dir->path);
-    snprintf(fresh, sizeof fresh, "%s.new", path);
     if (read_instance(dir, path) == 0) return 0;
     blasd_random_hex(dir->instance, INSTANCE_LEN);
-    fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) goto fail;
-    if (write(fd, dir->instance, INSTANCE_LEN) != INSTANCE_LEN || fsync(fd) != 0) {
-        close(fd);
-        goto fail;
-    }
-    close(fd);
-    if (rename(fresh, path) == 0) return 0;
-fail:
+    if (blasd_file_replace(path, dir->instance, INSTANCE_LEN) == 0) return 0;
     return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s: %s", path,
                       strerror(errno));
 }

@@ -6,11 +6,13 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-const char common_usage[] =
+static const char common_usage[] =
     "  --redis URL            redis://[user:password@]host[:port][/db], unix:/path, or file:/path "
     "of a\n"
     "                         file that holds one of these, so that nobody else reads a password "
@@ -77,7 +79,7 @@ static int take_redis(struct common_options *common, char *word) {
     return set_redis(common, kept);
 }
 
-int common_init(struct common_options *common) {
+static int common_init(struct common_options *common) {
     struct blasd_err err = {0};
     const char *level = from_environment("BLASD_LOG_LEVEL");
     const char *lose = from_environment("BLASD_REDIS_MAY_LOSE_JOBS");
@@ -95,7 +97,8 @@ int common_init(struct common_options *common) {
     return level == NULL ? 0 : set_level(common, level);
 }
 
-int common_take(struct common_options *common, int option, char *value) {
+/* 1: the option is none of these. */
+static int common_take(struct common_options *common, int option, char *value) {
     struct blasd_err err = {0};
     switch (option) {
     case OPTION_REDIS: return take_redis(common, value);
@@ -109,6 +112,46 @@ int common_take(struct common_options *common, int option, char *value) {
         return -1;
     default: return 1;
     }
+}
+
+int option_wrong(const char *command) {
+    fprintf(stderr, "blasd %s: `blasd help %s` tells the options\n", command, command);
+    return BLASD_EXIT_USAGE;
+}
+
+int command_line_read(const struct command_line *line, int argc, char **argv) {
+    int option;
+    if (common_init(line->common) != 0) return BLASD_EXIT_USAGE;
+    while ((option = getopt_long(argc, argv, "h", line->options, NULL)) != -1) {
+        int taken = option == '?' ? -1 : common_take(line->common, option, optarg);
+        if (option == 'h') {
+            printf("%s%s%s", line->usage, common_usage, line->notes);
+            return -1;
+        }
+        if (taken == 1) taken = line->take(line->arg, option, optarg);
+        if (taken != 0) return option_wrong(line->command);
+    }
+    if (optind < argc) {
+        fprintf(stderr, "blasd %s: '%s' is not an option\n", line->command, argv[optind]);
+        return option_wrong(line->command);
+    }
+    if (line->needs_redis && line->common->redis == NULL) {
+        fprintf(stderr, "blasd %s: give the queue's Redis with --redis URL\n", line->command);
+        return option_wrong(line->command);
+    }
+    return 0;
+}
+
+int hold_low_latency(const char *device) {
+    static const int32_t microseconds = 0;
+    int fd = open(device, O_WRONLY | O_CLOEXEC); /* kept: the request ends with the descriptor */
+    if (fd >= 0 && write(fd, &microseconds, sizeof microseconds) == sizeof microseconds) return 0;
+    fprintf(stderr,
+            "blasd: --low-latency needs %s: %s; give this user leave to write to it, or leave the "
+            "option out\n",
+            device, strerror(errno));
+    if (fd >= 0) close(fd);
+    return -1;
 }
 
 int common_check_redis(const struct blasd_queue_options *queue, struct blasd_err *err) {
@@ -149,11 +192,6 @@ long option_number(const char *option, const char *text, long least, long most) 
     fprintf(stderr, "blasd: --%s '%s' is not a whole number from %ld to %ld\n", option, text, least,
             most);
     return -1;
-}
-
-int option_wrong(const char *command) {
-    fprintf(stderr, "blasd %s: `blasd help %s` tells the options\n", command, command);
-    return BLASD_EXIT_USAGE;
 }
 
 int text_list_add(struct text_list *list, const char *text) {

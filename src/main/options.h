@@ -21,15 +21,7 @@ struct common_options {
 };
 
 /* Rows for a table of getopt_long, and what they print in a usage text. */
-enum {
-    OPTION_REDIS = 256,
-    OPTION_LOSE,
-    OPTION_QUEUE,
-    OPTION_BLOBS,
-    OPTION_LIMIT,
-    OPTION_LOG,
-    OPTION_OTHER
-};
+enum { OPTION_REDIS = 256, OPTION_LOSE, OPTION_QUEUE, OPTION_BLOBS, OPTION_LIMIT, OPTION_LOG };
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
 #define COMMON_OPTIONS                                                                             \
@@ -41,14 +33,20 @@ enum {
     {"log-level", required_argument, NULL, OPTION_LOG},                                            \
     {"help", no_argument, NULL, 'h'}
 /* clang-format on */
-extern const char common_usage[];
 
-/* Defaults and the environment. 0, or -1 after a message on standard error. */
-int common_init(struct common_options *common);
-/* Takes one option of the table; of a word with a password it leaves none in the list of processes.
- * 0, or -1 after a message. An option it does not know is none of
- * its business: then 1. */
-int common_take(struct common_options *common, int option, char *value);
+/* A command that has these options and its own. */
+struct command_line {
+    const char *command, *usage, *notes; /* common_usage is printed between these two */
+    const struct option *options;
+    struct common_options *common;
+    bool needs_redis;
+    /* Takes an option of the command's own; 0, or -1 after a message. */
+    int (*take)(void *arg, int option, char *value);
+    void *arg;
+};
+/* Reads the environment, then the options; of a word with a password it leaves none in the list of
+ * processes. 0, an exit status after a message, or -1 after help was printed. */
+int command_line_read(const struct command_line *line, int argc, char **argv);
 /* That the given Redis loses no jobs and that the store is the deployment's. A Redis that is away
  * may come later: that is no error, for whoever connects then asks again. */
 int common_check_redis(const struct blasd_queue_options *queue, struct blasd_err *err);
@@ -59,6 +57,11 @@ int common_export(const struct common_options *common);
 long option_number(const char *option, const char *text, long least, long most);
 /* What getopt said no to, as an exit status; `command` for the hint. */
 int option_wrong(const char *command);
+
+/* For --low-latency: asks the kernel, through `device` (BLASD_LATENCY_DEVICE), to let idle cores
+ * poll rather than halt, until this process ends. 0, or -1 after a message. */
+#define BLASD_LATENCY_DEVICE "/dev/cpu_dma_latency"
+int hold_low_latency(const char *device);
 
 /* A growing list of texts for options that may be repeated; ended by NULL. */
 struct text_list {

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "main/aof_tail.h"
 
@@ -47,13 +48,8 @@ static int make_socket_dir(struct private_redis *redis, struct blasd_err *err) {
  * the copy that rewriting the append-only file needs. Redis then refuses writes, which the queue
  * reports as a reason to try again; it drops nothing. */
 static uint64_t memory_share(void) {
-    char text[64];
-    uint64_t all = blasd_memory_bytes("MemTotal"), group;
-    blasd_file_value("/sys/fs/cgroup/memory.max", "", text, sizeof text);
-    group = strtoull(text, NULL, 10); /* "max": 0 */
-    if (all == 0) all = 2 * BLASD_GIB;
-    if (group != 0 && group < all) all = group;
-    return all / 2 < 256 * BLASD_MIB ? 256 * BLASD_MIB : all / 2;
+    uint64_t share = blasd_host_memory() / 2;
+    return share < 256 * BLASD_MIB ? 256 * BLASD_MIB : share;
 }
 
 /* A path as redis.conf takes it: in quotes, with \\ before what would end them. */
@@ -89,21 +85,22 @@ static int write_options(const struct private_redis *redis, FILE *file) {
     return failed | ferror(file);
 }
 
-/* Beside the one of the last start, which is used again where the disk is full to the last byte. */
+/* Where the disk is full to the last byte the one of the last start is used again. */
 static int write_config(const struct private_redis *redis, struct blasd_err *err) {
-    char fresh[PATH_MAX + 24];
-    FILE *file;
-    int failed;
-    snprintf(fresh, sizeof fresh, "%s.new", redis->config);
-    file = fopen(fresh, "we");
-    failed = file == NULL || write_options(redis, file) != 0;
+    char *text = NULL;
+    size_t len = 0;
+    FILE *file = open_memstream(&text, &len);
+    int failed = file == NULL || write_options(redis, file) != 0, reason = EINVAL;
     if (file != NULL && fclose(file) != 0) failed = 1;
-    if (!failed && rename(fresh, redis->config) == 0) return 0;
-    failed = errno;
-    unlink(fresh);
-    if (failed != ENOSPC || access(redis->config, R_OK) != 0)
+    if (!failed) {
+        failed = blasd_file_replace(redis->config, text, len) != 0;
+        reason = errno;
+    }
+    free(text);
+    if (!failed) return 0;
+    if (reason != ENOSPC || access(redis->config, R_OK) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "data", "cannot write %.180s: %s",
-                          redis->config, strerror(failed));
+                          redis->config, strerror(reason));
     blasd_log(BLASD_LOG_WARN, "no space to write %s: the last start's is used", redis->config);
     return 0;
 }

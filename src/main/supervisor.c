@@ -33,18 +33,19 @@
 static void advance(struct supervisor *up);
 
 static void requests_due(struct blasd_timer *timer) {
-    struct supervisor *up = blasd_container_of(timer, struct supervisor, requests_due);
-    up->requests_ended = true;
+    struct supervisor *up = blasd_container_of(timer, struct supervisor, timers.requests_due);
+    up->at.requests_ended = true;
     advance(up);
 }
 
 static void drain(struct supervisor *up, int status) {
-    if (up->draining) return;
-    up->draining = true;
+    if (up->at.draining) return;
+    up->at.draining = true;
     up->status = status;
-    up->requests_due.fire = requests_due;
-    blasd_loop_timer_set(up->loop, &up->requests_due, blasd_clock_ns() + REQUESTS_MS * BLASD_MS);
-    blasd_loop_timer_clear(up->loop, &up->api_due);
+    up->timers.requests_due.fire = requests_due;
+    blasd_loop_timer_set(up->loop, &up->timers.requests_due,
+                         blasd_clock_ns() + REQUESTS_MS * BLASD_MS);
+    blasd_loop_timer_clear(up->loop, &up->timers.api_due);
     probe_stop(&up->redis_probe);
     probe_stop(&up->ready_probe);
     /* the front end closes its own: ours would go on swallowing connections */
@@ -71,27 +72,27 @@ static bool workers_gone(struct supervisor *up) {
  * workers take those of its requests under way; the workers end what they compute, which the front
  * end still hands out; it ends; Redis does. */
 static void advance(struct supervisor *up) {
-    if (!up->draining || up->done) return;
+    if (!up->at.draining || up->at.done) return;
     if (!up->api_child.stopping)
         child_stop(&up->api_child, REQUESTS_MS + worker_grace_ms(up) + API_GRACE_MS);
-    if (up->api_child.pid != 0 && !up->requests_ended) return;
+    if (up->api_child.pid != 0 && !up->at.requests_ended) return;
     if (!workers_gone(up)) return;
-    if (!up->refused_enough) child_stop(&up->api_child, API_GRACE_MS);
-    up->refused_enough = true;
+    if (!up->at.refused_enough) child_stop(&up->api_child, API_GRACE_MS);
+    up->at.refused_enough = true;
     if (up->api_child.pid != 0) return;
     probe_stop(&up->redis_alive);
     if (!up->redis_child.stopping) child_stop(&up->redis_child, REDIS_GRACE_MS);
-    if (up->redis_child.pid == 0) up->done = true;
+    if (up->redis_child.pid == 0) up->at.done = true;
 }
 
 /* The front end has been told to end and has no requests under way. */
 static void on_api_quiet(struct child *child) {
     struct supervisor *up = child->arg;
-    if (!up->draining) {
+    if (!up->at.draining) {
         child_signal(child, SIGTERM); /* somebody else has told it: it need not stay */
         return;
     }
-    up->requests_ended = true;
+    up->at.requests_ended = true;
     advance(up);
 }
 
@@ -145,7 +146,7 @@ static void on_ready(struct probe *probe) {
     struct supervisor *up = probe->arg;
     char url[300];
     listeners_url(up->listeners, url, sizeof url);
-    up->running = true;
+    up->at.running = true;
     printf("ready %s\n", url);
     fflush(stdout);
 }
@@ -153,13 +154,13 @@ static void on_ready(struct probe *probe) {
 /* The front end listens; all is ready once it says so itself. */
 static void on_api_ready(struct child *child) {
     struct supervisor *up = child->arg;
-    if (!up->running && !up->draining) probe_start(&up->ready_probe);
+    if (!up->at.running && !up->at.draining) probe_start(&up->ready_probe);
 }
 
 static void on_child_exit(struct child *child, int status, bool *again) {
     struct supervisor *up = child->arg;
     bool usage = WIFEXITED(status) && WEXITSTATUS(status) == BLASD_EXIT_USAGE;
-    if (up->draining || (up->running && !usage)) return;
+    if (up->at.draining || (up->at.running && !usage)) return;
     if (child->starts < CHILD_STARTS && !usage) return;
     blasd_log(BLASD_LOG_ERROR, "%s does not start; giving up", child->label);
     *again = false;
@@ -169,21 +170,21 @@ static void on_child_exit(struct child *child, int status, bool *again) {
 /* A front end that finds a worker at its first look is ready at once. */
 static void on_worker_ready(struct child *child) {
     struct supervisor *up = child->arg;
-    if (up->api_child.starts > 0 || up->draining) return;
-    blasd_loop_timer_clear(up->loop, &up->api_due);
+    if (up->api_child.starts > 0 || up->at.draining) return;
+    blasd_loop_timer_clear(up->loop, &up->timers.api_due);
     child_start(&up->api_child);
 }
 
 static void api_due(struct blasd_timer *timer) {
-    struct supervisor *up = blasd_container_of(timer, struct supervisor, api_due);
+    struct supervisor *up = blasd_container_of(timer, struct supervisor, timers.api_due);
     if (up->api_child.starts == 0) child_start(&up->api_child);
 }
 
 static void start_rest(struct supervisor *up) {
-    up->rest_starts = true;
+    up->at.rest_starts = true;
     for (int i = 0; i < up->worker_count; i++) child_start(&up->worker_children[i]);
-    up->api_due.fire = api_due;
-    blasd_loop_timer_set(up->loop, &up->api_due, blasd_clock_ns() + API_DELAY_NS);
+    up->timers.api_due.fire = api_due;
+    blasd_loop_timer_set(up->loop, &up->timers.api_due, blasd_clock_ns() + API_DELAY_NS);
 }
 
 /* Redis answers for the first time: nobody else uses it yet. */
@@ -199,14 +200,14 @@ static void on_redis_answers(struct probe *probe) {
     code = blasd_queue_adopt_store(&queue, &err);
     if (code == -(int)BLASD_E_queue_unavailable) {
         /* as with a full disk: the rest starts, so that users hear of it */
-        if (!up->rest_starts) blasd_log(BLASD_LOG_WARN, "%s", err.detail);
+        if (!up->at.rest_starts) blasd_log(BLASD_LOG_WARN, "%s", err.detail);
         blasd_loop_timer_set(up->loop, &probe->timer, blasd_clock_ns() + ADOPT_NS);
     } else if (code != 0) {
         blasd_log(BLASD_LOG_ERROR, "cannot prepare the private Redis: %s", err.detail);
         drain(up, BLASD_EXIT_FAILED);
         return;
     }
-    if (!up->rest_starts) start_rest(up);
+    if (!up->at.rest_starts) start_rest(up);
 }
 
 /* Whatever it says, it is alive: that it loads, or is busy, too. */
@@ -219,7 +220,7 @@ static void on_redis_exit(struct child *child, int status, bool *again) {
     struct supervisor *up = child->arg;
     bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127;
     private_redis_mend(up->redis);
-    if (up->draining || (up->api_child.starts > 0 && !missing)) return;
+    if (up->at.draining || (up->api_child.starts > 0 && !missing)) return;
     if (child->starts < REDIS_STARTS && !missing) return;
     if (missing)
         blasd_log(BLASD_LOG_ERROR, "redis-server is not installed; install it, or give --redis");
@@ -230,7 +231,7 @@ static void on_redis_exit(struct child *child, int status, bool *again) {
 }
 
 static void care_due(struct blasd_timer *timer) {
-    struct supervisor *up = blasd_container_of(timer, struct supervisor, care);
+    struct supervisor *up = blasd_container_of(timer, struct supervisor, timers.care);
     private_redis_care(up->redis, up->loop, up->common->queue);
     blasd_loop_timer_set(up->loop, timer, blasd_clock_ns() + CARE_NS);
 }
@@ -259,7 +260,7 @@ static void prepare_redis(struct supervisor *up) {
     up->redis_alive.answer = "";
     up->redis_alive.every_ns = ALIVE_NS;
     up->redis_alive.good = on_redis_alive;
-    up->care.fire = care_due;
+    up->timers.care.fire = care_due;
 }
 
 static void prepare_api(struct supervisor *up) {
@@ -269,6 +270,7 @@ static void prepare_api(struct supervisor *up) {
     up->api_child.loop = up->loop;
     up->api_child.label = "blasd api";
     up->api_child.argv = up->api_argv;
+    up->api_child.cpus = &up->api_cpus;
     up->api_child.keep_fds = up->listeners->fds;
     up->api_child.keep_count = up->listeners->count;
     up->api_child.variables = alone;
@@ -299,7 +301,7 @@ static void prepare_workers(struct supervisor *up) {
         child->loop = up->loop;
         child->label = up->workers[i].label;
         child->argv = up->workers[i].argv;
-        child->cpus = up->workers[i].pinned ? &up->workers[i].cpus : NULL;
+        child->cpus = &up->workers[i].cpus;
         child->variables = sleeping;
         child->notifies = true;
         child->silence_s = (int)up->common->limits.silence_s;
@@ -332,11 +334,11 @@ int supervisor_run(struct supervisor *up) {
         private_redis_mend(up->redis);
         child_start(&up->redis_child);
         probe_start(&up->redis_probe);
-        blasd_loop_timer_set(up->loop, &up->care, blasd_clock_ns());
+        blasd_loop_timer_set(up->loop, &up->timers.care, blasd_clock_ns());
     } else {
         start_rest(up);
     }
-    while (!up->done) blasd_loop_step(up->loop, -1);
+    while (!up->at.done) blasd_loop_step(up->loop, -1);
     if (up->redis != NULL) private_redis_sync(up->redis);
 done:
     free(up->worker_children);

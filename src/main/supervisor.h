@@ -21,8 +21,21 @@ struct worker_plan {
     char name[128];
     char measured[PATH_MAX + 16];
     char *argv[10];
-    cpu_set_t cpus;
-    bool pinned;
+    cpu_set_t cpus; /* where it may run; empty: anywhere */
+};
+
+/* How far its life has come. */
+struct progress {
+    bool rest_starts;    /* workers and front end were told to */
+    bool running;        /* the ready line was printed */
+    bool draining;       /* told to end, or unable to start */
+    bool requests_ended; /* the front end has none that the workers should still answer */
+    bool refused_enough; /* and was told to end */
+    bool done;
+};
+
+struct supervisor_timers {
+    struct blasd_timer care, api_due, requests_due;
 };
 
 struct supervisor {
@@ -34,6 +47,7 @@ struct supervisor {
     int redis_keep_count;
     struct listeners *listeners;
     char *const *api_argv;
+    cpu_set_t api_cpus; /* as a worker's */
     struct worker_plan *workers;
     int worker_count;
 
@@ -41,15 +55,10 @@ struct supervisor {
     struct blasd_loop *loop;
     struct child redis_child, api_child, *worker_children;
     struct blasd_watcher signals;
-    struct blasd_timer care, api_due, requests_due;
+    struct supervisor_timers timers;
     struct probe redis_probe, redis_alive, ready_probe;
     char question[128];
-    bool rest_starts;    /* workers and front end were told to */
-    bool running;        /* the ready line was printed */
-    bool draining;       /* told to end, or unable to start */
-    bool requests_ended; /* the front end has none that the workers should still answer */
-    bool refused_enough; /* and was told to end */
-    bool done;
+    struct progress at;
     int told, status;
 };
 

@@ -1,11 +1,10 @@
 /* What the parts of the front end's queue share: calls on their way, and the queue object.
  *
- *   front_link.c    a connection that makes itself anew
  *   front_call.c    a call: built, sent, answered, sent again after a lost connection, given up
  *   front_queue.c   the two connections, housekeeping once a second, the view
- *   front_submit.c  jobs collected into batches, idempotent so that a batch may be sent again
+ *   front_submit.c  jobs collected into batches, numbered so that one may be sent again
  *   front_packet.c  small jobs of a batch that share one entry of the queue
- *   front_watch.c   who is waited for, and the messages that say who ended
+ *   front_waiters.c who waits for which job, and the messages that say which have ended
  *   front_read.c    get, watch, cancel, list, stats
  *   front_blob.c    blobs, of either kind, out of the store and into it
  *   front_slice.c   payloads of middling size, in segments */
@@ -14,8 +13,9 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "queue/front_link.h"
 #include "queue/front_queue.h"
+#include "queue/queue_link.h"
+#include "redis/async_link.h"
 #include "store/segment.h"
 
 #define CALL_KEPT (2000 * BLASD_MS) /* how long a call waits for a connection */
@@ -40,8 +40,7 @@ struct front_call {
     int64_t until_ns;
     struct blasd_err err; /* of a call to be answered later; code BLASD_OK: well */
     front_reply_fn reply;
-    void (*resend)(struct front_call *call); /* changes the command when it is to be sent again; may
-                                                be NULL */
+    size_t seq_at; /* where its SEQ stands, FRONT_SEQ digits set when it is first sent; 0: none */
     void (*release)(struct front_call *call); /* frees what the kind owns; may be NULL */
 };
 
@@ -76,6 +75,8 @@ void front_calls_free(struct blasd_front_queue *queue);
 /* When the first waiting call is to be given up; INT64_MAX: none. */
 int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 
+#define FRONT_SEQ 16
+
 #define FRONT_CHANNEL_MAX (BLASD_LINK_NAME_MAX + 64)
 
 #define FRONT_NOTE_MAX                                                                             \
@@ -109,8 +110,6 @@ struct front_packets {
     size_t bytes;  /* of all pieces */
 };
 
-struct front_watch;
-
 struct blasd_front_queue {
     struct blasd_loop *loop;                /* borrowed */
     struct blasd_front_queue_hooks hooks;   /* a copy */
@@ -128,7 +127,7 @@ struct blasd_front_queue {
     int64_t listed_ns; /* when that was asked for */
     struct blasd_timer list_timer;
 
-    struct blasd_front_link commands, replies;
+    struct blasd_async_link commands, replies;
     bool ready;      /* `commands` speaks with the functions and the store is the right one */
     bool writable;   /* the last probe was taken */
     bool was_here;   /* {q}:here:… was written */
@@ -139,6 +138,7 @@ struct blasd_front_queue {
 
     struct front_list again, waiting, flight, answered;
     uint64_t held_bytes; /* of the commands of all calls */
+    uint64_t seq;        /* of the last call of submit that was sent */
     int64_t heard_ns;    /* the last reply on `commands` */
     struct blasd_timer expire_timer;
 
@@ -156,10 +156,9 @@ struct blasd_front_queue {
     struct blasd_views *views;       /* owned: outputs */
     bool asking;                     /* which segments are free: a call is in flight */
 
-    struct front_watch **watches; /* buckets of a hash table */
-    size_t watch_buckets, watch_count;
-    uint64_t watch_seed, watch_serial;
-    bool rewatch;       /* all watches must be told to Redis, and their records read */
+    struct blasd_hash waiters; /* requests that wait for a job to end, by its id */
+    uint64_t waiters_seed;
+    bool rewatch;       /* Redis must be told of all waiters, and their records read */
     bool rewatch_later; /* that failed: try again with the next tick */
 };
 
@@ -188,29 +187,33 @@ void front_packet_write(const struct front_packet *packet, struct front_call *ca
 void front_packets_reset(struct front_packets *packets); /* none are in the making */
 void front_packets_free(struct front_packets *packets);
 
+/* What our channel's name ends in: ours alone. */
+const char *front_name(const struct blasd_front_queue *queue);
 /* front_queue.c: no job is taken at present, until a probe is. */
 void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err);
 /* A deadline passes in `ms` milliseconds; somebody has to see to it then. */
 void front_deadline_in(struct blasd_front_queue *queue, int64_t ms);
 
-/* front_watch.c. The table of jobs that are waited for. A watch is `pending` while calls are in
- * flight that set it: messages that come ahead of their answers are kept. Serial numbers tell a
- * watch from a later one of the same id; 0 is none. */
-uint64_t front_watch_begin(struct blasd_front_queue *queue, const char *id);
-/* The call has ended. `stands`: the job has not ended, and its end will be published. To be called
- * after the call's own callback, for it calls on_ended where the message has come already. */
-void front_watch_settle(struct blasd_front_queue *queue, const char *id, uint64_t serial,
-                        bool stands);
-/* The record of a job that is final, read rather than published. */
-void front_watch_ended(struct blasd_front_queue *queue, const char *id, const void *record,
-                       size_t len);
+/* front_waiters.c. A waiter is pending while the call is in flight that it began with: a record
+ * that comes ahead of the answer is kept. Each takes NULL for a waiter. */
+void front_wait_begin(struct blasd_front_queue *queue, struct blasd_waiter *waiter, const char *id);
+/* The call has been answered. `stands`: the job has not ended, and its end will be published.
+ * Called before the call's own callback, after which the waiter may be gone; what it returns goes
+ * to front_wait_early behind that. */
+struct blasd_early front_wait_settle(struct blasd_front_queue *queue, struct blasd_waiter *waiter,
+                                     bool stands);
+/* Tells who waits for `id` of the record, if one has come, and frees it. */
+void front_wait_early(struct blasd_front_queue *queue, const char *id, struct blasd_early *early);
+/* The record of a job that is final, published or read. */
+void front_wait_ended(struct blasd_front_queue *queue, const char *id, const void *record,
+                      size_t len);
 /* A message of the channel. */
-void front_watch_message(struct blasd_front_queue *queue, const char *bytes, size_t len);
-/* Tells Redis of all watches anew, where that is due and possible. */
-void front_watch_again(struct blasd_front_queue *queue);
+void front_wait_message(struct blasd_front_queue *queue, const char *bytes, size_t len);
+/* Tells Redis of all waiters anew, where that is due and possible. */
+void front_wait_again(struct blasd_front_queue *queue);
 /* Tells Redis of one. */
-void front_watch_ask(struct blasd_front_queue *queue, const char *id);
-void front_watch_free(struct blasd_front_queue *queue);
+void front_wait_ask(struct blasd_front_queue *queue, const char *id);
+void front_waiters_free(struct blasd_front_queue *queue);
 /* Whether the bytes of a record (queue/functions/contract.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE BLASD_LINK_CHUNK
+#define PIECE BLASD_QUEUE_CHUNK
 /* bytes of pieces in flight, at least one piece */
 #define WINDOW ((4 * BLASD_MIB + PIECE - 1) / PIECE)
 #define PIECE_TRIES 3

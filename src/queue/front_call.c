@@ -87,7 +87,7 @@ void front_call_number(struct front_call *call, uint64_t number) {
 
 void front_call_function(struct front_call *call, const char *name) {
     front_call_text(call, "FCALL");
-    front_call_arg2(call, BLASD_LINK_LIBRARY "_", sizeof BLASD_LINK_LIBRARY, name, strlen(name));
+    front_call_arg2(call, BLASD_QUEUE_LIBRARY "_", sizeof BLASD_QUEUE_LIBRARY, name, strlen(name));
     front_call_text(call, "1");
     front_call_text(call, call->queue->hash_tag);
     front_call_text(call, call->queue->limits.text);
@@ -166,12 +166,9 @@ static void call_lost(struct front_call *call) {
     if (call->tries_left > 0) {
         call->tries_left--;
         call->until_ns = blasd_clock_ns() + CALL_KEPT;
-        queue->held_bytes -= call->command.len;
-        if (call->resend != NULL) call->resend(call);
-        queue->held_bytes += call->command.len;
         list_remove(call);
         list_add(&queue->again, call); /* connections lose calls in their order */
-        if (!call->broken) return;
+        return;
     }
     unavailable(queue, &err);
     answer(call, NULL, &err);
@@ -198,12 +195,21 @@ static void handle_reply(redisAsyncContext *ac, void *reply, void *arg) {
         /* somebody emptied Redis: the handshake of a new connection loads the functions */
         call_lost(call);
         queue->ready = false;
-        blasd_front_link_drop(&queue->commands, "the functions were removed from Redis");
+        blasd_async_link_drop(&queue->commands, "the functions were removed from Redis");
         return;
     }
     blasd_link_error(r->str, &err);
     if (fault == BLASD_LINK_UNAVAILABLE || fault == BLASD_LINK_DISK) front_refused(queue, &err);
     answer(call, NULL, &err);
+}
+
+/* Its number, the first time: calls that are sent again go ahead of those that have none yet. */
+static void set_seq(struct front_call *call) {
+    char text[FRONT_SEQ + 1];
+    if (call->seq_at == 0) return;
+    snprintf(text, sizeof text, "%0*" PRIu64, FRONT_SEQ, ++call->queue->seq);
+    memcpy(call->command.data + call->seq_at, text, FRONT_SEQ);
+    call->seq_at = 0;
 }
 
 /* Sends from one list until the write buffer holds enough. Returns the bytes sent, or 0. */
@@ -212,7 +218,8 @@ static size_t send_some(struct blasd_front_queue *queue, struct front_list *list
     while (list->head != NULL && sent < room) {
         struct front_call *call = list->head;
         size_t len = call->command.len - call->start;
-        if (blasd_front_link_send(&queue->commands, call->command.data + call->start, len,
+        set_seq(call);
+        if (blasd_async_link_send(&queue->commands, call->command.data + call->start, len,
                                   handle_reply, call) != 0)
             break;
         list_remove(call);
@@ -224,14 +231,14 @@ static size_t send_some(struct blasd_front_queue *queue, struct front_list *list
 }
 
 void front_calls_pump(struct blasd_front_queue *queue) {
-    while (queue->ready && blasd_front_link_flush(&queue->commands)) {
+    while (queue->ready && blasd_async_link_flush(&queue->commands)) {
         size_t sent = send_some(queue, &queue->again, WRITE_AHEAD);
         if (queue->again.head == NULL && sent < WRITE_AHEAD)
             sent += send_some(queue, &queue->waiting, WRITE_AHEAD - sent);
         if (sent == 0) break;
     }
     /* before it is ready the handshake's own commands are there to be written */
-    if (!queue->ready) (void)blasd_front_link_flush(&queue->commands);
+    if (!queue->ready) (void)blasd_async_link_flush(&queue->commands);
 }
 
 static void expire_list(struct blasd_front_queue *queue, struct front_list *list, int64_t now) {

@@ -5,7 +5,7 @@
  * is the queue ready. `replies` only
  * listens to the loop's own channel. A tick once a second, and whenever a deadline passes, does the
  * queue's housekeeping, proves that Redis takes writes and brings what the view shows.
- * Read next: front_call.c, then front_submit.c and front_watch.c. */
+ * Read next: front_call.c, then front_submit.c and front_waiters.c. */
 #include "queue/front.h"
 
 #include "base/clock.h"
@@ -25,8 +25,7 @@
 #define UNHEARD_MAX 4 /* our own messages that may be missing on the channel */
 #define HERE_S "3600" /* far longer than a front end that lives may be held up */
 
-/* What our channel's name ends in: ours alone. */
-static const char *front_name(const struct blasd_front_queue *queue) {
+const char *front_name(const struct blasd_front_queue *queue) {
     return strrchr(queue->channel, ':') + 1;
 }
 
@@ -55,7 +54,7 @@ void front_refused(struct blasd_front_queue *queue, const struct blasd_err *err)
 /* Gives up this connection; the next one may find Redis in a better state. */
 static void handshake_failed(struct blasd_front_queue *queue, const char *why) {
     trouble(queue, why);
-    blasd_front_link_drop(&queue->commands, why);
+    blasd_async_link_drop(&queue->commands, why);
 }
 
 static bool handshake_error(struct blasd_front_queue *queue, const redisReply *r) {
@@ -81,10 +80,10 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
     }
     queue->ready = true;
     queue->writable = false; /* until the probe comes back, ahead of the tick */
-    queue->rewatch = queue->watch_count > 0;
+    queue->rewatch = queue->waiters.count > 0;
     no_trouble(queue);
     queue->heard_ns = blasd_clock_ns();
-    blasd_front_link_stands(&queue->commands);
+    blasd_async_link_stands(&queue->commands);
     probe(queue);
     tick(queue);
 }
@@ -92,10 +91,10 @@ static void handle_open(redisAsyncContext *ac, void *reply, void *arg) {
 static void send_open(struct blasd_front_queue *queue) {
     const char *identity = blasd_store_identity(queue->store);
     const char *args[] = {
-        "FCALL", BLASD_LINK_FN("open"), "1", queue->hash_tag, queue->limits.text, identity, "0"};
+        "FCALL", BLASD_QUEUE_FN("open"), "1", queue->hash_tag, queue->limits.text, identity, "0"};
     size_t lens[sizeof args / sizeof *args];
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) lens[i] = strlen(args[i]);
-    blasd_front_link_send_args(&queue->commands, sizeof args / sizeof *args, args, lens,
+    blasd_async_link_send_args(&queue->commands, sizeof args / sizeof *args, args, lens,
                                handle_open, queue);
 }
 
@@ -112,19 +111,20 @@ static void handle_library(redisAsyncContext *ac, void *reply, void *arg) {
     size_t lens[] = {8, 4, 7, 0};
     (void)ac;
     if (reply == NULL || queue->closing || handshake_error(queue, reply)) return;
-    if (!blasd_link_stale(reply)) {
+    if (!blasd_link_stale(&blasd_queue_library, reply)) {
         send_open(queue);
         return;
     }
-    args[3] = blasd_link_functions(&lens[3]);
-    blasd_front_link_send_args(&queue->commands, 4, args, lens, handle_load, queue);
+    args[3] = blasd_queue_library.code;
+    lens[3] = strlen(args[3]);
+    blasd_async_link_send_args(&queue->commands, 4, args, lens, handle_load, queue);
 }
 
-static void ask_library(struct blasd_front_link *link) {
-    static const char *const args[] = {"FUNCTION", "LIST", "LIBRARYNAME", BLASD_LINK_LIBRARY,
+static void ask_library(struct blasd_async_link *link) {
+    static const char *const args[] = {"FUNCTION", "LIST", "LIBRARYNAME", BLASD_QUEUE_LIBRARY,
                                        "WITHCODE"};
-    static const size_t lens[] = {8, 4, 11, sizeof BLASD_LINK_LIBRARY - 1, 8};
-    blasd_front_link_send_args(link, 5, args, lens, handle_library, link->owner);
+    static const size_t lens[] = {8, 4, 11, sizeof BLASD_QUEUE_LIBRARY - 1, 8};
+    blasd_async_link_send_args(link, 5, args, lens, handle_library, link->owner);
 }
 
 static void handle_info(redisAsyncContext *ac, void *reply, void *arg) {
@@ -138,17 +138,17 @@ static void handle_info(redisAsyncContext *ac, void *reply, void *arg) {
         ask_library(&queue->commands);
 }
 
-static void commands_up(struct blasd_front_link *link) {
+static void commands_up(struct blasd_async_link *link) {
     static const char *const args[] = {"INFO"};
     static const size_t lens[] = {4};
     struct blasd_front_queue *queue = link->owner;
     if (queue->may_lose_jobs)
         ask_library(link);
     else
-        blasd_front_link_send_args(link, 1, args, lens, handle_info, queue);
+        blasd_async_link_send_args(link, 1, args, lens, handle_info, queue);
 }
 
-static void commands_down(struct blasd_front_link *link, const char *why) {
+static void commands_down(struct blasd_async_link *link, const char *why) {
     struct blasd_front_queue *queue = link->owner;
     bool stood = queue->ready;
     queue->ready = false;
@@ -167,28 +167,28 @@ static void handle_message(redisAsyncContext *ac, void *reply, void *arg) {
     const redisReply *r = reply;
     (void)ac;
     if (queue->closing || r == NULL) return;
-    if (r->type == REDIS_REPLY_ERROR) blasd_front_link_drop(&queue->replies, r->str);
+    if (r->type == REDIS_REPLY_ERROR) blasd_async_link_drop(&queue->replies, r->str);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3) return;
     if (strcmp(r->element[0]->str, "subscribe") == 0) {
         queue->subscribed = true;
         queue->unheard = 0;
-        queue->rewatch = queue->watch_count > 0;
-        blasd_front_link_stands(&queue->replies);
+        queue->rewatch = queue->waiters.count > 0;
+        blasd_async_link_stands(&queue->replies);
     } else if (strcmp(r->element[0]->str, "message") == 0 &&
                r->element[2]->type == REDIS_REPLY_STRING) {
         queue->unheard = 0;
-        front_watch_message(queue, r->element[2]->str, r->element[2]->len);
+        front_wait_message(queue, r->element[2]->str, r->element[2]->len);
     }
 }
 
-static void replies_up(struct blasd_front_link *link) {
+static void replies_up(struct blasd_async_link *link) {
     struct blasd_front_queue *queue = link->owner;
     const char *args[] = {"SUBSCRIBE", queue->channel};
     size_t lens[] = {9, strlen(queue->channel)};
-    blasd_front_link_send_args(link, 2, args, lens, handle_message, queue);
+    blasd_async_link_send_args(link, 2, args, lens, handle_message, queue);
 }
 
-static void replies_down(struct blasd_front_link *link, const char *why) {
+static void replies_down(struct blasd_async_link *link, const char *why) {
     (void)why;
     ((struct blasd_front_queue *)link->owner)->subscribed = false;
 }
@@ -297,7 +297,7 @@ static void here_reply(struct front_call *call, const redisReply *reply,
     queue->was_here = true;
     if (!gone) return;
     trouble(queue, "Redis was emptied");
-    blasd_front_link_drop(&queue->commands, "Redis was emptied");
+    blasd_async_link_drop(&queue->commands, "Redis was emptied");
 }
 
 static void probe(struct blasd_front_queue *queue) {
@@ -317,6 +317,8 @@ static void probe(struct blasd_front_queue *queue) {
     if (call == NULL) return;
     call->tries_left = 0;
     front_call_function(call, "submit");
+    front_call_text(call, ""); /* without jobs it needs no number */
+    front_call_text(call, "0");
     front_call_send(call);
 }
 
@@ -326,7 +328,7 @@ static void ping_reply(struct front_call *call, const redisReply *reply,
     struct blasd_front_queue *queue = call->queue;
     if (err != NULL || reply->type != REDIS_REPLY_INTEGER || !queue->subscribed) return;
     if (reply->integer == 0 || ++queue->unheard > UNHEARD_MAX)
-        blasd_front_link_drop(&queue->replies, "the subscription was lost");
+        blasd_async_link_drop(&queue->replies, "the subscription was lost");
 }
 
 /* An empty message to ourselves, to see that messages come. */
@@ -341,7 +343,7 @@ static void ping_channel(struct blasd_front_queue *queue) {
 }
 
 /* A connection whose owner's handshake is not answered. */
-static bool handshake_stuck(const struct blasd_front_link *link, bool done, int64_t now) {
+static bool handshake_stuck(const struct blasd_async_link *link, bool done, int64_t now) {
     return link->state == BLASD_LINK_UP && !done && now - link->up_ns > SILENCE_MAX;
 }
 
@@ -350,10 +352,10 @@ static void look_for_silence(struct blasd_front_queue *queue, int64_t now) {
     if ((queue->flight.head != NULL && now - queue->heard_ns > SILENCE_MAX) ||
         handshake_stuck(&queue->commands, queue->ready, now)) {
         trouble(queue, "Redis does not answer");
-        blasd_front_link_drop(&queue->commands, "Redis does not answer");
+        blasd_async_link_drop(&queue->commands, "Redis does not answer");
     }
     if (handshake_stuck(&queue->replies, queue->subscribed, now))
-        blasd_front_link_drop(&queue->replies, "Redis does not answer");
+        blasd_async_link_drop(&queue->replies, "Redis does not answer");
 }
 
 static void tick_fire(struct blasd_timer *timer) {
@@ -389,9 +391,9 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     snprintf(queue->name, sizeof queue->name, "%s", options->name);
     snprintf(queue->hash_tag, sizeof queue->hash_tag, "{%s}", queue->name);
     snprintf(queue->channel, sizeof queue->channel,
-             "{%s}:" BLASD_LINK_FRONT_CHANNEL ":%016llx%016llx", queue->name,
+             "{%s}:" BLASD_QUEUE_FRONT_CHANNEL ":%016llx%016llx", queue->name,
              (unsigned long long)random[0], (unsigned long long)random[1]);
-    queue->watch_seed = random[2];
+    queue->waiters_seed = random[2];
     queue->id_key = (struct blasd_id_key){{random[3], random[4]}};
     queue->store = options->store;
     queue->may_lose_jobs = options->may_lose_jobs;
@@ -429,7 +431,7 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
     queue->expire_timer.fire = expire_fire;
     queue->list_timer.fire = front_lists_next;
     queue->lists_end = &queue->lists;
-    queue->commands = (struct blasd_front_link){.loop = loop,
+    queue->commands = (struct blasd_async_link){.loop = loop,
                                                 .address = &queue->address,
                                                 .on_up = commands_up,
                                                 .on_down = commands_down,
@@ -438,8 +440,8 @@ int blasd_front_queue_open(const struct blasd_queue_options *options, struct bla
     queue->replies.on_up = replies_up;
     queue->replies.on_down = replies_down;
     set_timer(queue, &queue->tick_timer, blasd_clock_ns() + TICK);
-    blasd_front_link_open(&queue->commands);
-    blasd_front_link_open(&queue->replies);
+    blasd_async_link_open(&queue->commands);
+    blasd_async_link_open(&queue->replies);
     *ret = queue;
     return 0;
 }
@@ -451,12 +453,12 @@ void blasd_front_queue_free(struct blasd_front_queue *queue) {
     blasd_loop_timer_clear(queue->loop, &queue->deadline_timer);
     blasd_loop_timer_clear(queue->loop, &queue->expire_timer);
     blasd_loop_timer_clear(queue->loop, &queue->list_timer);
-    blasd_front_link_close(&queue->commands);
-    blasd_front_link_close(&queue->replies);
+    blasd_async_link_close(&queue->commands);
+    blasd_async_link_close(&queue->replies);
     front_batch_free(queue);
     front_lists_free(queue);
     front_calls_free(queue);
-    front_watch_free(queue);
+    front_waiters_free(queue);
     blasd_segments_free(queue->segments);
     blasd_views_free(queue->views);
     free(queue);
@@ -469,11 +471,11 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
     front_batch_close(queue);
     front_calls_answer(queue);
     front_batch_close(queue); /* what the answers have set going */
-    front_watch_again(queue);
+    front_wait_again(queue);
     front_slices_ask(queue, false);
     front_calls_expire(queue);
     front_calls_pump(queue);
-    (void)blasd_front_link_flush(&queue->replies);
+    (void)blasd_async_link_flush(&queue->replies);
     next = queue->answered.head != NULL || queue->batch != NULL ? 0 : front_calls_next_ns(queue);
     if (next == INT64_MAX)
         blasd_loop_timer_clear(queue->loop, &queue->expire_timer);

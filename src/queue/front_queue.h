@@ -9,6 +9,7 @@
 #define BLASD_QUEUE_FRONT_QUEUE_H
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/loop.h"
 #include "queue/queue.h"
 
@@ -19,6 +20,28 @@ struct blasd_front_queue;
  * they must not free the queue. `err` is NULL on success. Each call below that takes a callback
  * calls it exactly once, unless the queue is freed first. The process must ignore SIGPIPE. */
 
+/* The final record of a job that came before the answer to the call that asked for it. */
+struct blasd_early {
+    void *bytes; /* owned */
+    size_t len;
+    bool came;
+};
+
+/* A request that waits for a job to end, part of what waits. Zeroed but for `ended`, and not to be
+ * copied or freed while it waits, nor while the call is unanswered that it was given to. */
+struct blasd_waiter {
+    /* The job has ended: its final record, borrowed during the call; NULL where the record has gone
+     * meanwhile (forgotten or expired while Redis was away). Called once; it waits no longer. Never
+     * comes before the callback of the call that the waiter was given to. */
+    void (*ended)(struct blasd_waiter *waiter, const void *record, size_t len);
+    char id[BLASD_ID_LEN + 1]; /* of the job, while it waits; the rest is the queue's own */
+    bool waits;
+    bool again;   /* another one that waited here was told of the same end before */
+    bool pending; /* the call that it was given to is unanswered */
+    struct blasd_early early;
+    struct blasd_hash_node node;
+};
+
 struct blasd_submission {
     const struct blasd_job *job; /* borrowed during the call; id, sizes and times filled in */
     const void *frame;           /* borrowed during the call: frame, then any inline payload */
@@ -26,7 +49,7 @@ struct blasd_submission {
     uint64_t cost_bytes;         /* inputs and predicted outputs, for the limit queue_bytes */
     const char *idempotency_key; /* NULL: none; borrowed during the call */
     uint64_t fingerprint;        /* of the request, to tell reuse of a key by another one */
-    bool watch;                  /* somebody waits: the record is to come to on_ended */
+    struct blasd_waiter *waiter; /* waits for the job's end; NULL: nobody does */
     struct blasd_blob *blob;     /* the inputs, or NULL; for a store of kind redis its bytes are
                                     sent ahead of the job. Stays the caller's, who closes it only
                                     once the callback has come. */
@@ -39,10 +62,10 @@ struct blasd_submission {
 };
 
 /* `id`: the job's id, which is an earlier job's where the Idempotency-Key had been used for the
- * same request (*repeated; such a job is watched too if asked, and a record that is already final
- * comes to on_ended right after). Errors: queue_full, queue_unavailable and disk_full (it is then
+ * same request (*repeated; the waiter then waits for that one, and a record that is already final
+ * comes to it right after). Errors: queue_full, queue_unavailable and disk_full (it is then
  * not known whether the job was queued), results_full, no_such_device, idempotency_conflict,
- * inputs_lost. on_ended never comes before this callback. */
+ * inputs_lost. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
 /* Whether a submission that ended with this may have been queued all the same, by a call whose
@@ -64,10 +87,6 @@ typedef void (*blasd_text_fn)(void *arg, const struct blasd_err *err, const char
 typedef void (*blasd_blob_fn)(void *arg, const struct blasd_err *err, struct blasd_blob *blob);
 
 struct blasd_front_queue_hooks {
-    /* A watched job has ended: its final record, borrowed during the call; NULL where the record
-     * has gone meanwhile (forgotten or expired while Redis was away). However many calls asked to
-     * watch a job, this is called once, and the watch is gone. */
-    void (*on_ended)(void *arg, const char *id, const void *record, size_t len);
     /* For the log: "ID OP STATE CODE" of a job that was ended by a passed deadline or as poisoned,
      * by no worker and no request; each comes to one front end. May be NULL. */
     void (*on_unseen)(void *arg, const char *line, size_t len);
@@ -116,13 +135,13 @@ void blasd_front_queue_get(struct blasd_front_queue *queue, const struct blasd_p
 void blasd_front_queue_keep(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal, const char *id,
                             blasd_record_fn done, void *arg);
-/* Asks for on_ended when the job `id` ends, wherever it was submitted; the record as it stands
- * comes to `done` first, and if it is final no watch is set. */
+/* Waits for the job `id` to end, wherever it was submitted; the record as it stands comes to `done`
+ * first, and if it is final the waiter does not wait. */
 void blasd_front_queue_watch(struct blasd_front_queue *queue,
                              const struct blasd_principal *principal, const char *id,
-                             blasd_record_fn done, void *arg);
-/* Nobody waits for the job here any more: on_ended does not come, whoever asked for it. */
-void blasd_front_queue_unwatch(struct blasd_front_queue *queue, const char *id);
+                             struct blasd_waiter *waiter, blasd_record_fn done, void *arg);
+/* It waits no longer, if it did: `ended` does not come. */
+void blasd_front_queue_unwatch(struct blasd_front_queue *queue, struct blasd_waiter *waiter);
 /* A job that has not ended ends as cancelled; one that has is forgotten with its tensors if
  * `forget`, else that is the error job_ended. The record as it then stands (of the forgotten job:
  * as it stood) comes back. */

@@ -13,8 +13,8 @@ struct record_call {
     struct front_call call;
     blasd_record_fn done;
     void *arg;
-    bool watch, cancel;
-    uint64_t serial; /* of the watch */
+    bool cancel;
+    struct blasd_waiter *waiter; /* borrowed; NULL: nobody waits */
     char id[BLASD_ID_LEN + 1];
 };
 
@@ -47,17 +47,19 @@ static void record_reply(struct front_call *call, const redisReply *reply,
                          const struct blasd_err *err) {
     struct record_call *c = (struct record_call *)(void *)call;
     const redisReply *r = NULL;
+    struct blasd_early early;
     struct blasd_err own;
+    bool read;
     if (reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 1)
         r = reply->element[0];
+    read = err == NULL && r != NULL && r->type == REDIS_REPLY_STRING;
+    early = front_wait_settle(call->queue, c->waiter, read && !front_record_final(r->str, r->len));
     if (err != NULL) {
         c->done(c->arg, err, NULL, 0);
-    } else if (r != NULL && r->type == REDIS_REPLY_STRING) {
+    } else if (read) {
         if (c->cancel) remove_tensors(call->queue, c->id);
         c->done(c->arg, NULL, r->str, r->len);
-        if (c->watch)
-            front_watch_settle(call->queue, c->id, c->serial, !front_record_final(r->str, r->len));
-        return;
+        front_wait_early(call->queue, c->id, &early);
     } else {
         /* of an id that is old enough; whether there was such a job its signature tells */
         bool made_up = r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 410 &&
@@ -73,12 +75,12 @@ static void record_reply(struct front_call *call, const redisReply *reply,
             unknown_answer(&own);
         c->done(c->arg, &own, NULL, 0);
     }
-    if (c->watch) front_watch_settle(call->queue, c->id, c->serial, false);
 }
 
-/* `forget`: "0" or "1" for cancel, else NULL. */
+/* `forget`: "0" or "1" for cancel, else NULL; `waiter`: for watch, else NULL. */
 static void ask_record(struct blasd_front_queue *queue, const char *function, const char *id,
-                       const char *forget, blasd_record_fn done, void *arg) {
+                       const char *forget, struct blasd_waiter *waiter, blasd_record_fn done,
+                       void *arg) {
     struct blasd_err err;
     struct record_call *c = new_call(queue, sizeof *c, record_reply, &err);
     bool valid = blasd_id_valid(id);
@@ -93,16 +95,16 @@ static void ask_record(struct blasd_front_queue *queue, const char *function, co
         front_call_answer_later(&c->call, &err);
         return;
     }
-    c->watch = strcmp(function, "watch") == 0;
+    c->waiter = waiter;
     c->cancel = forget != NULL;
     /* a second cancel would find the job that the first one has ended, and forget it */
     if (c->cancel) c->call.tries_left = 0;
     memcpy(c->id, id, sizeof c->id);
     front_call_function(&c->call, function);
-    if (c->watch) front_call_text(&c->call, queue->channel);
+    if (waiter != NULL) front_call_text(&c->call, queue->channel);
     if (c->cancel) front_call_text(&c->call, forget);
     front_call_arg(&c->call, c->id, BLASD_ID_LEN);
-    if (c->watch) c->serial = front_watch_begin(queue, c->id);
+    front_wait_begin(queue, waiter, c->id);
     front_call_send(&c->call);
 }
 
@@ -110,28 +112,28 @@ static void ask_record(struct blasd_front_queue *queue, const char *function, co
 void blasd_front_queue_get(struct blasd_front_queue *queue, const struct blasd_principal *principal,
                            const char *id, blasd_record_fn done, void *arg) {
     (void)principal;
-    ask_record(queue, "get", id, NULL, done, arg);
+    ask_record(queue, "get", id, NULL, NULL, done, arg);
 }
 
 void blasd_front_queue_keep(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal, const char *id,
                             blasd_record_fn done, void *arg) {
     (void)principal;
-    ask_record(queue, "keep", id, NULL, done, arg);
+    ask_record(queue, "keep", id, NULL, NULL, done, arg);
 }
 
 void blasd_front_queue_watch(struct blasd_front_queue *queue,
                              const struct blasd_principal *principal, const char *id,
-                             blasd_record_fn done, void *arg) {
+                             struct blasd_waiter *waiter, blasd_record_fn done, void *arg) {
     (void)principal;
-    ask_record(queue, "watch", id, NULL, done, arg);
+    ask_record(queue, "watch", id, NULL, waiter, done, arg);
 }
 
 void blasd_front_queue_cancel(struct blasd_front_queue *queue,
                               const struct blasd_principal *principal, const char *id, bool forget,
                               blasd_record_fn done, void *arg) {
     (void)principal;
-    ask_record(queue, "cancel", id, forget ? "1" : "0", done, arg);
+    ask_record(queue, "cancel", id, forget ? "1" : "0", NULL, done, arg);
 }
 
 /* Lists are made one at a time, and between two of them Redis has time for others: four times as

@@ -1,8 +1,7 @@
 /* Submitting: the jobs of one turn of the loop go to Redis in one call.
  *
- * The function `submit` knows a job it has seen by its id, so a batch whose answer was lost with
- * the connection is simply sent again: nothing runs twice, and nothing that was acknowledged is
- * lost. Where many jobs come in one turn they go in several calls, each written at once: Redis and
+ * Each call has a number, by which the function `submit` knows one that it has seen: where the
+ * answer was lost with the connection it is sent again as it was, and answered as it was. Where many jobs come in one turn they go in several calls, each written at once: Redis and
  * the worker are at the first ones while this process still reads the last. A job whose inputs are
  * a blob of kind redis goes alone, once its blob is there. Read next: front_read.c. */
 #include "queue/front.h"
@@ -25,51 +24,43 @@ struct item {
     int entry;  /* of the call, once it is complete */
     int nth;    /* job of that entry */
     int64_t deadline_ms;
-    uint64_t serial; /* of the watch; 0: none */
-    bool watch;
-    struct blasd_slice slice; /* of its inputs; pinned until Redis has answered */
+    struct blasd_waiter *waiter; /* borrowed; NULL: nobody waits */
+    struct blasd_slice slice;    /* of its inputs; pinned until Redis has answered */
     char id[BLASD_ID_LEN + 1];
-};
-
-/* A job, or a packet. */
-struct entry {
-    size_t options_at; /* where its OPTIONS stand in the command */
-    size_t options_len;
 };
 
 struct front_submit {
     struct front_call call;
     struct item *items; /* owned */
     int count, cap;
-    struct entry *entries; /* owned */
-    int entry_count, entry_cap;
-    bool resent;
+    int entries; /* jobs that go alone, and packets */
 };
 
 static void queued(struct blasd_front_queue *queue, const struct item *item, const char *id,
                    bool repeated, const redisReply *record) {
     bool other = strcmp(item->id, id) != 0;
-    uint64_t serial = item->serial;
-    if (other) {
-        front_watch_settle(queue, item->id, item->serial, false);
-        serial = item->watch ? front_watch_begin(queue, id) : 0;
+    bool waits = item->waiter != NULL && item->waiter->waits;
+    struct blasd_early early = front_wait_settle(queue, item->waiter, !other);
+    if (other && waits) {
+        front_wait_begin(queue, item->waiter, id);
+        (void)front_wait_settle(queue, item->waiter, true);
     }
     if (item->deadline_ms > 0 && !repeated) front_deadline_in(queue, item->deadline_ms);
     blasd_segments_unpin(queue->segments, &item->slice, true);
     item->done(item->arg, NULL, id, repeated);
-    front_watch_settle(queue, id, serial, true);
-    if (serial == 0) return;
+    front_wait_early(queue, id, &early);
+    if (!waits) return;
     if (record != NULL)
-        front_watch_ended(queue, id, record->str, record->len);
-    else if (other) /* it may have ended, and been published, before it was watched here */
-        front_watch_ask(queue, id);
+        front_wait_ended(queue, id, record->str, record->len);
+    else if (other) /* it may have ended, and been published, before it was waited for here */
+        front_wait_ask(queue, id);
 }
 
 static void refused(struct blasd_front_queue *queue, const struct item *item,
                     const struct blasd_err *err) {
     blasd_segments_unpin(queue->segments, &item->slice, !blasd_front_queue_unsure(err));
+    (void)front_wait_settle(queue, item->waiter, false);
     item->done(item->arg, err, item->id, false);
-    front_watch_settle(queue, item->id, item->serial, false);
 }
 
 static void refused_code(struct blasd_front_queue *queue, const struct item *item, long long code) {
@@ -126,7 +117,7 @@ static void submit_reply(struct front_call *call, const redisReply *reply,
     struct front_submit *submit = (struct front_submit *)(void *)call;
     struct blasd_front_queue *queue = call->queue;
     bool whole = reply != NULL && reply->type == REDIS_REPLY_ARRAY &&
-                 reply->elements == (size_t)submit->entry_count + 3 &&
+                 reply->elements == (size_t)submit->entries + 3 &&
                  reply->element[1]->type == REDIS_REPLY_INTEGER &&
                  reply->element[2]->type == REDIS_REPLY_INTEGER;
     if (whole) {
@@ -147,43 +138,17 @@ static void submit_reply(struct front_call *call, const redisReply *reply,
 static void submit_release(struct front_call *call) {
     struct front_submit *submit = (struct front_submit *)(void *)call;
     free(submit->items);
-    free(submit->entries);
-}
-
-/* Says of each job that it may be there already. */
-static void submit_resend(struct front_call *call) {
-    struct front_submit *submit = (struct front_submit *)(void *)call;
-    const struct blasd_buf *old = &call->command;
-    struct blasd_buf fresh;
-    size_t at = 0;
-    if (submit->resent) return;
-    submit->resent = true;
-    blasd_buf_init(&fresh, old->max);
-    call->broken = blasd_buf_reserve(&fresh, old->len + 8 * (size_t)submit->entry_count) != 0;
-    for (int i = 0; i < submit->entry_count && !call->broken; i++) {
-        const struct entry *entry = &submit->entries[i];
-        const char *gap = entry->options_len > 0 ? " " : "";
-        size_t len = 3 + strlen(gap) + entry->options_len;
-        call->broken = blasd_buf_add(&fresh, old->data + at, entry->options_at - at) != 0 ||
-                       blasd_buf_printf(&fresh, "$%zu\r\nr=1%s", len, gap) != 0;
-        at = entry->options_at + (size_t)snprintf(NULL, 0, "$%zu\r\n", entry->options_len);
-    }
-    if (!call->broken) call->broken = blasd_buf_add(&fresh, old->data + at, old->len - at) != 0;
-    if (call->broken) {
-        blasd_buf_release(&fresh);
-        return;
-    }
-    blasd_buf_release(&call->command);
-    call->command = fresh;
 }
 
 static struct front_submit *submit_new(struct blasd_front_queue *queue) {
     struct front_submit *submit = front_call_new(queue, sizeof *submit, submit_reply);
     if (submit == NULL) return NULL;
     submit->call.release = submit_release;
-    submit->call.resend = submit_resend;
     submit->call.tries_left = SUBMIT_TRIES;
     front_call_function(&submit->call, "submit");
+    front_call_text(&submit->call, front_name(queue));
+    front_call_text(&submit->call, "0000000000000000");
+    submit->call.seq_at = submit->call.command.len - 2 - FRONT_SEQ;
     return submit;
 }
 
@@ -198,22 +163,6 @@ static struct item *item_new(struct front_submit *submit) {
     memset(&submit->items[submit->count], 0, sizeof *submit->items);
     submit->items[submit->count].packet = -1;
     return &submit->items[submit->count++];
-}
-
-/* Of the job, or packet, whose OPTIONS come next. Without memory the call is broken. */
-static int entry_new(struct front_submit *submit, size_t options_len) {
-    if (submit->entry_count == submit->entry_cap) {
-        int cap = submit->entry_cap == 0 ? 4 : submit->entry_cap * 2;
-        struct entry *entries = realloc(submit->entries, (size_t)cap * sizeof *entries);
-        if (entries == NULL) {
-            submit->call.broken = true;
-            return 0;
-        }
-        submit->entries = entries;
-        submit->entry_cap = cap;
-    }
-    submit->entries[submit->entry_count] = (struct entry){submit->call.command.len, options_len};
-    return submit->entry_count++;
 }
 
 /* The class of the stream that the job goes to. */
@@ -241,7 +190,7 @@ static void add_options(struct front_submit *submit, struct item *item,
     if (key != NULL)
         len += snprintf(text + len, sizeof text - (size_t)len, "%sk=%016" PRIx64 ":", gap,
                         s->fingerprint);
-    item->entry = entry_new(submit, (size_t)len + (key == NULL ? 0 : strlen(key)));
+    item->entry = submit->entries++;
     front_call_arg2(call, text, (size_t)len, key == NULL ? "" : key, key == NULL ? 0 : strlen(key));
 }
 
@@ -256,7 +205,7 @@ static size_t write_note(const struct blasd_front_queue *queue,
     const char *segment = s->job->slice.segment;
     size_t size = FRONT_NOTE_MAX;
     size_t len = blasd_text_join(note, size, segment[0] == '\0' ? "" : " ", segment, "\t");
-    len += blasd_text_join(note + len, size - len, s->watch ? queue->channel : "", "\t",
+    len += blasd_text_join(note + len, size - len, s->waiter != NULL ? queue->channel : "", "\t",
                            s->job->op->name);
     return len + blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
 }
@@ -280,7 +229,7 @@ static void add_packets(struct front_submit *submit, struct front_packets *packe
         const struct front_packet *packet = &packets->of[i];
         if (packet->jobs == 0) continue;
         front_packet_write(packet, &submit->call);
-        entry_of[i] = entry_new(submit, 0);
+        entry_of[i] = submit->entries++;
         front_call_text(&submit->call, ""); /* OPTIONS */
         front_call_arg(&submit->call, packet->note, packet->note_len);
     }
@@ -335,7 +284,7 @@ static void fill_item(struct item *item, const struct blasd_submission *s, blasd
     memcpy(item->id, s->job->id, sizeof item->id);
     item->slice = s->job->slice;
     item->deadline_ms = s->job->deadline_ms;
-    item->watch = s->watch;
+    item->waiter = s->waiter;
 }
 
 /* Into the batch, alone or with its packet. */
@@ -350,7 +299,7 @@ static void collect(struct blasd_front_queue *queue, struct front_submit *submit
         if (front_packet_add(&queue->packets, packet, item->id, s->frame, s->frame_len) != 0)
             submit->call.broken = true;
     }
-    if (s->watch) item->serial = front_watch_begin(queue, item->id);
+    front_wait_begin(queue, item->waiter, item->id);
 }
 
 void blasd_front_queue_submit(struct blasd_front_queue *queue,
@@ -379,7 +328,7 @@ void blasd_front_queue_submit(struct blasd_front_queue *queue,
     }
     if (upload) {
         add_job(submit, item, principal, submission);
-        if (submission->watch) item->serial = front_watch_begin(queue, item->id);
+        front_wait_begin(queue, item->waiter, item->id);
         front_blob_put(queue, submission->blob, &submit->call);
         return;
     }

@@ -1,7 +1,7 @@
 /* Blobs from a worker's side, whole: files are there already, values of Redis are moved in pieces.
  * Read next: store.c. */
 #include "base/clock.h"
-#include "queue/worker_link.h"
+#include "queue/worker_side.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,13 +16,6 @@
 #define SWEEP_SHARE 20
 #define SWEEP_NAMES 256
 
-static int run(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    redisReply *reply;
-    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-    freeReplyObject(reply);
-    return rc < 0 ? rc : 0;
-}
-
 static bool in_redis(const struct blasd_worker_queue *queue) {
     return blasd_store_kind(queue->options.store) == BLASD_STORE_REDIS;
 }
@@ -32,10 +25,10 @@ static int hold(struct blasd_worker_queue *queue, const struct blasd_blob *blob,
                 struct blasd_err *err) {
     char bytes[24];
     snprintf(bytes, sizeof bytes, "%" PRIu64, blob->bytes);
-    blasd_worker_function(queue, BLASD_LINK_FN("blob"));
-    blasd_worker_text(queue, blob->name);
-    blasd_worker_text(queue, bytes);
-    return run(queue, err);
+    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("blob"));
+    blasd_caller_text(&queue->caller, blob->name);
+    blasd_caller_text(&queue->caller, bytes);
+    return blasd_caller_do(&queue->caller, err);
 }
 
 int blasd_worker_queue_blob_put(struct blasd_worker_queue *queue, struct blasd_blob *blob,
@@ -43,15 +36,15 @@ int blasd_worker_queue_blob_put(struct blasd_worker_queue *queue, struct blasd_b
     if (!in_redis(queue)) return 0;
     int rc = blob->data || !blob->bytes ? 0 : blasd_blob_map(blob, err);
     if (rc == 0) rc = hold(queue, blob, err);
-    for (uint64_t at = 0, n = 0; rc == 0 && at < blob->bytes; at += BLASD_LINK_CHUNK, n++) {
+    for (uint64_t at = 0, n = 0; rc == 0 && at < blob->bytes; at += BLASD_QUEUE_CHUNK, n++) {
         char key[BLASD_LINK_KEY_MAX];
         uint64_t left = blob->bytes - at;
-        size_t len = (size_t)(left < BLASD_LINK_CHUNK ? left : BLASD_LINK_CHUNK);
+        size_t len = (size_t)(left < BLASD_QUEUE_CHUNK ? left : BLASD_QUEUE_CHUNK);
         blasd_link_key(key, queue->name, ":blob:%s:%" PRIu64, blob->name, n);
-        blasd_worker_command(queue, "SET");
-        blasd_worker_text(queue, key);
-        blasd_worker_arg(queue, (const char *)blob->data + at, len);
-        rc = run(queue, err);
+        blasd_caller_command(&queue->caller, "SET");
+        blasd_caller_text(&queue->caller, key);
+        blasd_caller_arg(&queue->caller, (const char *)blob->data + at, len);
+        rc = blasd_caller_do(&queue->caller, err);
         if (rc == 0 && n % 64 == 63) rc = hold(queue, blob, err);
     }
     if (rc == 0) rc = hold(queue, blob, err);
@@ -68,12 +61,12 @@ static int fetch(struct blasd_worker_queue *queue, struct blasd_blob *blob, uint
     char key[BLASD_LINK_KEY_MAX];
     redisReply *reply;
     blasd_link_key(key, queue->name, ":blob:%s:%" PRIu64, blob->name, n);
-    blasd_worker_command(queue, "GET");
-    blasd_worker_text(queue, key);
-    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    blasd_caller_command(&queue->caller, "GET");
+    blasd_caller_text(&queue->caller, key);
+    int rc = blasd_caller_call(&queue->caller, &reply, err);
     if (rc == 0 && (reply->type != REDIS_REPLY_STRING || (size_t)reply->len != len))
         rc = lost(blob->name, err);
-    if (rc == 0) memcpy((char *)blob->data + n * BLASD_LINK_CHUNK, reply->str, len);
+    if (rc == 0) memcpy((char *)blob->data + n * BLASD_QUEUE_CHUNK, reply->str, len);
     freeReplyObject(reply);
     return rc;
 }
@@ -89,10 +82,10 @@ int blasd_worker_queue_blob_get(struct blasd_worker_queue *queue, const char *na
     rc = blasd_blob_create(queue->options.store, name, blob, err);
     if (rc == 0) rc = blasd_blob_grow(blob, bytes, err);
     if (rc == 0 && bytes) rc = blasd_blob_map(blob, err);
-    for (uint64_t at = 0, n = 0; rc == 0 && at < bytes; at += BLASD_LINK_CHUNK, n++) {
+    for (uint64_t at = 0, n = 0; rc == 0 && at < bytes; at += BLASD_QUEUE_CHUNK, n++) {
         uint64_t left = bytes - at;
         rc =
-            fetch(queue, blob, n, (size_t)(left < BLASD_LINK_CHUNK ? left : BLASD_LINK_CHUNK), err);
+            fetch(queue, blob, n, (size_t)(left < BLASD_QUEUE_CHUNK ? left : BLASD_QUEUE_CHUNK), err);
     }
 done:
     if (rc < 0) blasd_blob_close(blob);
@@ -104,9 +97,9 @@ void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char
         blasd_store_remove(queue->options.store, name);
         return;
     }
-    blasd_worker_function(queue, BLASD_LINK_FN("blob_drop"));
-    blasd_worker_text(queue, name);
-    if (blasd_worker_post(queue) < 0) run(queue, NULL); /* what stays is swept */
+    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("blob_drop"));
+    blasd_caller_text(&queue->caller, name);
+    (void)blasd_caller_post(&queue->caller, NULL); /* what stays is swept */
 }
 
 /* Sweeping */
@@ -114,11 +107,11 @@ void blasd_worker_queue_blob_remove(struct blasd_worker_queue *queue, const char
 static int referenced(void *arg, const char (*names)[BLASD_BLOB_NAME], int count, bool *keep) {
     struct blasd_worker_queue *queue = arg;
     redisReply *reply;
-    blasd_worker_function(queue, BLASD_LINK_FN("refs"));
-    for (int i = 0; i < count; i++) blasd_worker_text(queue, names[i]);
-    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, NULL);
+    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("refs"));
+    for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, names[i]);
+    int rc = blasd_caller_call(&queue->caller, &reply, NULL);
     if (rc == 0 && (reply->type != REDIS_REPLY_STRING || (int)reply->len != count))
-        rc = blasd_worker_odd_reply("refs", NULL);
+        rc = blasd_caller_odd_reply("refs", NULL);
     for (int i = 0; rc == 0 && i < count; i++) keep[i] = reply->str[i] == '1';
     freeReplyObject(reply);
     return rc;
@@ -155,17 +148,17 @@ static int sweep_redis(struct blasd_worker_queue *queue, int *removed, struct bl
     blasd_link_key(key, queue->name, ":blobs");
     do {
         redisReply *reply;
-        blasd_worker_command(queue, "HSCAN");
-        blasd_worker_text(queue, key);
-        blasd_worker_text(queue, cursor);
-        blasd_worker_text(queue, "COUNT");
-        blasd_worker_text(queue, "256");
-        rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+        blasd_caller_command(&queue->caller, "HSCAN");
+        blasd_caller_text(&queue->caller, key);
+        blasd_caller_text(&queue->caller, cursor);
+        blasd_caller_text(&queue->caller, "COUNT");
+        blasd_caller_text(&queue->caller, "256");
+        rc = blasd_caller_call(&queue->caller, &reply, err);
         if (rc < 0) break;
         if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
             reply->element[0]->type != REDIS_REPLY_STRING ||
             (size_t)reply->element[0]->len >= sizeof cursor) {
-            rc = blasd_worker_odd_reply("HSCAN", err);
+            rc = blasd_caller_odd_reply("HSCAN", err);
         } else {
             memcpy(cursor, reply->element[0]->str, (size_t)reply->element[0]->len + 1);
             rc = sweep_names(queue, reply->element[1], names, removed);
@@ -189,10 +182,10 @@ static void sweep_again(struct blasd_worker_queue *queue, const char *key, int64
     int64_t wait = took_ns / 1000000 * SWEEP_SHARE;
     if (wait < SWEEP_SOON_MS) wait = SWEEP_SOON_MS;
     snprintf(ms, sizeof ms, "%" PRId64, wait);
-    blasd_worker_command(queue, "PEXPIRE");
-    blasd_worker_text(queue, key);
-    blasd_worker_text(queue, ms);
-    run(queue, NULL);
+    blasd_caller_command(&queue->caller, "PEXPIRE");
+    blasd_caller_text(&queue->caller, key);
+    blasd_caller_text(&queue->caller, ms);
+    (void)blasd_caller_do(&queue->caller, NULL);
 }
 
 /* One sweep, unless another worker had its turn lately: the key says so. */
@@ -203,13 +196,13 @@ static int sweep_in_turn(struct blasd_worker_queue *queue, const char *name, con
     int64_t began_ns;
     blasd_store_trim(queue->options.store);
     blasd_link_key(key, queue->name, "%s", name);
-    blasd_worker_command(queue, "SET");
-    blasd_worker_text(queue, key);
-    blasd_worker_text(queue, queue->worker);
-    blasd_worker_text(queue, "PX");
-    blasd_worker_text(queue, period_ms);
-    blasd_worker_text(queue, "NX");
-    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    blasd_caller_command(&queue->caller, "SET");
+    blasd_caller_text(&queue->caller, key);
+    blasd_caller_text(&queue->caller, queue->lease.worker);
+    blasd_caller_text(&queue->caller, "PX");
+    blasd_caller_text(&queue->caller, period_ms);
+    blasd_caller_text(&queue->caller, "NX");
+    int rc = blasd_caller_call(&queue->caller, &reply, err);
     bool mine = rc == 0 && reply->type == REDIS_REPLY_STATUS;
     freeReplyObject(reply);
     if (rc < 0 || !mine) return rc < 0 ? rc : 0;

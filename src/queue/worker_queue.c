@@ -1,8 +1,8 @@
 /* The worker's side of the queue: its connection's beginning and end, and its lease.
  *
- * What each function does in Redis is told in functions/contract.lua. Read next: worker_claim.c
- * (how it comes by jobs), worker_end.c, worker_link.c (the connection), worker_blob.c. */
-#include "queue/worker_link.h"
+ * What each function does in Redis is told in functions/contract.lua. Read next: worker_turn.c (how
+ * it ends jobs and comes by others), worker_blob.c. */
+#include "queue/worker_side.h"
 
 #include "base/clock.h"
 
@@ -12,56 +12,72 @@
 #include <string.h>
 
 #define TEXT_MOST BLASD_GIB
+#define PATIENCE_MS 2000
+
+/* The first call makes the connection, waits for a Redis that is still loading, and asks for its
+ * time. */
+static int first_call(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    redisReply *reply;
+    blasd_caller_command(&queue->caller, "TIME");
+    int rc = blasd_caller_call(&queue->caller, &reply, err);
+    if (rc < 0) return rc;
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2)
+        queue->lease.offset_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
+                                 strtoll(reply->element[1]->str, NULL, 10) -
+                                 blasd_clock_ns() / 1000;
+    freeReplyObject(reply);
+    return blasd_link_open(queue->caller.redis, &queue->options, false, err);
+}
 
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
                             struct blasd_worker_queue **ret, struct blasd_err *err) {
     struct blasd_worker_queue *queue = NULL;
+    uint64_t quarter = options->limits->lease_ms / 4;
     int rc = blasd_link_check_name(options->name, err);
     *ret = NULL;
     if (rc < 0) return rc;
     queue = calloc(1, sizeof *queue);
     if (!queue) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
-    blasd_buf_init(&queue->text, TEXT_MOST);
-    blasd_buf_init(&queue->outputs, TEXT_MOST);
+    struct blasd_buf *const bufs[] = {&queue->text, &queue->outputs, &queue->turns.refused,
+                                      &queue->turns.packets, &queue->turns.begun};
+    for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) blasd_buf_init(bufs[i], TEXT_MOST);
     queue->options = *options;
     queue->segments = blasd_segments_new(options->store);
     queue->views = blasd_views_new(options->store);
     snprintf(queue->name, sizeof queue->name, "%s", options->name);
     queue->options.name = queue->name;
     snprintf(queue->tag, sizeof queue->tag, "{%s}", queue->name);
-    queue->device_class = queue->part[0] = '0';
+    queue->lease.device_class = queue->lease.thread[0] = '0';
     blasd_link_limits(options, &queue->limits);
+    queue->caller.library = &blasd_queue_library;
+    queue->caller.tag = queue->tag;
+    queue->caller.limits = queue->limits.text;
+    queue->caller.patience_ms = quarter < PATIENCE_MS ? (int)quarter : PATIENCE_MS;
+    blasd_worker_turns_reset(&queue->turns);
     rc = queue->segments && queue->views
-             ? blasd_link_parse(options->url, &queue->address, err)
+             ? blasd_link_parse(options->url, &queue->caller.address, err)
              : blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
     queue->options.url = NULL; /* what it said is in address */
-    if (rc < 0) goto fail;
-    /* the first call makes the connection, and waits for a Redis that is still loading */
-    blasd_worker_command(queue, "PING");
-    redisReply *reply;
-    rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-    freeReplyObject(reply);
-    if (rc == 0) rc = blasd_link_open(queue->redis, &queue->options, false, err);
-    if (rc < 0) goto fail; /* else it may be BLASD_QUEUE_UNSURE */
-    *ret = queue;
-    return 0;
-fail:
-    blasd_worker_queue_free(queue);
+    if (rc == 0) rc = first_call(queue, err);
+    if (rc < 0) /* else it may be BLASD_QUEUE_UNSURE */
+        blasd_worker_queue_free(queue);
+    else
+        *ret = queue;
     return rc;
 }
 
 void blasd_worker_queue_free(struct blasd_worker_queue *queue) {
     if (!queue) return;
-    blasd_worker_hang_up(queue);
-    freeReplyObject(queue->claimed);
+    blasd_worker_turns_reset(&queue->turns);
+    blasd_caller_release(&queue->caller);
+    freeReplyObject(queue->turns.claimed);
     blasd_segments_free(queue->segments);
     blasd_views_free(queue->views);
-    blasd_held_release(&queue->held);
+    blasd_buf_release(&queue->turns.refused);
+    blasd_buf_release(&queue->turns.packets);
+    blasd_buf_release(&queue->turns.begun);
     blasd_buf_release(&queue->text);
     blasd_buf_release(&queue->outputs);
-    blasd_worker_wait_forget(queue);
-    free(queue->argv);
-    free(queue->lens);
     free(queue);
 }
 
@@ -69,102 +85,88 @@ void blasd_worker_queue_free(struct blasd_worker_queue *queue) {
 
 static int set_worker(struct blasd_worker_queue *queue, const char *worker, struct blasd_err *err) {
     size_t len = strlen(worker);
-    if (len == 0 || len >= sizeof queue->worker || strpbrk(worker, " \t\r\n{}"))
+    if (len == 0 || len >= sizeof queue->lease.worker || strpbrk(worker, " \t\r\n{}"))
         return blasd_fail(err, BLASD_E_invalid_field, "name",
                           "A worker's name must be 1 to %zu characters without spaces and braces",
-                          sizeof queue->worker - 1);
-    memcpy(queue->worker, worker, len + 1);
-    blasd_worker_wait_forget(queue);
+                          sizeof queue->lease.worker - 1);
+    memcpy(queue->lease.worker, worker, len + 1);
     return 0;
-}
-
-void blasd_worker_forget(struct blasd_worker_queue *queue) {
-    blasd_held_clear(&queue->held);
-    queue->idle = queue->may_wait = queue->claim_missed = queue->finish_missed = false;
-    queue->handed = queue->rested = false;
-    queue->asked_jobs = 0;
 }
 
 int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *worker,
                                 enum blasd_device_class device, const char *info, int64_t *epoch,
                                 struct blasd_err *err) {
+    struct blasd_worker_lease *lease = &queue->lease;
     redisReply *reply;
     if (device != BLASD_DEVICE_CPU && device != BLASD_DEVICE_CUDA)
         return blasd_fail(err, BLASD_E_invalid_field, "device", "A worker is of class cpu or cuda");
     int rc = set_worker(queue, worker, err);
     if (rc < 0) return rc;
-    queue->device_class = device == BLASD_DEVICE_CPU ? '1' : '2';
-    queue->epoch[0] = '\0';
-    blasd_worker_function(queue, BLASD_LINK_FN("register"));
-    blasd_worker_text(queue, queue->worker);
-    blasd_worker_arg(queue, &queue->device_class, 1);
-    blasd_worker_text(queue, info);
-    blasd_worker_text(queue, blasd_store_identity(queue->options.store));
-    rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
+    lease->device_class = device == BLASD_DEVICE_CPU ? '1' : '2';
+    lease->epoch[0] = '\0';
+    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("register"));
+    blasd_caller_text(&queue->caller, lease->worker);
+    blasd_caller_arg(&queue->caller, &lease->device_class, 1);
+    blasd_caller_text(&queue->caller, info);
+    blasd_caller_text(&queue->caller, blasd_store_identity(queue->options.store));
+    rc = blasd_caller_call(&queue->caller, &reply, err);
     if (rc < 0) return rc;
     if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
         reply->element[0]->type != REDIS_REPLY_INTEGER ||
         reply->element[1]->type != REDIS_REPLY_INTEGER) {
-        rc = blasd_worker_odd_reply("register", err);
+        rc = blasd_caller_odd_reply("register", err);
     } else {
         *epoch = reply->element[1]->integer;
-        queue->offset_us = reply->element[0]->integer - blasd_clock_ns() / 1000;
-        snprintf(queue->epoch, sizeof queue->epoch, "%" PRId64, *epoch);
-        blasd_worker_forget(queue);
+        lease->offset_us = reply->element[0]->integer - blasd_clock_ns() / 1000;
+        snprintf(lease->epoch, sizeof lease->epoch, "%" PRId64, *epoch);
+        blasd_worker_turns_reset(&queue->turns);
     }
     freeReplyObject(reply);
     return rc;
 }
 
-void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worker, int64_t epoch) {
+void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worker, int64_t epoch,
+                             int thread) {
+    struct blasd_worker_lease *lease = &queue->lease;
+    char text[sizeof lease->epoch];
     if (set_worker(queue, worker, NULL) < 0) return;
-    snprintf(queue->epoch, sizeof queue->epoch, "%" PRId64, epoch);
-}
-
-void blasd_worker_queue_join_part(struct blasd_worker_queue *queue,
-                                  const struct blasd_worker_queue *claims, int part) {
-    if (set_worker(queue, claims->worker, NULL) < 0) return;
-    memcpy(queue->epoch, claims->epoch, sizeof queue->epoch);
-    blasd_worker_forget(queue);
-    queue->offset_us = claims->offset_us;
-    queue->part[0] = (char)('0' + part);
+    lease->thread[0] = (char)('0' + thread);
+    snprintf(text, sizeof text, "%" PRId64, epoch);
+    if (strcmp(text, lease->epoch) == 0) return;
+    memcpy(lease->epoch, text, sizeof text);
+    blasd_worker_turns_reset(&queue->turns);
 }
 
 void blasd_worker_leased(struct blasd_worker_queue *queue, const char *function) {
-    blasd_worker_function(queue, function);
-    blasd_worker_text(queue, queue->worker);
-    blasd_worker_text(queue, queue->epoch);
+    blasd_caller_function(&queue->caller, function);
+    blasd_caller_text(&queue->caller, queue->lease.worker);
+    blasd_caller_text(&queue->caller, queue->lease.epoch);
 }
 
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
                              struct blasd_err *err) {
     redisReply *reply;
-    blasd_worker_leased(queue, BLASD_LINK_FN("renew"));
-    blasd_worker_text(queue, info);
-    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-    *lost = rc == BLASD_WORKER_LOST;
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("renew"));
+    blasd_caller_text(&queue->caller, info);
+    int rc = blasd_caller_call(&queue->caller, &reply, err);
+    *lost = rc == BLASD_CALL_LOST;
     freeReplyObject(reply);
     return rc < 0 ? rc : 0;
 }
 
 int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    redisReply *reply;
-    if (!queue->epoch[0]) return 0;
-    blasd_worker_leased(queue, BLASD_LINK_FN("release"));
-    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-    freeReplyObject(reply);
+    if (!queue->lease.epoch[0]) return 0;
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("release"));
+    int rc = blasd_caller_do(&queue->caller, err);
     if (rc < 0) return rc; /* a lease that is lost is released, too */
-    queue->epoch[0] = '\0';
-    blasd_worker_forget(queue);
+    queue->lease.epoch[0] = '\0';
+    blasd_worker_turns_reset(&queue->turns);
     return 0;
 }
 
 int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker,
                             struct blasd_err *err) {
-    redisReply *reply;
-    blasd_worker_function(queue, BLASD_LINK_FN("bury"));
-    blasd_worker_text(queue, worker);
-    int rc = blasd_worker_call(queue, blasd_worker_patience(queue), &reply, err);
-    freeReplyObject(reply);
-    return rc < 0 ? rc : 0;
+    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("bury"));
+    blasd_caller_text(&queue->caller, worker);
+    return blasd_caller_do(&queue->caller, err);
 }

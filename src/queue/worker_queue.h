@@ -45,15 +45,13 @@ void blasd_worker_queue_free(struct blasd_worker_queue *queue); /* takes NULL */
 int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *worker,
                                 enum blasd_device_class device, const char *info, int64_t *epoch,
                                 struct blasd_err *err);
-/* Makes `queue`, another connection of the same worker, speak under that name and epoch. */
-void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worker, int64_t epoch);
-/* The same for one through which a thread of its own begins and ends jobs, one batch at a time,
- * that `claims`, which is registered, has claimed: `part`, from 1 to 9, tells such connections
- * apart. */
-void blasd_worker_queue_join_part(struct blasd_worker_queue *queue,
-                                  const struct blasd_worker_queue *claims, int part);
-/* The job was ended through one of those: the connection that claimed it no longer holds it. */
-void blasd_worker_queue_ended(struct blasd_worker_queue *queue, const char *id);
+/* Makes `queue`, another connection of the same worker, speak under that name and epoch, for a
+ * thread of its own, from 1 to 9: of these 1 and 2 begin jobs, one batch at a time, and end them,
+ * that thread 0, which is registered, has claimed. */
+void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worker, int64_t epoch,
+                             int thread);
+/* So many of the jobs claimed are such a thread's to end. */
+void blasd_worker_queue_let_go(struct blasd_worker_queue *queue, int count);
 /* Renews the lease, publishes `info`, and does the housekeeping that anyone may do (lapsed leases,
  * passed deadlines, expired records). *lost: the lease had lapsed, so every claimed job belongs to
  * others now and the worker must register anew. */
@@ -67,26 +65,26 @@ int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker
                             struct blasd_err *err);
 
 /* Takes up to `max` jobs whose bytes stay within `max_bytes` (the first may exceed it), by priority
- * with ageing. *count 0: there are none. Jobs with attempts > 0 must each run alone. A worker that
- * ended all it had in a short time may be handed jobs as it had last asked for them, so `claims`
- * has room for the largest `max` so far. */
+ * with ageing. *count 0: there are none; wait then. Jobs with attempts > 0 must each run alone. The
+ * end of the last job claimed asks for others as they were last asked for, so `claims` has room for
+ * the largest `max` so far. */
 int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
                              struct blasd_claim *claims, int *count, bool *lost,
                              struct blasd_err *err);
-/* Whether there are no more jobs, as finish has found, or the last claim, since which only a nudge
- * has ended a wait, and no reply that may hold any was missed: to be waited for, without a claim
+/* Changes what the end of the last job claimed will ask for; `max` 0: nothing. */
+void blasd_worker_queue_demand(struct blasd_worker_queue *queue, int max, uint64_t max_bytes);
+/* Whether there are none, as the last claim or finish has found: to be waited for, without a claim
  * before. */
 bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue);
 /* Waits until there may be jobs, up to `timeout_ms`. */
 int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
                             struct blasd_err *err);
-/* Ends the wait that the worker is in, which stays idle; called through another connection that
- * joined it. */
-int blasd_worker_queue_nudge(struct blasd_worker_queue *queue, struct blasd_err *err);
-/* Notes that the jobs begin now; sent, not waited for. */
+/* Notes that the jobs begin now, of which the batch before the last has ended; sent, not waited
+ * for. */
 int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,
                              struct blasd_err *err);
-/* Ends jobs and publishes their records, unless the lease is lost: then *lost and none accepted. */
+/* Ends jobs and publishes their records, unless the lease is lost: then *lost and none accepted.
+ * After queue_unavailable it is to be called again with the same endings, or the lease given up. */
 int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
                               int count, bool *lost, struct blasd_err *err);
 /* Reports progress of begun jobs and learns whether any of them is still wanted (not cancelled,

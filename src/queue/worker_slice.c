@@ -1,7 +1,7 @@
 /* Slices on a worker's side: inputs where the front end put them, outputs into its own segments.
  *
  * Read next: segment.h. */
-#include "queue/worker_link.h"
+#include "queue/worker_side.h"
 
 #include "base/clock.h"
 
@@ -15,9 +15,9 @@ static void ask(struct blasd_worker_queue *queue, bool all) {
     int count = blasd_segments_doubtful(queue->segments, names, all ? ASK_NAMES : ASK_SOME, all);
     redisReply *reply;
     if (count == 0) return;
-    blasd_worker_function(queue, BLASD_LINK_FN("refs"));
-    for (int i = 0; i < count; i++) blasd_worker_text(queue, names[i]);
-    if (blasd_worker_call(queue, blasd_worker_patience(queue), &reply, NULL) == 0 &&
+    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("refs"));
+    for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, names[i]);
+    if (blasd_caller_call(&queue->caller, &reply, NULL) == 0 &&
         reply->type == REDIS_REPLY_STRING && reply->len == (__typeof__(reply->len))count)
         for (int i = 0; i < count; i++)
             if (reply->str[i] == '0') blasd_segments_reuse(queue->segments, names[i]);

@@ -6,6 +6,8 @@
 #include "store/segment.h"
 
 #include "base/clock.h"
+#include "base/container.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 #include <stdatomic.h>
@@ -13,12 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BUCKETS 256 /* a power of two */
 #define IDLE_NS INT64_C(5000000000)
 #define KEPT_NS INT64_C(60000000000)
 
 struct blasd_view {
-    struct blasd_view *next; /* in its bucket */
+    struct blasd_hash_node node;
     char name[BLASD_SEGMENT_NAME + 1];
     struct blasd_blob blob; /* owned, mapped */
     int holds;
@@ -28,7 +29,7 @@ struct blasd_view {
 struct blasd_views {
     struct blasd_store *store; /* borrowed */
     int64_t trimmed_ns;
-    struct blasd_view *buckets[BUCKETS];
+    struct blasd_hash by_name;
 };
 
 struct blasd_views *blasd_views_new(struct blasd_store *store) {
@@ -37,25 +38,33 @@ struct blasd_views *blasd_views_new(struct blasd_store *store) {
     return views;
 }
 
-static void drop(struct blasd_view **at) {
-    struct blasd_view *view = *at;
-    *at = view->next;
+static struct blasd_view *of(struct blasd_hash_node *node) {
+    return blasd_container_of(node, struct blasd_view, node);
+}
+
+static void drop(struct blasd_views *views, struct blasd_view *view) {
+    blasd_hash_remove(&views->by_name, &view->node);
     blasd_blob_close(&view->blob);
     free(view);
 }
 
 void blasd_views_free(struct blasd_views *views) {
     if (views == NULL) return;
-    for (int i = 0; i < BUCKETS; i++)
-        while (views->buckets[i] != NULL) drop(&views->buckets[i]);
+    while (views->by_name.count > 0) drop(views, of(blasd_hash_any(&views->by_name)));
+    blasd_hash_release(&views->by_name);
     free(views);
 }
 
-/* Names are random, so two of their digits are a hash. */
-static struct blasd_view **bucket_of(struct blasd_views *views, const char *name) {
-    unsigned hash = (unsigned char)name[0] * 31u + (unsigned char)name[1] * 17u +
-                    (unsigned char)name[2] * 7u + (unsigned char)name[3];
-    return &views->buckets[hash % BUCKETS];
+static uint64_t hash_of(const char *name) {
+    return blasd_hash_bytes(0, name,
+                            BLASD_SEGMENT_NAME); /* names are random, nobody chooses them */
+}
+
+static struct blasd_view *find(const struct blasd_views *views, const char *name) {
+    struct blasd_hash_node *node = NULL;
+    while ((node = blasd_hash_find(&views->by_name, hash_of(name), node)) != NULL)
+        if (memcmp(of(node)->name, name, BLASD_SEGMENT_NAME) == 0) return of(node);
+    return NULL;
 }
 
 static struct blasd_view *view_new(struct blasd_views *views, const char *name) {
@@ -66,7 +75,8 @@ static struct blasd_view *view_new(struct blasd_views *views, const char *name) 
     memcpy(view->name, name, sizeof view->name);
     blasd_text_join(blob_name, sizeof blob_name, view->name, ".seg", NULL);
     if (blasd_blob_open(views->store, blob_name, BLASD_SEGMENT_BYTES, &view->blob, &err) != 0 ||
-        blasd_blob_map(&view->blob, &err) != 0) {
+        blasd_blob_map(&view->blob, &err) != 0 ||
+        blasd_hash_add(&views->by_name, &view->node, hash_of(name)) != 0) {
         blasd_blob_close(&view->blob);
         free(view);
         return NULL;
@@ -79,7 +89,7 @@ static struct blasd_view *view_new(struct blasd_views *views, const char *name) 
 
 const void *blasd_views_get(struct blasd_views *views, const struct blasd_slice *slice,
                             uint64_t bytes, struct blasd_view **hold) {
-    struct blasd_view **bucket = bucket_of(views, slice->segment), *view;
+    struct blasd_view *view;
     int64_t now = blasd_clock_ns();
     *hold = NULL;
     if (strnlen(slice->segment, sizeof slice->segment) != BLASD_SEGMENT_NAME ||
@@ -87,14 +97,9 @@ const void *blasd_views_get(struct blasd_views *views, const struct blasd_slice 
         slice->offset > BLASD_SEGMENT_BYTES || bytes > BLASD_SEGMENT_BYTES - slice->offset)
         return NULL;
     if (now - views->trimmed_ns > IDLE_NS) blasd_views_trim(views); /* it may be ours that goes */
-    view = *bucket;
-    while (view != NULL && memcmp(view->name, slice->segment, BLASD_SEGMENT_NAME) != 0)
-        view = view->next;
-    if (view == NULL) {
-        if ((view = view_new(views, slice->segment)) == NULL) return NULL;
-        view->next = *bucket;
-        *bucket = view;
-    }
+    view = find(views, slice->segment);
+    if (view == NULL) view = view_new(views, slice->segment);
+    if (view == NULL) return NULL;
     view->used_ns = now;
     if (!blasd_views_valid(view, slice)) return NULL;
     view->holds++;
@@ -113,8 +118,8 @@ void blasd_views_let_go(struct blasd_view *hold) {
 }
 
 /* A file that its owner or the sweep has removed lives on as long as somebody has it mapped. */
-static bool has_had_its_time(const struct blasd_views *views, const struct blasd_view *view,
-                             int64_t now) {
+static bool has_had_its_time(const struct blasd_views *views, const struct blasd_view *view) {
+    int64_t now = views->trimmed_ns;
     char name[BLASD_BLOB_NAME];
     if (view->holds > 0 || now - view->used_ns <= IDLE_NS) return false;
     if (now - view->used_ns > KEPT_NS) return true;
@@ -122,15 +127,13 @@ static bool has_had_its_time(const struct blasd_views *views, const struct blasd
     return !blasd_store_has(views->store, name);
 }
 
+static void trim_one(void *arg, struct blasd_hash_node *node) {
+    struct blasd_views *views = arg;
+    if (has_had_its_time(views, of(node))) drop(views, of(node));
+}
+
 void blasd_views_trim(struct blasd_views *views) {
-    int64_t now = blasd_clock_ns();
     if (views == NULL) return;
-    views->trimmed_ns = now;
-    for (int i = 0; i < BUCKETS; i++)
-        for (struct blasd_view **at = &views->buckets[i]; *at != NULL;) {
-            if (has_had_its_time(views, *at, now))
-                drop(at);
-            else
-                at = &(*at)->next;
-        }
+    views->trimmed_ns = blasd_clock_ns();
+    blasd_hash_each(&views->by_name, trim_one, views);
 }

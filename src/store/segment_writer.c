@@ -4,6 +4,7 @@
 #include "store/segment.h"
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/text.h"
 #include "core/tensor.h"
 
@@ -25,7 +26,7 @@
 enum state { FREE, FILLING, FULL };
 
 struct segment {
-    struct segment *next, *prev;
+    struct blasd_list node;
     char name[BLASD_SEGMENT_NAME + 1];
     struct blasd_blob blob; /* owned, mapped and locked as long as the segment is ours */
     enum state state;
@@ -38,7 +39,7 @@ struct segment {
 struct blasd_segments {
     struct blasd_store *store;                    /* borrowed */
     struct segment *filling[BLASD_SEGMENT_KINDS]; /* NULL: none; among those below */
-    struct segment *head, *tail;                  /* all, those that became full first in front */
+    struct blasd_list all;                        /* those that became full first in front */
     int count, free_count;
     int most;    /* segments, as descriptors allow */
     bool filled; /* one has become full since the last question */
@@ -54,6 +55,7 @@ struct blasd_segments *blasd_segments_new(struct blasd_store *store) {
     struct rlimit files;
     if (segments == NULL) return NULL;
     segments->store = store;
+    blasd_list_init(&segments->all);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > 2 * LEAST_FILES)
         segments->most = files.rlim_cur - LEAST_FILES < MOST_SEGMENTS
                              ? (int)(files.rlim_cur - LEAST_FILES)
@@ -61,21 +63,12 @@ struct blasd_segments *blasd_segments_new(struct blasd_store *store) {
     return segments;
 }
 
-static void list_remove(struct blasd_segments *all, struct segment *one) {
-    *(one->prev != NULL ? &one->prev->next : &all->head) = one->next;
-    *(one->next != NULL ? &one->next->prev : &all->tail) = one->prev;
-    one->next = one->prev = NULL;
-}
-
-static void list_append(struct blasd_segments *all, struct segment *one) {
-    one->prev = all->tail;
-    one->next = NULL;
-    *(all->tail != NULL ? &all->tail->next : &all->head) = one;
-    all->tail = one;
+static struct segment *of(struct blasd_list *node) {
+    return blasd_container_of(node, struct segment, node);
 }
 
 static void release(struct blasd_segments *all, struct segment *one) {
-    list_remove(all, one);
+    blasd_list_remove(&one->node);
     all->count--;
     if (one->state == FREE) all->free_count--;
     blasd_blob_close(&one->blob);
@@ -84,7 +77,7 @@ static void release(struct blasd_segments *all, struct segment *one) {
 
 void blasd_segments_free(struct blasd_segments *segments) {
     if (segments == NULL) return;
-    while (segments->head != NULL) release(segments, segments->head);
+    while (!blasd_list_empty(&segments->all)) release(segments, of(segments->all.next));
     free(segments);
 }
 
@@ -114,7 +107,7 @@ static struct segment *segment_new(struct blasd_segments *all) {
     /* a fault for all pages together is cheaper than one for each; where it fails they come singly
      */
     (void)madvise(one->blob.data, (size_t)BLASD_SEGMENT_BYTES, MADV_POPULATE_WRITE);
-    list_append(all, one);
+    blasd_list_append(&all->all, &one->node);
     all->count++;
     return one;
 fail:
@@ -136,11 +129,9 @@ static void segment_begin(struct segment *one) {
 static struct segment *free_one(struct blasd_segments *all) {
     struct segment *best = NULL;
     if (all->free_count == 0) return NULL;
-    for (struct segment *one = all->tail; one != NULL; one = one->prev) {
-        if (one->state != FREE) continue;
-        best = one; /* the one freed last: its pages are warm */
-        break;
-    }
+    /* the one freed last: its pages are warm */
+    for (struct blasd_list *at = all->all.prev; at != &all->all && best == NULL; at = at->prev)
+        if (of(at)->state == FREE) best = of(at);
     if (best != NULL) all->free_count--;
     return best;
 }
@@ -152,8 +143,8 @@ static struct segment *filling(struct blasd_segments *all, enum blasd_segment_ki
     if (one != NULL) {
         one->state = FULL;
         all->filled = true;
-        list_remove(all, one);
-        list_append(all, one);
+        blasd_list_remove(&one->node);
+        blasd_list_append(&all->all, &one->node);
     }
     one = free_one(all);
     if (one == NULL) one = segment_new(all);
@@ -179,8 +170,8 @@ void *blasd_segments_take(struct blasd_segments *segments, enum blasd_segment_ki
 }
 
 static struct segment *find(struct blasd_segments *all, const char *name) {
-    for (struct segment *one = all->tail; one != NULL; one = one->prev)
-        if (memcmp(one->name, name, BLASD_SEGMENT_NAME) == 0) return one;
+    for (struct blasd_list *at = all->all.prev; at != &all->all; at = at->prev)
+        if (memcmp(of(at)->name, name, BLASD_SEGMENT_NAME) == 0) return of(at);
     return NULL;
 }
 
@@ -205,7 +196,9 @@ int blasd_segments_doubtful(struct blasd_segments *segments, char (*names)[BLASD
     if (!all && (!segments->filled || segments->free_count >= ENOUGH_FREE)) return 0;
     segments->filled = false;
     /* the oldest, and as many of the others by turns: one that is held long hides none for ever */
-    for (struct segment *one = segments->head; one != NULL && count < most; one = one->next) {
+    BLASD_LIST_EACH(node, &segments->all) {
+        const struct segment *one = of(node);
+        if (count == most) break;
         if (one->state != FULL || one->pins > 0) continue;
         if (seen++ >= most / 2 && seen <= segments->turn) continue;
         blasd_text_join(names[count++], BLASD_BLOB_NAME, one->name, ".seg", NULL);
@@ -220,16 +213,15 @@ void blasd_segments_reuse(struct blasd_segments *segments, const char *name) {
     one->state = FREE;
     one->free_ns = blasd_clock_ns();
     segments->free_count++;
-    list_remove(segments, one);
-    list_append(segments, one);
+    blasd_list_remove(&one->node);
+    blasd_list_append(&segments->all, &one->node);
 }
 
 void blasd_segments_trim(struct blasd_segments *segments) {
     int64_t now = blasd_clock_ns();
-    struct segment *next;
     if (segments == NULL) return;
-    for (struct segment *one = segments->head; one != NULL; one = next) {
-        next = one->next;
+    BLASD_LIST_EACH(node, &segments->all) {
+        struct segment *one = of(node);
         if (one->state != FREE || now - one->free_ns < IDLE_NS) continue;
         blasd_store_remove(segments->store, one->blob.name);
         release(segments, one);

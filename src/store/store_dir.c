@@ -4,6 +4,7 @@
 #include "store/store_dir.h"
 
 #include "base/file.h"
+#include "base/hex.h"
 #include "core/slice.h"
 #include "store/store_handed.h"
 
@@ -25,7 +26,7 @@
 
 bool blasd_blob_name_valid(const char *name) {
     char id[BLASD_ID_LEN + 1];
-    if (strspn(name, "0123456789abcdef") == BLASD_SEGMENT_NAME)
+    if (blasd_hex_begins(name, BLASD_SEGMENT_NAME))
         return strcmp(name + BLASD_SEGMENT_NAME, ".seg") == 0;
     if (strnlen(name, BLASD_BLOB_NAME) <= BLASD_ID_LEN) return false;
     memcpy(id, name, BLASD_ID_LEN);
@@ -100,7 +101,7 @@ static int read_token(int dir_fd, char token[BLASD_STORE_TOKEN + 1]) {
     close(fd);
     if (n != BLASD_STORE_TOKEN + 1 || line[BLASD_STORE_TOKEN] != '\n') return 0;
     line[BLASD_STORE_TOKEN] = '\0';
-    if (strspn(line, "0123456789abcdef") != BLASD_STORE_TOKEN) return 0;
+    if (!blasd_hex_begins(line, BLASD_STORE_TOKEN)) return 0;
     memcpy(token, line, BLASD_STORE_TOKEN + 1);
     return 0;
 }

@@ -5,6 +5,8 @@
  * Read next: store.c. */
 #include "store/store_handed.h"
 
+#include "base/hex.h"
+
 #include "store/store_pool.h"
 
 #include <errno.h>
@@ -18,12 +20,11 @@
 #include <unistd.h>
 
 #define SUFFIX ".put"
-#define DIGITS "0123456789abcdef"
 #define FIELD "Body-File"
 #define NEW_FILE_S 10 /* an empty file is left alone so long: its client is about to lock it */
 
 bool store_handed_name_valid(const char *name) {
-    return strspn(name, DIGITS) == STORE_HANDED_NAME &&
+    return blasd_hex_begins(name, STORE_HANDED_NAME) &&
            strcmp(name + STORE_HANDED_NAME, SUFFIX) == 0;
 }
 

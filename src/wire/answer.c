@@ -63,13 +63,11 @@ static bool make_json_all(struct blasd_answer *answer, const struct blasd_record
 static bool make_json_one(struct blasd_answer *answer, const struct blasd_record *record,
                           const void *payload, int output) {
     struct json_out out = {.buf = &answer->text};
-    JSON_OUT_LITERAL(&out, "{\"name\":");
-    json_out_string(&out, document_output(record, output)->name);
-    JSON_OUT_LITERAL(&out, ",");
+    json_out_put(&out, "{\"name\":%s,", document_output(record, output)->name);
     document_tensor(&out, &record->outputs[output].tensor);
-    JSON_OUT_LITERAL(&out, ",\"data\":");
+    json_out_put(&out, ",\"data\":");
     add_part(answer, record, payload, output, answer->text.len);
-    JSON_OUT_LITERAL(&out, "}");
+    json_out_put(&out, "}");
     return !out.failed;
 }
 

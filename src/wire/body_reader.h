@@ -1,17 +1,18 @@
-/* What the readers of the body formats share. Each takes a body in pieces, lands its tensors and
- * notes the rest in the envelope. Read next: json_in.c, safetensors_in.c, multipart_in.c. */
+/* What the readers of the body formats share. Each takes a body in pieces, writes its tensors to
+ * the sink and notes the rest as its fields. Read next: json_in.c, safetensors_in.c,
+ * multipart_in.c. */
 #ifndef BLASD_WIRE_BODY_READER_H
 #define BLASD_WIRE_BODY_READER_H
 
-#include "wire/envelope.h"
-#include "wire/landing.h"
+#include "wire/request_fields.h"
+#include "wire/tensor_writer.h"
 
 /* What a reader works on; all borrowed. */
 struct blasd_body {
     const struct blasd_limits *limits;
     uint64_t content_length; /* 0: not known */
-    struct blasd_arrivals *arrivals;
-    struct blasd_envelope *envelope;
+    struct blasd_named_inputs *inputs;
+    struct blasd_request_fields *fields;
     void *room; /* BLASD_READER_ROOM bytes that a reader may be made in */
 };
 

@@ -68,14 +68,19 @@ static bool read_curves(const json_t *curves, struct blasd_cost *ret) {
     return true;
 }
 
+bool blasd_cost_read_object(const json_t *root, struct blasd_cost *ret) {
+    double rate = json_number_value(json_object_get(root, "copy_gbytes_s")) * 1e9;
+    const json_t *curves = json_object_get(root, "curves");
+    *ret = (struct blasd_cost){.copy_bytes_s = rate};
+    if (json_is_object(curves) && rate > 0 && rate < 1e15 && read_curves(curves, ret)) return true;
+    *ret = (struct blasd_cost){0};
+    return false;
+}
+
 int blasd_cost_read(const char *text, size_t len, struct blasd_cost *ret, struct blasd_err *err) {
     json_t *root = len <= BLASD_COST_TEXT_MOST ? json_loadb(text, len, 0, NULL) : NULL;
-    double rate = json_number_value(json_object_get(root, "copy_gbytes_s")) * 1e9;
-    bool good = json_is_object(json_object_get(root, "curves")) && rate > 0 && rate < 1e15;
-    *ret = (struct blasd_cost){.copy_bytes_s = rate};
-    if (good) good = read_curves(json_object_get(root, "curves"), ret);
+    bool good = blasd_cost_read_object(root, ret);
     json_decref(root);
     if (good) return 0;
-    *ret = (struct blasd_cost){0};
     return blasd_fail(err, BLASD_E_malformed_json, "", "the text is no object of measured costs");
 }

@@ -13,13 +13,16 @@
 #include "core/cost.h"
 
 struct blasd_err;
+struct json_t;
 
-#define BLASD_COST_TEXT_MOST 32768 /* bytes of such a text */
+#define BLASD_COST_TEXT_MOST 65536 /* bytes of such a text */
 
 /* Appends the object; 0, or -1 where it does not fit. */
 int blasd_cost_write(const struct blasd_cost *cost, struct blasd_buf *out);
-/* Reads an object. malformed_json where it is none, or a figure in it cannot be a time: then *ret
- * is zeroed. */
+/* Reads an object; false where it is none, or a figure in it cannot be a time: *ret is zeroed. */
+bool blasd_cost_read_object(const struct json_t *object, struct blasd_cost *ret);
+/* The same from its text: malformed_json where it is none, or a figure in it cannot be a time: then
+ * *ret is zeroed. */
 int blasd_cost_read(const char *text, size_t len, struct blasd_cost *ret, struct blasd_err *err);
 
 #endif

@@ -2,58 +2,19 @@
  * contract: they are only ever added to. Read next: ops_document.c. */
 #include "wire/document.h"
 
-#include "base/clock.h"
 #include "wire/answer.h"
 #include "wire/json_elements.h"
 
 #include <float.h>
 #include <string.h>
 
-#define LITERAL JSON_OUT_LITERAL
-#define YEAR_10000_US INT64_C(253402300800000000)
-
-/* A date, or null where there is none yet. */
-static void write_time(struct json_out *out, int64_t us) {
-    char text[BLASD_TIME_TEXT];
-    if (us <= 0 || us >= YEAR_10000_US) {
-        LITERAL(out, "null");
-        return;
-    }
-    blasd_clock_text(us, text);
-    LITERAL(out, "\"");
-    json_out_raw(out, text, strlen(text)); /* nothing in it wants escaping */
-    LITERAL(out, "\"");
-}
-
-/* A text, or null where there is none yet. */
-static void write_text(struct json_out *out, const char *text) {
-    if (text[0] == '\0')
-        LITERAL(out, "null");
-    else
-        json_out_string(out, text);
-}
-
 static void write_problem(struct json_out *out, const struct blasd_err *problem) {
     const struct blasd_err_info *info = blasd_err_info(problem->code);
-    LITERAL(out, "{\"type\":\"/errors/");
-    json_out_raw(out, info->name, strlen(info->name));
-    LITERAL(out, "\",\"title\":");
-    json_out_string(out, info->title);
-    LITERAL(out, ",\"status\":");
-    json_out_int(out, info->http_status);
-    LITERAL(out, ",\"code\":");
-    json_out_string(out, info->name);
-    LITERAL(out, ",\"detail\":");
-    json_out_string(out, problem->detail);
-    if (problem->field[0] != '\0') {
-        LITERAL(out, ",\"field\":");
-        json_out_string(out, problem->field);
-    }
-    LITERAL(out, ",\"retry\":");
-    json_out_bool(out, info->retry);
-    LITERAL(out, ",\"advice\":");
-    json_out_string(out, info->advice);
-    LITERAL(out, "}");
+    json_out_put(out,
+                 "{\"type\":\"/errors/%r\",\"title\":%s,\"status\":%i,\"code\":%s,\"detail\":%s",
+                 info->name, info->title, (int64_t)info->http_status, info->name, problem->detail);
+    if (problem->field[0] != '\0') json_out_put(out, ",\"field\":%s", problem->field);
+    json_out_put(out, ",\"retry\":%b,\"advice\":%s}", info->retry, info->advice);
 }
 
 const struct blasd_port *document_output(const struct blasd_record *record, int i) {
@@ -67,16 +28,16 @@ const struct blasd_port *document_output(const struct blasd_record *record, int 
     return NULL;
 }
 
+void document_shape(struct json_out *out, const struct blasd_tensor *tensor) {
+    json_out_put(out, "[");
+    for (int i = 0; i < tensor->rank; i++)
+        json_out_put(out, i == 0 ? "%i" : ",%i", tensor->shape[i]);
+    json_out_put(out, "]");
+}
+
 void document_tensor(struct json_out *out, const struct blasd_tensor *tensor) {
-    const char *dtype = blasd_dtype_name(tensor->dtype);
-    LITERAL(out, "\"dtype\":\"");
-    json_out_raw(out, dtype, strlen(dtype));
-    LITERAL(out, "\",\"shape\":[");
-    for (int i = 0; i < tensor->rank; i++) {
-        if (i > 0) LITERAL(out, ",");
-        json_out_int(out, tensor->shape[i]);
-    }
-    LITERAL(out, "]");
+    json_out_put(out, "\"dtype\":\"%r\",\"shape\":", blasd_dtype_name(tensor->dtype));
+    document_shape(out, tensor);
 }
 
 static void write_elements(struct json_out *out, const struct blasd_output *output,
@@ -101,152 +62,100 @@ static void write_elements(struct json_out *out, const struct blasd_output *outp
     }
 }
 
-/* Where the output lies, for who can read the directory of the blob store. */
-static void write_blob(struct json_out *out, const struct blasd_record *record,
-                       const struct blasd_output *output) {
-    LITERAL(out, ",\"blob\":{\"name\":\"");
-    json_out_escaped(out, record->id, strlen(record->id));
-    LITERAL(out, ".out\",\"offset\":");
-    json_out_uint(out, output->offset);
-    LITERAL(out, ",\"bytes\":");
-    json_out_uint(out, output->bytes);
-    LITERAL(out, "}");
-}
-
 static void write_output(struct json_out *out, const struct blasd_record *record, int i,
                          const char *name, struct document_data *data) {
     const struct blasd_output *output = &record->outputs[i];
-    json_out_string(out, name);
-    LITERAL(out, ":{");
+    json_out_put(out, "%s:{", name);
     document_tensor(out, &output->tensor);
     if (data->cuts != NULL) {
-        LITERAL(out, ",\"data\":");
+        json_out_put(out, ",\"data\":");
         data->cuts[data->cut_count++] = (struct document_cut){.output = i, .at = out->buf->len};
     } else if (data->payload != NULL &&
                (uint64_t)json_elements_weight(&output->tensor) <= data->most) {
-        LITERAL(out, ",\"data\":");
+        json_out_put(out, ",\"data\":");
         write_elements(out, output, data->payload);
     }
-    LITERAL(out, ",\"href\":\"/jobs/");
-    json_out_escaped(out, record->id, strlen(record->id));
-    LITERAL(out, "/outputs/");
-    json_out_escaped(out, name, strlen(name));
-    LITERAL(out, "\"");
-    if (data->blobs && record->payload_in_blob) write_blob(out, record, output);
-    LITERAL(out, "}");
+    json_out_put(out, ",\"href\":\"/jobs/%r/outputs/%r\"", record->id, name);
+    /* where it lies, for who can read the directory of the blob store */
+    if (data->blobs && record->payload_in_blob)
+        json_out_put(out, ",\"blob\":{\"name\":\"%r.out\",\"offset\":%u,\"bytes\":%u}", record->id,
+                     output->offset, output->bytes);
+    json_out_put(out, "}");
 }
 
 static void write_outputs(struct json_out *out, const struct blasd_record *record,
                           struct document_data *data) {
     const struct blasd_op *op = NULL;
-    const char *comma = "";
+    bool first = true;
     if (record->state == BLASD_SUCCEEDED) op = blasd_op_find(record->op);
-    LITERAL(out, ",\"outputs\":{");
+    json_out_put(out, ",\"outputs\":{");
     for (int i = 0; op != NULL && op->outputs[i].name != NULL; i++) {
         if (record->outputs[i].tensor.rank < 0) continue;
-        json_out_raw(out, comma, strlen(comma));
+        if (!first) json_out_put(out, ",");
         write_output(out, record, i, op->outputs[i].name, data);
-        comma = ",";
+        first = false;
     }
-    LITERAL(out, "}");
+    json_out_put(out, "}");
 }
 
-static void write_timing(struct json_out *out, const struct blasd_timing *timing) {
-    LITERAL(out, ",\"timing\":{\"receive_ms\":");
-    json_out_ms(out, timing->receive_us);
-    LITERAL(out, ",\"queue_ms\":");
-    json_out_ms(out, timing->queue_us);
-    LITERAL(out, ",\"batch_wait_ms\":");
-    json_out_ms(out, timing->batch_wait_us);
-    LITERAL(out, ",\"upload_ms\":");
-    json_out_ms(out, timing->upload_us);
-    LITERAL(out, ",\"compute_ms\":");
-    json_out_ms(out, timing->compute_us);
-    LITERAL(out, ",\"download_ms\":");
-    json_out_ms(out, timing->download_us);
-    LITERAL(out, ",\"total_ms\":");
-    json_out_ms(out, timing->total_us);
-    LITERAL(out, "}");
+static void write_timing(struct json_out *out, const struct blasd_timing *t) {
+    json_out_put(out,
+                 ",\"timing\":{\"receive_ms\":%m,\"queue_ms\":%m,\"batch_wait_ms\":%m,"
+                 "\"upload_ms\":%m,\"compute_ms\":%m,\"download_ms\":%m,\"total_ms\":%m}",
+                 t->receive_us, t->queue_us, t->batch_wait_us, t->upload_us, t->compute_us,
+                 t->download_us, t->total_us);
 }
 
-/* Operations are counted: whole numbers, as far as a double holds them. */
-static void write_flops(struct json_out *out, double flops) {
-    if (flops >= 0 && flops < 9007199254740992.0)
-        json_out_uint(out, (uint64_t)flops);
+static void write_execution(struct json_out *out, const struct blasd_execution *e) {
+    json_out_put(out,
+                 ",\"execution\":{\"device\":%n,\"device_name\":%n,\"method\":%n,"
+                 "\"batch_size\":%i,\"attempts\":%i,\"flops\":",
+                 e->device, e->device_name, e->method, (int64_t)e->batch_size,
+                 (int64_t)e->attempts);
+    /* operations are counted: whole numbers, as far as a double holds them */
+    if (e->flops >= 0 && e->flops < 0x1p53)
+        json_out_put(out, "%u", (uint64_t)e->flops);
     else
-        json_out_double(out, flops);
-}
-
-static void write_execution(struct json_out *out, const struct blasd_execution *execution) {
-    LITERAL(out, ",\"execution\":{\"device\":");
-    write_text(out, execution->device);
-    LITERAL(out, ",\"device_name\":");
-    write_text(out, execution->device_name);
-    LITERAL(out, ",\"method\":");
-    write_text(out, execution->method);
-    LITERAL(out, ",\"batch_size\":");
-    json_out_int(out, execution->batch_size);
-    LITERAL(out, ",\"attempts\":");
-    json_out_int(out, execution->attempts);
-    LITERAL(out, ",\"flops\":");
-    write_flops(out, execution->flops);
-    LITERAL(out, ",\"bytes\":");
-    json_out_uint(out, execution->bytes);
-    if (execution->energy_joules > 0 && execution->energy_joules <= DBL_MAX) {
-        LITERAL(out, ",\"energy_joules\":");
-        json_out_double(out, execution->energy_joules);
-    }
-    LITERAL(out, ",\"warnings\":[");
-    for (int i = 0; i < execution->warning_count && i < BLASD_MAX_WARNINGS; i++) {
-        if (i > 0) LITERAL(out, ",");
-        json_out_string(out, execution->warnings[i]);
-    }
-    LITERAL(out, "]}");
+        json_out_put(out, "%f", e->flops);
+    json_out_put(out, ",\"bytes\":%u", e->bytes);
+    if (e->energy_joules > 0 && e->energy_joules <= DBL_MAX)
+        json_out_put(out, ",\"energy_joules\":%f", e->energy_joules);
+    json_out_put(out, ",\"warnings\":[");
+    for (int i = 0; i < e->warning_count && i < BLASD_MAX_WARNINGS; i++)
+        json_out_put(out, i == 0 ? "%s" : ",%s", e->warnings[i]);
+    json_out_put(out, "]}");
 }
 
 /* The class of devices the job was sent to: where it ran once that is known. */
-static void write_device(struct json_out *out, const struct blasd_record *record) {
+static const char *device_of(const struct blasd_record *record) {
     const char *ran = record->execution.device, *name = blasd_device_class_names[record->device];
     size_t len = strcspn(ran, ":");
-    LITERAL(out, ",\"device\":");
     for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++)
         if (strncmp(ran, blasd_device_class_names[c], len) == 0 &&
             blasd_device_class_names[c][len] == '\0')
             name = blasd_device_class_names[c];
-    json_out_string(out, strcmp(name, "any") == 0 ? "auto" : name);
+    return strcmp(name, "any") == 0 ? "auto" : name;
 }
 
 void document_job(struct json_out *out, const struct blasd_record *record,
                   struct document_data *data) {
-    LITERAL(out, "{\"id\":");
-    json_out_string(out, record->id);
-    LITERAL(out, ",\"op\":");
-    json_out_string(out, record->op);
-    LITERAL(out, ",\"state\":");
-    json_out_string(out, blasd_state_names[record->state]);
-    LITERAL(out, ",\"priority\":");
-    json_out_string(out, blasd_priority_names[record->priority]);
-    write_device(out, record);
-    LITERAL(out, ",\"created_at\":");
-    write_time(out, record->created_us);
-    LITERAL(out, ",\"started_at\":");
-    write_time(out, record->started_us);
-    LITERAL(out, ",\"finished_at\":");
-    write_time(out, record->finished_us);
-    LITERAL(out, ",\"progress\":");
-    json_out_double(out, record->progress);
+    json_out_put(out,
+                 "{\"id\":%s,\"op\":%s,\"state\":%s,\"priority\":%s,\"device\":%s,"
+                 "\"created_at\":%t,\"started_at\":%t,\"finished_at\":%t,\"progress\":%f",
+                 record->id, record->op, blasd_state_names[record->state],
+                 blasd_priority_names[record->priority], device_of(record), record->created_us,
+                 record->started_us, record->finished_us, record->progress);
     write_outputs(out, record, data);
     write_timing(out, &record->timing);
     write_execution(out, &record->execution);
     if (record->state >= BLASD_FAILED && record->error.code != BLASD_OK) {
-        LITERAL(out, ",\"error\":");
+        json_out_put(out, ",\"error\":");
         write_problem(out, &record->error);
     }
-    LITERAL(out, "}");
+    json_out_put(out, "}");
 }
 
-/* Ends a document in a buffer that was `before` bytes long: whole, or as if it had not begun. */
-static int document_end(struct json_out *out, size_t before) {
+int document_end(struct json_out *out, size_t before) {
     if (!out->failed) return 0;
     out->buf->len = before;
     return -1;

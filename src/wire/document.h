@@ -26,6 +26,11 @@ void document_job(struct json_out *out, const struct blasd_record *record,
                   struct document_data *data);
 /* Writes `"dtype":…,"shape":…` of a tensor, as stands inside an object. */
 void document_tensor(struct json_out *out, const struct blasd_tensor *tensor);
+/* Writes a shape as a list. */
+void document_shape(struct json_out *out, const struct blasd_tensor *tensor);
+/* Ends a document in a buffer that was `before` bytes long: whole, and 0, or -1 and as if it had
+ * not begun. */
+int document_end(struct json_out *out, size_t before);
 /* The descriptor's row of output number `i` of the record, or NULL where the record has no such
  * output. */
 const struct blasd_port *document_output(const struct blasd_record *record, int i);

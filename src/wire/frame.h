@@ -13,8 +13,6 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_SCHEMA 1
-
 /* Appends the frame of `job` to `out`, then zeros up to a multiple of 64 counted from the frame's
  * first byte, where the payload begins if it travels inline; the caller appends it. */
 int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct blasd_err *err);
@@ -25,14 +23,12 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
                      struct blasd_err *err);
 
 /* The same for records. Offsets in outputs count from the payload's start. Only a record whose
- * state is succeeded keeps its outputs. Bytes 12 and 13 of a record are its state and priority, for
- * those who have no decoder at hand. */
+ * state is succeeded keeps its outputs. */
 int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out,
                         struct blasd_err *err);
-/* Also reads the terse text records that the queue itself writes for jobs no worker ended (queued,
- * running, cancelled, expired, poisoned): see queue/functions/contract.lua. They get an error with
- * a sentence of explanation, no outputs, and *payload_at == len. An output of a newer version that
- * this one does not know is left out. */
+/* Reads also what the queue itself writes of jobs that no worker ended
+ * (queue/functions/records.lua). An output of a newer version that this one does not know is left
+ * out. */
 int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *record,
                         size_t *payload_at, struct blasd_err *err);
 

@@ -2,7 +2,8 @@
  *
  *     id, operation           texts: a byte of length, then the bytes
  *     deadline_ms, payload_bytes, receive_us, created_us     8 bytes each
- *     place of the payload    see frame_put_place
+ *     place of the payload    1: 0 behind the frame, 1 in a blob, 2 in a segment; then of a segment
+ *                             its name, the generation 4, the offset 8
  *     inputs given            1, then for each: name, tensor, order 1, source kind 1,
  *                             first_nonfinite 8
  *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
@@ -14,7 +15,18 @@
 
 #include "wire/frame_parts.h"
 
+#include <string.h>
+
 #define MAGIC "BLJF"
+#define SCHEMA 1
+
+/* What every job has, behind its id and operation. */
+struct numbers {
+    int64_t deadline_ms;
+    uint64_t payload_bytes;
+    int64_t receive_us, created_us;
+};
+_Static_assert(sizeof(struct numbers) == 32, "no padding");
 
 static void put_input(struct frame_writer *w, const struct blasd_port *port,
                       const struct blasd_input *input) {
@@ -22,7 +34,7 @@ static void put_input(struct frame_writer *w, const struct blasd_port *port,
     frame_put_tensor(w, &input->tensor, input->source.offset, input->source.bytes);
     frame_put_u8(w, (unsigned)input->tensor.order);
     frame_put_u8(w, (unsigned)input->source.kind);
-    frame_put_i64(w, input->first_nonfinite);
+    frame_put(w, &input->first_nonfinite, sizeof input->first_nonfinite);
 }
 
 static void put_param(struct frame_writer *w, const struct blasd_param *param,
@@ -32,26 +44,36 @@ static void put_param(struct frame_writer *w, const struct blasd_param *param,
     frame_put_u8(w, value->given);
     switch (param->kind) {
     case BLASD_PARAM_BOOL: frame_put_u8(w, value->b); break;
-    case BLASD_PARAM_INT: frame_put_i64(w, value->i); break;
-    case BLASD_PARAM_FLOAT: frame_put_f64(w, value->f); break;
+    case BLASD_PARAM_INT: frame_put(w, &value->i, sizeof value->i); break;
+    case BLASD_PARAM_FLOAT: frame_put(w, &value->f, sizeof value->f); break;
     case BLASD_PARAM_CHOICE: frame_put_text(w, param->choices[value->choice], 255); break;
     }
+}
+
+static void put_place(struct frame_writer *w, const struct blasd_job *job) {
+    unsigned place = frame_place(job->payload_in_blob, &job->slice);
+    frame_put_u8(w, place);
+    if (place != FRAME_IN_SEGMENT) return;
+    frame_put_text(w, job->slice.segment, sizeof job->slice.segment);
+    frame_put(w, &job->slice.generation, sizeof job->slice.generation);
+    frame_put(w, &job->slice.offset, sizeof job->slice.offset);
 }
 
 int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct blasd_err *err) {
     const struct blasd_op *op = job->op;
     unsigned char room[FRAME_MOST];
-    struct frame_writer w =
-        frame_begin(room, MAGIC, (unsigned)job->priority, (unsigned)job->device);
+    struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
+    const struct frame_header header = {
+        .magic = MAGIC, .schema = SCHEMA, .own = {(uint8_t)job->priority, (uint8_t)job->device}};
+    const struct numbers numbers = {job->deadline_ms, job->payload_bytes, job->receive_us,
+                                    job->created_us};
     int inputs = blasd_op_input_count(op), params = blasd_op_param_count(op);
     unsigned given = 0;
+    frame_put(&w, &header, sizeof header);
     frame_put_text(&w, job->id, sizeof job->id);
     frame_put_text(&w, op->name, BLASD_NAME_MAX);
-    frame_put_i64(&w, job->deadline_ms);
-    frame_put_u64(&w, job->payload_bytes);
-    frame_put_i64(&w, job->receive_us);
-    frame_put_i64(&w, job->created_us);
-    frame_put_place(&w, job->payload_in_blob, &job->slice);
+    frame_put(&w, &numbers, sizeof numbers);
+    put_place(&w, job);
     for (int i = 0; i < inputs; i++) given += blasd_job_has(job, i);
     frame_put_u8(&w, given);
     for (int i = 0; i < inputs; i++)
@@ -73,7 +95,7 @@ static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd
     if (code != 0) return code;
     order = frame_get_u8(r);
     kind = frame_get_u8(r);
-    input.first_nonfinite = frame_get_i64(r);
+    frame_get(r, &input.first_nonfinite, sizeof input.first_nonfinite);
     if (r->bad) return frame_broken(err, "an input ends early");
     if (order > BLASD_COLUMN_MAJOR || kind != BLASD_SOURCE_PAYLOAD)
         return frame_broken(err, "an input is of a kind that is not known");
@@ -127,8 +149,8 @@ static int get_param(struct frame_reader *r, struct blasd_job *job, int count, i
         flag = frame_get_u8(r);
         value.b = flag != 0;
         break;
-    case BLASD_PARAM_INT: value.i = frame_get_i64(r); break;
-    case BLASD_PARAM_FLOAT: value.f = frame_get_f64(r); break;
+    case BLASD_PARAM_INT: frame_get(r, &value.i, sizeof value.i); break;
+    case BLASD_PARAM_FLOAT: frame_get(r, &value.f, sizeof value.f); break;
     case BLASD_PARAM_CHOICE: frame_get_text(r, choice, sizeof choice); break;
     default: return frame_broken(err, "a parameter is of a kind that is not known");
     }
@@ -143,6 +165,18 @@ static int get_param(struct frame_reader *r, struct blasd_job *job, int count, i
     }
     job->params[at] = value;
     return 0;
+}
+
+static int get_place(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+    unsigned place = frame_get_u8(r);
+    job->payload_in_blob = place == FRAME_IN_BLOB;
+    if (place == FRAME_IN_SEGMENT) {
+        frame_get_text(r, job->slice.segment, sizeof job->slice.segment);
+        frame_get(r, &job->slice.generation, sizeof job->slice.generation);
+        frame_get(r, &job->slice.offset, sizeof job->slice.offset);
+    }
+    if (r->bad) return frame_broken(err, "the place of its tensors ends early");
+    return frame_check_place(place, &job->slice, err);
 }
 
 static int get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
@@ -165,11 +199,14 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     char id[BLASD_ID_LEN + 1], name[BLASD_NAME_MAX];
     const struct blasd_op *op;
     struct frame_reader r;
-    unsigned priority, device;
-    int code = frame_open(frame, len, MAGIC, &r, &priority, &device, err);
+    struct frame_header header;
+    struct numbers numbers;
+    int code = frame_open(frame, len, MAGIC, SCHEMA, &header, &r, err);
     if (code != 0) return code;
-    if (priority >= BLASD_PRIORITY_COUNT || device >= BLASD_DEVICE_CLASS_COUNT)
+    if (header.own[0] >= BLASD_PRIORITY_COUNT || header.own[1] >= BLASD_DEVICE_CLASS_COUNT ||
+        header.own[2] != 0 || header.own[3] != 0)
         return frame_broken(err, "its priority or device class is not known");
+    r.at += sizeof header;
     frame_get_text(&r, id, sizeof id);
     frame_get_text(&r, name, sizeof name);
     if (r.bad || !blasd_id_valid(id)) return frame_broken(err, "its id is not one");
@@ -179,13 +216,14 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
                           name);
     blasd_job_init(job, op);
     memcpy(job->id, id, sizeof id);
-    job->priority = (enum blasd_priority)priority;
-    job->device = (enum blasd_device_class)device;
-    job->deadline_ms = frame_get_i64(&r);
-    job->payload_bytes = frame_get_u64(&r);
-    job->receive_us = frame_get_i64(&r);
-    job->created_us = frame_get_i64(&r);
-    code = frame_get_place(&r, &job->payload_in_blob, &job->slice, err);
+    job->priority = (enum blasd_priority)header.own[0];
+    job->device = (enum blasd_device_class)header.own[1];
+    frame_get(&r, &numbers, sizeof numbers);
+    job->deadline_ms = numbers.deadline_ms;
+    job->payload_bytes = numbers.payload_bytes;
+    job->receive_us = numbers.receive_us;
+    job->created_us = numbers.created_us;
+    code = get_place(&r, job, err);
     if (code == 0) code = get_body(&r, job, err);
     if (code != 0) return code;
     return frame_close(&r, frame, len, job->payload_bytes,

@@ -1,65 +1,97 @@
-/* The header, the padding and the tensors of frames. */
+/* Spans, the header, the padding and the tensors of frames. */
 #include "wire/frame_parts.h"
 
-#include "wire/frame.h"
+#include "base/hex.h"
 
-#include <assert.h>
+#include <string.h>
 
 int frame_broken(struct blasd_err *err, const char *why) {
     return blasd_fail(err, BLASD_E_internal_error, "", "a stored job is not well formed: %s", why);
 }
 
-struct frame_writer frame_begin(unsigned char *room, const char *magic, unsigned first,
-                                unsigned second) {
-    struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
-    memcpy(frame_room(&w, 4), magic, 4);
-    frame_put(&w, BLASD_SCHEMA, 2);
-    frame_put(&w, 0, 2);
-    frame_put_u32(&w, 0);
-    frame_put_u8(&w, first);
-    frame_put_u8(&w, second);
-    frame_put(&w, 0, 2);
-    return w;
+/* Takes `n` bytes of room; NULL where there are not so many. */
+static unsigned char *room_for(struct frame_writer *w, size_t n) {
+    unsigned char *at = w->at;
+    if (w->bad || (size_t)(w->end - at) < n) {
+        w->bad = true;
+        return NULL;
+    }
+    w->at = at + n;
+    return at;
+}
+
+void frame_put(struct frame_writer *w, const void *bytes, size_t n) {
+    unsigned char *at = room_for(w, n);
+    if (at != NULL) memcpy(at, bytes, n);
+}
+
+void frame_put_u8(struct frame_writer *w, unsigned value) {
+    unsigned char byte = (unsigned char)value;
+    frame_put(w, &byte, 1);
+}
+
+void frame_put_text(struct frame_writer *w, const char *text, size_t most) {
+    size_t len = strnlen(text, most);
+    if (len > 255) w->bad = true;
+    frame_put_u8(w, (unsigned)len);
+    frame_put(w, text, len);
+}
+
+void frame_get(struct frame_reader *r, void *out, size_t n) {
+    if (r->bad || (size_t)(r->end - r->at) < n) {
+        r->bad = true;
+        memset(out, 0, n);
+        return;
+    }
+    memcpy(out, r->at, n);
+    r->at += n;
+}
+
+unsigned frame_get_u8(struct frame_reader *r) {
+    unsigned char byte;
+    frame_get(r, &byte, 1);
+    return byte;
+}
+
+void frame_get_text(struct frame_reader *r, char *out, size_t size) {
+    size_t len = frame_get_u8(r);
+    if (len >= size) r->bad = true;
+    frame_get(r, out, r->bad ? 0 : len);
+    out[r->bad ? 0 : len] = '\0';
+    if (r->bad || strlen(out) == len) return;
+    r->bad = true;
+    out[0] = '\0';
 }
 
 int frame_end(struct frame_writer *w, unsigned char *room, struct blasd_buf *out,
               struct blasd_err *err) {
-    struct frame_writer length = {.at = room + 8, .end = room + 12};
+    static const char zeros[FRAME_ALIGN];
     size_t used = (size_t)(w->at - room);
-    size_t padding = (FRAME_ALIGN - used % FRAME_ALIGN) % FRAME_ALIGN;
-    unsigned char *zeros = frame_room(w, padding);
-    if (zeros == NULL)
+    uint32_t size = (uint32_t)((used + FRAME_ALIGN - 1) / FRAME_ALIGN * FRAME_ALIGN);
+    frame_put(w, zeros, size - used);
+    if (w->bad)
         return blasd_fail(err, BLASD_E_internal_error, "",
                           "the names and texts of the job are too long to be stored");
-    memset(zeros, 0, padding);
-    frame_put_u32(&length, (uint32_t)(used + padding));
-    if (blasd_buf_add(out, room, used + padding) != 0)
+    memcpy(room + offsetof(struct frame_header, size), &size, sizeof size);
+    if (blasd_buf_add(out, room, size) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "no memory to store the job");
     return 0;
 }
 
-int frame_open(const void *bytes, size_t len, const char *magic, struct frame_reader *r,
-               unsigned *first, unsigned *second, struct blasd_err *err) {
+int frame_open(const void *bytes, size_t len, const char *magic, unsigned schema,
+               struct frame_header *ret, struct frame_reader *r, struct blasd_err *err) {
     const unsigned char *start = bytes;
-    uint64_t schema, zero, size;
-    *r = (struct frame_reader){.at = start, .end = start + len};
-    if (len < FRAME_HEADER || memcmp(start, magic, 4) != 0)
+    if (len < sizeof *ret || memcmp(start, magic, sizeof ret->magic) != 0)
         return frame_broken(err, "it does not begin as one");
-    r->at += 4;
-    schema = frame_get(r, 2);
-    zero = frame_get(r, 2);
-    size = frame_get_u32(r);
-    *first = frame_get_u8(r);
-    *second = frame_get_u8(r);
-    zero |= frame_get(r, 2);
-    if (schema != BLASD_SCHEMA)
+    memcpy(ret, start, sizeof *ret);
+    if (ret->schema != schema)
         return blasd_fail(err, BLASD_E_internal_error, "",
-                          "a stored job has schema %u; this version reads schema %d",
-                          (unsigned)schema, BLASD_SCHEMA);
-    if (zero != 0) return frame_broken(err, "bytes that must be zero are not");
-    if (size < FRAME_HEADER || size % FRAME_ALIGN != 0 || size > len)
+                          "a stored job has schema %u; this version reads schema %u",
+                          (unsigned)ret->schema, schema);
+    if (ret->zero != 0) return frame_broken(err, "bytes that must be zero are not");
+    if (ret->size < sizeof *ret || ret->size % FRAME_ALIGN != 0 || ret->size > len)
         return frame_broken(err, "its length is wrong");
-    r->end = start + size;
+    *r = (struct frame_reader){.at = start, .end = start + ret->size};
     return 0;
 }
 
@@ -80,9 +112,9 @@ void frame_put_tensor(struct frame_writer *w, const struct blasd_tensor *tensor,
                       uint64_t bytes) {
     frame_put_text(w, blasd_dtype_name(tensor->dtype), 255);
     frame_put_u8(w, (unsigned)tensor->rank);
-    for (int i = 0; i < tensor->rank; i++) frame_put_i64(w, tensor->shape[i]);
-    frame_put_u64(w, offset);
-    frame_put_u64(w, bytes);
+    frame_put(w, tensor->shape, (size_t)tensor->rank * sizeof *tensor->shape);
+    frame_put(w, &offset, sizeof offset);
+    frame_put(w, &bytes, sizeof bytes);
 }
 
 int frame_get_tensor(struct frame_reader *r, uint64_t payload_bytes, struct blasd_tensor *tensor,
@@ -92,9 +124,9 @@ int frame_get_tensor(struct frame_reader *r, uint64_t payload_bytes, struct blas
     frame_get_text(r, dtype, sizeof dtype);
     tensor->rank = (int)frame_get_u8(r);
     if (r->bad || tensor->rank > BLASD_MAX_RANK) return frame_broken(err, "a shape is too long");
-    for (int i = 0; i < tensor->rank; i++) tensor->shape[i] = frame_get_i64(r);
-    *offset = frame_get_u64(r);
-    *bytes = frame_get_u64(r);
+    frame_get(r, tensor->shape, (size_t)tensor->rank * sizeof *tensor->shape);
+    frame_get(r, offset, sizeof *offset);
+    frame_get(r, bytes, sizeof *bytes);
     if (r->bad) return frame_broken(err, "a tensor ends early");
     if (!blasd_dtype_find(dtype, strlen(dtype), &tensor->dtype))
         return frame_broken(err, "a dtype is not known");
@@ -105,28 +137,14 @@ int frame_get_tensor(struct frame_reader *r, uint64_t payload_bytes, struct blas
     return 0;
 }
 
-#define IN_BLOB 1u
-#define IN_SEGMENT 2u
-
-void frame_put_place(struct frame_writer *w, bool in_blob, const struct blasd_slice *slice) {
-    bool in_segment = blasd_slice_given(slice);
-    frame_put_u8(w, (in_blob ? IN_BLOB : 0) | (in_segment ? IN_SEGMENT : 0));
-    if (!in_segment) return;
-    frame_put_text(w, slice->segment, sizeof slice->segment);
-    frame_put_u32(w, slice->generation);
-    frame_put_u64(w, slice->offset);
+unsigned frame_place(bool in_blob, const struct blasd_slice *slice) {
+    return (in_blob ? FRAME_IN_BLOB : 0) | (blasd_slice_given(slice) ? FRAME_IN_SEGMENT : 0);
 }
 
-int frame_get_place(struct frame_reader *r, bool *in_blob, struct blasd_slice *slice,
-                    struct blasd_err *err) {
-    unsigned flags = frame_get_u8(r);
-    if (r->bad || flags > IN_SEGMENT) return frame_broken(err, "its flags are not known");
-    *in_blob = flags == IN_BLOB;
-    if (flags != IN_SEGMENT) return 0;
-    frame_get_text(r, slice->segment, sizeof slice->segment);
-    slice->generation = frame_get_u32(r);
-    slice->offset = frame_get_u64(r);
-    if (r->bad || strspn(slice->segment, "0123456789abcdef") != BLASD_SEGMENT_NAME)
+int frame_check_place(unsigned place, const struct blasd_slice *slice, struct blasd_err *err) {
+    if (place > FRAME_IN_SEGMENT) return frame_broken(err, "its flags are not known");
+    if (place != FRAME_IN_SEGMENT) return 0;
+    if (!blasd_hex_begins(slice->segment, BLASD_SEGMENT_NAME))
         return frame_broken(err, "it names a segment that cannot be one");
     return 0;
 }

@@ -1,148 +1,200 @@
-/* Records as frames. The body, after the header that frame_parts.h shows:
+/* Records as frames: a head in which every number has its place, so that a function inside Redis
+ * reads and writes it with struct.unpack and struct.pack (queue/functions/records.lua); then
  *
- *     id, operation                              texts: a byte of length, then the bytes
- *     created_us, started_us, finished_us, progress, the seven timings      8 bytes each
- *     device, device_name, method                texts
- *     warnings                                   1, then the texts
- *     batch_size, attempts                       4 each
- *     flops, bytes                               8 each
- *     error                                      its code's name; where that is not "": field,
- *                                                detail
- *     payload_bytes                              8
- *     place of the payload                       see frame_put_place
- *     energy                                     1: 1 where energy_joules, 8, follows
- *     outputs there are                          1, then for each: name, tensor
+ *     error                the name of its code, "" where there is none; field; detail
+ *     device, device_name, method, as many warnings as the head says
+ *     outputs              as many as the head says; of each: its name, the tensor
  *
- * Only a job that succeeded has outputs. Read next: frame_terse.c. */
+ * where a text is a byte of length and its bytes. Only a job that succeeded has outputs. */
 #include "wire/frame.h"
 
 #include "wire/frame_parts.h"
-#include "wire/frame_terse.h"
 
 #include <math.h>
+#include <string.h>
 
 #define MAGIC "BLRF"
+#define SCHEMA 2
 
-/* The timings in the order they are stored. */
-#define TIMINGS 7
-static const size_t timings[TIMINGS] = {
-    offsetof(struct blasd_timing, receive_us),    offsetof(struct blasd_timing, queue_us),
-    offsetof(struct blasd_timing, batch_wait_us), offsetof(struct blasd_timing, upload_us),
-    offsetof(struct blasd_timing, compute_us),    offsetof(struct blasd_timing, download_us),
-    offsetof(struct blasd_timing, total_us),
+enum own { STATE, PRIORITY, DEVICE, PLACE }; /* the header's own bytes */
+
+/* Texts end in a zero. */
+struct head {
+    struct frame_header header;
+    int64_t created_us, started_us, finished_us;
+    double progress;
+    int64_t timing[7]; /* as in struct blasd_timing */
+    uint32_t batch_size, attempts;
+    double flops;
+    uint64_t bytes;
+    double energy_joules; /* 0: not known */
+    uint64_t payload_bytes, slice_offset;
+    uint32_t slice_generation;
+    uint8_t warnings, outputs, zero[2];
+    char segment[BLASD_SEGMENT_NAME];
+    char id[48];
+    char op[BLASD_NAME_MAX];
 };
 
-static void put_execution(struct frame_writer *w, const struct blasd_execution *execution) {
-    int warnings = execution->warning_count;
-    if (warnings < 0) warnings = 0;
-    if (warnings > BLASD_MAX_WARNINGS) warnings = BLASD_MAX_WARNINGS;
+#define AT(member, where)                                                                          \
+    _Static_assert(offsetof(struct head, member) == (where), #member " has its place in records")
+AT(header.own, BLASD_RECORD_STATE_AT);
+AT(created_us, 16);
+AT(started_us, 24);
+AT(finished_us, 32);
+AT(progress, 40);
+AT(timing, 48);
+AT(batch_size, 104);
+AT(attempts, 108);
+AT(flops, 112);
+AT(bytes, 120);
+AT(energy_joules, 128);
+AT(payload_bytes, 136);
+AT(slice_offset, 144);
+AT(slice_generation, 152);
+AT(warnings, 156);
+AT(outputs, 157);
+AT(segment, 160);
+AT(id, 176);
+AT(op, 224);
+_Static_assert(sizeof(struct head) == 256, "the texts of a record begin at 256");
+_Static_assert(sizeof(struct blasd_timing) == sizeof((struct head){0}.timing), "all of them");
+
+static void copy_text(char *out, size_t size, const char *text) {
+    memcpy(out, text, strnlen(text, size - 1));
+}
+
+static struct head head_of(const struct blasd_record *record) {
+    const struct blasd_execution *execution = &record->execution;
+    struct head head = {
+        .header = {.magic = MAGIC,
+                   .schema = SCHEMA,
+                   .own = {[STATE] = (uint8_t)record->state,
+                           [PRIORITY] = (uint8_t)record->priority,
+                           [DEVICE] = (uint8_t)record->device,
+                           [PLACE] =
+                               (uint8_t)frame_place(record->payload_in_blob, &record->slice)}},
+        .created_us = record->created_us,
+        .started_us = record->started_us,
+        .finished_us = record->finished_us,
+        .progress = record->progress > 0 ? fmin(record->progress, 1) : 0, /* of NaN, too */
+        .batch_size = (uint32_t)execution->batch_size,
+        .attempts = (uint32_t)execution->attempts,
+        .flops = execution->flops,
+        .bytes = execution->bytes,
+        .payload_bytes = record->payload_bytes,
+    };
+    memcpy(head.timing, &record->timing, sizeof head.timing);
+    if (execution->energy_joules > 0 && isfinite(execution->energy_joules))
+        head.energy_joules = execution->energy_joules;
+    if (execution->warning_count > 0)
+        head.warnings = execution->warning_count > BLASD_MAX_WARNINGS
+                            ? BLASD_MAX_WARNINGS
+                            : (uint8_t)execution->warning_count;
+    if (head.header.own[PLACE] == FRAME_IN_SEGMENT) {
+        head.slice_generation = record->slice.generation;
+        head.slice_offset = record->slice.offset;
+        memcpy(head.segment, record->slice.segment, sizeof head.segment);
+    }
+    copy_text(head.id, sizeof record->id, record->id);
+    copy_text(head.op, sizeof head.op, record->op);
+    return head;
+}
+
+static void put_texts(struct frame_writer *w, const struct blasd_record *record, int warnings) {
+    const struct blasd_err *error = &record->error;
+    const struct blasd_execution *execution = &record->execution;
+    bool bad = error->code != BLASD_OK;
+    frame_put_text(w, bad ? blasd_err_info(error->code)->name : "", 255);
+    frame_put_text(w, bad ? error->field : "", sizeof error->field);
+    frame_put_text(w, bad ? error->detail : "", sizeof error->detail);
     frame_put_text(w, execution->device, sizeof execution->device);
     frame_put_text(w, execution->device_name, sizeof execution->device_name);
     frame_put_text(w, execution->method, sizeof execution->method);
-    frame_put_u8(w, (unsigned)warnings);
     for (int i = 0; i < warnings; i++)
         frame_put_text(w, execution->warnings[i], sizeof execution->warnings[i]);
-    frame_put_u32(w, (uint32_t)execution->batch_size);
-    frame_put_u32(w, (uint32_t)execution->attempts);
-    frame_put_f64(w, execution->flops);
-    frame_put_u64(w, execution->bytes);
-}
-
-static void put_error(struct frame_writer *w, const struct blasd_err *error) {
-    if (error->code == BLASD_OK) {
-        frame_put_u8(w, 0);
-        return;
-    }
-    frame_put_text(w, blasd_err_info(error->code)->name, 255);
-    frame_put_text(w, error->field, sizeof error->field);
-    frame_put_text(w, error->detail, sizeof error->detail);
-}
-
-static int put_outputs(struct frame_writer *w, const struct blasd_record *record,
-                       struct blasd_err *err) {
-    const struct blasd_op *op = NULL;
-    unsigned count = 0;
-    if (record->state == BLASD_SUCCEEDED) op = blasd_op_find(record->op);
-    for (int i = 0; op != NULL && op->outputs[i].name != NULL; i++) {
-        if (record->outputs[i].tensor.rank < 0) continue;
-        if (record->outputs[i].tensor.order != BLASD_ROW_MAJOR)
-            return blasd_fail(err, BLASD_E_internal_error, "", "the output '%s' is not row-major",
-                              op->outputs[i].name);
-        count++;
-    }
-    frame_put_u8(w, count);
-    for (int i = 0; op != NULL && op->outputs[i].name != NULL; i++) {
-        const struct blasd_output *output = &record->outputs[i];
-        if (output->tensor.rank < 0) continue;
-        frame_put_text(w, op->outputs[i].name, BLASD_NAME_MAX);
-        frame_put_tensor(w, &output->tensor, output->offset, output->bytes);
-    }
-    return 0;
 }
 
 int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out,
                         struct blasd_err *err) {
+    const struct blasd_op *op = record->state == BLASD_SUCCEEDED ? blasd_op_find(record->op) : NULL;
+    struct head head = head_of(record);
     unsigned char room[FRAME_MOST];
-    struct frame_writer w =
-        frame_begin(room, MAGIC, (unsigned)record->state, (unsigned)record->priority);
-    double progress = record->progress;
-    bool energy = record->execution.energy_joules > 0 && isfinite(record->execution.energy_joules);
-    int code;
-    if (!(progress >= 0)) progress = 0; /* NaN too */
-    if (progress > 1) progress = 1;
-    frame_put_text(&w, record->id, sizeof record->id);
-    frame_put_text(&w, record->op, sizeof record->op);
-    frame_put_i64(&w, record->created_us);
-    frame_put_i64(&w, record->started_us);
-    frame_put_i64(&w, record->finished_us);
-    frame_put_f64(&w, progress);
-    for (int i = 0; i < TIMINGS; i++) {
-        int64_t us;
-        memcpy(&us, (const char *)&record->timing + timings[i], sizeof us);
-        frame_put_i64(&w, us);
+    struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
+    frame_put(&w, &head, sizeof head);
+    put_texts(&w, record, head.warnings);
+    for (int i = 0; op != NULL && op->outputs[i].name != NULL; i++) {
+        const struct blasd_output *output = &record->outputs[i];
+        if (output->tensor.rank < 0) continue;
+        if (output->tensor.order != BLASD_ROW_MAJOR)
+            return blasd_fail(err, BLASD_E_internal_error, "", "the output '%s' is not row-major",
+                              op->outputs[i].name);
+        frame_put_text(&w, op->outputs[i].name, BLASD_NAME_MAX);
+        frame_put_tensor(&w, &output->tensor, output->offset, output->bytes);
+        head.outputs++;
     }
-    put_execution(&w, &record->execution);
-    put_error(&w, &record->error);
-    frame_put_u64(&w, record->payload_bytes);
-    frame_put_place(&w, record->payload_in_blob, &record->slice);
-    frame_put_u8(&w, energy);
-    if (energy) frame_put_f64(&w, record->execution.energy_joules);
-    code = put_outputs(&w, record, err);
-    if (code != 0) return code;
+    room[offsetof(struct head, outputs)] = head.outputs;
     return frame_end(&w, room, out, err);
 }
 
-static void get_execution(struct frame_reader *r, struct blasd_execution *execution) {
-    unsigned warnings;
+static int get_head(const struct head *head, struct blasd_record *record, struct blasd_err *err) {
+    struct blasd_execution *execution = &record->execution;
+    const uint8_t *own = head->header.own;
+    if (own[STATE] >= BLASD_STATE_COUNT || own[PRIORITY] >= BLASD_PRIORITY_COUNT ||
+        own[DEVICE] >= BLASD_DEVICE_CLASS_COUNT)
+        return frame_broken(err, "its state, priority or device class is not known");
+    record->state = (enum blasd_state)own[STATE];
+    record->priority = (enum blasd_priority)own[PRIORITY];
+    record->device = (enum blasd_device_class)own[DEVICE];
+    record->payload_in_blob = own[PLACE] == FRAME_IN_BLOB;
+    record->created_us = head->created_us;
+    record->started_us = head->started_us;
+    record->finished_us = head->finished_us;
+    record->progress = head->progress;
+    memcpy(&record->timing, head->timing, sizeof record->timing);
+    execution->batch_size = (int)head->batch_size;
+    execution->attempts = (int)head->attempts;
+    execution->flops = head->flops;
+    execution->bytes = head->bytes;
+    execution->energy_joules = head->energy_joules;
+    record->payload_bytes = head->payload_bytes;
+    if (own[PLACE] == FRAME_IN_SEGMENT) {
+        record->slice.generation = head->slice_generation;
+        record->slice.offset = head->slice_offset;
+        memcpy(record->slice.segment, head->segment, sizeof head->segment);
+    }
+    if (!(record->progress >= 0 && record->progress <= 1) || head->zero[0] != 0 ||
+        head->zero[1] != 0 || head->warnings > BLASD_MAX_WARNINGS)
+        return frame_broken(err, "a field has a value it cannot have");
+    execution->warning_count = head->warnings;
+    if (!(execution->energy_joules >= 0) || !isfinite(execution->energy_joules))
+        return frame_broken(err, "its energy is not a number of 0 or more");
+    if (memchr(head->op, 0, sizeof head->op) == NULL)
+        return frame_broken(err, "its operation has no end");
+    memcpy(record->id, head->id, BLASD_ID_LEN);
+    memcpy(record->op, head->op, sizeof record->op);
+    if (!blasd_id_valid(record->id)) return frame_broken(err, "its id is not one");
+    return frame_check_place(own[PLACE], &record->slice, err);
+}
+
+static void get_texts(struct frame_reader *r, struct blasd_record *record) {
+    struct blasd_err *error = &record->error;
+    struct blasd_execution *execution = &record->execution;
+    char code[64];
+    frame_get_text(r, code, sizeof code);
+    if (code[0] != '\0') error->code = blasd_err_code(code);
+    frame_get_text(r, error->field, sizeof error->field);
+    frame_get_text(r, error->detail, sizeof error->detail);
     frame_get_text(r, execution->device, sizeof execution->device);
     frame_get_text(r, execution->device_name, sizeof execution->device_name);
     frame_get_text(r, execution->method, sizeof execution->method);
-    warnings = frame_get_u8(r);
-    if (warnings > BLASD_MAX_WARNINGS) {
-        r->bad = true;
-        return;
-    }
-    execution->warning_count = (int)warnings;
-    for (unsigned i = 0; i < warnings; i++)
+    for (int i = 0; i < execution->warning_count; i++)
         frame_get_text(r, execution->warnings[i], sizeof execution->warnings[i]);
-    execution->batch_size = (int)frame_get_u32(r);
-    execution->attempts = (int)frame_get_u32(r);
-    execution->flops = frame_get_f64(r);
-    execution->bytes = frame_get_u64(r);
-}
-
-static void get_error(struct frame_reader *r, struct blasd_err *error) {
-    char code[64];
-    frame_get_text(r, code, sizeof code);
-    if (code[0] == '\0') return;
-    error->code = blasd_err_code(code);
-    frame_get_text(r, error->field, sizeof error->field);
-    frame_get_text(r, error->detail, sizeof error->detail);
 }
 
 /* An output that this version does not have (the record is of a newer one) is left out. */
-static int get_outputs(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
-    unsigned count = frame_get_u8(r);
+static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_record *record,
+                       struct blasd_err *err) {
     const struct blasd_op *op = count == 0 ? NULL : blasd_op_find(record->op);
     if (count != 0 && op == NULL)
         return blasd_fail(err, BLASD_E_unknown_operation, "op",
@@ -164,53 +216,22 @@ static int get_outputs(struct frame_reader *r, struct blasd_record *record, stru
     return 0;
 }
 
-static int get_record(struct frame_reader *r, struct blasd_record *record, struct blasd_err *err) {
-    unsigned energy;
-    int code;
-    frame_get_text(r, record->id, sizeof record->id);
-    frame_get_text(r, record->op, sizeof record->op);
-    record->created_us = frame_get_i64(r);
-    record->started_us = frame_get_i64(r);
-    record->finished_us = frame_get_i64(r);
-    record->progress = frame_get_f64(r);
-    for (int i = 0; i < TIMINGS; i++) {
-        int64_t us = frame_get_i64(r);
-        memcpy((char *)&record->timing + timings[i], &us, sizeof us);
-    }
-    get_execution(r, &record->execution);
-    get_error(r, &record->error);
-    record->payload_bytes = frame_get_u64(r);
-    code = frame_get_place(r, &record->payload_in_blob, &record->slice, err);
-    if (code != 0) return code;
-    energy = frame_get_u8(r);
-    if (r->bad || energy > 1 || !(record->progress >= 0 && record->progress <= 1))
-        return frame_broken(err, "a field ends early or has a value it cannot have");
-    if (!blasd_id_valid(record->id)) return frame_broken(err, "its id is not one");
-    if (energy != 0) {
-        record->execution.energy_joules = frame_get_f64(r);
-        if (r->bad || !(record->execution.energy_joules > 0) ||
-            !isfinite(record->execution.energy_joules))
-            return frame_broken(err, "its energy is not a number above 0");
-    }
-    return get_outputs(r, record, err);
-}
-
 int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *record,
                         size_t *payload_at, struct blasd_err *err) {
     struct frame_reader r;
-    unsigned state, priority;
+    struct head head;
     int code;
     memset(record, 0, sizeof *record);
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) record->outputs[i].tensor.rank = -1;
     *payload_at = len;
-    if (frame_is_terse(bytes, len)) return frame_terse_decode(bytes, len, record, err);
-    code = frame_open(bytes, len, MAGIC, &r, &state, &priority, err);
+    code = frame_open(bytes, len, MAGIC, SCHEMA, &head.header, &r, err);
     if (code != 0) return code;
-    if (state >= BLASD_STATE_COUNT || priority >= BLASD_PRIORITY_COUNT)
-        return frame_broken(err, "its state or priority is not known");
-    record->state = (enum blasd_state)state;
-    record->priority = (enum blasd_priority)priority;
-    code = get_record(&r, record, err);
+    frame_get(&r, &head, sizeof head);
+    if (r.bad) return frame_broken(err, "its head ends early");
+    code = get_head(&head, record, err);
+    if (code != 0) return code;
+    get_texts(&r, record);
+    code = get_outputs(&r, head.outputs, record, err);
     if (code != 0) return code;
     return frame_close(&r, bytes, len, record->payload_bytes,
                        record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,

@@ -4,8 +4,8 @@
 #include "wire/intake.h"
 
 #include "wire/body_reader.h"
-#include "wire/echo.h"
 #include "wire/part_header.h"
+#include "wire/sanitize.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 
 struct blasd_intake {
     struct blasd_body body;
-    struct blasd_arrivals arrivals;
-    struct blasd_envelope envelope;
+    struct blasd_named_inputs inputs;
+    struct blasd_request_fields fields;
     struct blasd_spares *spares;      /* borrowed; NULL: none */
     struct blasd_body_reader *reader; /* owned */
     uint64_t fed;
@@ -49,7 +49,7 @@ static int new_multipart(const struct blasd_body *body, const char *content_type
 }
 
 static int choose_reader(struct blasd_intake *intake, const char *type, struct blasd_err *err) {
-    char shown[BLASD_ECHO_MAX];
+    char shown[BLASD_SANITIZED_MAX];
     int rc = 0;
     /* `curl -d` calls whatever it sends a form: what then starts like JSON is taken as JSON */
     intake->guess = type == NULL || is_type(type, "application/x-www-form-urlencoded");
@@ -64,7 +64,7 @@ static int choose_reader(struct blasd_intake *intake, const char *type, struct b
         return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Type",
                           "'%s' is not application/json, application/x-safetensors or "
                           "multipart/form-data",
-                          blasd_echo(shown, type, strcspn(type, "; \t")));
+                          blasd_sanitize(shown, type, strcspn(type, "; \t")));
     if (rc == 0 && intake->reader == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
     return rc;
@@ -83,8 +83,8 @@ static int note_query(struct blasd_intake *intake, const struct blasd_intake_opt
         const char *text = named[i][1];
         int rc;
         if (text == NULL) continue;
-        rc = blasd_envelope_text(&intake->envelope, BLASD_IN_QUERY, named[i][0], text, strlen(text),
-                                 err);
+        rc = blasd_request_fields_text(&intake->fields, BLASD_IN_QUERY, named[i][0], text,
+                                       strlen(text), err);
         if (rc != 0) return rc;
     }
     return 0;
@@ -108,7 +108,7 @@ static struct blasd_intake *make(struct blasd_spares *spares) {
         spares != NULL ? blasd_spares_take(spares) : malloc(sizeof *intake);
     if (intake == NULL) return NULL;
     intake->spares = spares;
-    intake->arrivals.count = 0;
+    intake->inputs.count = 0;
     intake->reader = NULL;
     intake->fed = 0;
     intake->guess = intake->failed = false;
@@ -122,10 +122,10 @@ int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_si
     *ret = NULL;
     if (intake == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
-    intake->arrivals.sink = sink;
-    blasd_envelope_init(&intake->envelope, options->limits);
-    intake->body = (struct blasd_body){options->limits, options->content_length, &intake->arrivals,
-                                       &intake->envelope, intake->room};
+    intake->inputs.sink = sink;
+    blasd_request_fields_init(&intake->fields, options->limits);
+    intake->body = (struct blasd_body){options->limits, options->content_length, &intake->inputs,
+                                       &intake->fields, intake->room};
     rc = check_size(intake, options->content_length, err);
     if (rc == 0) rc = choose_reader(intake, options->content_type, err);
     if (rc == 0) rc = note_query(intake, options, err);
@@ -172,13 +172,13 @@ int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, stru
     if (intake->failed) return used_up(err);
     intake->failed = true;
     if ((rc = intake->reader->finish(intake->reader, err)) != 0) return rc;
-    return blasd_envelope_job(&intake->envelope, &intake->arrivals, job, err);
+    return blasd_request_fields_job(&intake->fields, &intake->inputs, job, err);
 }
 
 void blasd_intake_free(struct blasd_intake *intake) {
     if (intake == NULL) return;
     if (intake->reader != NULL) intake->reader->free(intake->reader);
-    blasd_envelope_release(&intake->envelope);
+    blasd_request_fields_release(&intake->fields);
     if (intake->spares != NULL)
         blasd_spares_give(intake->spares, intake);
     else

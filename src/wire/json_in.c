@@ -1,10 +1,9 @@
 /* The reader of JSON bodies.
  *
  * The text gathers in a capped buffer and is read at the end, in one pass: what stands under
- * "inputs" is lifted straight into tensors, everything else is copied to a small envelope with
- * `null` in place of the inputs, and that is all jansson sees, if there is more in it than a plain
- * "op". A number costs jansson 200 ns and a node; here it costs a tenth of that. Read next:
- * json_tensor.c, then json_list.c. */
+ * "inputs" is lifted straight into tensors, everything else is copied to a small text of its own
+ * with `null` in place of the inputs, and that is all jansson sees. A number costs jansson 200 ns
+ * and a node; here it costs a tenth of that. Read next: json_tensor.c, then json_list.c. */
 #include "base/buf.h"
 #include "wire/body_reader.h"
 #include "wire/json_tensor.h"
@@ -23,56 +22,31 @@ _Static_assert(sizeof(struct json_reader) <= BLASD_READER_ROOM, "raise BLASD_REA
 struct pass {
     const struct blasd_body *body;
     struct blasd_json_text text;
-    struct blasd_buf envelope;
+    struct blasd_buf fields;
     bool lifted;
     const char *resume; /* where the text goes on behind the inputs */
-    size_t resume_at;   /* and where that is in the envelope */
-    const char *op;     /* its value, where that is plain text; borrowed */
-    size_t op_len;
-    bool others; /* there are members that jansson must read */
+    size_t resume_at;   /* and where that is in the text of the fields */
 };
 
 static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_err *err) {
-    if (blasd_buf_add(&pass->envelope, bytes, len) == 0) return 0;
+    if (blasd_buf_add(&pass->fields, bytes, len) == 0) return 0;
     return blasd_fail(err, BLASD_E_body_too_large, "",
                       "the JSON without its inputs is larger than %llu bytes, the limit "
                       "envelope_bytes",
                       (unsigned long long)pass->body->limits->envelope_bytes);
 }
 
-/* Lifts the object of tensors at `p`. */
-static int lift(struct pass *pass, const char *p, const char **next, struct blasd_err *err) {
-    const struct blasd_json_text *text = &pass->text;
-    struct blasd_arrival *to;
-    char name[BLASD_JSON_WORD];
-    int rc;
-    if (*p != '{')
-        return blasd_fail(err, BLASD_E_invalid_field, "inputs",
-                          "inputs must be an object of tensors by name");
-    p = blasd_json_space(p + 1);
-    if (*p == '}') {
-        *next = p + 1;
-        return 0;
-    }
-    for (;;) {
-        if ((rc = blasd_json_word(text, p, name, &p, err)) != 0) return rc;
-        p = blasd_json_space(p);
-        if (*p != ':') return blasd_json_fail(text, p, err, "expected ':' behind the name");
-        p = blasd_json_space(p + 1);
-        rc = blasd_arrivals_add(pass->body->arrivals, name, strlen(name), &to, err);
-        if (rc != 0) return rc;
-        rc = blasd_json_tensor(text, p, pass->body->arrivals->sink, to, &p, err);
-        if (rc != 0) return rc;
-        p = blasd_json_space(p);
-        if (*p == '}') break;
-        if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or '}'");
-        p = blasd_json_space(p + 1);
-    }
-    *next = p + 1;
-    return 0;
+static int lift(void *arg, const char *quote, const char *name, const char *value,
+                const char **next, struct blasd_err *err) {
+    struct pass *pass = arg;
+    struct blasd_named_input *to;
+    int rc = blasd_named_inputs_add(pass->body->inputs, name, strlen(name), &to, err);
+    (void)quote;
+    if (rc != 0) return rc;
+    return blasd_json_tensor(&pass->text, value, pass->body->inputs->sink, to, next, err);
 }
 
-/* Lifts the inputs at `value` and copies to the envelope what came since the last copy. */
+/* Lifts the inputs at `value` and copies to the other fields what came since the last copy. */
 static int take_inputs(struct pass *pass, const char *value, const char **next,
                        struct blasd_err *err) {
     int rc;
@@ -81,56 +55,34 @@ static int take_inputs(struct pass *pass, const char *value, const char **next,
     pass->lifted = true;
     rc = keep(pass, pass->resume, (size_t)(value - pass->resume), err);
     if (rc == 0) rc = keep(pass, "null", 4, err);
-    if (rc == 0) rc = lift(pass, value, next, err);
+    if (rc == 0 && *value != '{')
+        rc = blasd_fail(err, BLASD_E_invalid_field, "inputs",
+                        "inputs must be an object of tensors by name");
+    if (rc == 0) rc = blasd_json_members(&pass->text, value, lift, pass, next, err);
     if (rc != 0) return rc;
     pass->resume = *next;
-    pass->resume_at = pass->envelope.len;
+    pass->resume_at = pass->fields.len;
     return 0;
 }
 
-/* Notes a member that is not the inputs. Most jobs have "op" alone, in plain text: that is read
- * here, for jansson takes a dozen allocations for it. */
-static void note_member(struct pass *pass, const char *name, const char *value, const char *end) {
-    bool plain = pass->op == NULL && strcmp(name, "op") == 0 && *value == '"';
-    for (const char *at = value + 1; plain && at < end - 1; at++)
-        plain = *at >= ' ' && *at <= '~' && *at != '\\';
-    if (!plain) {
-        pass->others = true;
-        return;
-    }
-    pass->op = value + 1;
-    pass->op_len = (size_t)(end - value) - 2;
+/* A name with escapes is left for jansson: only its plain form is "inputs" here. */
+static int take_member(void *arg, const char *quote, const char *name, const char *value,
+                       const char **next, struct blasd_err *err) {
+    struct pass *pass = arg;
+    if (strcmp(name, "inputs") == 0 && strncmp(quote + 1, name, strlen(name)) == 0)
+        return take_inputs(pass, value, next, err);
+    return blasd_json_skip(&pass->text, value, next, err);
 }
 
 /* Walks over the members of the body's object. */
 static int walk(struct pass *pass, struct blasd_err *err) {
     const struct blasd_json_text *text = &pass->text;
     const char *p = blasd_json_space(text->start);
-    char name[BLASD_JSON_WORD];
     int rc;
     pass->resume = text->start;
     if (p == text->end) return blasd_json_fail(text, p, err, "the body is empty");
     if (*p != '{') return blasd_json_fail(text, p, err, "expected '{': a job is a JSON object");
-    p = blasd_json_space(p + 1);
-    while (*p != '}') {
-        const char *quote = p, *value;
-        if ((rc = blasd_json_word(text, p, name, &p, err)) != 0) return rc;
-        /* a name with escapes is left for jansson: only its plain form is "inputs" here */
-        if (memchr(quote, '\\', (size_t)(p - quote)) != NULL) name[0] = '\0';
-        p = blasd_json_space(p);
-        if (*p != ':') return blasd_json_fail(text, p, err, "expected ':' behind the name");
-        value = p = blasd_json_space(p + 1);
-        rc = strcmp(name, "inputs") == 0 ? take_inputs(pass, p, &p, err)
-                                         : blasd_json_skip(text, p, &p, err);
-        if (rc != 0) return rc;
-        if (strcmp(name, "inputs") != 0) note_member(pass, name, value, p);
-        p = blasd_json_space(p);
-        if (*p == '}') break;
-        if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or '}'");
-        p = blasd_json_space(p + 1);
-        if (*p == '}') return blasd_json_fail(text, p, err, "expected a name behind ','");
-    }
-    p++;
+    if ((rc = blasd_json_members(text, p, take_member, pass, &p, err)) != 0) return rc;
     rc = keep(pass, pass->resume, (size_t)(p - pass->resume), err);
     if (rc != 0) return rc;
     p = blasd_json_space(p);
@@ -138,11 +90,11 @@ static int walk(struct pass *pass, struct blasd_err *err) {
     return 0;
 }
 
-/* Hands the envelope to jansson and takes its members over. */
-static int read_envelope(struct pass *pass, struct blasd_err *err) {
+/* Hands the other fields to jansson and takes them over. */
+static int read_fields(struct pass *pass, struct blasd_err *err) {
     json_error_t problem;
     json_t *root =
-        blasd_json_load(pass->envelope.data, pass->envelope.len, pass->text.depth_max, &problem);
+        blasd_json_load(pass->fields.data, pass->fields.len, pass->text.depth_max, &problem);
     const char *name;
     json_t *value;
     int rc = 0;
@@ -158,7 +110,7 @@ static int read_envelope(struct pass *pass, struct blasd_err *err) {
     }
     json_object_foreach(root, name, value) {
         if (strcmp(name, "inputs") != 0)
-            rc = blasd_envelope_value(pass->body->envelope, BLASD_IN_BODY, name, value, err);
+            rc = blasd_request_fields_value(pass->body->fields, BLASD_IN_BODY, name, value, err);
         else if (!pass->lifted)
             rc = blasd_fail(err, BLASD_E_invalid_field, "inputs",
                             "write the name \"inputs\" without escapes");
@@ -177,14 +129,10 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
     pass.text.start = reader->bytes.data;
     pass.text.end = reader->bytes.data + reader->bytes.len - BLASD_JSON_SLACK;
     pass.text.depth_max = (int)reader->body->limits->json_depth;
-    blasd_buf_init(&pass.envelope, (size_t)reader->body->limits->envelope_bytes);
+    blasd_buf_init(&pass.fields, (size_t)reader->body->limits->envelope_bytes);
     rc = walk(&pass, err);
-    if (rc == 0 && pass.others)
-        rc = read_envelope(&pass, err);
-    else if (rc == 0 && pass.op != NULL)
-        rc = blasd_envelope_text(reader->body->envelope, BLASD_IN_BODY, "op", pass.op, pass.op_len,
-                                 err);
-    blasd_buf_release(&pass.envelope);
+    if (rc == 0) rc = read_fields(&pass, err);
+    blasd_buf_release(&pass.fields);
     return rc;
 }
 

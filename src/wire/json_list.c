@@ -19,7 +19,7 @@
 struct list {
     const struct blasd_json_text *text;
     struct blasd_sink *sink;
-    struct blasd_arrival *to;
+    struct blasd_named_input *to;
     enum blasd_dtype dtype;
     int parts; /* of an element: 2 of complex dtypes, whose `dtype` is that of a part */
     unsigned size;
@@ -30,7 +30,7 @@ struct list {
     int64_t length[BLASD_MAX_RANK + 2]; /* values in every list of that depth; -1: none ended */
     int64_t elements;                   /* read so far */
     bool reserved;
-    struct blasd_landing landing;
+    struct blasd_tensor_writer writer;
     size_t used;
     _Alignas(8) unsigned char room[ROOM];
 };
@@ -59,15 +59,15 @@ static int flush(struct list *list, const char *p, struct blasd_err *err) {
         uint64_t ahead = blasd_json_leaves_after(list->text, p, list->depth);
         uint64_t all = (uint64_t)list->elements + ahead;
         /* no overflow: a text has fewer elements than bytes */
-        rc = blasd_landing_begin(&list->landing, list->sink, list->to, all * list->size, false,
-                                 false, err);
+        rc = blasd_tensor_writer_begin(&list->writer, list->sink, list->to, all * list->size, false,
+                                       false, err);
         if (rc != 0) return rc;
         list->reserved = true;
     }
     /* the count is right for valid text only: what follows then fails on its own */
-    if (list->used > list->landing.left)
+    if (list->used > list->writer.left)
         return blasd_json_fail(list->text, p, err, "expected ',' or ']' between values");
-    rc = blasd_landing_feed(&list->landing, list->room, list->used, err);
+    rc = blasd_tensor_writer_feed(&list->writer, list->room, list->used, err);
     list->used = 0;
     return rc;
 }
@@ -332,7 +332,7 @@ static int found_shape(const struct list *list, struct blasd_json_shape *shape,
 }
 
 int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plain,
-                    struct blasd_sink *sink, struct blasd_arrival *to,
+                    struct blasd_sink *sink, struct blasd_named_input *to,
                     struct blasd_json_shape *shape, const char **next, struct blasd_err *err) {
     struct list list;
     int rc;
@@ -355,7 +355,7 @@ int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plai
     if ((rc = read_all(&list, p, next, err)) != 0) return rc;
     if (list.used > 0 || !list.reserved) rc = flush(&list, *next, err);
     if (rc != 0) return rc;
-    if (list.landing.left != 0)
+    if (list.writer.left != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "a list was miscounted");
     return found_shape(&list, shape, err);
 }

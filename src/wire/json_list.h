@@ -4,7 +4,7 @@
 #define BLASD_WIRE_JSON_LIST_H
 
 #include "wire/json_text.h"
-#include "wire/landing.h"
+#include "wire/tensor_writer.h"
 
 /* What a list turned out to be. */
 struct blasd_json_shape {
@@ -17,7 +17,7 @@ struct blasd_json_shape {
  * them to `sink`. `plain`: true and false count as 1 and 0 though the dtype is not bool. Fills
  * to->input but for its shape. *next is one past the value. */
 int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plain,
-                    struct blasd_sink *sink, struct blasd_arrival *to,
+                    struct blasd_sink *sink, struct blasd_named_input *to,
                     struct blasd_json_shape *shape, const char **next, struct blasd_err *err);
 
 #endif

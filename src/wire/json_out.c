@@ -1,9 +1,12 @@
 /* JSON text: escapes and numbers. */
 #include "wire/json_out.h"
 
+#include "base/clock.h"
+#include "base/hex.h"
 #include "wire/number.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
 /* Length of the UTF-8 character that begins at `p`, or 0 where none does: no overlong forms, no
@@ -25,7 +28,6 @@ static size_t utf8_len(const unsigned char *p, const unsigned char *end) {
 }
 
 static void escape_ascii(struct json_out *out, unsigned char c) {
-    static const char digits[] = "0123456789abcdef";
     char text[6] = {'\\', (char)c};
     size_t len = 2;
     switch (c) {
@@ -37,8 +39,7 @@ static void escape_ascii(struct json_out *out, unsigned char c) {
     default:
         text[1] = 'u';
         text[2] = text[3] = '0';
-        text[4] = digits[c >> 4];
-        text[5] = digits[c & 15];
+        blasd_hex_write(text + 4, c, 2);
         len = 6;
     }
     json_out_raw(out, text, len);
@@ -80,23 +81,10 @@ void json_out_escaped(struct json_out *out, const char *text, size_t len) {
         if (*p < 0x80)
             escape_ascii(out, *p);
         else
-            JSON_OUT_LITERAL(out, "\xef\xbf\xbd"); /* U+FFFD */
+            json_out_raw(out, "\xef\xbf\xbd", 3); /* U+FFFD */
         run = ++p;
     }
     json_out_raw(out, (const char *)run, (size_t)(p - run));
-}
-
-void json_out_string(struct json_out *out, const char *text) {
-    JSON_OUT_LITERAL(out, "\"");
-    json_out_escaped(out, text, strlen(text));
-    JSON_OUT_LITERAL(out, "\"");
-}
-
-void json_out_bool(struct json_out *out, bool value) {
-    if (value)
-        JSON_OUT_LITERAL(out, "true");
-    else
-        JSON_OUT_LITERAL(out, "false");
 }
 
 static char *write_text(char *p, const char *text, size_t len) {
@@ -119,6 +107,7 @@ static char *mark_real(char *start, char *p) {
     return WRITE(p, ".0");
 }
 
+#define YEAR_10000_US INT64_C(253402300800000000)
 #define INTEGER_LIMIT 9007199254740992.0 /* 2^53 */
 
 char *json_write_double(char *p, double value) {
@@ -137,33 +126,71 @@ char *json_write_float(char *p, float value) {
     return size < (float)INTEGER_LIMIT ? end : mark_real(p, end);
 }
 
-void json_out_uint(struct json_out *out, uint64_t value) {
-    char text[JSON_NUMBER_MOST];
-    json_out_raw(out, text, (size_t)(blasd_number_write_uint(text, value) - text));
-}
-
-void json_out_int(struct json_out *out, int64_t value) {
-    char text[BLASD_NUMBER_MAX];
-    json_out_raw(out, text, (size_t)(blasd_number_write_int(text, value) - text));
-}
-
-void json_out_double(struct json_out *out, double value) {
-    char text[JSON_NUMBER_MOST];
-    json_out_raw(out, text, (size_t)(json_write_double(text, value) - text));
-}
-
-void json_out_ms(struct json_out *out, int64_t us) {
+static char *write_ms(char *p, int64_t us) {
     uint64_t size = us < 0 ? -(uint64_t)us : (uint64_t)us;
     unsigned part = (unsigned)(size % 1000);
-    char text[32], *p = text;
     if (us < 0) *p++ = '-';
     p = blasd_number_write_uint(p, size / 1000);
-    if (part != 0) {
-        *p++ = '.';
-        for (unsigned place = 100; part != 0; place /= 10) {
-            *p++ = (char)('0' + part / place);
-            part %= place;
-        }
+    if (part != 0) *p++ = '.';
+    for (unsigned place = 100; part != 0; place /= 10) {
+        *p++ = (char)('0' + part / place);
+        part %= place;
     }
-    json_out_raw(out, text, (size_t)(p - text));
+    return p;
+}
+
+static char *write_date(char *p, int64_t us) {
+    if (us <= 0 || us >= YEAR_10000_US) return WRITE(p, "null");
+    *p = '"';
+    blasd_clock_text(us, p + 1);
+    p += strlen(p);
+    return WRITE(p, "\"");
+}
+
+static void put_string(struct json_out *out, const char *text) {
+    json_out_raw(out, "\"", 1);
+    json_out_escaped(out, text, strlen(text));
+    json_out_raw(out, "\"", 1);
+}
+
+/* Writes the value of one conversion. Those that are no text are short. */
+static void put_value(struct json_out *out, char kind, va_list *args) {
+    char room[JSON_NUMBER_MOST], *p = room;
+    const char *text;
+    switch (kind) {
+    case 's':
+    case 'n':
+        text = va_arg(*args, const char *);
+        if (kind == 's' || text[0] != '\0') {
+            put_string(out, text);
+            return;
+        }
+        p = WRITE(p, "null");
+        break;
+    case 'r':
+        text = va_arg(*args, const char *);
+        json_out_raw(out, text, strlen(text));
+        return;
+    case 'b': p = va_arg(*args, int) != 0 ? WRITE(p, "true") : WRITE(p, "false"); break;
+    case 'i': p = blasd_number_write_int(p, va_arg(*args, int64_t)); break;
+    case 'u': p = blasd_number_write_uint(p, va_arg(*args, uint64_t)); break;
+    case 'f': p = json_write_double(p, va_arg(*args, double)); break;
+    case 'm': p = write_ms(p, va_arg(*args, int64_t)); break;
+    case 't': p = write_date(p, va_arg(*args, int64_t)); break;
+    default: out->failed = true;
+    }
+    json_out_raw(out, room, (size_t)(p - room));
+}
+
+void json_out_put(struct json_out *out, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    for (const char *at; *format != '\0'; format = at) {
+        at = strchrnul(format, '%');
+        json_out_raw(out, format, (size_t)(at - format));
+        if (*at == '\0') break;
+        put_value(out, at[1], &args);
+        at += 2;
+    }
+    va_end(args);
 }

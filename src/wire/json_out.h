@@ -20,19 +20,16 @@ struct json_out {
 static inline void json_out_raw(struct json_out *out, const char *text, size_t len) {
     if (!out->failed && blasd_buf_add(out->buf, text, len) != 0) out->failed = true;
 }
-/* Appends a string literal as it is. */
-#define JSON_OUT_LITERAL(out, literal) json_out_raw(out, "" literal, sizeof(literal) - 1)
-/* A JSON string, with its quotes. What is not UTF-8 becomes U+FFFD. */
-void json_out_string(struct json_out *out, const char *text);
-/* The inside of a JSON string, from `len` bytes of which none is cut from its character. */
+/* The inside of a JSON string, from `len` bytes of which none is cut from its character. What is
+ * not UTF-8 becomes U+FFFD. */
 void json_out_escaped(struct json_out *out, const char *text, size_t len);
-void json_out_bool(struct json_out *out, bool value);
-void json_out_int(struct json_out *out, int64_t value);
-void json_out_uint(struct json_out *out, uint64_t value);
-/* NaN and infinities as strings. */
-void json_out_double(struct json_out *out, double value);
-/* Microseconds as milliseconds: 1500 gives 1.5. */
-void json_out_ms(struct json_out *out, int64_t us);
+/* Appends `format` with values in the places of
+ *     %s  a string, in quotes (const char *)    %n  the same, or null where it is ""
+ *     %r  a text as it is (const char *)        %b  true or false (bool)
+ *     %i  int64_t      %u  uint64_t             %f  double; NaN and infinities as strings
+ *     %m  microseconds as milliseconds, 1500 as 1.5 (int64_t)
+ *     %t  microseconds since 1970 as a date, or null where there is none (int64_t) */
+void json_out_put(struct json_out *out, const char *format, ...);
 
 /* The pieces under these, for callers with room of their own: each writes at `p`, at most
  * JSON_NUMBER_MOST bytes, and returns one past it. */

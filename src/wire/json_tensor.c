@@ -5,9 +5,9 @@
 #include "base/text.h"
 
 #include "wire/base64.h"
-#include "wire/echo.h"
 #include "wire/json_list.h"
 #include "wire/number.h"
+#include "wire/sanitize.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +15,11 @@
 struct spec {
     const struct blasd_json_text *text;
     struct blasd_sink *sink;
-    struct blasd_arrival *to;
+    struct blasd_named_input *to;
     char field[64];
     bool has_dtype, has_shape;
     const char *data, *base64; /* where they begin; NULL: not there */
-    bool landed;
+    bool written;
     int rank; /* of `shape` as it was sent */
     int64_t shape[BLASD_MAX_RANK];
     struct blasd_json_shape found; /* what `data` turned out to be */
@@ -36,11 +36,11 @@ static int read_dtype(struct spec *spec, const char *p, const char **next, struc
     if (*p != '"') return bad(spec, err, "has a dtype that is no string");
     if ((rc = blasd_json_word(spec->text, p, word, next, err)) != 0) return rc;
     if (!blasd_dtype_find(word, strlen(word), &spec->to->input.tensor.dtype)) {
-        char shown[BLASD_ECHO_MAX];
+        char shown[BLASD_SANITIZED_MAX];
         return blasd_fail(err, BLASD_E_unsupported_dtype, spec->field,
                           "'%s' is no dtype; there are float64, float32, float16, bfloat16, "
                           "int8 to int64, uint8 to uint64, bool, complex64 and complex128",
-                          blasd_echo(shown, word, strlen(word)));
+                          blasd_sanitize(shown, word, strlen(word)));
     }
     spec->has_dtype = true;
     return 0;
@@ -107,8 +107,8 @@ static int settle_shape(struct spec *spec, struct blasd_err *err) {
 
 /* Decodes the letters from `p` on, without the last group, in pieces. A backslash before a slash
  * is stepped over: some encoders of JSON write one. */
-static int decode(struct spec *spec, const char *p, const char *end, struct blasd_landing *landing,
-                  struct blasd_err *err) {
+static int decode(struct spec *spec, const char *p, const char *end,
+                  struct blasd_tensor_writer *writer, struct blasd_err *err) {
     char letters[4096];
     unsigned char bytes[sizeof letters / 4 * 3];
     size_t have = 0;
@@ -131,22 +131,22 @@ static int decode(struct spec *spec, const char *p, const char *end, struct blas
         groups = have / 4 - (p < end || have < 4 || have % 4 != 0 ? 0 : 1);
         n = blasd_base64_decode(letters, groups, bytes);
         if (n < groups) return bad(spec, err, "has base64 with a letter that is not of base64");
-        if ((rc = blasd_landing_feed(landing, bytes, groups * 3, err)) != 0) return rc;
+        if ((rc = blasd_tensor_writer_feed(writer, bytes, groups * 3, err)) != 0) return rc;
         memmove(letters, letters + groups * 4, have - groups * 4);
         have -= groups * 4;
         if (p < end) continue;
         n = have == 4 ? blasd_base64_decode_last(letters, bytes) : 0;
-        if (n == 0 || n != landing->left) return bad(spec, err, "has base64 that ends wrongly");
-        return blasd_landing_feed(landing, bytes, n, err);
+        if (n == 0 || n != writer->left) return bad(spec, err, "has base64 that ends wrongly");
+        return blasd_tensor_writer_feed(writer, bytes, n, err);
     }
     return 0;
 }
 
-/* Lands the string of base64 at `p`, once dtype and shape are known. */
+/* Writes the string of base64 at `p`, once dtype and shape are known. */
 static int land_base64(struct spec *spec, const char *p, struct blasd_err *err) {
     const char *end = blasd_json_string_end(p, spec->text->end) - 1;
     size_t letters = (size_t)(end - p) - 1;
-    struct blasd_landing landing;
+    struct blasd_tensor_writer writer;
     uint64_t bytes;
     int rc;
     if (!spec->has_dtype || !spec->has_shape)
@@ -161,8 +161,8 @@ static int land_base64(struct spec *spec, const char *p, struct blasd_err *err) 
                           "letters, padding included; there are %zu",
                           (unsigned long long)bytes, (unsigned long long)((bytes + 2) / 3 * 4),
                           letters);
-    rc = blasd_landing_begin(&landing, spec->sink, spec->to, bytes, true, false, err);
-    return rc != 0 ? rc : decode(spec, p + 1, end, &landing, err);
+    rc = blasd_tensor_writer_begin(&writer, spec->sink, spec->to, bytes, true, false, err);
+    return rc != 0 ? rc : decode(spec, p + 1, end, &writer, err);
 }
 
 /* Steps over base64, reading it where all that it needs is known. */
@@ -175,7 +175,7 @@ static int read_base64(struct spec *spec, const char *p, const char **next, stru
         return blasd_json_fail(spec->text, p, err, "this string has no closing quote");
     spec->base64 = p;
     if (!spec->has_dtype || !spec->has_shape) return 0;
-    spec->landed = true;
+    spec->written = true;
     return land_base64(spec, p, err);
 }
 
@@ -184,23 +184,21 @@ static int read_data(struct spec *spec, const char *p, const char **next, struct
         return bad(spec, err, "has its data twice: give data or base64, once");
     spec->data = p;
     if (!spec->has_dtype) return blasd_json_skip(spec->text, p, next, err);
-    spec->landed = true;
+    spec->written = true;
     return blasd_json_list(spec->text, p, false, spec->sink, spec->to, &spec->found, next, err);
 }
 
-static int read_member(struct spec *spec, const char *p, const char **next, struct blasd_err *err) {
-    char name[BLASD_JSON_WORD], shown[BLASD_ECHO_MAX], field[64];
-    int rc;
-    if ((rc = blasd_json_word(spec->text, p, name, &p, err)) != 0) return rc;
-    p = blasd_json_space(p);
-    if (*p != ':') return blasd_json_fail(spec->text, p, err, "expected ':' behind the name");
-    p = blasd_json_space(p + 1);
+static int read_member(void *arg, const char *quote, const char *name, const char *p,
+                       const char **next, struct blasd_err *err) {
+    struct spec *spec = arg;
+    char shown[BLASD_SANITIZED_MAX], field[64];
+    (void)quote;
     if (strcmp(name, "dtype") == 0) return read_dtype(spec, p, next, err);
     if (strcmp(name, "shape") == 0) return read_shape(spec, p, next, err);
     if (strcmp(name, "data") == 0) return read_data(spec, p, next, err);
     if (strcmp(name, "base64") == 0) return read_base64(spec, p, next, err);
     snprintf(field, sizeof field, "inputs.%s.%.20s", spec->to->name,
-             blasd_echo(shown, name, strlen(name)));
+             blasd_sanitize(shown, name, strlen(name)));
     return blasd_fail(err, BLASD_E_unknown_field, field,
                       "a tensor has no member '%s'; it has dtype, shape, and data or base64",
                       shown);
@@ -208,19 +206,12 @@ static int read_member(struct spec *spec, const char *p, const char **next, stru
 
 static int read_object(struct spec *spec, const char *p, const char **next, struct blasd_err *err) {
     int rc;
-    p = blasd_json_space(p + 1);
-    if (*p == '}') return bad(spec, err, "is empty: it needs dtype, shape, and data or base64");
-    for (;;) {
-        if ((rc = read_member(spec, p, &p, err)) != 0) return rc;
-        p = blasd_json_space(p);
-        if (*p == '}') break;
-        if (*p != ',') return blasd_json_fail(spec->text, p, err, "expected ',' or '}'");
-        p = blasd_json_space(p + 1);
-    }
-    *next = p + 1;
+    if (*blasd_json_space(p + 1) == '}')
+        return bad(spec, err, "is empty: it needs dtype, shape, and data or base64");
+    if ((rc = blasd_json_members(spec->text, p, read_member, spec, next, err)) != 0) return rc;
     if (spec->data == NULL && spec->base64 == NULL)
         return bad(spec, err, "has neither data nor base64");
-    if (spec->landed) return 0;
+    if (spec->written) return 0;
     if (spec->base64 != NULL) return land_base64(spec, spec->base64, err);
     /* no dtype at all: float64, as for plain lists */
     return blasd_json_list(spec->text, spec->data, !spec->has_dtype, spec->sink, spec->to,
@@ -228,7 +219,7 @@ static int read_object(struct spec *spec, const char *p, const char **next, stru
 }
 
 int blasd_json_tensor(const struct blasd_json_text *text, const char *p, struct blasd_sink *sink,
-                      struct blasd_arrival *to, const char **next, struct blasd_err *err) {
+                      struct blasd_named_input *to, const char **next, struct blasd_err *err) {
     struct spec spec = {.text = text, .sink = sink, .to = to};
     int rc;
     blasd_text_join(spec.field, sizeof spec.field, "inputs.", to->name, NULL);

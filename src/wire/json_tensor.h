@@ -4,10 +4,10 @@
 #define BLASD_WIRE_JSON_TENSOR_H
 
 #include "wire/json_text.h"
-#include "wire/landing.h"
+#include "wire/tensor_writer.h"
 
-/* Lands the tensor whose value begins at `p`. *next is one past the value. */
+/* Writes the tensor whose value begins at `p`. *next is one past the value. */
 int blasd_json_tensor(const struct blasd_json_text *text, const char *p, struct blasd_sink *sink,
-                      struct blasd_arrival *to, const char **next, struct blasd_err *err);
+                      struct blasd_named_input *to, const char **next, struct blasd_err *err);
 
 #endif

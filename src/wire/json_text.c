@@ -115,6 +115,32 @@ int blasd_json_skip(const struct blasd_json_text *text, const char *p, const cha
     return 0;
 }
 
+int blasd_json_members(const struct blasd_json_text *text, const char *p,
+                       int (*member)(void *arg, const char *quote, const char *name,
+                                     const char *value, const char **next, struct blasd_err *err),
+                       void *arg, const char **next, struct blasd_err *err) {
+    char name[BLASD_JSON_WORD];
+    int rc;
+    p = blasd_json_space(p + 1);
+    if (*p != '}') {
+        for (;;) {
+            const char *quote = p;
+            if ((rc = blasd_json_word(text, p, name, &p, err)) != 0) return rc;
+            p = blasd_json_space(p);
+            if (*p != ':') return blasd_json_fail(text, p, err, "expected ':' behind the name");
+            rc = member(arg, quote, name, blasd_json_space(p + 1), &p, err);
+            if (rc != 0) return rc;
+            p = blasd_json_space(p);
+            if (*p == '}') break;
+            if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or '}'");
+            p = blasd_json_space(p + 1);
+            if (*p == '}') return blasd_json_fail(text, p, err, "expected a name behind ','");
+        }
+    }
+    *next = p + 1;
+    return 0;
+}
+
 /* Commas among the next 64-byte blocks of nothing but numbers: the common case, several bytes at a
  * time. Returns one past those blocks. */
 static const char *count_plain(const char *p, const char *end, uint64_t *commas) {

@@ -46,6 +46,13 @@ int blasd_json_word(const struct blasd_json_text *text, const char *p, char word
 int blasd_json_skip(const struct blasd_json_text *text, const char *p, const char **next,
                     struct blasd_err *err);
 
+/* Walks over the members of the object whose brace is at `p`. `member` is told a member's name, as
+ * read and where its quote is, and where its value begins; it sets *next to one past the value. */
+int blasd_json_members(const struct blasd_json_text *text, const char *p,
+                       int (*member)(void *arg, const char *quote, const char *name,
+                                     const char *value, const char **next, struct blasd_err *err),
+                       void *arg, const char **next, struct blasd_err *err);
+
 /* How many values that are no lists follow `p`, which lies `depth` lists deep just after a value,
  * before the outermost of those lists closes. Right wherever the text is valid. */
 uint64_t blasd_json_leaves_after(const struct blasd_json_text *text, const char *p, int depth);

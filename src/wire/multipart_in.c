@@ -6,9 +6,9 @@
  * of the bytes that matched. Read next: npy_in.c. */
 #include "base/buf.h"
 #include "wire/body_reader.h"
-#include "wire/echo.h"
 #include "wire/npy_in.h"
 #include "wire/part_header.h"
+#include "wire/sanitize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,10 +51,10 @@ static int malformed(struct blasd_err *err, const char *what) {
 /* Makes the part a .npy file now that its first bytes have come. */
 static int begin_npy(struct multipart_reader *reader, struct blasd_err *err) {
     const struct blasd_part_header *part = &reader->part;
-    char field[64], shown[BLASD_ECHO_MAX];
-    struct blasd_arrival *to;
+    char field[64], shown[BLASD_SANITIZED_MAX];
+    struct blasd_named_input *to;
     int rc;
-    blasd_echo(shown, part->name, strlen(part->name));
+    blasd_sanitize(shown, part->name, strlen(part->name));
     snprintf(field, sizeof field, "inputs.%s", shown);
     if (memcmp(reader->text.data, BLASD_NPY_MAGIC, BLASD_NPY_MAGIC_LEN) != 0) {
         if (!part->is_file)
@@ -65,7 +65,7 @@ static int begin_npy(struct multipart_reader *reader, struct blasd_err *err) {
         return blasd_fail(err, BLASD_E_malformed_npy, field,
                           "the file of part '%s' does not begin as .npy files do", shown);
     }
-    rc = blasd_arrivals_add(reader->body->arrivals, part->name, strlen(part->name), &to, err);
+    rc = blasd_named_inputs_add(reader->body->inputs, part->name, strlen(part->name), &to, err);
     if (rc != 0) return rc;
     blasd_npy_release(&reader->npy);
     blasd_npy_begin(&reader->npy, reader->body, to);
@@ -115,8 +115,8 @@ static int end_content(struct multipart_reader *reader, struct blasd_err *err) {
         return begin_npy(reader, err);
     case NPY: return blasd_npy_finish(&reader->npy, err);
     default:
-        rc = blasd_envelope_text(reader->body->envelope, BLASD_IN_BODY, reader->part.name, text,
-                                 reader->text.len, err);
+        rc = blasd_request_fields_text(reader->body->fields, BLASD_IN_BODY, reader->part.name, text,
+                                       reader->text.len, err);
         blasd_buf_reset(&reader->text);
         return rc;
     }
@@ -128,7 +128,7 @@ static int begin_part(struct multipart_reader *reader, struct blasd_err *err) {
     if (rc != 0) return rc;
     blasd_buf_reset(&reader->headers);
     blasd_buf_reset(&reader->text);
-    reader->content = blasd_envelope_knows(reader->part.name) ? TEXT : UNDECIDED;
+    reader->content = blasd_request_fields_knows(reader->part.name) ? TEXT : UNDECIDED;
     reader->stage = CONTENT;
     reader->matched = 0;
     return 0;

@@ -1,4 +1,4 @@
-/* One .npy file that comes in pieces. Read next: npy_header.h for its header. */
+/* One .npy file that comes in pieces. */
 #ifndef BLASD_WIRE_NPY_IN_H
 #define BLASD_WIRE_NPY_IN_H
 
@@ -10,17 +10,17 @@
 
 struct blasd_npy_in {
     const struct blasd_body *body; /* borrowed */
-    struct blasd_arrival *to;      /* borrowed */
+    struct blasd_named_input *to;  /* borrowed */
     char field[64];
     struct blasd_buf header; /* magic, version, length and header */
     size_t header_len;       /* all of that; 0: not known yet */
-    bool landing_now;        /* the header was read */
-    struct blasd_landing landing;
+    bool has_header;         /* the header was read */
+    struct blasd_tensor_writer writer;
 };
 
 /* `to` is borrowed, and named already. Release with blasd_npy_release. */
 void blasd_npy_begin(struct blasd_npy_in *npy, const struct blasd_body *body,
-                     struct blasd_arrival *to);
+                     struct blasd_named_input *to);
 int blasd_npy_feed(struct blasd_npy_in *npy, const char *bytes, size_t len, struct blasd_err *err);
 /* The file has ended. */
 int blasd_npy_finish(struct blasd_npy_in *npy, struct blasd_err *err);

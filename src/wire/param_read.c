@@ -1,8 +1,7 @@
 /* Parameters: types and ranges as the operation's descriptor states them. */
 #include "wire/param_read.h"
 
-#include "wire/echo.h"
-#include "wire/number.h"
+#include "wire/sanitize.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -97,13 +96,13 @@ static bool whole(double value) {
 
 /* What a JSON value looks like in a message. */
 static const char *show(const json_t *value, char *text, size_t size) {
-    char echo[BLASD_ECHO_MAX];
+    char clean[BLASD_SANITIZED_MAX];
     switch (json_typeof(value)) {
     case JSON_OBJECT: snprintf(text, size, "an object"); break;
     case JSON_ARRAY: snprintf(text, size, "a list"); break;
     case JSON_STRING:
         snprintf(text, size, "\"%s\"",
-                 blasd_echo(echo, json_string_value(value), json_string_length(value)));
+                 blasd_sanitize(clean, json_string_value(value), json_string_length(value)));
         break;
     case JSON_INTEGER: snprintf(text, size, "%lld", (long long)json_integer_value(value)); break;
     case JSON_REAL: snprintf(text, size, "%.12g", json_real_value(value)); break;
@@ -113,11 +112,10 @@ static const char *show(const json_t *value, char *text, size_t size) {
     return text;
 }
 
-int blasd_param_read_value(const struct blasd_param *param, const json_t *from,
-                           struct blasd_value *ret, struct blasd_err *err) {
-    char shown[64];
+/* `shown` is what the user wrote. */
+static int read_value(const struct blasd_param *param, const json_t *from, const char *shown,
+                      struct blasd_value *ret, struct blasd_err *err) {
     double number;
-    show(from, shown, sizeof shown);
     *ret = (struct blasd_value){.given = true};
     switch (param->kind) {
     case BLASD_PARAM_BOOL:
@@ -141,55 +139,31 @@ int blasd_param_read_value(const struct blasd_param *param, const json_t *from,
     return refuse(param, shown, err);
 }
 
-static bool among(const char *text, const char *const *words) {
-    for (; *words != NULL; words++)
-        if (strcmp(text, *words) == 0) return true;
-    return false;
+int blasd_param_read_value(const struct blasd_param *param, const json_t *from,
+                           struct blasd_value *ret, struct blasd_err *err) {
+    char shown[64];
+    return read_value(param, from, show(from, shown, sizeof shown), ret, err);
 }
 
-/* A whole number, from an integer literal exactly or from 2.0 and 1e3. */
-static bool text_to_int(const char *text, int64_t *ret) {
-    const char *end = text + strlen(text), *next;
-    uint64_t magnitude;
-    bool negative;
-    double value;
-    enum blasd_number_int kind = blasd_number_read_int(text, end, &next, &magnitude, &negative);
-    if (next != end || kind == BLASD_INT_RANGE) return false;
-    if (kind == BLASD_INT_LITERAL) {
-        blasd_number_read(text, end, &value);
-        if (!whole(value)) return false;
-        *ret = (int64_t)value;
-        return true;
-    }
-    if (magnitude > (uint64_t)INT64_MAX) return false;
-    *ret = negative ? -(int64_t)magnitude : (int64_t)magnitude;
-    return true;
+/* What a text means where a value of that kind is wanted: new reference. */
+static json_t *value_of(enum blasd_param_kind kind, const char *text) {
+    static const char *const words[] = {"false", "False", "0", "true", "True", "1"};
+    json_t *number = NULL;
+    for (size_t i = 0; kind == BLASD_PARAM_BOOL && i < 6; i++)
+        if (strcmp(text, words[i]) == 0) return json_boolean(i >= 3);
+    if ((kind == BLASD_PARAM_INT || kind == BLASD_PARAM_FLOAT) && text[0] != '\0' &&
+        text[strspn(text, "+-.0123456789eE")] == '\0')
+        number = json_loads(text, JSON_DECODE_ANY, NULL);
+    return number != NULL ? number : json_string(text);
 }
 
 int blasd_param_read_text(const struct blasd_param *param, const char *text,
                           struct blasd_value *ret, struct blasd_err *err) {
-    static const char *const yes[] = {"true", "True", "1", NULL};
-    static const char *const no[] = {"false", "False", "0", NULL};
-    const char *end = text + strlen(text);
-    char echo[BLASD_ECHO_MAX], shown[64];
-    int64_t integer;
-    double number;
-    snprintf(shown, sizeof shown, "'%s'", blasd_echo(echo, text, strlen(text)));
-    *ret = (struct blasd_value){.given = true};
-    switch (param->kind) {
-    case BLASD_PARAM_BOOL:
-        if (!among(text, yes) && !among(text, no)) break;
-        ret->b = among(text, yes);
-        return 0;
-    case BLASD_PARAM_INT:
-        if (!text_to_int(text, &integer)) break;
-        return keep_int(param, integer, shown, ret, err);
-    case BLASD_PARAM_FLOAT:
-        if (!special(text, &number) &&
-            (blasd_number_read(text, end, &number) != end || isinf(number)))
-            break;
-        return keep_float(param, number, shown, ret, err);
-    case BLASD_PARAM_CHOICE: return keep_choice(param, text, shown, ret, err);
-    }
-    return refuse(param, shown, err);
+    char clean[BLASD_SANITIZED_MAX], shown[64];
+    json_t *value = value_of(param->kind, text);
+    int rc;
+    snprintf(shown, sizeof shown, "'%s'", blasd_sanitize(clean, text, strlen(text)));
+    rc = value == NULL ? refuse(param, shown, err) : read_value(param, value, shown, ret, err);
+    json_decref(value);
+    return rc;
 }

@@ -1,7 +1,7 @@
 /* Headers: Content-Disposition and its parameters, quoted or not. */
 #include "wire/part_header.h"
 
-#include "wire/echo.h"
+#include "wire/sanitize.h"
 
 #include <string.h>
 #include <strings.h>
@@ -129,10 +129,10 @@ int blasd_part_header_read(const char *text, size_t len, struct blasd_part_heade
         value = value_of(line, n, "Content-Transfer-Encoding:", &n);
         if (value != NULL && !starts(value, n, "binary") && !starts(value, n, "8bit") &&
             !starts(value, n, "7bit")) {
-            char shown[BLASD_ECHO_MAX];
+            char shown[BLASD_SANITIZED_MAX];
             return blasd_fail(err, BLASD_E_malformed_multipart, "",
                               "Content-Transfer-Encoding '%s' is not taken; send parts as binary",
-                              blasd_echo(shown, value, n));
+                              blasd_sanitize(shown, value, n));
         }
     }
     if (named) return 0;

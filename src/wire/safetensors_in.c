@@ -2,23 +2,23 @@
  * then the tensors' bytes without gaps, which go to the sink as they come. Bodies that are used
  * where they lie may leave gaps that align the next tensor.
  *
- * Only the header is held. Most are read by safetensors_plain.c, the others by jansson. Its
- * `__metadata__` may carry op, params, priority, deadline_ms and device as strings; what else
- * stands there is other programs' business and ignored. */
+ * Only the header is held, which jansson reads. Its `__metadata__` may carry op, params, priority,
+ * deadline_ms and device as strings; what else stands there is other programs' business and
+ * ignored. */
 #include "base/buf.h"
 #include "base/text.h"
 #include "wire/body_reader.h"
-#include "wire/echo.h"
+#include "wire/dtype_codes.h"
 #include "wire/json_text.h"
-#include "wire/safetensors_plain.h"
+#include "wire/sanitize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct entry {
-    struct blasd_arrival *to; /* borrowed */
-    uint64_t begin, end;      /* in the data */
+    struct blasd_named_input *to; /* borrowed */
+    uint64_t begin, end;          /* in the data */
 };
 
 enum stage { LENGTH, HEADER, DATA };
@@ -30,46 +30,29 @@ struct safetensors_reader {
     struct blasd_buf header; /* the eight bytes of the length, then the header itself */
     uint64_t header_len;
     uint64_t at;        /* bytes of the data seen */
-    int count, current; /* entries in the order of their data; the one coming down */
-    struct entry entries[BLASD_ARRIVALS_MAX];
-    struct blasd_landing landings[BLASD_ARRIVALS_MAX];
+    int count, current; /* entries in the order of their data; the one being written */
+    struct entry entries[BLASD_NAMED_INPUTS_MAX];
+    struct blasd_tensor_writer writers[BLASD_NAMED_INPUTS_MAX];
 };
 _Static_assert(sizeof(struct safetensors_reader) <= BLASD_READER_ROOM, "raise BLASD_READER_ROOM");
-
-static const struct {
-    char name[5];
-    enum blasd_dtype dtype;
-} dtypes[] = {
-    {"F64", BLASD_float64},   {"F32", BLASD_float32},   {"F16", BLASD_float16},
-    {"BF16", BLASD_bfloat16}, {"I64", BLASD_int64},     {"I32", BLASD_int32},
-    {"I16", BLASD_int16},     {"I8", BLASD_int8},       {"U64", BLASD_uint64},
-    {"U32", BLASD_uint32},    {"U16", BLASD_uint16},    {"U8", BLASD_uint8},
-    {"BOOL", BLASD_bool},     {"C64", BLASD_complex64}, {"C128", BLASD_complex128},
-};
 
 /* `name`: NULL where there is none. */
 static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret,
                       struct blasd_err *err) {
-    char shown[BLASD_ECHO_MAX];
+    char shown[BLASD_SANITIZED_MAX];
     if (name == NULL)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "%s has no dtype, or one that is no string", field);
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strcmp(dtypes[i].name, name) == 0) {
-            *ret = dtypes[i].dtype;
+    for (int i = 0; i < BLASD_DTYPE_COUNT; i++)
+        if (strcmp(dtype_codes[i].safetensors, name) == 0) {
+            *ret = (enum blasd_dtype)i;
             return 0;
         }
     return blasd_fail(
         err, BLASD_E_unsupported_dtype, field,
         "'%s' is not taken; F64, F32, F16, BF16, I64 to I8, U64 to U8, BOOL, C64 and C128 "
         "are",
-        blasd_echo(shown, name, strlen(name)));
-}
-
-static int set_shape(struct blasd_tensor *tensor, int rank, const int64_t *shape, const char *field,
-                     struct blasd_err *err) {
-    *tensor = blasd_tensor_make(tensor->dtype, rank, shape);
-    return blasd_tensor_check(tensor, field, err);
+        blasd_sanitize(shown, name, strlen(name)));
 }
 
 static int read_shape(const json_t *value, const char *field, struct blasd_tensor *tensor,
@@ -89,36 +72,31 @@ static int read_shape(const json_t *value, const char *field, struct blasd_tenso
                               "length %zu of its shape is no whole number from 0", i);
         shape[i] = json_integer_value(length);
     }
-    return set_shape(tensor, (int)rank, shape, field, err);
+    *tensor = blasd_tensor_make(tensor->dtype, (int)rank, shape);
+    return blasd_tensor_check(tensor, field, err);
 }
 
-static int set_offsets(struct entry *entry, int64_t begin, int64_t end, const char *field,
-                       struct blasd_err *err) {
+static int read_offsets(const json_t *value, const char *field, struct entry *entry,
+                        struct blasd_err *err) {
+    const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
     uint64_t bytes = blasd_tensor_bytes(&entry->to->input.tensor);
-    if (begin < 0 || end < begin)
+    if (json_array_size(value) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "its data_offsets are not two whole numbers in order");
-    entry->begin = (uint64_t)begin;
-    entry->end = (uint64_t)end;
+    entry->begin = (uint64_t)json_integer_value(begin);
+    entry->end = (uint64_t)json_integer_value(end);
     if (entry->end - entry->begin == bytes) return 0;
     return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                       "its dtype and shape make %llu bytes, its data_offsets %llu",
                       (unsigned long long)bytes, (unsigned long long)(entry->end - entry->begin));
 }
 
-static int read_offsets(const json_t *value, const char *field, struct entry *entry,
-                        struct blasd_err *err) {
-    const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
-    bool two = json_array_size(value) == 2 && json_is_integer(begin) && json_is_integer(end);
-    return set_offsets(entry, two ? json_integer_value(begin) : -1,
-                       two ? json_integer_value(end) : -1, field, err);
-}
-
 static int read_entry(struct safetensors_reader *reader, const char *name, const json_t *value,
                       struct blasd_err *err) {
     struct entry *entry = &reader->entries[reader->count];
     char field[64];
-    int rc = blasd_arrivals_add(reader->body->arrivals, name, strlen(name), &entry->to, err);
+    int rc = blasd_named_inputs_add(reader->body->inputs, name, strlen(name), &entry->to, err);
     if (rc != 0) return rc;
     blasd_text_join(field, sizeof field, "inputs.", entry->to->name, NULL);
     if (json_object_size(value) != 3)
@@ -148,9 +126,9 @@ static int read_metadata(struct safetensors_reader *reader, json_t *metadata,
             return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
                               "the values of __metadata__ must be strings; params is a JSON text "
                               "in a string");
-        if (!blasd_envelope_knows(name)) continue;
-        rc = blasd_envelope_text(reader->body->envelope, BLASD_IN_BODY, name,
-                                 json_string_value(value), json_string_length(value), err);
+        if (!blasd_request_fields_knows(name)) continue;
+        rc = blasd_request_fields_text(reader->body->fields, BLASD_IN_BODY, name,
+                                       json_string_value(value), json_string_length(value), err);
         if (rc != 0) return rc;
     }
     return 0;
@@ -165,7 +143,7 @@ static int by_begin(const void *a, const void *b) {
 /* Where the tensor behind byte `at` of the data begins, where that need not be right there. */
 static uint64_t next_begin(const struct safetensors_reader *reader, uint64_t at, uint64_t begin) {
     uint64_t aligned = blasd_align_up(at);
-    return reader->body->arrivals->sink->in_place && begin == aligned ? aligned : at;
+    return reader->body->inputs->sink->in_place && begin == aligned ? aligned : at;
 }
 
 /* Checks that the tensors lie one behind the other from 0 on, and that the body can hold them. */
@@ -195,14 +173,14 @@ static int check_layout(struct safetensors_reader *reader, struct blasd_err *err
                       (unsigned long long)at, (unsigned long long)reader->body->limits->body_bytes);
 }
 
-/* All tensors are known: has them come down one behind the other. */
-static int begin_landings(struct safetensors_reader *reader, struct blasd_err *err) {
+/* All tensors are known: has them written one behind the other. */
+static int begin_writers(struct safetensors_reader *reader, struct blasd_err *err) {
     int rc = check_layout(reader, err);
     for (int i = 0; rc == 0 && i < reader->count; i++) {
         const struct entry *entry = &reader->entries[i];
-        reader->body->arrivals->sink->body_at = reader->header.len + entry->begin;
-        rc = blasd_landing_begin(&reader->landings[i], reader->body->arrivals->sink, entry->to,
-                                 entry->end - entry->begin, true, false, err);
+        reader->body->inputs->sink->body_at = reader->header.len + entry->begin;
+        rc = blasd_tensor_writer_begin(&reader->writers[i], reader->body->inputs->sink, entry->to,
+                                       entry->end - entry->begin, true, false, err);
     }
     return rc;
 }
@@ -211,45 +189,14 @@ static int read_members(struct safetensors_reader *reader, json_t *root, struct 
     const char *name;
     json_t *value;
     json_object_foreach(root, name, value) {
-        int rc = strcmp(name, SAFETENSORS_METADATA) == 0 ? read_metadata(reader, value, err)
-                                                         : read_entry(reader, name, value, err);
+        int rc = strcmp(name, "__metadata__") == 0 ? read_metadata(reader, value, err)
+                                                   : read_entry(reader, name, value, err);
         if (rc != 0) return rc;
     }
     return 0;
 }
 
-/* What read_entry does, from a plain header. */
-static int note_tensor(struct safetensors_reader *reader, const struct safetensors_tensor *tensor,
-                       struct blasd_err *err) {
-    struct entry *entry = &reader->entries[reader->count];
-    struct blasd_tensor *to;
-    char field[64];
-    int rc = blasd_arrivals_add(reader->body->arrivals, tensor->name, strlen(tensor->name),
-                                &entry->to, err);
-    if (rc != 0) return rc;
-    to = &entry->to->input.tensor;
-    blasd_text_join(field, sizeof field, "inputs.", entry->to->name, NULL);
-    if ((rc = find_dtype(tensor->dtype, field, &to->dtype, err)) != 0) return rc;
-    if ((rc = set_shape(to, tensor->rank, tensor->shape, field, err)) != 0) return rc;
-    if ((rc = set_offsets(entry, tensor->begin, tensor->end, field, err)) != 0) return rc;
-    reader->count++;
-    return 0;
-}
-
-/* What read_members does, from a plain header. */
-static int note_members(struct safetensors_reader *reader, const struct safetensors_plain *plain,
-                        struct blasd_err *err) {
-    int rc = 0;
-    for (int i = 0; rc == 0 && i < plain->notes; i++)
-        if (blasd_envelope_knows(plain->note[i].name))
-            rc = blasd_envelope_text(reader->body->envelope, BLASD_IN_BODY, plain->note[i].name,
-                                     plain->note[i].text, strlen(plain->note[i].text), err);
-    for (int i = 0; rc == 0 && i < plain->tensors; i++)
-        rc = note_tensor(reader, &plain->tensor[i], err);
-    return rc;
-}
-
-static int parse_header(struct safetensors_reader *reader, struct blasd_err *err) {
+static int read_header(struct safetensors_reader *reader, struct blasd_err *err) {
     json_error_t problem;
     json_t *root = blasd_json_load(reader->header.data + 8, (size_t)reader->header_len,
                                    (int)reader->body->limits->json_depth, &problem);
@@ -263,17 +210,7 @@ static int parse_header(struct safetensors_reader *reader, struct blasd_err *err
     else
         rc = blasd_fail(err, BLASD_E_malformed_safetensors, "", "the header is no JSON object");
     json_decref(root);
-    return rc;
-}
-
-static int read_header(struct safetensors_reader *reader, struct blasd_err *err) {
-    struct safetensors_plain plain;
-    int rc;
-    if (safetensors_plain_read(reader->header.data + 8, (size_t)reader->header_len, &plain))
-        rc = note_members(reader, &plain, err);
-    else
-        rc = parse_header(reader, err);
-    return rc != 0 ? rc : begin_landings(reader, err);
+    return rc != 0 ? rc : begin_writers(reader, err);
 }
 
 static int read_length(struct safetensors_reader *reader, struct blasd_err *err) {
@@ -307,7 +244,7 @@ static int gather(struct blasd_buf *buf, uint64_t want, const char **bytes, size
 static int feed_data(struct safetensors_reader *reader, const char *bytes, size_t len,
                      struct blasd_err *err) {
     while (len > 0) {
-        struct blasd_landing *landing = &reader->landings[reader->current];
+        struct blasd_tensor_writer *writer = &reader->writers[reader->current];
         uint64_t begin;
         size_t take = len;
         int rc = 0;
@@ -318,9 +255,9 @@ static int feed_data(struct safetensors_reader *reader, const char *bytes, size_
         if (reader->at < begin) { /* the gap before it */
             if (take > begin - reader->at) take = (size_t)(begin - reader->at);
         } else {
-            if (take > landing->left) take = (size_t)landing->left;
-            rc = blasd_landing_feed(landing, bytes, take, err);
-            if (landing->left == 0) reader->current++;
+            if (take > writer->left) take = (size_t)writer->left;
+            rc = blasd_tensor_writer_feed(writer, bytes, take, err);
+            if (writer->left == 0) reader->current++;
         }
         if (rc != 0) return rc;
         bytes += take;
@@ -357,13 +294,13 @@ static int finish(struct blasd_body_reader *base, struct blasd_err *err) {
             err, BLASD_E_malformed_safetensors, "",
             "the body ends inside the header: %zu of %llu bytes came", reader->header.len,
             (unsigned long long)(reader->stage == LENGTH ? 8 : 8 + reader->header_len));
-    while (reader->current < reader->count && reader->landings[reader->current].left == 0)
+    while (reader->current < reader->count && reader->writers[reader->current].left == 0)
         reader->current++;
     if (reader->current == reader->count) return 0;
     snprintf(field, sizeof field, "inputs.%s", reader->entries[reader->current].to->name);
     return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                       "the body ends %llu bytes before the end of this tensor",
-                      (unsigned long long)reader->landings[reader->current].left);
+                      (unsigned long long)reader->writers[reader->current].left);
 }
 
 static void free_reader(struct blasd_body_reader *base) {

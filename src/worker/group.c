@@ -1,27 +1,26 @@
-/* Grouping: a hash table from (operation, key, priority) to the group being filled. */
+/* Grouping: items sorted by what must be equal, then cut where it is not. */
 #include "worker/group.h"
 
 #include "wire/frame.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Tasks are a few kilobytes each, and a blob takes two descriptors and a mapping. */
 #define GROUP_JOBS 1024
 
 int blasd_grouping_init(struct blasd_grouping *grouping, int max) {
-    unsigned buckets = 16;
-    while (buckets < 2u * (unsigned)max) buckets *= 2;
-    *grouping = (struct blasd_grouping){.bucket_count = buckets, .max = max};
+    *grouping = (struct blasd_grouping){0};
     grouping->groups = calloc((size_t)max, sizeof *grouping->groups);
-    grouping->buckets = calloc(buckets, sizeof *grouping->buckets);
-    if (grouping->groups != NULL && grouping->buckets != NULL) return 0;
+    grouping->order = calloc((size_t)max, sizeof *grouping->order);
+    if (grouping->groups != NULL && grouping->order != NULL) return 0;
     blasd_grouping_release(grouping);
     return -1;
 }
 
 void blasd_grouping_release(struct blasd_grouping *grouping) {
     free(grouping->groups);
-    free(grouping->buckets);
+    free(grouping->order);
     *grouping = (struct blasd_grouping){0};
 }
 
@@ -49,27 +48,31 @@ void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim) {
     if (blasd_job_plan(&item->job, &item->plan, &item->err) == 0) item->company = item->plan.key;
 }
 
-/* FNV-1a */
-static unsigned hash_bytes(unsigned hash, const void *bytes, size_t len) {
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < len; i++) hash = (hash ^ at[i]) * 16777619u;
-    return hash;
-}
-
-static unsigned item_hash(const struct blasd_item *item) {
-    const struct blasd_key *key = &item->company;
-    unsigned hash = hash_bytes(2166136261u, &item->job.op, sizeof item->job.op);
-    hash = hash_bytes(hash, &item->job.priority, sizeof item->job.priority);
-    return hash_bytes(hash, key->bytes, key->len <= BLASD_KEY_MAX ? key->len : 0);
-}
-
 static uint64_t item_bytes(const struct blasd_item *item) {
     return item->plan.input_bytes + item->plan.output_bytes + item->plan.workspace_bytes;
 }
 
+static bool runs_alone(const struct blasd_item *item) {
+    return item->claim->attempts > 0 || !item->plan.batchable;
+}
+
+/* So that those which can share a call stand side by side, in the order in which they came. */
+static int compare_items(const void *left, const void *right) {
+    const struct blasd_item *a = *(const struct blasd_item *const *)left,
+                            *b = *(const struct blasd_item *const *)right;
+    const struct blasd_key *p = &a->company, *q = &b->company;
+    int order = 0;
+    if (runs_alone(a) != runs_alone(b)) return runs_alone(b) ? -1 : 1;
+    if (a->job.priority != b->job.priority) return a->job.priority < b->job.priority ? -1 : 1;
+    if (a->job.op != b->job.op) return (uintptr_t)a->job.op < (uintptr_t)b->job.op ? -1 : 1;
+    if (p->len != q->len) return p->len < q->len ? -1 : 1;
+    if (p->len <= BLASD_KEY_MAX) order = memcmp(p->bytes, q->bytes, p->len);
+    return order != 0 ? order : a < b ? -1 : a > b;
+}
+
 static bool same_call(const struct blasd_item *a, const struct blasd_item *b) {
-    return a->job.priority == b->job.priority && a->job.op == b->job.op &&
-           blasd_key_equal(&a->company, &b->company);
+    return !runs_alone(a) && !runs_alone(b) && a->job.priority == b->job.priority &&
+           a->job.op == b->job.op && blasd_key_equal(&a->company, &b->company);
 }
 
 static bool fits(const struct blasd_group *group, const struct blasd_item *item,
@@ -79,38 +82,17 @@ static bool fits(const struct blasd_group *group, const struct blasd_item *item,
            group->bytes + item_bytes(item) <= limits->claim_bytes;
 }
 
-static void group_start(struct blasd_grouping *grouping, const struct blasd_item *item, int at) {
-    grouping->groups[grouping->count++] = (struct blasd_group){.first = at,
-                                                               .last = at,
-                                                               .count = 1,
-                                                               .suspect = item->claim->attempts > 0,
-                                                               .priority = item->job.priority,
-                                                               .flops = item->plan.flops,
-                                                               .bytes = item_bytes(item)};
-}
-
-static void group_place(struct blasd_grouping *grouping, struct blasd_item *items, int at,
-                        const struct blasd_limits *limits) {
-    struct blasd_item *item = &items[at];
-    unsigned mask = grouping->bucket_count - 1, slot = item_hash(item) & mask;
-    int found;
-    if (item->claim->attempts > 0 || !item->plan.batchable) {
-        group_start(grouping, item, at);
-        return;
-    }
-    for (; (found = grouping->buckets[slot]) >= 0; slot = (slot + 1) & mask) {
-        struct blasd_group *group = &grouping->groups[found];
-        if (!same_call(item, &items[group->first])) continue;
-        if (!fits(group, item, limits)) break; /* a new group takes the full one's place */
-        items[group->last].next = at;
-        group->last = at;
-        group->count++;
-        group->flops += item->plan.flops;
-        group->bytes += item_bytes(item);
-        return;
-    }
-    grouping->buckets[slot] = grouping->count;
-    group_start(grouping, item, at);
+static struct blasd_group *group_start(struct blasd_grouping *grouping,
+                                       const struct blasd_item *item, int at) {
+    struct blasd_group *group = &grouping->groups[grouping->count++];
+    *group = (struct blasd_group){.first = at,
+                                  .last = at,
+                                  .count = 1,
+                                  .suspect = item->claim->attempts > 0,
+                                  .priority = item->job.priority,
+                                  .flops = item->plan.flops,
+                                  .bytes = item_bytes(item)};
+    return group;
 }
 
 static int compare(const void *left, const void *right) {
@@ -124,11 +106,26 @@ static int compare(const void *left, const void *right) {
 
 void blasd_group_items(struct blasd_grouping *grouping, struct blasd_item *items, int count,
                        const struct blasd_limits *limits) {
+    struct blasd_group *group = NULL;
+    int ready = 0;
     grouping->count = 0;
-    for (unsigned i = 0; i < grouping->bucket_count; i++) grouping->buckets[i] = -1;
     for (int i = 0; i < count; i++) {
         items[i].next = -1;
-        if (items[i].err.code == BLASD_OK) group_place(grouping, items, i, limits);
+        if (items[i].err.code == BLASD_OK) grouping->order[ready++] = &items[i];
+    }
+    qsort(grouping->order, (size_t)ready, sizeof *grouping->order, compare_items);
+    for (int i = 0; i < ready; i++) {
+        struct blasd_item *item = grouping->order[i];
+        if (group == NULL || !same_call(grouping->order[i - 1], item) ||
+            !fits(group, item, limits)) {
+            group = group_start(grouping, item, (int)(item - items));
+            continue;
+        }
+        items[group->last].next = (int)(item - items);
+        group->last = (int)(item - items);
+        group->count++;
+        group->flops += item->plan.flops;
+        group->bytes += item_bytes(item);
     }
     qsort(grouping->groups, (size_t)grouping->count, sizeof *grouping->groups, compare);
 }

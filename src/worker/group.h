@@ -29,9 +29,7 @@ struct blasd_group {
 struct blasd_grouping {
     struct blasd_group *groups; /* owned */
     int count;                  /* of the groups made last */
-    int *buckets;               /* owned; hash table of the group each key is being added to */
-    unsigned bucket_count;      /* a power of two */
-    int max;
+    struct blasd_item **order;  /* owned; the items, those alike side by side */
 };
 
 /* 0, or -1 where memory has run out. */

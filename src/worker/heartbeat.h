@@ -8,7 +8,7 @@
 #ifndef BLASD_WORKER_HEARTBEAT_H
 #define BLASD_WORKER_HEARTBEAT_H
 
-#include "core/cost.h"
+#include "worker/estimate.h"
 #include "worker/group.h"
 #include "worker/worker.h"
 
@@ -27,8 +27,10 @@ char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat);
 /* What the device is, for that object; called before the first lease, and later to refresh it. */
 void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
                             const struct blasd_device_info *info);
-/* What jobs cost on the device, for that object too. */
+/* What jobs cost on the device, as it was measured; for that object too. */
 void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost);
+/* The same, which grows with the batches that run. Borrowed. */
+struct blasd_estimate *blasd_heartbeat_estimate(struct blasd_heartbeat *heartbeat);
 /* A new lease, to be renewed from now on. */
 void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch);
 /* Whether the lease given last was lost. */
@@ -50,10 +52,9 @@ enum blasd_told {
 
 /* The main thread is alive. */
 void blasd_heartbeat_sign(struct blasd_heartbeat *heartbeat);
-/* A call begins that computes these jobs, which are borrowed until its end; 0, or -1 where memory
- * has run out. */
-int blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
-                          struct blasd_item *const *jobs, int count);
+/* A call begins that computes these jobs; they, and the array, are borrowed until its end. */
+void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_place place,
+                           struct blasd_item *const *jobs, int count);
 /* It has computed; what it was told meanwhile. */
 enum blasd_told blasd_heartbeat_ran(struct blasd_heartbeat *heartbeat, enum blasd_place place);
 /* It has ended with so many jobs, of which `failed` did not succeed; 0: they are to be run again.

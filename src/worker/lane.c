@@ -62,12 +62,11 @@ struct blasd_lane {
 
     /* under the lock */
     struct load *first;        /* owned: what waits, in the order in which it will run */
-    struct load *gone;         /* owned: what was run since the main thread looked last */
     int waiting;               /* jobs in that */
     uint64_t bytes;            /* of what waits and what runs */
     int running, long_running; /* jobs; those of them that are not brief, */
     int fading;                /* and of these the ones that have threads to spare */
-    bool stop, main_waits;
+    bool stop;
     int code; /* negative: the device has failed, err says why */
     struct blasd_err err;
 };
@@ -148,22 +147,6 @@ static void ended(struct blasd_lane *lane, struct load *load, int code,
     if (may_begin(lane)) wake_hands(lane);
 }
 
-/* A job of the hand has ended; the lock is left meanwhile. The main thread need not know at once,
- * but where it is its turn now. */
-static void tell_main(struct blasd_hand *hand) {
-    struct blasd_lane *lane = hand->lane;
-    struct blasd_err ignored;
-    bool its_turn = lane->code != 0 || hand->batcher.lost || alone_is_due(lane);
-    bool nudge = its_turn && lane->main_waits;
-    pthread_cond_signal(&lane->news);
-    if (!nudge) return;
-    lane->main_waits = false; /* one nudge ends the wait */
-    pthread_mutex_unlock(&lane->lock);
-    /* where this does not arrive, the wait ends by itself soon */
-    blasd_worker_queue_nudge(hand->batcher.queue, &ignored);
-    pthread_mutex_lock(&lane->lock);
-}
-
 static void *run(void *arg) {
     struct blasd_hand *hand = arg;
     struct blasd_lane *lane = hand->lane;
@@ -188,9 +171,8 @@ static void *run(void *arg) {
         hand->fading = false;
         hand->load = NULL;
         ended(lane, load, code, &err);
-        load->next = lane->gone;
-        lane->gone = load;
-        tell_main(hand);
+        free(load);
+        pthread_cond_signal(&lane->news);
     }
     pthread_mutex_unlock(&lane->lock);
     return NULL;
@@ -219,8 +201,8 @@ static uint64_t bytes_of(const struct blasd_plan *plan) {
 }
 
 static double weight(const struct blasd_lane *lane, const struct blasd_item *item) {
-    return blasd_weigh(lane->hands[0].batcher.weigher, item->job.op, item->plan.flops,
-                       (double)bytes_of(&item->plan));
+    return blasd_estimate_ns(blasd_heartbeat_estimate(lane->hands[0].batcher.heartbeat),
+                             item->job.op, &item->plan);
 }
 
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
@@ -261,8 +243,9 @@ static void enqueue(struct blasd_lane *lane, struct load *load) {
     lane->bytes += load->group.bytes;
 }
 
-bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_item *items,
-                     const struct blasd_group *group, int64_t claimed_ns) {
+bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_batcher *main,
+                     const struct blasd_item *items, const struct blasd_group *group,
+                     int64_t claimed_ns) {
     struct load *loads = NULL, **end = &loads;
     for (int i = group->first; i >= 0; i = items[i].next) {
         if ((*end = load_new(lane, &items[i], group, claimed_ns)) == NULL) {
@@ -271,6 +254,7 @@ bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_item *items,
         }
         end = &(*end)->next;
     }
+    blasd_worker_queue_let_go(main->queue, group->count);
     pthread_mutex_lock(&lane->lock);
     while (loads != NULL) {
         struct load *load = loads;
@@ -282,18 +266,12 @@ bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_item *items,
     return true;
 }
 
-int blasd_lane_serve(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err) {
-    struct load *gone;
+int blasd_lane_failed(struct blasd_lane *lane, struct blasd_err *err) {
     int code;
     pthread_mutex_lock(&lane->lock);
-    gone = lane->gone;
-    lane->gone = NULL;
     code = lane->code;
     if (code != 0) *err = lane->err;
     pthread_mutex_unlock(&lane->lock);
-    for (const struct load *load = gone; load != NULL; load = load->next)
-        blasd_worker_queue_ended(main->queue, load->claim.id);
-    free_loads(gone);
     return code;
 }
 
@@ -345,25 +323,8 @@ void blasd_lane_rest(struct blasd_lane *lane, int ms) {
     pthread_mutex_unlock(&lane->lock);
 }
 
-int blasd_lane_wait(struct blasd_lane *lane, struct blasd_worker_queue *queue, int ms,
-                    struct blasd_err *err) {
-    bool now;
-    int code;
-    pthread_mutex_lock(&lane->lock);
-    now = lane->code != 0 || alone_is_due(lane);
-    lane->main_waits = !now;
-    pthread_mutex_unlock(&lane->lock);
-    if (now) return 0;
-    code = blasd_worker_queue_wait(queue, ms, err);
-    pthread_mutex_lock(&lane->lock);
-    lane->main_waits = false;
-    pthread_mutex_unlock(&lane->lock);
-    return code;
-}
-
 int blasd_lane_empty(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err) {
     bool busy = true;
-    int code = 0;
     if (main->lost) blasd_heartbeat_give_up(main->heartbeat);
     pthread_mutex_lock(&lane->lock);
     for (const struct load *load = lane->first; load != NULL; load = load->next)
@@ -373,26 +334,18 @@ int blasd_lane_empty(struct blasd_lane *lane, struct blasd_batcher *main, struct
     lane->waiting = 0;
     pthread_mutex_unlock(&lane->lock);
     while (busy) {
-        struct blasd_err problem = {0};
-        int served;
         pthread_mutex_lock(&lane->lock);
         busy = lane->running > 0;
         if (busy) await_news(lane, 1000);
         pthread_mutex_unlock(&lane->lock);
         blasd_heartbeat_sign(main->heartbeat);
-        served = blasd_lane_serve(lane, main, &problem);
-        if (served != 0) {
-            code = served;
-            *err = problem;
-        }
     }
-    return code;
+    return blasd_lane_failed(lane, err);
 }
 
-void blasd_lane_lease(struct blasd_lane *lane, const struct blasd_worker_queue *claims) {
-    for (int i = 0; i < lane->hand_count; i++) {
-        blasd_worker_queue_join_part(lane->hands[i].batcher.queue, claims, i + 1);
-    }
+void blasd_lane_lease(struct blasd_lane *lane, const char *worker, int64_t epoch) {
+    for (int i = 0; i < lane->hand_count; i++)
+        blasd_worker_queue_join(lane->hands[i].batcher.queue, worker, epoch, i + 1);
 }
 
 /* ---- from beginning to end ---- */
@@ -417,7 +370,6 @@ static void lane_free(struct blasd_lane *lane) {
         blasd_batcher_release(batcher);
         pthread_cond_destroy(&hand->wake);
     }
-    free_loads(lane->gone);
     pthread_cond_destroy(&lane->news);
     pthread_mutex_destroy(&lane->lock);
     free(lane);
@@ -433,8 +385,6 @@ static int hand_open(struct blasd_hand *hand, const struct blasd_batcher *main,
     batcher->options = options;
     batcher->heartbeat = main->heartbeat;
     batcher->info = main->info;
-    batcher->weigher = main->weigher;
-    batcher->hand = hand;
     watch->spare = on_spare;
     watch->sharers = on_sharers;
     watch->owner = hand;

@@ -4,8 +4,7 @@
  * at once where both are brief (lane.c), else one.
  *
  * The main thread claims. Each hand marks its jobs as begun and ends them over a connection of its
- * own, under the worker's one lease: Redis refuses whatever comes under another. Once a job has
- * ended the main thread is told, which strikes it off what its connection holds. Read next:
+ * own, under the worker's one lease: Redis refuses whatever comes under another. Read next:
  * runner.h. */
 #ifndef BLASD_WORKER_LANE_H
 #define BLASD_WORKER_LANE_H
@@ -15,7 +14,7 @@
 struct blasd_lane;
 struct blasd_hand;
 
-/* Starts the threads; `main` lends them options, heartbeat, info and weigher. New: end it with
+/* Starts the threads; `main` lends them options, heartbeat and info. New: end it with
  * blasd_lane_close once it is empty. */
 int blasd_lane_open(const struct blasd_batcher *main, struct blasd_lane **ret,
                     struct blasd_err *err);
@@ -24,17 +23,18 @@ void blasd_lane_close(struct blasd_lane *lane); /* takes NULL */
 /* The functions below are the main thread's. */
 
 /* The worker has a new lease; the lane is empty. */
-void blasd_lane_lease(struct blasd_lane *lane, const struct blasd_worker_queue *claims);
+void blasd_lane_lease(struct blasd_lane *lane, const char *worker, int64_t epoch);
 /* Whether a group made from `items` belongs here: a job of it takes long, or the lane is at work
  * and the group must run when nothing else does (`group->suspect`). */
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
                       const struct blasd_group *group);
-/* Takes a group over, job by job, with copies of its claims and frames. False: no memory for that,
- * and none was taken. */
-bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_item *items,
-                     const struct blasd_group *group, int64_t claimed_ns);
-/* Takes note of what has ended. Negative: the lane's device cannot go on. */
-int blasd_lane_serve(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err);
+/* Takes a group over that `main` has claimed, job by job, with copies of its claims and frames.
+ * False: no memory for that, and none was taken. */
+bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_batcher *main,
+                     const struct blasd_item *items, const struct blasd_group *group,
+                     int64_t claimed_ns);
+/* Negative: the lane's device cannot go on. */
+int blasd_lane_failed(struct blasd_lane *lane, struct blasd_err *err);
 /* Runs on `main` what waits in the lane to run alone, if its turn has come. */
 int blasd_lane_run_alone(struct blasd_lane *lane, struct blasd_batcher *main,
                          struct blasd_err *err);
@@ -46,10 +46,6 @@ bool blasd_lane_full(struct blasd_lane *lane);
 uint64_t blasd_lane_bytes(struct blasd_lane *lane);
 /* Waits for the lane to have room, for up to `ms`. */
 void blasd_lane_rest(struct blasd_lane *lane, int ms);
-/* blasd_worker_queue_wait, ended early by the lane where it is the main thread's turn: a job is to
- * run alone, the device has failed, the lease is lost. */
-int blasd_lane_wait(struct blasd_lane *lane, struct blasd_worker_queue *queue, int ms,
-                    struct blasd_err *err);
 /* Forgets what waits and lets what runs end; where main->lost it is asked to stop, and none of it
  * is recorded but what has been on its way to Redis. */
 int blasd_lane_empty(struct blasd_lane *lane, struct blasd_batcher *main, struct blasd_err *err);

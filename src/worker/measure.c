@@ -3,12 +3,14 @@
 #include "worker/measure.h"
 
 #include "base/clock.h"
+#include "worker/arena.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MOVE_BYTES (INT64_C(24) << 20) /* beyond the caches that a core has for itself */
-#define MEMORY_MOST ((size_t)112 << 20)
+#define MEMORY_MOST (UINT64_C(56) << 20)
 #define RUNS_LEAST 3
 #define RUNS_MOST 200
 #define SHORT_NS (BLASD_MS / 2) /* short jobs are run again until this is used up */
@@ -16,29 +18,22 @@
 #define ALONE_MOST (15e-3)      /* seconds: what is expected to take longer is not begun */
 #define TOGETHER_S (2.5e-3)     /* how much work many together are */
 #define TOGETHER_MOST 256
-/* Work of a larger problem that takes so much longer for each operation is timed again at once. */
-#define ODD 1.3
-#define ODD_TRIES 3
 
 static const int64_t sizes[] = {8, 32, 96, 256, 512, 1024, 2048};
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))
 
 /* What was timed, before the bytes' share is taken off. */
 struct raw {
-    double flops, bytes, alone_s, each_s; /* of one problem */
+    double flops, bytes, alone_s, each_s; /* of one problem; alone_s 0: not timed */
 };
 
 struct blasd_measure {
     const struct blasd_backend *backend; /* borrowed */
     struct blasd_device *device;         /* borrowed */
-    unsigned char *memory;               /* owned; inputs, then outputs */
-    size_t room, filled;                 /* of it; bytes that hold numbers of `kind` */
-    enum blasd_dtype kind;
+    struct blasd_arena arena;            /* of the tensors */
     double copy_bytes_s;
     struct raw raw[BLASD_OPS_MOST][BLASD_COST_PRECISIONS][SIZES];
-    int counts[BLASD_OPS_MOST][BLASD_COST_PRECISIONS];
     int op, precision, size;
-    int tries;     /* of the size at hand */
     bool moved;    /* the first step was taken */
     bool together; /* the next step is many of the size that was timed last */
     struct blasd_watch watch;
@@ -61,51 +56,34 @@ int blasd_measure_new(const struct blasd_backend *backend, struct blasd_device *
     measure->backend = backend;
     measure->device = device;
     measure->watch.go_on = go_on;
+    blasd_arena_init(&measure->arena, MEMORY_MOST, MEMORY_MOST);
     return 0;
 }
 
 void blasd_measure_free(struct blasd_measure *measure) {
     if (measure == NULL) return;
-    free(measure->memory);
+    blasd_arena_release(&measure->arena);
     free(measure);
 }
 
 void blasd_measure_again(struct blasd_measure *measure) {
-    measure->op = measure->precision = measure->size = measure->tries = 0;
+    measure->op = measure->precision = measure->size = 0;
     measure->moved = measure->together = false;
-    free(measure->memory); /* it may be a while */
-    measure->memory = NULL;
-    measure->room = measure->filled = 0;
-}
-
-static size_t padded(uint64_t bytes) {
-    return ((size_t)bytes + 63) / 64 * 64;
+    blasd_arena_release(&measure->arena); /* it may be a while */
 }
 
 /* Numbers from 0 to 1 in no order: a matrix of them can be solved with, and its columns are
  * independent. */
-static void fill(struct blasd_measure *measure, enum blasd_dtype dtype, size_t bytes) {
+static void fill(const struct blasd_tensor *tensor) {
     uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
-    if (measure->kind == dtype && measure->filled >= bytes) return;
-    for (size_t at = 0; at < bytes; at += blasd_dtype_size(dtype)) {
+    int64_t count = blasd_tensor_elements(tensor);
+    for (int64_t i = 0; i < count; i++) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        if (dtype == BLASD_float32)
-            *(float *)(void *)(measure->memory + at) = (float)(state >> 40) * 0x1p-24f;
+        if (tensor->dtype == BLASD_float32)
+            ((float *)tensor->data)[i] = (float)(state >> 40) * 0x1p-24f;
         else
-            *(double *)(void *)(measure->memory + at) = (double)(state >> 11) * 0x1p-53;
+            ((double *)tensor->data)[i] = (double)(state >> 11) * 0x1p-53;
     }
-    measure->kind = dtype;
-    measure->filled = bytes;
-}
-
-static bool make_room(struct blasd_measure *measure, size_t bytes) {
-    if (bytes <= measure->room) return true;
-    if (bytes > MEMORY_MOST) return false;
-    free(measure->memory);
-    measure->memory = aligned_alloc(64, bytes);
-    measure->room = measure->memory == NULL ? 0 : bytes;
-    measure->filled = 0;
-    return measure->memory != NULL;
 }
 
 /* Makes the sample job and its tensors. False where there is none, or it is too large. */
@@ -115,36 +93,28 @@ static bool prepare(struct blasd_measure *measure, int64_t n, int64_t items,
     struct blasd_plan *plan = &measure->plan;
     struct blasd_task *task = &measure->task;
     struct blasd_err ignored;
-    size_t inputs = 0, at = 0, total;
     blasd_job_init(&measure->job, op);
     if (!op->sample(&measure->job, n, items, dtype)) return false;
     if (blasd_job_plan(&measure->job, plan, &ignored) != 0) return false;
-    if (plan->input_bytes + plan->output_bytes > MEMORY_MOST / 2) return false;
+    blasd_arena_reset(&measure->arena);
     memset(task, 0, sizeof *task);
     task->job = &measure->job;
     task->plan = plan;
     for (int i = 0; op->inputs[i].name != NULL; i++) {
+        struct blasd_tensor *input = &task->inputs[i];
         if (!blasd_job_has(&measure->job, i)) continue;
-        task->inputs[i] = measure->job.inputs[i].tensor;
-        task->inputs[i].dtype = plan->input_dtype[i];
-        inputs += padded(blasd_tensor_bytes(&task->inputs[i]));
-    }
-    total = inputs;
-    for (int i = 0; op->outputs[i].name != NULL; i++)
-        if (plan->outputs[i].rank >= 0) total += padded(blasd_tensor_bytes(&plan->outputs[i]));
-    if (!make_room(measure, total + 64)) return false;
-    fill(measure, plan->input_dtype[0], inputs);
-    if (measure->filled > inputs) measure->filled = inputs; /* outputs go where the rest was */
-    for (int i = 0; op->inputs[i].name != NULL; i++) {
-        if (!blasd_job_has(&measure->job, i)) continue;
-        task->inputs[i].data = measure->memory + at;
-        at += padded(blasd_tensor_bytes(&task->inputs[i]));
+        *input = measure->job.inputs[i].tensor;
+        input->dtype = plan->input_dtype[i];
+        input->data = blasd_arena_take(&measure->arena, blasd_tensor_bytes(input));
+        if (input->data == NULL) return false;
+        fill(input);
     }
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
-        task->outputs[i] = plan->outputs[i];
-        if (task->outputs[i].rank < 0) continue;
-        task->outputs[i].data = measure->memory + at;
-        at += padded(blasd_tensor_bytes(&task->outputs[i]));
+        struct blasd_tensor *output = &task->outputs[i];
+        *output = plan->outputs[i];
+        if (output->rank < 0) continue;
+        output->data = blasd_arena_take(&measure->arena, blasd_tensor_bytes(output));
+        if (output->data == NULL) return false;
     }
     return true;
 }
@@ -183,7 +153,7 @@ static const struct blasd_kernel *kernel_at(const struct blasd_measure *measure)
 }
 
 static void next_curve(struct blasd_measure *measure) {
-    measure->size = measure->tries = 0;
+    measure->size = 0;
     measure->together = false;
     if (++measure->precision < BLASD_COST_PRECISIONS) return;
     measure->precision = 0;
@@ -192,33 +162,43 @@ static void next_curve(struct blasd_measure *measure) {
 
 static void next_size(struct blasd_measure *measure) {
     measure->together = false;
-    measure->tries = 0;
     if (++measure->size >= SIZES) next_curve(measure);
-}
-
-static enum blasd_dtype dtype_at(const struct blasd_measure *measure) {
-    return measure->precision == BLASD_COST_FLOAT64 ? BLASD_float64 : BLASD_float32;
 }
 
 static double least(double a, double b) {
     return a > 0 && a < b ? a : b;
 }
 
-static int step_alone(struct blasd_measure *measure, const struct blasd_kernel *kernel,
-                      struct blasd_err *err) {
-    int *count = &measure->counts[measure->op][measure->precision], code = 0;
-    struct raw *raw = &measure->raw[measure->op][measure->precision][measure->size];
-    enum blasd_dtype dtype = dtype_at(measure);
-    double seconds, like_last = 0; /* what the last size lets expect */
-    bool made = prepare(measure, sizes[measure->size], 1, dtype) &&
-                measure->plan.input_dtype[0] == dtype; /* else it is computed in the other one */
-    if (made && measure->size > 0)
-        like_last = raw[-1].alone_s * (measure->plan.flops / raw[-1].flops);
-    if (!made || like_last > ALONE_MOST) {
-        next_curve(measure);
-        return 0;
+/* Many of the size that was timed last: what each of the others adds. */
+static int step_together(struct blasd_measure *measure, const struct blasd_kernel *kernel,
+                         struct raw *raw, enum blasd_dtype dtype, struct blasd_err *err) {
+    double many = TOGETHER_S / raw->alone_s, seconds = 0;
+    int64_t items = many < TOGETHER_MOST ? (int64_t)many : TOGETHER_MOST;
+    int code = 0;
+    if (items >= 2 && prepare(measure, sizes[measure->size], items, dtype))
+        seconds = time_task(measure, kernel, &code, err);
+    if (seconds > 0) {
+        /* that the others come free is more than such a small number of them can show */
+        double each = (seconds - raw->alone_s) / (double)(items - 1);
+        raw->each_s = least(raw->each_s, fmax(each, 0.1 * seconds / (double)items));
     }
-    seconds = time_task(measure, kernel, &code, err);
+    next_size(measure);
+    return code;
+}
+
+static int step_size(struct blasd_measure *measure, const struct blasd_kernel *kernel,
+                     struct blasd_err *err) {
+    struct raw *raw = &measure->raw[measure->op][measure->precision][measure->size];
+    enum blasd_dtype dtype =
+        measure->precision == BLASD_COST_FLOAT64 ? BLASD_float64 : BLASD_float32;
+    double seconds = 0;
+    int code = 0;
+    if (measure->together) return step_together(measure, kernel, raw, dtype, err);
+    if (prepare(measure, sizes[measure->size], 1, dtype) &&
+        measure->plan.input_dtype[0] == dtype && /* else it is computed in the other one */
+        (measure->size == 0 ||
+         raw[-1].alone_s * (measure->plan.flops / raw[-1].flops) <= ALONE_MOST))
+        seconds = time_task(measure, kernel, &code, err);
     if (!(seconds > 0)) {
         next_curve(measure);
         return code;
@@ -227,28 +207,8 @@ static int step_alone(struct blasd_measure *measure, const struct blasd_kernel *
     raw->bytes = (double)(measure->plan.input_bytes + measure->plan.output_bytes);
     raw->alone_s = least(raw->alone_s, seconds);
     raw->each_s = least(raw->each_s, seconds);
-    if (*count <= measure->size) *count = measure->size + 1;
-    if (like_last > 0 && raw->alone_s > ODD * like_last && ++measure->tries < ODD_TRIES) return 0;
     measure->together = true;
     return 0;
-}
-
-static int step_together(struct blasd_measure *measure, const struct blasd_kernel *kernel,
-                         struct blasd_err *err) {
-    struct raw *raw = &measure->raw[measure->op][measure->precision][measure->size];
-    double many = TOGETHER_S / raw->alone_s, seconds = 0, each;
-    int64_t items = many < TOGETHER_MOST ? (int64_t)many : TOGETHER_MOST;
-    int code = 0;
-    if (items >= 2 && prepare(measure, sizes[measure->size], items, dtype_at(measure)))
-        seconds = time_task(measure, kernel, &code, err);
-    if (seconds > 0) {
-        /* that the others come free is more than such a small number of them can show */
-        double floor = 0.1 * seconds / (double)items;
-        each = (seconds - raw->alone_s) / (double)(items - 1);
-        raw->each_s = least(raw->each_s, each > floor ? each : floor);
-    }
-    next_size(measure);
-    return code;
 }
 
 /* The first operation that has a job for it tells what moving costs. */
@@ -284,8 +244,7 @@ int blasd_measure_step(struct blasd_measure *measure, struct blasd_err *err) {
         next_curve(measure);
         return 1;
     }
-    code =
-        measure->together ? step_together(measure, kernel, err) : step_alone(measure, kernel, err);
+    code = step_size(measure, kernel, err);
     return code == -(int)BLASD_E_device_error ? code : 1;
 }
 
@@ -294,14 +253,13 @@ void blasd_measure_cost(const struct blasd_measure *measure, struct blasd_cost *
     if (!(measure->copy_bytes_s > 0)) return;
     for (int op = 0; op < BLASD_OPS_MOST; op++)
         for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
-            for (int i = 0; i < measure->counts[op][p]; i++) {
+            for (int i = 0; i < SIZES && measure->raw[op][p][i].alone_s > 0; i++) {
                 const struct raw *raw = &measure->raw[op][p][i];
                 double move = raw->bytes / measure->copy_bytes_s;
-                double alone = raw->alone_s - move, each = raw->each_s - move;
                 /* small tensors lie in caches: moving them costs less than its share */
-                if (alone < raw->alone_s / 20) alone = raw->alone_s / 20;
-                if (each < raw->each_s / 20) each = raw->each_s / 20;
-                blasd_cost_add(&ret->curves[op][p], raw->flops, alone, each);
+                blasd_cost_add(&ret->curves[op][p], raw->flops,
+                               fmax(raw->alone_s - move, raw->alone_s / 20),
+                               fmax(raw->each_s - move, raw->each_s / 20));
             }
 }
 

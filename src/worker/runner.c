@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "worker/lane.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,23 +46,22 @@ static bool try_again(const struct blasd_batcher *batcher, int *tries) {
     return true;
 }
 
+static void *grow(void *array, size_t rows, size_t row_bytes, bool *failed) {
+    void *grown = realloc(array, rows * row_bytes);
+    if (grown == NULL) *failed = true;
+    return grown == NULL ? array : grown;
+}
+
 static int make_room(struct blasd_batch_room *room, int count) {
     size_t rows = room->rows < 16 ? 16 : (size_t)room->rows;
-    struct blasd_item **members;
-    const char **ids;
-    struct blasd_task *tasks;
-    struct blasd_bound *bounds;
+    bool failed = false;
     if (count <= room->rows) return 0;
     while (rows < (size_t)count) rows *= 2;
-    members = realloc(room->members, rows * sizeof *members);
-    if (members != NULL) room->members = members;
-    ids = realloc(room->ids, rows * sizeof *ids);
-    if (ids != NULL) room->ids = ids;
-    tasks = realloc(room->tasks, rows * sizeof *tasks);
-    if (tasks != NULL) room->tasks = tasks;
-    bounds = realloc(room->bounds, rows * sizeof *bounds);
-    if (bounds != NULL) room->bounds = bounds;
-    if (members == NULL || ids == NULL || tasks == NULL || bounds == NULL) return -1;
+    room->members = grow(room->members, rows, sizeof *room->members, &failed);
+    room->ids = grow(room->ids, rows, sizeof *room->ids, &failed);
+    room->tasks = grow(room->tasks, rows, sizeof *room->tasks, &failed);
+    room->bounds = grow(room->bounds, rows, sizeof *room->bounds, &failed);
+    if (failed) return -1;
     room->rows = (int)rows;
     return 0;
 }
@@ -295,21 +293,15 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
     return failed;
 }
 
-/* How long such work takes here; what was stopped half-way says nothing of that. */
+/* How long such work takes here; what was stopped half-way, or shared the device, says nothing of
+ * that. */
 static void learn(struct blasd_batcher *batcher, int live, const struct blasd_batch_times *times) {
-    const struct blasd_task *tasks = batcher->room->tasks;
-    int64_t took_ns = times->ran_ns - times->bound_ns;
-    double flops = 0, bytes = 0;
-    if (batcher->weigher == NULL ||
-        blasd_heartbeat_told(batcher->heartbeat, batcher->place) != BLASD_GO_ON)
+    struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->place);
+    if (blasd_heartbeat_told(batcher->heartbeat, batcher->place) != BLASD_GO_ON ||
+        (watch->sharers != NULL && watch->sharers(watch) > 1))
         return;
-    for (int k = 0; k < live; k++) {
-        const struct blasd_plan *plan = tasks[k].plan;
-        flops += plan->flops;
-        bytes += (double)(plan->input_bytes + plan->output_bytes + plan->workspace_bytes);
-    }
-    if (batcher->hand != NULL) took_ns /= blasd_lane_running(batcher->hand);
-    blasd_weigh_learn(batcher->weigher, tasks[0].job->op, flops, bytes, took_ns);
+    blasd_estimate_learn(blasd_heartbeat_estimate(batcher->heartbeat), batcher->room->tasks, live,
+                         times->ran_ns - times->bound_ns);
 }
 
 /* What follows the kernel, which returned `code`: records, or where the part must be tried again in
@@ -331,21 +323,13 @@ static int part_ran(struct blasd_batcher *batcher, struct blasd_item **members, 
     return 0;
 }
 
-/* The machine is short of memory beyond any job: what was claimed goes back to the queue. */
-static int short_of_memory(struct blasd_batcher *batcher, int count) {
-    blasd_log(BLASD_LOG_ERROR, "no memory for a batch of %d jobs", count);
-    batcher->lost = true;
-    return 0;
-}
-
 /* Runs some members of a group as one call. Negative where that should be tried in smaller parts,
  * or not at all (device_error); nothing has been ended then. */
 static int run_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
                     int64_t claimed_ns, struct blasd_err *err) {
     struct blasd_batch_times times = {.claimed_ns = claimed_ns, .began_ns = blasd_clock_ns()};
     int live = 0, failed = 0, code;
-    if (blasd_heartbeat_begin(batcher->heartbeat, batcher->place, members, count) != 0)
-        return short_of_memory(batcher, count);
+    blasd_heartbeat_begin(batcher->heartbeat, batcher->place, members, count);
     code = bind_part(batcher, members, count, &live, err);
     if (code == 0) {
         times.bound_ns = blasd_clock_ns();
@@ -435,9 +419,8 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     struct blasd_err problem = {0};
     pending.claimed_ns = claimed_ns;
     pending.began_ns = blasd_clock_ns();
-    if (before.kernel == NULL && blasd_heartbeat_begin(batcher->heartbeat, batcher->place,
-                                                       batcher->room->members, count) != 0)
-        goto not_begun;
+    if (before.kernel == NULL)
+        blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->room->members, count);
     if (bind_part(batcher, batcher->room->members, count, &pending.live, &problem) != 0)
         goto not_begun;
     pending.bound_ns = blasd_clock_ns();
@@ -452,10 +435,8 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     batcher->pending = pending;
     *code = before.kernel != NULL ? end_pending(batcher, &before, err) : 0;
     /* from here on the heartbeat is about this batch */
-    if (before.kernel != NULL && *code == 0 &&
-        blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->other->members, count) !=
-            0)
-        *code = short_of_memory(batcher, count);
+    if (before.kernel != NULL && *code == 0)
+        blasd_heartbeat_begin(batcher->heartbeat, batcher->place, batcher->other->members, count);
     return true;
 not_begun:
     blasd_arena_reset(&batcher->room->arena);
@@ -470,7 +451,11 @@ int blasd_batch_run(struct blasd_batcher *batcher, struct blasd_item *items,
     bool first = batcher->pending.kernel == NULL;
     int count = 0, code = 0;
     struct blasd_err problem = {0};
-    if (make_room(batcher->room, group->count) != 0) return short_of_memory(batcher, group->count);
+    if (make_room(batcher->room, group->count) != 0) { /* what was claimed goes back to the queue */
+        blasd_log(BLASD_LOG_ERROR, "no memory for a batch of %d jobs", group->count);
+        batcher->lost = true;
+        return 0;
+    }
     for (int i = group->first; i >= 0; i = items[i].next) {
         batcher->room->ids[count] = items[i].claim->id;
         batcher->room->members[count++] = &items[i];

@@ -6,7 +6,6 @@
 #include "worker/ending.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"
-#include "worker/weigh.h"
 #include "worker/worker.h"
 
 /* What the tensors and tasks of one batch take; owned. */
@@ -34,9 +33,7 @@ struct blasd_batcher {
     struct blasd_worker_queue *queue;           /* borrowed */
     struct blasd_heartbeat *heartbeat;          /* borrowed */
     struct blasd_device *device;                /* borrowed */
-    struct blasd_weigher *weigher;              /* borrowed */
-    struct blasd_hand *hand; /* borrowed; the lane's, whose thread this is. NULL: the main thread */
-    enum blasd_place place;  /* the same for the heartbeat */
+    enum blasd_place place;                     /* where this runs, for the heartbeat */
     struct blasd_device_info info;
     struct blasd_batch_room *room, *other; /* of the batch in hand; of the pending one */
     struct blasd_batch_room rooms[2];

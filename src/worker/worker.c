@@ -35,7 +35,6 @@ struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
     struct blasd_lane *lane; /* owned; NULL: all runs on this thread */
-    struct blasd_weigher weigher;
     struct blasd_grouping grouping;
     struct blasd_claim *claims;    /* owned */
     struct blasd_item *items;      /* owned */
@@ -97,7 +96,7 @@ static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) 
         free(info);
         if (*code == 0) {
             blasd_heartbeat_lease(batcher->heartbeat, epoch);
-            if (worker->lane != NULL) blasd_lane_lease(worker->lane, batcher->queue);
+            if (worker->lane != NULL) blasd_lane_lease(worker->lane, name, epoch);
             batcher->lost = false;
             blasd_log(BLASD_LOG_INFO, "worker %s serves %s (%s)", name, batcher->info.id,
                       batcher->info.name);
@@ -119,17 +118,30 @@ static void find_company(const struct blasd_backend *backend, struct blasd_item 
         kernel->company(&item->job, &item->plan, &item->company);
 }
 
-/* Takes note of what the heavy lane has ended. */
-static int serve_lane(struct worker *worker, struct blasd_err *err) {
-    if (worker->lane == NULL) return 0;
-    return blasd_lane_serve(worker->lane, &worker->batcher, err);
+static int lane_failed(struct worker *worker, struct blasd_err *err) {
+    return worker->lane == NULL ? 0 : blasd_lane_failed(worker->lane, err);
 }
 
 /* Hands to the lane what belongs there; true: all of this group. */
 static bool give_to_lane(struct worker *worker, const struct blasd_group *group,
                          int64_t claimed_ns) {
     return worker->lane != NULL && blasd_lane_wants(worker->lane, worker->items, group) &&
-           blasd_lane_take(worker->lane, worker->items, group, claimed_ns);
+           blasd_lane_take(worker->lane, &worker->batcher, worker->items, group, claimed_ns);
+}
+
+/* What the lane's jobs leave of the bytes that one claim may have; never so little that small jobs
+ * come one by one. */
+static uint64_t claim_bytes(const struct worker *worker) {
+    uint64_t all = worker->options->queue.limits->claim_bytes, taken, least = all / 8;
+    if (worker->lane == NULL) return all;
+    taken = blasd_lane_bytes(worker->lane);
+    return taken < all - least ? all - taken : least;
+}
+
+/* What the end of this claim asks for. */
+static void note_demand(struct worker *worker) {
+    bool none = stopping(worker) || (worker->lane != NULL && blasd_lane_full(worker->lane));
+    blasd_worker_queue_demand(worker->batcher.queue, none ? 0 : worker->most, claim_bytes(worker));
 }
 
 /* Runs the groups of a claim but for those that the lane takes, which get there first. */
@@ -140,9 +152,10 @@ static int run_groups(struct worker *worker, int64_t claimed_ns, struct blasd_er
     for (int g = 0; g < grouping->count; g++)
         if (!give_to_lane(worker, &grouping->groups[g], claimed_ns))
             grouping->groups[kept++] = grouping->groups[g];
+    note_demand(worker);
     for (int g = 0; g < kept; g++) {
         if (g > 0 && stopping(worker)) break; /* the rest is given back */
-        code = serve_lane(worker, err);
+        code = lane_failed(worker, err);
         if (code != 0 || batcher->lost || blasd_heartbeat_lost(batcher->heartbeat)) break;
         code = blasd_batch_run(batcher, worker->items, &grouping->groups[g], claimed_ns, err);
         if (code != 0 || batcher->lost) break;
@@ -198,31 +211,16 @@ static void refresh(struct worker *worker) {
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
 }
 
-/* What the lane's jobs leave of the bytes that one claim may have; never so little that small jobs
- * come one by one. */
-static uint64_t claim_bytes(const struct worker *worker) {
-    uint64_t all = worker->options->queue.limits->claim_bytes, taken, least = all / 8;
-    if (worker->lane == NULL) return all;
-    taken = blasd_lane_bytes(worker->lane);
-    return taken < all - least ? all - taken : least;
-}
-
 /* What comes before a claim where there is a lane. False: there is to be no claim now. */
 static bool look_after_lane(struct worker *worker, int *code, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
-    *code = serve_lane(worker, err);
+    *code = lane_failed(worker, err);
     if (worker->lane == NULL) return true;
     if (*code == 0 && !batcher->lost) *code = blasd_lane_run_alone(worker->lane, batcher, err);
     if (*code != 0 || batcher->lost) return false;
     if (!blasd_lane_full(worker->lane)) return true;
     blasd_lane_rest(worker->lane, WAIT_MS);
     return false;
-}
-
-static int wait_for_jobs(struct worker *worker, struct blasd_err *err) {
-    struct blasd_worker_queue *queue = worker->batcher.queue;
-    return worker->lane != NULL ? blasd_lane_wait(worker->lane, queue, WAIT_MS, err)
-                                : blasd_worker_queue_wait(queue, WAIT_MS, err);
 }
 
 static void publish_cost(struct worker *worker) {
@@ -312,7 +310,6 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     int count = 0, code;
     int64_t claimed_ns;
     if (!look_after_lane(worker, &code, err)) return code;
-    code = 0;
     if (!blasd_worker_queue_rests(batcher->queue))
         code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
                                         worker->claims, &count, &batcher->lost, &problem);
@@ -325,7 +322,7 @@ static int turn(struct worker *worker, struct blasd_err *err) {
     }
     if (code == 0 && !batcher->lost && measure_due(worker, false))
         return step_cost(worker, false, err);
-    if (code == 0 && !batcher->lost) code = wait_for_jobs(worker, &problem);
+    if (code == 0 && !batcher->lost) code = blasd_worker_queue_wait(batcher->queue, WAIT_MS, &problem);
     if (code != 0) {
         blasd_log(BLASD_LOG_DEBUG, "the queue does not answer: %s", problem.detail);
         nanosleep(&(struct timespec){.tv_nsec = 100 * BLASD_MS}, NULL);
@@ -385,9 +382,7 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     int code, drained = 0;
     raise_descriptors();
     blasd_batcher_init(batcher, options->queue.limits);
-    blasd_weigher_init(&worker.weigher);
     batcher->options = options;
-    batcher->weigher = &worker.weigher;
     code = make_rooms(&worker, err);
     if (code != 0) goto done;
     code = backend->device_open(options->ordinal, &batcher->device, err);

@@ -2,10 +2,10 @@
  * and ends them; a second thread keeps its lease alive, a third runs what takes long.
  *
  * Knows nothing of HTTP and never ends the process itself. The pieces, in reading order: worker.c
- * (the loop), group.c (which jobs run together), lane.c (what runs beside the others), weigh.c
- * (what that is), runner.c (one group from inputs to records), bind.c
- * (where tensors lie), ending.c (records), heartbeat.c (the lease), measure.c (what jobs cost on
- * the device), backend_load.c (devices). */
+ * (the loop), group.c (which jobs run together), lane.c (what runs beside the others), estimate.c
+ * (what that is), runner.c (one group from inputs to records), bind.c (where tensors lie), ending.c
+ * (records), heartbeat.c (the lease), measure.c (what jobs cost on the device), backend_load.c
+ * (devices). */
 #ifndef BLASD_WORKER_WORKER_H
 #define BLASD_WORKER_WORKER_H
 
@@ -44,6 +44,12 @@ struct blasd_worker_options {
  * (its jobs were given back); another negative code where it could not start: wrong store, no such
  * device. A queue that is away is none of these: it waits and tries again. */
 int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_err *err);
+
+/* A device as GET /devices and `blasd devices --json` show it, with what jobs cost on it where that
+ * is known. New; NULL where memory has run out. */
+struct blasd_cost;
+struct json_t *blasd_device_json(const struct blasd_device_info *info,
+                                 const struct blasd_cost *cost);
 
 #define BLASD_BACKENDS_MAX 4
 

@@ -1,7 +1,6 @@
 """How connections come in: whatever their first bytes look like and however slowly they come, every request is served.
 
-A connection whose first request announces a body of a megabyte or more is received with more memory than others, one that
-begins with a small POST with less; none of this may show in an answer.
+How much memory a connection has, and in how many pieces a body so comes, may not show in an answer.
 """
 import concurrent.futures
 import contextlib
@@ -133,8 +132,8 @@ def test_short_bodies_on_every_kind_of_connection_at_once(service):
         list(pool.map(talk, range(12)))
 
 
-def test_all_connections_may_have_the_same_memory(make_service):
-    service = make_service("--limit", "connection_small_bytes=1M")
+def test_connections_may_have_much_memory(make_service):
+    service = make_service("--limit", "connection_bytes=1M")
     with connect(service) as sock:
         for request in (small(), large(20), small()):
             served(sock, request)
@@ -284,8 +283,8 @@ def test_beyond_the_limit_connections_wait_for_their_turn(make_service):
             assert status == 200 and small()[1](body)
 
 
-def test_without_memory_for_large_bodies_all_connections_are_alike(make_service):
-    service = make_service("--limit", "connection_body_bytes=4K")
+def test_connections_may_have_little_memory(make_service):
+    service = make_service("--limit", "connection_bytes=4K")
     with connect(service) as sock:
         for request in (large(10), small(), large(11)):
             served(sock, request)

@@ -140,7 +140,7 @@ def tree(tmp_path):
 
 
 def environment(service):
-    return {**os.environ, "BLASD_URL": service.url, "PYTHONPATH": str(ROOT / "clients/python"),
+    return {**os.environ, "BLASD": str(BLASD), "BLASD_URL": service.url, "PYTHONPATH": str(ROOT / "clients/python"),
             "PATH": os.path.dirname(sys.executable) + ":" + os.environ["PATH"]}
 
 

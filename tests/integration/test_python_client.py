@@ -340,7 +340,7 @@ def test_other_kinds_of_arrays(client):
                         ([[1, 2], [3]], ""), (np.array([b"a"]), "dtype"), (a.astype(np.clongdouble), "complex256"), (object(), "object"),
                         (a.astype(np.longdouble), "float128"), ([OnDevice(a)], ""), ([scipy.sparse.eye(2)], "")):
         text = refusal(client, form)
-        assert text.startswith("a: ") and words in text, text
+        assert text.startswith("inputs.a: ") and words in text, text
 
 
 def test_nothing_at_all_is_no_array(client):
@@ -497,7 +497,7 @@ def test_a_connection_that_was_closed_meanwhile_is_not_used():
     client = blasd.Client(listener.url)
     for _ in range(3):
         assert client.submit("matmul", a=[[1.0]], b=[[1.0]]).id == "x"
-        connection = client._local.connection
+        connection = client._pool._idle[-1][1]
         connection.sock.settimeout(5)
         assert connection.sock.recv(1, socket.MSG_PEEK) == b""  # the end has come
     assert len(listener.requests) == 3

@@ -2,7 +2,6 @@
 import ctypes
 import mmap
 import os
-import pathlib
 import re
 import signal
 import socket
@@ -12,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from service import BLASD, Service, command_line
+from service import BLASD, Service, children, command_line
 
 SMALL = {"a": np.eye(2), "b": np.ones((2, 2))}
 
@@ -156,26 +155,46 @@ def latency_asked_for():
         return struct.unpack("=i", device.read(4))[0]
 
 
+def test_cores_may_sleep_unless_the_operator_says_otherwise(make_service):
+    service = make_service()
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+    assert not any(holds_cores_awake(pid) for pid in (service.process.pid, *children(service.process.pid)))
+
+
 @pytest.mark.skipif(not os.access(CORES_DEVICE, os.R_OK | os.W_OK), reason="cores cannot be kept awake here")
-def test_cores_stay_awake_while_jobs_come(make_service):
-    """No job is lost or late with it, and with awake_ms=0 nothing is asked of the machine."""
-    driver = pathlib.Path("/sys/devices/system/cpu/cpuidle/current_driver")
-    guest = driver.exists() and driver.read_text().startswith("haltpoll")
-    cores = os.sysconf("SC_NPROCESSORS_ONLN")
-    keeps = make_service("--limit", "awake_ms=3000", "--limit", f"awake_cores={cores}")
-    leaves, large = make_service("--limit", "awake_ms=0"), make_service("--limit", f"awake_cores={cores - 1}")
-    assert holds_cores_awake(keeps.part("api")) == guest
-    assert not holds_cores_awake(leaves.part("api"))
-    assert not holds_cores_awake(large.part("api")), "a machine of more cores is left alone"
-    assert leaves.run("matmul", SMALL)[1]["state"] == "succeeded"
-    assert keeps.run("matmul", SMALL)[1]["state"] == "succeeded"
-    if not guest:
-        return
+def test_low_latency_keeps_cores_awake(make_service):
+    service = make_service("--low-latency")
+    assert holds_cores_awake(service.process.pid)
     assert latency_asked_for() == 0
-    end = time.time() + 30
-    while latency_asked_for() == 0 and time.time() < end:
-        time.sleep(0.05)
-    assert latency_asked_for() != 0, "still held long after the last job"
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
+
+
+@pytest.mark.skipif(os.access(CORES_DEVICE, os.W_OK), reason="cores can be kept awake here")
+@pytest.mark.parametrize("command", [("up", "--listen", "127.0.0.1:0"), ("api", "--redis", "unix:/nowhere")])
+def test_low_latency_that_cannot_be_had_is_said(tmp_path, command):
+    options = ["--data", tmp_path / "data"] if command[0] == "up" else []
+    done = subprocess.run([BLASD, *command, *options, "--low-latency"], capture_output=True, timeout=60, text=True)
+    assert done.returncode == 1 and CORES_DEVICE in done.stderr and "--low-latency" in done.stderr
+
+
+def processors_of(pid):
+    """Those of each thread of the process together."""
+    return set().union(*(os.sched_getaffinity(int(thread)) for thread in os.listdir(f"/proc/{pid}/task")))
+
+
+def test_nobody_is_pinned_unless_asked(make_service):
+    service = make_service()
+    for name in ("redis", "api", "worker"):
+        assert processors_of(service.part(name)) == os.sched_getaffinity(0)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_pinned_parts_have_processors_of_their_own(make_service):
+    all_of_them = os.sched_getaffinity(0)
+    service = make_service("--pin", "--loops", "1")
+    api, worker = processors_of(service.part("api")), processors_of(service.part("worker"))
+    assert len(api) == 1 and worker == all_of_them - api
+    assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
 
 
 def cached_bytes(path):

@@ -1,6 +1,30 @@
 """Client for blasd, a BLAS daemon: NumPy arrays in, NumPy arrays out, over HTTP."""
+from .aio import AsyncClient
 from .arrays import JobWarning
-from .client import Client, Error, Job, Result
+from .client import Client
+from .errors import (
+                     Cancelled,
+                     Conflict,
+                     ConnectionError,
+                     Error,
+                     Forbidden,
+                     InputError,
+                     InvalidInput,
+                     JobFailed,
+                     NotFound,
+                     NotPositiveDefinite,
+                     NumericalError,
+                     QueueFull,
+                     SingularMatrix,
+                     Timeout,
+                     Unavailable,
+)
+from .jobs import AsyncJob, Job
+from .results import RegressionResult, Result
+from .service import Service, serve
 
-__all__ = ["Client", "Error", "Job", "JobWarning", "Result"]
+__all__ = ["AsyncClient", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error", "Forbidden",
+           "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
+           "NumericalError", "QueueFull", "RegressionResult", "Result", "Service", "SingularMatrix", "Timeout",
+           "Unavailable", "serve"]
 __version__ = "0.2.0"  # as in the file VERSION

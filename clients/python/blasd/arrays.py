@@ -3,30 +3,40 @@
 What would change on the way (masks, missing values) or is out of reach (sparse matrices, a GPU's memory) is refused by
 name, with what to do instead.
 """
+from __future__ import annotations
+
 import sys
+import types
 import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
+
+from .errors import InputError
+
+Array = np.ndarray[Any, Any]
 
 
 class JobWarning(UserWarning):
     """What the service says of a result that it gives all the same (`Result.warnings`), or the client of an input."""
 
 
-def warn(text):
+def warn(text: str) -> None:
     """Warns at the line that called into this package."""
-    level, frame = 1, sys._getframe()
+    level = 1
+    frame: types.FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__package__") == __package__:
         level, frame = level + 1, frame.f_back
     warnings.warn(text, JobWarning, level)
 
 
-def inputs_of(values):
+def inputs_of(values: Mapping[str, Any]) -> dict[str, Array]:
     """The inputs as arrays by name; a plain array is the same object."""
     return {name: _array(name, value) for name, value in values.items()}
 
 
-def _array(name, value, where=""):
+def _array(name: str, value: Any, where: str = "") -> Array:
     """`where`: which part of the input it is, in words."""
     if type(value) is np.ndarray and value.dtype != object:
         return value
@@ -35,24 +45,20 @@ def _array(name, value, where=""):
     except InputError:
         raise
     except Exception as error:  # whatever an object's own __array__ raises
-        raise InputError(f"{name}: NumPy makes no array of the {type(value).__name__}{where}: {error}") from error
+        raise InputError(f"inputs.{name}", f"NumPy makes no array of the {type(value).__name__}{where}: {error}") from error
     if array.dtype == object:
         _refuse_missing(name, sum(map(_is_missing, array.flat)), where)
-        raise InputError(f"{name}: NumPy makes no array of numbers of the {type(value).__name__}{where}, but one of dtype "
+        raise InputError(f"inputs.{name}", f"NumPy makes no array of numbers of the {type(value).__name__}{where}, but one of dtype "
                        "object; give numbers of one dtype, e.g. with astype(float)")
     if isinstance(value, (list, tuple)):
         _look_for_rounding(name, array, value)
     return array
 
 
-class InputError(TypeError):
-    """An input that cannot be sent without a change, with its name and what to do."""
-
-
 _NUMBERS = {int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
 
-def _plain(name, value, where):
+def _plain(name: str, value: Any, where: str) -> Any:
     """The same in a form of which np.asarray makes what it says, or the refusal."""
     if isinstance(value, (list, tuple)):
         if set(map(type, value)) <= _NUMBERS:
@@ -61,9 +67,9 @@ def _plain(name, value, where):
     kind = type(value)
     pandas = sys.modules.get("pandas")
     if isinstance(value, np.ma.MaskedArray):
-        masked = int(np.count_nonzero(np.ma.getmaskarray(value)))
+        masked = int(np.count_nonzero(np.ma.getmaskarray(value)))  # type: ignore[no-untyped-call]
         if masked:
-            raise InputError(f"{name}: {masked} masked element{'s' if masked > 1 else ''}{where}; give them values "
+            raise InputError(f"inputs.{name}", f"{masked} masked element{'s' if masked > 1 else ''}{where}; give them values "
                            "(.filled) or leave them out (.compressed) first")
         return value.data
     if pandas is not None and isinstance(value, pandas.DataFrame):
@@ -83,43 +89,43 @@ def _plain(name, value, where):
     elif hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         pass
     elif hasattr(value, "toarray") or hasattr(value, "todense"):
-        raise InputError(f"{name}: a sparse matrix ({kind.__name__}){where}; send it dense: .toarray()")
+        raise InputError(f"inputs.{name}", f"a sparse matrix ({kind.__name__}){where}; send it dense: .toarray()")
     elif hasattr(value, "__cuda_array_interface__"):
-        raise InputError(f"{name}: the {kind.__name__}{where} lies in a GPU's memory; copy it to the host first")
+        raise InputError(f"inputs.{name}", f"the {kind.__name__}{where} lies in a GPU's memory; copy it to the host first")
     elif hasattr(value, "__dlpack__"):
         if value.__dlpack_device__()[0] not in (1, 3):  # the host's memory, also page-locked
-            raise InputError(f"{name}: the {kind.__name__}{where} lies in a device's memory; copy it to the host first")
+            raise InputError(f"inputs.{name}", f"the {kind.__name__}{where} lies in a device's memory; copy it to the host first")
         return np.from_dlpack(value)
     return value
 
 
-def _table(name, columns):
+def _table(name: str, columns: Iterable[tuple[Any, Any]]) -> Array:
     arrays = [_array(name, column, f" in column {label!r}") for label, column in columns]
     table = np.column_stack(arrays)
     _look_for_rounding(name, table, arrays)
     return table
 
 
-def _refuse_missing(name, count, where):
+def _refuse_missing(name: str, count: int, where: str) -> None:
     if count:
-        raise InputError(f"{name}: {count} missing value{'s' if count > 1 else ''}{where}; fill them in or leave them out "
+        raise InputError(f"inputs.{name}", f"{count} missing value{'s' if count > 1 else ''}{where}; fill them in or leave them out "
                        "first (pandas: fillna, dropna)")
 
 
-def _is_missing(value):
+def _is_missing(value: Any) -> bool:
     try:
         return value is None or bool(value != value)  # NaN and NaT are not equal to themselves
     except Exception:  # pandas.NA has no truth; an array has too many
         return type(value).__name__ == "NAType"
 
 
-def _look_for_rounding(name, array, parts):
+def _look_for_rounding(name: str, array: Array, parts: Any) -> None:
     """Warns where NumPy made floats of integers and of what is beside them, and rounded some."""
     if array.dtype.kind == "f" and (np.abs(array) >= 2.0**53).any() and _too_long(parts):
         warn(f"{name}: integers beyond 2^53 were rounded where NumPy made {array.dtype} of them")
 
 
-def _too_long(value):
+def _too_long(value: Any) -> bool:
     """Whether it has integers that float64 cannot hold."""
     if isinstance(value, (list, tuple)):
         return any(_too_long(item) for item in value if type(item) is not float)

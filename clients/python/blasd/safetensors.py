@@ -2,10 +2,17 @@
 
 A file is eight bytes (the header's length, little-endian), a JSON header, and the tensors' bytes.
 """
+from __future__ import annotations
+
 import json
 import struct
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+
+from .arrays import Array
+from .errors import InputError
 
 _CODES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
           "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
@@ -13,33 +20,35 @@ _CODES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF1
 _NAMES = {code: name for name, code in _CODES.items()}
 
 
-def code(name, dtype):
+def code(name: str, dtype: np.dtype[Any]) -> str:
     """The format's name of a dtype; TypeError, with the array's name, where it has none."""
     if dtype.name not in _CODES:
-        raise TypeError(f"{name}: dtype {dtype} is not supported; use one of {', '.join(_CODES)}")
+        raise InputError(f"inputs.{name}", f"dtype {dtype} is not supported; use one of {', '.join(_CODES)}", "unsupported_dtype")
     return _CODES[dtype.name]
 
 
-def pack(arrays, metadata):
+def pack(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
     """Returns the file as a list of bytes-like pieces; the arrays' own memory is not copied.
 
     arrays: dict of name -> array. metadata: dict of text.
     """
-    header, pieces, at = {"__metadata__": metadata}, [], 0
+    header: dict[str, Any] = {"__metadata__": metadata}
+    pieces: list[bytes | memoryview] = []
+    at = 0
     for name, array in arrays.items():
         kind = code(name, array.dtype)
         shape = list(array.shape)
         # rank 0 survives ascontiguousarray only through the shape taken before
         array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + array.nbytes]}
-        pieces.append(memoryview(array.reshape(-1).view(np.uint8)))
+        pieces.append(array.reshape(-1).view(np.uint8).data)
         at += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-(len(text) + 8) % 64)
     return [struct.pack("<Q", len(text)) + text, *pieces]
 
 
-def unpack(body):
+def unpack(body: bytes | memoryview) -> tuple[dict[str, Array], dict[str, str]]:
     """Returns (arrays, metadata) of a file; the arrays are views of `body`."""
     body = memoryview(body)
     if len(body) < 8:
@@ -53,7 +62,7 @@ def unpack(body):
     return {name: _read(entry, data) for name, entry in header.items()}, metadata
 
 
-def _read(entry, data):
+def _read(entry: dict[str, Any], data: memoryview) -> Array:
     begin, end = entry["data_offsets"]
     piece = data[begin:end]
     if entry["dtype"] == "BF16":
@@ -61,7 +70,7 @@ def _read(entry, data):
     return np.frombuffer(piece, np.dtype(_NAMES[entry["dtype"]]).newbyteorder("<")).reshape(entry["shape"])
 
 
-def _bfloat16(bits):
+def _bfloat16(bits: Array) -> Array:
     try:
         import ml_dtypes
         return bits.view(ml_dtypes.bfloat16)

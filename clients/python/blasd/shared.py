@@ -4,6 +4,8 @@ A file NAME.put in the service's blob directory holds a header (safetensors, lik
 multiple of 64 bytes. `Body-File: NAME` hands it in. This end holds a lock on it for as long as it is used, so that the
 service does not sweep it away. Results come as names of files, which are mapped. docs/sharing.md has the rules.
 """
+from __future__ import annotations
+
 import fcntl
 import json
 import math
@@ -12,15 +14,20 @@ import os
 import secrets
 import struct
 import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from . import safetensors
+from .arrays import Array
+
+Spec = tuple[np.dtype[Any], tuple[int, ...]]
 
 _LEAST = 1 << 20  # bytes of inputs from which copying them into a file beats sending them
 
 
-def _aligned(count):
+def _aligned(count: int) -> int:
     return (count + 63) // 64 * 64
 
 
@@ -30,7 +37,7 @@ class File:
     A mapping, and so every array in it, keeps the file's bytes (and the lock) beyond that.
     """
 
-    def __init__(self, directory, temporary=False):
+    def __init__(self, directory: str, temporary: bool = False) -> None:
         self.temporary = temporary  # made for one request; what is queued then has a name of its own for it
         self.name = secrets.token_hex(16)
         self._path = os.path.join(directory, self.name + ".put")
@@ -41,7 +48,7 @@ class File:
         if owner != os.geteuid():  # the service takes files of its own user alone: root gives it to that user
             os.fchown(self._fd, owner, -1)
 
-    def lay_out(self, specs):
+    def lay_out(self, specs: Mapping[str, Spec]) -> dict[str, Array]:
         """To be called once: writes the header for arrays of these (dtype, shape) by name; returns the arrays, zeros."""
         header, places, at = {}, {}, 0
         for name, (dtype, shape) in specs.items():
@@ -61,7 +68,7 @@ class File:
                 for name, (at, dtype, shape, count) in places.items()}
 
 
-def _remove(fd, path, owner):
+def _remove(fd: int, path: str, owner: int) -> None:
     os.close(fd)
     if os.getpid() != owner:  # a fork's own end of it: the file is the parent's
         return
@@ -71,36 +78,36 @@ def _remove(fd, path, owner):
         pass
 
 
-def _array(buffer, offset, dtype, shape, count):
+def _array(buffer: mmap.mmap, offset: int, dtype: np.dtype[Any], shape: Sequence[int], count: int) -> Array:
     if count == 0:
         return np.empty(shape, dtype)
     return np.frombuffer(buffer, dtype, count, offset).reshape(shape)
 
 
-class Shared(dict):
+class Shared(dict[str, Array]):
     """Arrays by name that lie in one file, to be filled in place: `Client.shared` makes it.
 
     The arrays, all of them under their names, are inputs that no copy is made of. They may be changed once the job
     has ended, and used again for the next one; what is changed sooner spoils that job's result.
     """
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
-    def __init__(self, file, specs):
+    def __init__(self, file: File, specs: Mapping[str, Spec]) -> None:
         self.file = file
         super().__init__(file.lay_out(specs))
 
-    def __reduce__(self):  # in another process they are copies
+    def __reduce__(self) -> Any:  # in another process they are copies
         return dict, (dict(self),)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return self is other
 
-    def holds(self, inputs):
+    def holds(self, inputs: Mapping[str, Array]) -> bool:
         """Whether these are the arrays, all of them, and not views or copies."""
         return inputs.keys() == self.keys() and all(inputs[name] is self[name] for name in self)
 
-    def close(self):
+    def close(self) -> None:
         """Removes the file's name; its memory goes once the arrays are gone."""
         self.file.close()
 
@@ -108,20 +115,20 @@ class Shared(dict):
 class Directory:
     """The service's directory, and what of ours lies in it."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.path = path
         # by the names of their files; used without a lock, which a fork might find taken for good
-        self._live = weakref.WeakValueDictionary()
+        self._live = weakref.WeakValueDictionary[str, Shared]()
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return Directory, (self.path,)
 
-    def shared(self, specs):
+    def shared(self, specs: Mapping[str, Spec]) -> Shared:
         made = Shared(File(self.path), specs)
         self._live[made.file.name] = made
         return made
 
-    def file_of(self, inputs):
+    def file_of(self, inputs: Mapping[str, Array]) -> File | None:
         """The File that holds the inputs, copied there where they do not lie in one; None: they are better sent."""
         for reference in self._live.valuerefs():
             shared = reference()
@@ -139,7 +146,7 @@ class Directory:
             file.close()
             raise
 
-    def map_outputs(self, document):
+    def map_outputs(self, document: Mapping[str, Any]) -> dict[str, Array] | None:
         """The outputs of a job as arrays where they lie; None where they do not lie in a file. A page that is written to
         becomes a copy, so that the file stays as it is."""
         outputs = document["outputs"]
@@ -157,7 +164,7 @@ class Directory:
             arrays[name] = _array(view, output["blob"]["offset"], np.dtype(output["dtype"]), shape, math.prod(shape))
         return arrays
 
-    def _map(self, name):
+    def _map(self, name: str) -> mmap.mmap:
         path = os.path.join(self.path, name)
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-#!lua name=blasd_4
+#!lua name=blasd_5
 -- revision 1
 --[[ The queue inside Redis: what its keys are and what each function does.
 
@@ -46,20 +46,24 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:epoch            counter of leases
   {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
   {q}:lease:NAME       EPOCH, with an expiry: the worker lives exactly while this exists
-  {q}:held:NAME        text of names, "ID PACKET ...": what the worker has claimed; some may have ended
-  {q}:begun:NAME       hash PART -> EPOCH, a newline, and a line for each batch that has begun, "US ID
-                       PACKET ..."; what has ended may stand in it. PART 0 is of the connection that
-                       claims, others of those beside it. The worker writes it itself, with HSET; it
-                       counts as long as its epoch is that of {q}:workers
+  {q}:claims:NAME      hash of what the worker holds and where each of its threads stands, THREAD 0
+                       to 9 (0 claims; others end what it has claimed): name of a job or packet ->
+                       "THREAD SEQ", the turn it was given in; some may have ended; #THREAD -> "SEQ
+                       GIVEN DIGITS", that thread's last turn, the turns since the queue was empty,
+                       and how the jobs it ended then had ended; @THREAD -> EPOCH, a newline, and a
+                       line for each batch that has begun, "US ID PACKET ...", as the worker itself
+                       writes with HSET: it counts as long as its epoch is that of {q}:workers, and
+                       what has ended may stand in it
   {q}:prog:NAME        hash ID -> progress 0..1 of running jobs, where the worker reports any
   {q}:alone:CLASS      microsecond since when jobs of that class wait without a worker of it, with
                        an expiry
   {q}:attempts         hash ID -> workers that began the job and did not end it, only where > 0
-  {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES TURN [ID ...]", what it asked for in claim
-                       and the names it still held: workers that found nothing and wait on
-  {q}:wake:NAME        list that wakes the worker NAME from BLMPOP: "1", it must claim; "0", it has
-                       nudged itself; or what claim would have given it, now_us as a text: these
-                       jobs are its already
+  {q}:idle             hash NAME -> "CLASS MAX MAX_BYTES THREAD SEQ", the demand of a turn that was
+                       not met
+  {q}:wake:NAME        list at which the worker waits, with BLMPOP: the reply to that turn, without
+                       digits and now_us as a text, once there are jobs: these are its already
+  {q}:sent:FRONT       the last SEQ of that front end's calls of submit, with an expiry
+  {q}:sent:FRONT:SEQ   the same call's reply, where not all was queued
   {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use; with an expiry once the job
                        has ended
   {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
@@ -86,39 +90,35 @@ back by a worker that had begun it), the packet is opened: its jobs are entries 
 then on, and whoever comes upon its name, in a list or among what a worker held, takes them for it.
 So each pending job is named in one place, by its id or by its packet's name: NAME is either.
 
-FUNCTIONS. Called as FCALL blasd_4_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
+FUNCTIONS. Called as FCALL blasd_5_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
 queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
-integers. A RECORD in a reply is a final record as it was given to finish, or a terse text record,
-made here, of a job that is queued or running or that no worker ended. A terse record is 14 lines
-joined by "\n" with no newline at the end:
-  T1, state, id, op, priority (names), created_us, started_us, finished_us (0: not yet), progress (0
-  to 1), attempts (workers that began it so far, the present one included), error code's name or "",
-  device id of the worker (member `id` of its INFO) or "", tenant, the class whose workers it
-  was sent to (name)
+integers. A RECORD in a reply is a final record as it was given to finish, or one that was made
+here (records.lua), of a job that is queued or running or that no worker ended; both are of one form.
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
 job, or it was deleted; 410 its record has expired.
 
 Front ends call
   open IDENTITY REPLACE
       -> the identity recorded (IDENTITY itself where it was the first, or REPLACE is 1). To be
-      called on each new connection before anything else: jobs of schema 1 become ours by it
-  submit, then 6 for each job, or packet: NAME FRAME SI COST OPTIONS NOTE
+      called on each new connection before anything else: jobs of schema 4 become ours by it
+  submit FRONT SEQ, then 6 for each job, or packet: NAME FRAME SI COST OPTIONS NOTE
       -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it; error "DISK WHY", and
       nothing is taken, while {q}:refused says why. Without jobs it tells whether any would be
-      taken. COST of a packet: of
-      each job, and how many they are, "COST N"; its FRAME is pieces; of OPTIONS it has r=1 at most.
+      taken. A front end numbers its calls in the order in which it sends them; one whose reply was
+      lost is sent again as it was, with the same SEQ and before any later one, and is answered as
+      it was. COST of a packet: of each job, and how many they are, "COST N"; its FRAME is pieces;
+      it has no OPTIONS.
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
-      r=1 (sent again after its reply was missed: a job of this ID that is there counts as queued);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
       NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
       no room for more; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
-      ended, CHANNEL now watches it; or, of a packet for which there is not room as a whole, or was
-      not when it was sent before, a text with one of these digits for each job
+      ended, CHANNEL now watches it; or, of a packet for which there is not room as a whole, a text
+      with one of these digits for each job
   get ID...               -> {RECORD or 404|410, ...}
   watch CHANNEL ID...     -> the same; CHANNEL is told when those that have not ended end
   keep ID...
@@ -157,24 +157,21 @@ lease is not theirs any more)
   renew NAME EPOCH INFO   -> as tick, which it includes, without lines
   release NAME EPOCH      -> 0: gives back what it held, and the name
   bury NAME               -> 0: the same for a worker known to be dead
-  claim NAME EPOCH CLASS MAX MAX_BYTES TURN WAS_IDLE CHECK HELD
-      -> {now_us, j1, f1, j2, f2, ...}; j = "NAME US COST BLOB", with " ATTEMPTS" behind it where
-      workers began the job before and did not end it, of a packet " 0 N"; f its frame, of a packet
-      its N pieces. With no jobs the worker is now idle: it waits in BLMPOP {q}:wake:NAME. What
-      comes then is handed over in that list where it is little, which saves it the next claim. MAX
-      counts jobs. TURN counts claims and drives ageing. WAS_IDLE 1: the last claim had no jobs.
-      HELD: the names, as it was given them, of what it still has, a packet as long as it has a job
-      of it. CHECK 1: a reply may have been missed, so what is noted as held by it but is not in
-      HELD goes back, packets opened
-  finish NAME EPOCH RESENT, then 3 for each job, or whole packet: NAME PIECES OUTPUTS
-      -> text of a digit for each job: 1 accepted, 0 had ended otherwise. RESENT 1: the reply was
-      missed; what is recorded just so counts as accepted. OUTPUTS: "0", they are in the records;
-      "BYTES", in the blob ID.out; "BYTES SEG JOBS[ SEG JOBS...]", of so many jobs in that segment.
-      RESENT may be followed by
-      " CLASS MAX MAX_BYTES TURN", as in claim, from a worker that holds nothing else: where nothing
-      is pending any more it is then idle, as after a claim without jobs, and "i" ends the text.
-      RESENT 2: as 0, and its BLMPOP comes behind this call, so where it is not idle then, "1" is in
-      the list
+  turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES, then 3 for each ENDING: NAME PIECES OUTPUTS
+      -> {now_us, DIGITS, j1, f1, j2, f2, ...}. The one exchange by which a worker ends jobs and
+      comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
+      j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
+      not end it, of a packet " 0 N"; f its frame, of a packet its N pieces.
+      MAX counts jobs; 0: it wants none. Where it wants some and there are none the worker is idle:
+      it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are.
+      SEQ is greater than in the thread's last turn. A turn whose reply was lost, in that list or on
+      its way, is sent again with the same SEQ, and ENDINGS: what has been done is not done again,
+      and the reply is made anew from what the worker was given in it; where that is nothing, what
+      it asks for now counts. An older SEQ is refused. So each reply is seen before the next turn.
+      OUTPUTS: "N BYTES" of N records: BYTES 0, they are in the records; else in the blob ID.out, or
+      "N BYTES SEG JOBS[ SEG JOBS...]", of so many jobs in that segment. PIECES may be those of some
+      jobs of the packet NAME. PIECES "": it could not be read, and goes back, a packet opened; no
+      digit is for it
   progress NAME EPOCH PROGRESS ID...
       -> text of a digit for each: 1 still wanted, 0 not
 

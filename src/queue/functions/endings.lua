@@ -5,43 +5,18 @@ local function ending_new()
             ends = {}, one_channel = false}
 end
 
--- Where things stand in a record that a worker wrote (wire/frame_record.c).
-local RECORD_STATES = {[2] = 'succeeded', [3] = 'failed', [4] = 'cancelled', [5] = 'expired'}
-
--- The state of the record that begins at `at` of the text, its operation, and where what follows
--- that lies; nil where no worker wrote it.
-local function record_head(text, at)
-    if sub(text, at, at + 3) ~= 'BLRF' then return nil end
-    local op_bytes = byte(text, at + 58) or 0
-    return RECORD_STATES[byte(text, at + 12)], sub(text, at + 59, at + 58 + op_bytes),
-           at + 59 + op_bytes
-end
-
--- The name of the error in it: behind the times, three texts, the warnings and four numbers.
-local function record_error(text, at)
-    at = at + 11 * 8
-    local function pass() at = at + 1 + (byte(text, at) or 0) end
-    for _ = 1, 3 do pass() end
-    local warnings = byte(text, at) or 0
-    at = at + 1
-    for _ = 1, warnings do pass() end
-    at = at + 4 + 4 + 8 + 8
-    local code = sub(text, at + 1, at + (byte(text, at) or 0))
-    return match(code, '^[%l_]+$') or 'internal_error'
-end
-
 -- Counts the ends of a job's, or a packet's, records.
 local function count_ends(ends, op, pieces)
     local at, most, good = 1, #pieces, 0
     while at + PIECE_HEAD - 1 <= most do
         local record = at + PIECE_HEAD
-        if byte(pieces, record) == 66 and byte(pieces, record + 12) == 2 then -- most of them
+        local state = Record.state(pieces, record)
+        if state == 'succeeded' then -- most of them
             good = good + 1
         else
-            local state, _, behind = record_head(pieces, record)
             local label = op .. ' ' .. (state or 'failed')
             if not state or state == 'failed' then
-                label = label .. ' ' .. (state and record_error(pieces, behind) or 'internal_error')
+                label = label .. ' ' .. Record.error(pieces, record)
             end
             ends[label] = (ends[label] or 0) + 1
         end
@@ -201,17 +176,12 @@ end
 local GHOSTS = 1000
 local function count_ghosts(ended)
     local held, waited = {}, {}
-    for _, name in ipairs(call('HKEYS', K.workers)) do
-        held[#held + 1] = call('GET', K.held_of .. name) or ''
+    for _, worker in ipairs(call('HKEYS', K.workers)) do
+        for _, name in ipairs(claimed_names(worker)) do held[name] = true end
     end
-    held = concat(held, ' ')
-    local named = #ended > 16 and {} -- of many, one look at the text is cheaper than a search each
-    for name in gmatch(named and held or '', '%S+') do named[name] = true end
     for _, pair in ipairs(ended) do
         local id, si = pair[1], pair[2]
-        local is_held = named and (named[id] or named[sub(id, 1, PACKET)]) or
-                        not named and names_job(held, id)
-        if not is_held then waited[si] = (waited[si] or 0) + 1 end
+        if not (held[id] or held[sub(id, 1, PACKET)]) then waited[si] = (waited[si] or 0) + 1 end
     end
     for si, jobs in pairs(waited) do
         tally(si, -jobs)

@@ -107,17 +107,15 @@ local function line_up(t)
     end
 end
 
--- Gives the jobs to idle workers or lines them up. Those that have come into an empty queue need
--- not pass the lists.
+-- Gives the jobs to idle workers and lines the others up. Those that have come into an empty queue
+-- need not pass the lists.
 local function intake_give(t)
-    local any, cpu, cuda = unpack(t.count)
-    local new = any + cpu + cuda
     intake_write(t)
-    if new == 0 then return end
-    local alone = new <= HANDED and t.jobs == t.taken
-    if alone then wake(any, cpu, cuda, new, t.entries) end
+    if #t.entries == 0 then return end
+    local alone = t.jobs == t.taken
+    if alone then serve(t.count, t.entries) end
     line_up(t)
-    if not alone then wake(any, cpu, cuda, new) end
+    if not alone then serve(t.count) end
 end
 
 -- What the OPTIONS of a job say: nil where it is not to be queued, with its reply; else the time of
@@ -128,7 +126,6 @@ local function submit_options(id, options, like)
     local ms, deadline = tonumber(match(head, ' d=(%d+)') or 0), '0'
     if ms > 0 then deadline = whole(now + ms * 1000) end
     if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
-    if find(head, ' r=1') and (stubs_alone({id})[1] or recorded(id)) then return nil, 0 end
     local blob = find(head, ' [bB]=1') and '1' or '0'
     if not key then return deadline, blob end
     local r = repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels)
@@ -184,33 +181,17 @@ local function submit_one(t, id, frame, options)
     return 0
 end
 
--- Whether any of these jobs is there: pending, but in no packet, or ended.
-local function any_known(pieces)
-    local known = false
-    each_piece(pieces, function(id)
-        known = known or call('HEXISTS', K.pending, id) == 1 or recorded(id) ~= nil
-    end)
-    return known
-end
-
-local function submit_packet(t, packet, pieces, options)
-    local alone = '' -- OPTIONS of each where they go one by one
-    if options == 'r=1' then
-        if call('HEXISTS', K.pending, packet) == 1 or call('HEXISTS', K.opened, packet) == 1 then
-            return 0
-        end
-        if any_known(pieces) then alone = options end -- there may have been room for a part only
-    end
-    if results_full(t, packet) and alone == '' then return 5 end
+local function submit_packet(t, packet, pieces)
+    if results_full(t, packet) then return 5 end
     local jobs = t.like.packed
-    if alone == '' and submit_fits(t, jobs) then
+    if submit_fits(t, jobs) then
         intake_add(t, packet, stub_of(t.like, '0', '0', jobs), pieces, jobs)
         return 0
     end
     local digits = {}
     t.stub = false
     each_piece(pieces, function(id, from, to)
-        digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), alone)
+        digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), '')
     end)
     return concat(digits)
 end
@@ -218,25 +199,42 @@ end
 local function submit_any(t, name, frame, options)
     local like = t.like
     if not (like.cost and K.wait[like.si] and bucket_of(name)) then return 4 end
-    if is_packet(name) and like.packed then return submit_packet(t, name, frame, options) end
+    if is_packet(name) and like.packed then return submit_packet(t, name, frame) end
     if #name ~= ID or like.packed then return 4 end
     return submit_one(t, name, frame, options)
 end
 
+-- How long a front end's last call is known: far longer than it sends one again.
+local SENT_S = '60'
+
 local function submit(keys, args)
     start(keys, args)
-    if #args % 6 ~= 1 then return redis.error_reply('ERR submit takes six arguments a job') end
+    local front, seq = args[2], args[3]
+    if #args % 6 ~= 3 then return redis.error_reply('ERR submit takes six arguments a job') end
     local why = call('GET', K.refused)
     if why then return redis.error_reply('DISK ' .. why) end
-    local t, reply = intake_new(), {now, 0, 0}
-    for i = 2, #args, 6 do
-        submit_like(t, args[i + 2], args[i + 3], args[i + 5])
-        reply[#reply + 1] = submit_any(t, args[i], args[i + 1], args[i + 4])
+    local t, reply, all_queued, sent = intake_new(), {now, 0, 0}, true, K.sent_of .. front
+    local again = #args > 3 and tonumber(call('GET', sent) or 0) >= tonumber(seq)
+    local kept = again and call('GET', sent .. ':' .. seq)
+    if kept then return cmsgpack.unpack(kept) end
+    for i = 4, #args, 6 do
+        local r = 0
+        if not again then
+            submit_like(t, args[i + 2], args[i + 3], args[i + 5])
+            r = submit_any(t, args[i], args[i + 1], args[i + 4])
+        end
+        reply[#reply + 1], all_queued = r, all_queued and r == 0
     end
     for seg, jobs in pairs(t.segs) do refer(seg, jobs) end
     for op, jobs in pairs(t.ops) do call('HINCRBY', K.totals, op .. ' submitted', jobs) end
     intake_give(t)
     reply[2], reply[3] = t.jobs, t.sum
+    if #args > 3 and not again then
+        call('SET', sent, seq, 'EX', SENT_S)
+        if not all_queued then
+            call('SET', sent .. ':' .. seq, cmsgpack.pack(reply), 'EX', SENT_S)
+        end
+    end
     return reply
 end
 

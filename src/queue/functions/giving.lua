@@ -1,4 +1,4 @@
--- Giving jobs to a worker: what claim and a hand-over share. Read next: recovery.lua.
+-- Giving jobs to a worker: what its turn and its demand's being met share. Read next: recovery.lua.
 
 -- Puts names back at the head of their list, in order; wakes nobody.
 local function put_back(si, names)
@@ -13,9 +13,9 @@ local function claim_add(c, name, job, frame, attempts)
     c.entries, c.count = n, c.count + job.jobs
     c.room = c.room - job.jobs * job.cost
     c.frames = c.frames + #frame
-    c.held[n + 1] = name -- after HELD
-    reply[2 * n], reply[2 * n + 1] = name .. job.claim, frame -- after now_us
-    if attempts then reply[2 * n] = reply[2 * n] .. ' ' .. attempts end
+    c.names[n] = name
+    reply[2 * n + 1], reply[2 * n + 2] = name .. job.claim, frame -- after now_us and the digits
+    if attempts then reply[2 * n + 1] = reply[2 * n + 1] .. ' ' .. attempts end
     if c.frames > 33554432 then c.full = true end
 end
 
@@ -89,23 +89,27 @@ local function claim_fresh(c, si, quota)
     end
 end
 
--- Gives jobs to the worker: what claim replies with is then in the result's `reply`, and its `held`
--- are noted. `room` in bytes; `held` are the names it has already; `share`: entries at the most.
--- `fresh`: nil, or, where these are all that is pending and are in no list yet, what was submitted:
+-- For at most so many jobs, bytes and entries.
+local function claim_new(most, room, share)
+    return {most = most, room = room, share = share, count = 0, entries = 0, frames = 0,
+            full = false, names = {}, reply = {now_text, ''}, fresh = nil,
+            again = call('EXISTS', K.attempts) == 1}
+end
+
+-- Gives a worker of that class what it may have. `turn` drives ageing. `fresh`: nil, or, where
+-- these are all that is pending and are in no list yet, what was submitted:
 -- {name, stub, frame, si, given = true once a worker has it}.
-local function claim_take(name, class, most, room, turn, held, share, fresh)
-    local c = {most = most, room = room, share = share, count = 0, entries = 0, frames = 0,
-               full = false, held = {held}, reply = {now}, fresh = fresh}
+local function claim_take(c, class, turn, fresh)
     local take, own, any = claim_fresh, class * 3, 0 -- SI before that class' first
+    c.fresh = fresh
     if not fresh then
-        if call('EXISTS', K.pending) == 0 then return c end
+        if call('EXISTS', K.pending) == 0 then return end
         local counts, all = {}, call('HGETALL', K.count)
         for i = 1, #all, 2 do counts[all[i]] = all[i + 1] end
         take, c.counts = claim_list, counts
         c.mean = max(1, tonumber(counts.bytes or 0) / max(1, tonumber(counts.jobs or 1)))
-        c.again = call('EXISTS', K.attempts) == 1
     end
-    -- Ageing: of each eight claims one gives normal, and one low, the first half.
+    -- Ageing: of each eight turns one gives normal, and one low, the first half.
     local aged = turn % 8 == 3 and 2 or turn % 8 == 7 and 3 or nil
     if aged then
         local half = floor((c.most + 1) / 2)
@@ -116,6 +120,12 @@ local function claim_take(name, class, most, room, turn, held, share, fresh)
         take(c, SI[own + p], c.most)
         take(c, SI[any + p], c.most)
     end
-    if c.count > 0 then call('SET', K.held_of .. name, concat(c.held, ' ')) end
-    return c
+end
+
+-- Notes that the worker has these now, from the turn that `label` names, "THREAD SEQ"; `fields`:
+-- what else is to be written there.
+local function claim_note(worker, names, label, fields)
+    local n = #fields
+    for i = 1, #names do fields[n + 2 * i - 1], fields[n + 2 * i] = names[i], label end
+    call_many('HSET', K.claims_of .. worker, fields)
 end

@@ -12,27 +12,10 @@ local ROWS = 160      -- jobs looked at for one page, whether they are listed or
 local BYTES = 1048576 -- the same, of their records
 local STEP = {p = 32, a = 16, s = 2} -- names of one step: pending, records, those of whole packets
 
--- When a job was made, in us, as its record says that begins at `at` of the text.
-local function record_made(text, at, id)
-    local _, _, behind = record_head(text, at)
-    if behind and #text >= behind + 7 then return struct.unpack('<i8', text, behind) end
-    return tonumber(match(text, '^T1\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n(%d+)\n', at)) or
-           tonumber(sub(id, 2, 9), 16) * 1000000
-end
-
 -- Whether the record that begins at `at` is of the state and operation that are wanted.
 local function record_wanted(p, text, at)
-    if p.state then
-        local state = byte(text, at + 12)
-        if byte(text, at) == 84 then -- terse
-            if sub(text, at, at + #p.terse - 1) ~= p.terse then return false end
-        elseif RECORD_STATES[state] and state ~= p.state then
-            return false
-        end
-    end
-    if p.op == '' then return true end
-    local _, op = record_head(text, at)
-    return p.op == (op or match(text, '^T1\n[^\n]*\n[^\n]*\n([^\n]*)\n', at))
+    if p.state and (Record.state(text, at) or p.which) ~= p.which then return false end
+    return p.op == '' or p.op == Record.op(text, at)
 end
 
 -- A row is {key, name, ...}, the key made of when the job was made and its name, so that rows can be
@@ -88,9 +71,9 @@ local function step_records(p, found)
         local at, key = PIECE_HEAD + 1, nil
         p.bytes = p.bytes + #pieces / 8 -- to read them costs less than to send them
         if is_packet(name) then -- its jobs were made at one time, so to say
-            key = format('%016.0f', record_made(pieces, at, name)) .. name
+            key = format('%016.0f', Record.made(pieces, at, name)) .. name
         elseif record_wanted(p, pieces, at) then
-            key = row_key(p, record_made(pieces, at, name), name)
+            key = row_key(p, Record.made(pieces, at, name), name)
         end
         if key then rows[#rows + 1] = {key, name, pieces, at, #pieces} end
     end
@@ -103,7 +86,7 @@ local function step_records(p, found)
             local to = from - 1 + struct.unpack('<I4', pieces, at)
             if record_wanted(p, pieces, from) then
                 local id = sub(pieces, at + 4, at + PIECE_HEAD - 1)
-                if not p.timed or row_key(p, record_made(pieces, from, id), id) then
+                if not p.timed or row_key(p, Record.made(pieces, from, id), id) then
                     all[#all + 1] = {made .. id, id, pieces, from, to}
                 end
             end
@@ -190,13 +173,12 @@ local function list_steps(p, phase, bucket, scan)
     end
 end
 
-local WANTED = {succeeded = 2, failed = 3, cancelled = 4, expired = 5}
 local function list(keys, args)
     start(keys, args)
     local p = {which = args[2], op = args[3], since = tonumber(args[4]), before = tonumber(args[5]),
                limit = min(tonumber(args[6]), 100), last = '', at = '', looked = 0, count = 0,
                bytes = 0, reply = {''}, finder = running_finder(100), slots = false,
-               state = WANTED[args[2]], terse = 'T1\n' .. args[2] .. '\n'}
+               state = (Record.STATES[args[2]] or 0) > 1}
     p.timed = p.since > 0 or p.before < 9e15
     local phase = p.state and 'e' or p.which == 'running' and 'r' or 'p'
     local bucket, scan = nil, '0'

@@ -1,65 +1,44 @@
--- Waking workers, their leases, and giving back what dead ones held; housekeeping. Read next:
+-- Meeting the demand of idle workers, leases, and giving back what dead ones held; housekeeping. Read next:
 -- upgrade.lua.
 
--- What a worker asked for, not to be changed: the same text as a rule.
-local last_asked, last_wish
-local function wish(asked)
-    if asked == last_asked then return last_wish end
-    local class, most, room, turn, held = match(asked, '^(%d) (%d+) (%d+) (%d+) ?(.*)$')
-    last_asked = asked
-    last_wish = class and {class = tonumber(class), most = tonumber(most), room = tonumber(room),
-                           turn = tonumber(turn), held = held}
-    return last_wish
-end
-
--- Gives an idle worker up to `share` entries, or just wakes it.
-local function hand_over(name, asked, share, fresh)
-    local w, reply = wish(asked), {'1'}
-    if w then
-        local c = claim_take(name, w.class, w.most, w.room, w.turn, w.held, share, fresh)
-        if c.count > 0 then
-            reply = c.reply
-            reply[1] = now_text
-        end
-    end
-    call_many('RPUSH', K.wake_of .. name, reply)
-end
-
--- Wakes idle workers for that many new entries of each class. `new`: how many there are, where they
--- are handed over if they are few (what passes a list is written, and logged, once more); `fresh`
--- as in claim_take.
+-- Gives to idle workers what they asked for, now that so many entries of each class have come:
+-- their turns' replies, each in the list at which its worker waits. A few at a time, for what
+-- passes a list is written, and logged, once more. `fresh` as in claim_take.
 local HANDED = 8
-local function wake(any, cpu, cuda, new, fresh)
-    local idle = call('HGETALL', K.idle)
+local function serve(count, fresh)
+    local idle, left = call('HGETALL', K.idle), count[1] + count[2] + count[3]
     for i = 1, #idle, 2 do
-        local name, class, fits = idle[i], sub(idle[i + 1], 1, 1), true
-        if class == '1' and cpu > 0 then
-            cpu = cpu - 1
-        elseif class == '2' and cuda > 0 then
-            cuda = cuda - 1
-        elseif any > 0 then
-            any = any - 1
-        else
-            fits = false
-        end
-        if fits then
+        if left <= 0 then return end
+        local name, class, most, room, label = idle[i], match(idle[i + 1],
+                                                              '^([12]) (%d+) (%d+) (%d %d+)$')
+        if not class then
             call('HDEL', K.idle, name)
-            if new and new <= HANDED then
-                hand_over(name, idle[i + 1], floor((2 * new - 1) / #idle) + 1, fresh) -- its share
-            else
-                call('RPUSH', K.wake_of .. name, '1')
+        elseif count[1] + count[class + 1] > 0 then
+            local share = floor(2 * (left - 1) / (#idle - i + 1)) + 1
+            local c = claim_new(tonumber(most), tonumber(room), min(share, HANDED))
+            claim_take(c, tonumber(class), 0, fresh)
+            if c.count > 0 then
+                call('HDEL', K.idle, name)
+                claim_note(name, c.names, label, {})
+                call_many('RPUSH', K.wake_of .. name, c.reply)
+                left = left - c.entries
             end
         end
     end
 end
 
--- Gives back what of the names is still pending; `keep(id, job)`, where given, says whether.
--- Returns how many entries of each class.
+-- Gives back what of the names is still pending, the first submitted at the head; `keep(id, job)`,
+-- where given, says whether. Returns how many entries of each class.
 local function give_back(names, keep)
-    local lists, count = {}, {0, 0, 0}
+    local lists, count, order, jobs = {}, {0, 0, 0}, {}, {}
     local found, stubs = resolve(names)
-    for i, stub in ipairs(stubs) do
-        local job = parse(stub)
+    for i, stub in ipairs(stubs) do order[i], jobs[i] = i, parse(stub) end
+    table.sort(order, function(a, b)
+        local us, other = tonumber(jobs[a].us), tonumber(jobs[b].us)
+        return us < other or us == other and a < b
+    end)
+    for _, i in ipairs(order) do
+        local job = jobs[i]
         if not keep or keep(found[i], job) then
             local list, class = lists[job.si] or {jobs = 0}, CLASS_OF[job.si]
             lists[job.si], list[#list + 1], count[class] = list, found[i], count[class] + 1
@@ -73,32 +52,16 @@ local function give_back(names, keep)
     return count
 end
 
--- What the worker holds, and as keys of the second result what of it has begun.
-local function holdings(name)
-    local begun, names, seen = {}, {}, {}
-    local function add(one)
-        if not seen[one] then seen[one], names[#names + 1] = true, one end
-    end
-    for line in gmatch(begun_lines(name), '[^\n]+') do
-        for one in gmatch(match(line, '^%d+(.*)$') or '', '%S+') do
-            begun[one] = true
-            add(one)
-        end
-    end
-    for one in gmatch(call('GET', K.held_of .. name) or '', '%S+') do add(one) end
-    return names, begun
-end
-
 -- Gives back all that the worker holds, and forgets it. What it had begun has cost one attempt, and
 -- is to run alone.
 local function recover(name)
     local names, begun = holdings(name)
+    local ids = {}
+    for one in pairs(begun) do ids[#ids + 1] = one end
     open_packets(names, begun)
-    stubs_alone(names) -- of a packet single jobs may have begun: the others have not
-    local e, finder, seen = ending_new(), running_finder(1), {}
+    stubs_alone(ids) -- of a packet single jobs may have begun: the others have not
+    local e, finder = ending_new(), running_finder(1)
     local count = give_back(names, function(id, job)
-        if seen[id] then return false end -- named by itself and by its packet
-        seen[id] = true
         if not (begun[id] or begun[sub(id, 1, PACKET)]) or
            call('HINCRBY', K.attempts, id, 1) < L.attempts then
             return true
@@ -106,11 +69,10 @@ local function recover(name)
         ending_add_terse(e, id, job, 'failed', 'poisoned', finder)
     end)
     ending_commit(e)
-    call('DEL', K.lease_of .. name, K.held_of .. name, K.begun_of .. name, K.prog_of .. name,
-         K.wake_of .. name)
+    call('DEL', K.lease_of .. name, K.claims_of .. name, K.prog_of .. name, K.wake_of .. name)
     call('HDEL', K.workers, name)
     call('HDEL', K.idle, name)
-    if count[1] + count[2] + count[3] > 0 then wake(count[1], count[2], count[3]) end
+    serve(count)
 end
 
 -- nil, or the error for a worker whose lease is not its own any more.
@@ -119,16 +81,15 @@ local function lapsed(name, epoch)
     return redis.error_reply('LOST the lease of this worker has lapsed')
 end
 
--- Idle workers beside waiting jobs are a mistake that nothing here makes, but a worker can die
--- between being woken and claiming.
-local function wake_for_backlog()
+-- Idle workers beside waiting jobs: one that could not take them at once, as others were in its way.
+local function serve_backlog()
     if call('HLEN', K.idle) == 0 then return end
     local count = {0, 0, 0}
     for si in pairs(K.wait) do
         local class = CLASS_OF[si]
         count[class] = count[class] + counted(si)
     end
-    wake(count[1], count[2], count[3])
+    serve(count)
 end
 
 -- Whether jobs wait for a class.
@@ -227,7 +188,7 @@ local function housekeeping()
     recount()
     forget_opened()
     reroute_stranded(live)
-    wake_for_backlog()
+    serve_backlog()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
     return {now, counted('jobs'), counted('bytes'), live[1], live[2], blobs,
             tonumber(first[2] or 0), kept_bytes('a'), call('GET', K.idkey) or ''}

@@ -1,5 +1,5 @@
--- What every function works with: the names of keys, limits, the clock; stubs; which jobs run; terse
--- records. Read next: packets.lua.
+-- What every function works with: the names of keys, limits, the clock; stubs; which jobs run. Read
+-- next: records.lua.
 
 local CLASSES = {'any', 'cpu', 'cuda'}
 local PRIORITIES = {'high', 'normal', 'low'}
@@ -33,8 +33,8 @@ local function key_table(q)
                            'unlogged'}) do
         k[noun] = q .. ':' .. noun
     end
-    for _, noun in ipairs({'lease', 'held', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
-                           'blob', 'hold', 'alone', 'begun', 'keys'}) do
+    for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
+                           'blob', 'hold', 'alone', 'keys', 'sent'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
@@ -178,8 +178,6 @@ local function stub_of(like, blob, deadline, packed, key)
     return last_stub
 end
 
-local function priority_of(si) return PRIORITIES[(tonumber(si) - 1) % 3 + 1] end
-
 -- How many jobs are pending or wait, and their bytes
 
 local function tally(field, by)
@@ -195,16 +193,34 @@ end
 
 -- Which jobs run: what the live workers have noted as begun
 
--- The lines "US NAME ..." that a worker has noted. One that has lost the name to another may have
--- written last: such a text is not looked at.
+-- The lines "US NAME ..." that the threads of a worker have noted. One that has lost the name to
+-- another may have written last: such a text is not looked at.
 local function begun_lines(name)
     local all, epoch = {}, nil
-    for _, text in ipairs(call('HVALS', K.begun_of .. name)) do
-        local its, lines = match(text, '^(%d+)\n(.*)$')
-        epoch = epoch or match(call('HGET', K.workers, name) or '', '^%S+ (%S+)')
+    for _, text in ipairs(call('HMGET', K.claims_of .. name, '@0', '@1', '@2')) do
+        local its, lines = match(text or '', '^(%d+)\n(.*)$')
+        epoch = epoch or its and match(call('HGET', K.workers, name) or '', '^%S+ (%S+)')
         if its and its == epoch then all[#all + 1] = lines end
     end
     return concat(all, '\n')
+end
+
+-- What a worker has claimed.
+local function claimed_names(name)
+    local names = {}
+    for _, field in ipairs(call('HKEYS', K.claims_of .. name)) do
+        if byte(field) > 64 then names[#names + 1] = field end -- not one of its threads
+    end
+    return names
+end
+
+-- The same, and as keys of the second result what has begun.
+local function holdings(name)
+    local begun = {}
+    for line in gmatch(begun_lines(name), '[^\n]+') do
+        for one in gmatch(match(line, '^%d+(.*)$') or '', '%S+') do begun[one] = true end
+    end
+    return claimed_names(name), begun
 end
 
 -- Whether a text of names names the job: by its id, or by its packet.
@@ -266,22 +282,4 @@ local function device_of(worker)
         devices[worker] = info.id
     end
     return devices[worker]
-end
-
--- Terse records
-
--- The record of a job that no worker has ended: queued or running where `state` is nil.
-local function terse(id, job, state, code, finder)
-    local worker, started = finder(id)
-    local attempts = tonumber(call('HGET', K.attempts, id) or 0)
-    local progress, device = '0', ''
-    if worker then
-        if state ~= 'failed' then attempts = attempts + 1 end
-        progress = call('HGET', K.prog_of .. worker, id) or '0'
-        device = device_of(worker)
-    end
-    return concat({'T1', state or (worker and 'running' or 'queued'), id, job.op,
-                   priority_of(job.si), job.us, started or '0', state and now_text or '0', progress,
-                   tostring(attempts), code or '', device, job.tenant,
-                   CLASSES[CLASS_OF[job.si]]}, '\n')
 end

@@ -48,126 +48,140 @@ local function bury(keys, args)
     return 0
 end
 
--- What the worker does not know that it holds, because a reply to it was lost, goes back; packets
--- opened, for it may be one of damaged pieces that could not be read.
-local function claim_check(name, held)
-    local names, known = {}, {}
-    for one in gmatch(held, '%S+') do known[one] = true end
-    for one in gmatch(call('GET', K.held_of .. name) or '', '%S+') do
-        if not known[one] then names[#names + 1] = one end
-    end
-    open_packets(names)
-    give_back(names)
-    call('SET', K.held_of .. name, held)
-end
-
--- What was handed to a worker that had stopped waiting, as claim gives it; it is the worker's.
-local function claim_handed(name)
-    local handed, reply, at = call('LRANGE', K.wake_of .. name, 0, -1), {now}, 1
-    local function calls(i) return handed[i] == '1' or handed[i] == '0' end
-    while calls(at) do at = at + 1 end
-    for i = at + 1, #handed - 1, 2 do
-        if calls(i) then break end
-        reply[#reply + 1], reply[#reply + 2] = handed[i], handed[i + 1]
-    end
-    call('DEL', K.wake_of .. name)
-    return #reply > 1 and reply or nil
-end
-
-local function claim(keys, args)
-    start(keys, args)
-    local name, class, turn, held = args[2], tonumber(args[4]), tonumber(args[7]), args[10]
-    local lost = lapsed(name, args[3])
-    if lost then return lost end
-    if args[8] == '1' then
-        call('HDEL', K.idle, name)
-        -- where a reply was missed they may have been in it: then the check below gives them back
-        local reply = claim_handed(name)
-        if reply and args[9] ~= '1' then return reply end
-    end
-    if args[9] == '1' then claim_check(name, held) end
-    expire_due()
-    local c = claim_take(name, class, tonumber(args[5]), tonumber(args[6]), turn, held,
-                         math.huge)
-    if c.count == 0 then
-        call('HSET', K.idle, name, concat({args[4], args[5], args[6], args[7], held}, ' '))
-        call('DEL', K.wake_of .. name)
-    end
-    return c.reply
-end
-
--- What OUTPUTS say: bytes, and where they lie, as ending_add takes it.
-local function outputs_of(outputs)
-    if outputs == '0' then return 0, '' end
-    local bytes, segs = match(outputs, '^(%d+) ?(.*)$')
-    return tonumber(bytes), segs
+-- What N OUTPUTS say: how many records, bytes, and where these lie, as ending_add takes it.
+local function outputs_of(text)
+    if text == '1 0' then return 1, 0, '' end
+    local n, bytes, segs = match(text, '^(%d+) (%d+) ?(.*)$')
+    return tonumber(n), tonumber(bytes), segs
 end
 
 -- Ends a job, or a packet, as its worker says; the digit for each of its jobs.
-local function finish_one(e, name, stub, pieces, outputs, finder)
+local function end_one(e, name, stub, pieces, bytes, segs, finder)
     local job = parse(stub)
     if job.deadline ~= 0 and job.deadline <= now then
         ending_add_terse(e, name, job, 'expired', 'deadline_exceeded', finder)
         return '0'
     end
-    ending_add(e, name, job, pieces, outputs_of(outputs))
+    ending_add(e, name, job, pieces, bytes, segs)
     return job.jobs == 1 and '1' or string.rep('1', job.jobs)
 end
 
--- The same for a packet that is not pending as a whole: those of its jobs end that have not yet.
--- References to segments are counted for all, with the first; too many go with their bucket.
-local function finish_each(e, pieces, outputs, resent, finder)
-    local digits = {}
-    each_piece(pieces, function(id, from, to)
-        local stub, piece = call('HGET', K.pending, id), sub(pieces, from - PIECE_HEAD, to)
-        local digit = '0'
+-- The same for records of a packet that does not end as a whole: those of its jobs end that have
+-- not yet. References to segments are counted for all, with the first; too many go with their
+-- bucket. `ended`: names of jobs, appended to.
+local function end_each(e, pieces, bytes, segs, finder, ended)
+    local digits, ids = {}, {}
+    each_piece(pieces, function(id, from, to) ids[#ids + 1] = {id, from, to} end)
+    for i, one in ipairs(ids) do
+        local id, stub = one[1], stubs_alone({one[1]})[1]
+        digits[i] = '0'
+        ended[#ended + 1] = id
         if stub then
-            digit = finish_one(e, id, stub, piece, outputs, finder)
-            outputs = '0'
-        elseif resent then
-            local _, was = recorded(id)
-            if was == piece then digit = '1' end
+            digits[i] = end_one(e, id, stub, sub(pieces, one[2] - PIECE_HEAD, one[3]), bytes, segs,
+                                finder)
+            bytes, segs = 0, ''
         end
-        digits[#digits + 1] = digit
-    end)
+    end
     return concat(digits)
 end
 
-local function finish(keys, args)
-    start(keys, args)
-    local name, resent, asked, n = args[2], sub(args[4], 1, 1) == '1', sub(args[4], 3), #args
-    local lost = lapsed(name, args[3])
-    if lost then return lost end
-    if n % 3 ~= 1 then return redis.error_reply('ERR finish takes three arguments for each job') end
-    local names, count = {}, 0
-    for i = 5, n, 3 do
-        count = count + 1
-        names[count] = args[i]
+-- The worker does not hold these any more. Where they are jobs of a packet that it holds, the
+-- others are held by themselves from now on.
+local function let_go(worker, names)
+    local key, gone = K.claims_of .. worker, 0
+    for i = 1, #names, MANY do
+        gone = gone + call('HDEL', key, unpack(names, i, min(i + MANY - 1, #names)))
     end
-    local e, digits, seen, finder = ending_new(), {}, {}, running_finder(1)
-    local stubs = stubs_alone(names)
-    for i = 1, count do
-        local one, stub, pieces, outputs = names[i], stubs[i], args[3 + 3 * i], args[4 + 3 * i]
-        local digit = '0'
-        if stub and not seen[one] then
-            seen[one] = true
-            digit = finish_one(e, one, stub, pieces, outputs, finder)
-        elseif is_packet(one) then
-            digit = finish_each(e, pieces, outputs, resent, finder)
-        elseif resent then
-            local _, was = recorded(one)
-            if was == pieces then digit = '1' end
+    if gone == #names then return end
+    for _, one in ipairs(names) do
+        local packet = sub(one, 1, PACKET)
+        local label = call('HGET', key, packet)
+        if label then
+            call('HDEL', key, packet)
+            claim_note(worker, resolve({packet}), label, {})
         end
-        digits[i] = digit
     end
-    local left = ending_commit(e, name)
-    if asked ~= '' and left <= 0 then
-        call('HSET', K.idle, name, asked)
-        digits[count + 1] = 'i'
-    elseif sub(args[4], 1, 1) == '2' then
-        call('RPUSH', K.wake_of .. name, '1')
+end
+
+-- Ends jobs and packets as the ENDINGS from args[from] on say, and gives back those that the worker
+-- could not read; a digit for each job that it says has ended.
+local function end_all(worker, args, from)
+    local names, digits, ended, back = {}, {}, {}, {}
+    for i = from, #args, 3 do names[#names + 1] = args[i] end
+    if #names == 0 then return '' end
+    local e, seen, finder = ending_new(), {}, running_finder(1)
+    for i, stub in ipairs(get_many(K.pending, names)) do
+        local one, pieces = names[i], args[from + 3 * i - 2]
+        local n, bytes, segs = outputs_of(args[from + 3 * i - 1])
+        if pieces == '' then
+            back[#back + 1] = one
+        elseif not is_packet(one) then
+            stub = not seen[one] and (stub or stubs_alone({one})[1])
+            seen[one], ended[#ended + 1] = true, one
+            digits[i] = stub and end_one(e, one, stub, pieces, bytes, segs, finder) or '0'
+        elseif stub and n == parse(stub).jobs then
+            ended[#ended + 1] = one
+            digits[i] = end_one(e, one, stub, pieces, bytes, segs, finder)
+        else
+            digits[i] = end_each(e, pieces, bytes, segs, finder, ended)
+        end
+        digits[i] = digits[i] or ''
+    end
+    ending_commit(e, worker)
+    let_go(worker, ended)
+    if #back > 0 then -- packets opened, for it may be one of damaged pieces that could not be read
+        open_packets(back)
+        let_go(worker, back)
+        serve(give_back(back))
     end
     return concat(digits)
+end
+
+-- What the worker was given in the turn `label`, which it is given again: taken from what it holds.
+local function taken_back(worker, label)
+    local names, all = {}, call('HGETALL', K.claims_of .. worker)
+    for i = 1, #all, 2 do
+        if all[i + 1] == label and byte(all[i]) > 64 then names[#names + 1] = all[i] end
+    end
+    call_many('HDEL', K.claims_of .. worker, names)
+    return names
+end
+
+local function turn(keys, args)
+    start(keys, args)
+    local name, thread, seq = args[2], args[4], args[5]
+    local class, most = tonumber(args[6]), tonumber(args[7])
+    local lost = lapsed(name, args[3])
+    if lost then return lost end
+    if #args % 3 ~= 2 then return redis.error_reply('ERR turn takes three arguments for each ending') end
+    local last, given, digits = match(call('HGET', K.claims_of .. name, '#' .. thread) or '',
+                                      '^(%d+) (%d+) (.*)$')
+    local newer = tonumber(seq) - tonumber(last or 0)
+    if newer < 0 then return redis.error_reply('ERR an earlier turn, which came late') end
+    local c, label = claim_new(most, tonumber(args[8]), math.huge), thread .. ' ' .. seq
+    if newer > 0 then
+        digits = end_all(name, args, 9)
+    else -- its reply was lost, or has not come: made anew
+        call('HDEL', K.idle, name)
+        call('DEL', K.wake_of .. name)
+        c.most = math.huge
+        for _, entry in ipairs(look_up(c, taken_back(name, label))) do
+            claim_add(c, unpack(entry, 1, 4))
+        end
+        c.most = most
+    end
+    given = tonumber(given or 0)
+    if most > 0 and c.count == 0 then
+        expire_due()
+        claim_take(c, class, given)
+        given = c.count > 0 and given + 1 or 0 -- an empty queue starves nobody
+        if c.count == 0 then
+            call('HSET', K.idle, name, concat({class, most, args[8], label}, ' '))
+        end
+    end
+    claim_note(name, c.names, label, {'#' .. thread, seq .. ' ' .. given .. ' ' .. digits})
+    c.reply[2] = digits
+    return c.reply
 end
 
 local function progress(keys, args)

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -82,6 +84,32 @@ static void ids_are_valid_distinct_and_carry_their_second(void **state) {
     assert_false(blasd_id_valid("../../etc/passwd"));
     ids[2][BLASD_ID_LEN - 1] = '\0';
     assert_false(blasd_id_valid(ids[2]));
+}
+
+/* A process that has made ids forks: each child makes ids of its own. */
+static void children_make_ids_of_their_own(void **state) {
+    char ids[3][33];
+    int pipes[2];
+    (void)state;
+    blasd_random_hex(ids[0], 32);
+    assert_int_equal(pipe(pipes), 0);
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            blasd_random_hex(ids[0], 32);
+            _exit(write(pipes[1], ids[0], sizeof ids[0]) == sizeof ids[0] ? 0 : 1);
+        }
+    }
+    close(pipes[1]);
+    blasd_random_hex(ids[0], 32);
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(read(pipes[0], ids[i], sizeof ids[i]), sizeof ids[i]);
+    close(pipes[0]);
+    for (int i = 0; i < 2; i++) assert_true(wait(NULL) > 0);
+    assert_string_not_equal(ids[0], ids[1]);
+    assert_string_not_equal(ids[0], ids[2]);
+    assert_string_not_equal(ids[1], ids[2]);
 }
 
 static void signed_ids_are_known_again(void **state) {
@@ -187,6 +215,7 @@ int main(void) {
         cmocka_unit_test(an_overlong_detail_is_cut_and_ended),
         cmocka_unit_test(a_buffer_stops_at_its_cap_and_stays_whole),
         cmocka_unit_test(ids_are_valid_distinct_and_carry_their_second),
+        cmocka_unit_test(children_make_ids_of_their_own),
         cmocka_unit_test(signed_ids_are_known_again),
         cmocka_unit_test(dates_are_rfc3339),
         cmocka_unit_test(limits_have_sane_defaults_and_take_units),

@@ -96,6 +96,30 @@ static void random_digits(void **state) {
     assert_string_not_equal(a, b);
 }
 
+static void a_file_is_replaced_whole(void **state) {
+    char dir[] = "/tmp/blasd-file-XXXXXX", path[64];
+    size_t len = 0;
+    char *text;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/file", dir);
+    assert_int_equal(blasd_file_replace(path, "first", 5), 0);
+    assert_int_equal(blasd_file_replace(path, "then", 4), 0);
+    text = blasd_file_read(path, 4, &len);
+    assert_int_equal(len, 4);
+    assert_string_equal(text, "then");
+    free(text);
+    errno = 0;
+    assert_null(blasd_file_read(path, 3, &len)); /* too long */
+    assert_int_equal(errno, EFBIG);
+    errno = ENOENT; /* it is there, whatever was before */
+    assert_null(blasd_file_read(dir, 4096, &len));
+    assert_int_not_equal(errno, ENOENT);
+    assert_int_equal(blasd_file_replace(dir, "x", 1), -1); /* it is a folder */
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0); /* nothing else is left */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_written_though_a_call_takes_less),
@@ -103,6 +127,7 @@ int main(void) {
         cmocka_unit_test(values_by_key),
         cmocka_unit_test(memory),
         cmocka_unit_test(random_digits),
+        cmocka_unit_test(a_file_is_replaced_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,6 +141,73 @@ static void a_plan_as_work(void **state) {
     assert_true(work.bytes > 3e19);
 }
 
+static struct blasd_cost_work work_of(int op, double flops) {
+    return (struct blasd_cost_work){.op = op, .flops = flops, .items = 1};
+}
+
+static void learn(struct blasd_cost *cost, int op, double flops, double seconds) {
+    struct blasd_cost_work work = work_of(op, flops);
+    blasd_cost_learn(cost, &work, seconds);
+}
+
+static void jobs_that_run_go_on_from_what_was_measured(void **state) {
+    struct blasd_cost cost = device();
+    const struct blasd_cost_curve *curve = &cost.curves[1][BLASD_COST_FLOAT64];
+    (void)state;
+    learn(&cost, 1, 1e5, 1);   /* between what was measured, */
+    learn(&cost, 1, 1.5e6, 1); /* or next to it */
+    assert_int_equal(curve->count, 2);
+    learn(&cost, 1, 1e9, 0.1); /* ten times the rate of the last */
+    assert_near(predict(&cost, 1e9, 1, 0).alone_s, 0.1 + BLASD_COST_JOB_S);
+    assert_near(predict(&cost, 1e10, 1, 0).alone_s, 1 + BLASD_COST_JOB_S);
+    learn(&cost, 1, 1e9, 5); /* somebody was in the way */
+    assert_near(predict(&cost, 1e9, 1, 0).alone_s, 0.1 + BLASD_COST_JOB_S);
+    learn(&cost, 1, 1e8, 0.05); /* sizes between two that ran, and faster ones */
+    learn(&cost, 1, 1e9, 0.08);
+    assert_near(predict(&cost, 1e8, 1, 0).alone_s, 0.05 + BLASD_COST_JOB_S);
+    assert_near(predict(&cost, 1e9, 1, 0).alone_s, 0.08 + BLASD_COST_JOB_S);
+    for (int i = 0; i < 300; i++) learn(&cost, 1, pow(2.5, i), 1e-3 * (1 + i % 3));
+    assert_int_equal(curve->count, BLASD_COST_POINTS);
+    for (int i = 1; i < curve->count; i++)
+        assert_true(curve->points[i].flops > curve->points[i - 1].flops);
+}
+
+/* Nobody wrote samples for it. */
+static void an_operation_that_came_later(void **state) {
+    struct blasd_cost cost = device(), none = {0};
+    struct blasd_cost_work small = work_of(3, 1e2), many = work_of(3, 1e9);
+    struct blasd_cost_guess guess;
+    (void)state;
+    learn(&none, 3, 1e9, 1);
+    assert_false(blasd_cost_predict(&none, &small, &guess)); /* the device is not measured yet */
+    many.items = 1000;
+    blasd_cost_learn(&cost, &many, 1); /* what one takes does not show */
+    assert_false(blasd_cost_predict(&cost, &small, &guess));
+    learn(&cost, 3, 1e9, 1);
+    assert_near(predict(&cost, 1e6, 1, 0).alone_s, 1000e-6 + BLASD_COST_JOB_S); /* of another */
+    assert_true(blasd_cost_predict(&cost, &small, &guess));
+    assert_true(guess.alone_s < 1e-3);
+    learn(&cost, 3, 1e2, 20e-6);
+    assert_true(blasd_cost_predict(&cost, &small, &guess));
+    assert_near(guess.alone_s, 20e-6 + BLASD_COST_JOB_S);
+}
+
+static void what_ends_early_as_a_rule(void **state) {
+    struct blasd_cost cost = device();
+    struct blasd_cost_work most = work_of(1, 1e9), certain = work_of(1, 1e9);
+    struct blasd_cost_guess guess;
+    (void)state;
+    most.ends_early = true;
+    for (int i = 0; i < 50; i++) blasd_cost_learn(&cost, &most, 0.01); /* a hundredth of 1 s */
+    assert_true(blasd_cost_predict(&cost, &most, &guess));
+    assert_true(guess.alone_s > 0.009 && guess.alone_s < 0.011);
+    assert_true(blasd_cost_predict(&cost, &certain, &guess)); /* says nothing of what does not */
+    assert_near(guess.alone_s, 1 + BLASD_COST_JOB_S);
+    for (int i = 0; i < 50; i++) blasd_cost_learn(&cost, &most, i % 2 ? 1e9 : NAN);
+    assert_true(blasd_cost_predict(&cost, &most, &guess));
+    assert_true(guess.alone_s > 0 && guess.alone_s <= 1 + BLASD_COST_JOB_S);
+}
+
 static void figures_for_people(void **state) {
     struct blasd_cost cost = device(), none = {0};
     (void)state;
@@ -152,11 +219,18 @@ static void figures_for_people(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_and_between_points),  cmocka_unit_test(beyond_the_points),
-        cmocka_unit_test(many_problems_in_a_job), cmocka_unit_test(work_that_makes_no_sense),
-        cmocka_unit_test(what_is_not_known),      cmocka_unit_test(points_that_are_refused),
-        cmocka_unit_test(a_curve_that_falls),     cmocka_unit_test(a_plan_as_work),
+        cmocka_unit_test(at_and_between_points),
+        cmocka_unit_test(beyond_the_points),
+        cmocka_unit_test(many_problems_in_a_job),
+        cmocka_unit_test(work_that_makes_no_sense),
+        cmocka_unit_test(what_is_not_known),
+        cmocka_unit_test(points_that_are_refused),
+        cmocka_unit_test(a_curve_that_falls),
+        cmocka_unit_test(a_plan_as_work),
         cmocka_unit_test(figures_for_people),
+        cmocka_unit_test(jobs_that_run_go_on_from_what_was_measured),
+        cmocka_unit_test(an_operation_that_came_later),
+        cmocka_unit_test(what_ends_early_as_a_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* Counting connections by address. */
-#include "http/doorman.h"
+#include "http/acceptor.h"
 
 #include <arpa/inet.h>
 #include <setjmp.h>

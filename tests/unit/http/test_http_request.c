@@ -48,16 +48,16 @@ static void test_headers(void **state) {
     assert_string_equal(request.host, "localhost");
     assert_int_equal(header(&request, "Host", "other"), BLASD_E_malformed_query);
     assert_int_equal(header(&request, "Content-Length", "12"), BLASD_OK);
-    assert_int_equal(request.content_length, 12);
+    assert_int_equal(request.framing.content_length, 12);
     assert_int_equal(header(&request, "Accept", "text/html"), BLASD_OK);
     assert_int_equal(header(&request, "Accept", "*/*"), BLASD_OK);
     assert_string_equal(request.accept, "text/html");
     assert_true(blasd_accept_choose(&request.accepts, true, &format));
     assert_int_equal(header(&request, "Expect", "100-Continue"), BLASD_OK);
-    assert_true(request.expects_continue);
+    assert_true(request.framing.expects_continue);
     request = (struct http_request){0};
     assert_int_equal(header(&request, "Transfer-Encoding", "chunked"), BLASD_OK);
-    assert_true(request.chunked);
+    assert_true(request.framing.chunked);
     assert_int_equal(header(&request, "X-Anything-At-All", "\x01"), BLASD_OK);
     assert_int_not_equal(http_request_header(&request, "X-Zero", "a\0b", 3, NULL), 0);
 }
@@ -84,14 +84,14 @@ static void test_ambiguous_lengths(void **state) {
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct http_request request = {0};
         assert_int_equal(header(&request, pairs[i][0], pairs[i][1]), BLASD_OK);
-        assert_false(request.ambiguous);
+        assert_false(request.framing.ambiguous);
         assert_int_equal(header(&request, pairs[i][2], pairs[i][3]), BLASD_E_malformed_query);
-        assert_true(request.ambiguous);
+        assert_true(request.framing.ambiguous);
     }
     for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
         struct http_request request = {0};
         assert_int_equal(header(&request, alone[i][0], alone[i][1]), BLASD_E_malformed_query);
-        assert_true(request.ambiguous);
+        assert_true(request.framing.ambiguous);
     }
 }
 
@@ -159,7 +159,7 @@ static void test_times(void **state) {
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct http_request request = {0};
         assert_int_equal(param(&request, ~0u, "since", good[i].text), BLASD_OK);
-        assert_true(request.since_us == good[i].us);
+        assert_true(request.query.since_us == good[i].us);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct http_request request = {0};
@@ -176,9 +176,9 @@ static void test_files_and_sharing(void **state) {
     assert_false(http_request_is_json(&request)); /* whatever it claims */
     assert_int_equal(header(&request, "Body-File", "00ff"), BLASD_E_malformed_query);
     assert_int_equal(header(&request, "Prefer", "shared, sharex; a=b, wait=1"), BLASD_OK);
-    assert_false(request.prefers_share);
+    assert_false(request.prefer.share);
     assert_int_equal(header(&request, "Prefer", "wait=1, Share;x=y , respond-async"), BLASD_OK);
-    assert_true(request.prefers_share && request.respond_async);
+    assert_true(request.prefer.share && request.prefer.async);
 }
 
 static double wait_of(const char *prefer, const char *wait, bool *preferred) {
@@ -219,9 +219,9 @@ static void test_respond_async(void **state) {
     struct http_request request = {0};
     (void)state;
     assert_int_equal(header(&request, "Prefer", "foo"), BLASD_OK);
-    assert_false(request.respond_async);
+    assert_false(request.prefer.async);
     assert_int_equal(header(&request, "Prefer", "Respond-Async"), BLASD_OK);
-    assert_true(request.respond_async);
+    assert_true(request.prefer.async);
 }
 
 static void test_bad_waits(void **state) {
@@ -269,13 +269,13 @@ static void test_params(void **state) {
     assert_int_equal(param(&request, ~0u, "limit", "10"), BLASD_E_malformed_query); /* twice */
     request = (struct http_request){0};
     assert_int_equal(param(&request, ~0u, "limit", "100"), BLASD_OK);
-    assert_int_equal(request.limit, 100);
+    assert_int_equal(request.query.limit, 100);
     assert_int_equal(param(&request, ~0u, "state", "running"), BLASD_OK);
-    assert_int_equal(request.state, BLASD_RUNNING);
+    assert_int_equal(request.query.state, BLASD_RUNNING);
     request = (struct http_request){0};
     assert_int_equal(param(&request, ~0u, "state", "asleep"), BLASD_E_malformed_query);
     assert_int_equal(param(&request, ~0u, "op", "matmul"), BLASD_OK);
-    assert_string_equal(request.op, "matmul");
+    assert_string_equal(request.query.op, "matmul");
     assert_int_equal(http_request_param(&request, ~0u, &limits, "params", "{}\0{}", 5, NULL) == 0,
                      0);
 }

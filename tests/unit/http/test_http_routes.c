@@ -1,6 +1,6 @@
 /* How a path and a method find their row. */
-#include "http/exchange.h"
 #include "http/jobs.h"
+#include "http/routes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define PIECES 1000
-#define WAIT_MS 20000 /* for a thread that must come: far more than it takes */
+#define WAIT_MS 120000 /* for a thread that must come: far more than it takes */
 
 static void nap(void) {
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -351,7 +351,7 @@ static void in_a_fork(bool (*body)(void)) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(120);
+        alarm(600);
         _exit(body() ? 0 : 1);
     }
     assert_int_equal(waitpid(child, &status, 0), child);

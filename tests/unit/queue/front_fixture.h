@@ -3,7 +3,10 @@
 #ifndef BLASD_TEST_FRONT_FIXTURE_H
 #define BLASD_TEST_FRONT_FIXTURE_H
 
+#include "record_fixture.h"
+
 #include "base/clock.h"
+#include "base/container.h"
 #include "queue/front.h"
 #include "queue/worker_queue.h"
 
@@ -31,11 +34,13 @@
 
 /* What the callbacks saw of one job. */
 struct seen {
+    struct blasd_waiter waiter;
     char id[BLASD_ID_LEN + 1];
     int answered, ended, order; /* order: of the answer's coming */
     bool repeated;
     enum blasd_code code;
-    char record[256];
+    char record[1024];
+    size_t record_len;
     int ended_order;
     int64_t ended_ns;
 };
@@ -50,7 +55,7 @@ struct env {
     struct blasd_queue_options options;
     struct blasd_front_queue *queue;
     struct seen *seen;
-    int seen_count, order, answered, ended;
+    int seen_count, order, answered, accepted, ended;
     redisContext *client; /* for looking behind the scenes */
     struct blasd_worker_queue *worker;
 };
@@ -99,18 +104,22 @@ static void redis_kill(struct env *env) {
 
 /* The loop. */
 
-static void on_ended(void *arg, const char *id, const void *record, size_t len) {
-    struct env *env = arg;
-    for (int i = 0; i < env->seen_count; i++) {
-        struct seen *s = &env->seen[i];
-        if (strcmp(s->id, id) != 0) continue;
-        s->ended++;
-        s->ended_order = ++env->order;
-        s->ended_ns = blasd_clock_ns();
-        snprintf(s->record, sizeof s->record, "%.*s", (int)len,
-                 record == NULL ? "" : (const char *)record);
-    }
-    env->ended++;
+/* Copies a record, a zero behind it; how much of it. */
+static size_t record_copy(char *out, size_t size, const void *record, size_t len) {
+    size_t n = record == NULL ? 0 : len < size ? len : size - 1;
+    if (n > 0) memcpy(out, record, n);
+    out[n] = '\0';
+    return n;
+}
+
+static void on_ended(struct blasd_waiter *waiter, const void *record, size_t len) {
+    struct seen *s = blasd_container_of(waiter, struct seen, waiter);
+    assert_string_equal(waiter->id, s->id);
+    s->ended++;
+    s->ended_order = ++current->order;
+    s->ended_ns = blasd_clock_ns();
+    s->record_len = record_copy(s->record, sizeof s->record, record, len);
+    current->ended++;
 }
 
 static void turn(struct env *env, int ms) {
@@ -133,7 +142,7 @@ static void linger(struct env *env, int ms) {
 }
 
 static int queue_open(struct env *env) {
-    const struct blasd_front_queue_hooks hooks = {.on_ended = on_ended, .arg = env};
+    const struct blasd_front_queue_hooks hooks = {.arg = env};
     struct blasd_err err;
     return blasd_front_queue_open(&env->options, env->loop, &hooks, &env->queue, &err);
 }
@@ -149,10 +158,12 @@ static struct env *env_new(const char *store) {
     snprintf(env->url, sizeof env->url, "unix:%s", env->sock);
     snprintf(spec, sizeof spec, "dir:%s/blobs", env->dir);
     blasd_limits_init(&env->limits);
+    env->limits.lease_ms = 600000; /* however long a test takes: nobody renews it */
     assert_int_equal(blasd_store_open(store != NULL ? store : spec, &env->store, &err), 0);
     env->loop = blasd_loop_new();
     assert_non_null(env->loop);
     env->seen = calloc(20000, sizeof *env->seen);
+    for (int i = 0; i < 20000; i++) env->seen[i].waiter.ended = on_ended;
     env->options = (struct blasd_queue_options){
         .url = env->url, .name = "test", .limits = &env->limits, .store = env->store};
     return env;
@@ -262,6 +273,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     s->order = ++current->order;
     snprintf(s->id, sizeof s->id, "%s", id);
     current->answered++;
+    current->accepted += err == NULL;
 }
 
 struct want {
@@ -284,7 +296,7 @@ __attribute__((unused)) static struct seen *submit(struct env *env, struct want 
                                           .cost_bytes = want.cost == 0 ? 100 : want.cost,
                                           .idempotency_key = want.key,
                                           .fingerprint = want.fingerprint,
-                                          .watch = want.watch,
+                                          .waiter = want.watch ? &s->waiter : NULL,
                                           .blob = want.blob};
     job.device = want.device;
     job.deadline_ms = want.deadline_ms;
@@ -304,6 +316,7 @@ struct got {
     int answered;
     enum blasd_code code;
     char record[4096];
+    size_t record_len;
     int count;
     struct blasd_blob blob;
     int order;
@@ -314,7 +327,7 @@ static void on_record(void *arg, const struct blasd_err *err, const void *record
     got->answered++;
     got->code = err == NULL ? BLASD_OK : err->code;
     got->order = ++current->order;
-    snprintf(got->record, sizeof got->record, "%.*s", (int)len, (const char *)record);
+    got->record_len = record_copy(got->record, sizeof got->record, record, len);
 }
 
 static struct got get(struct env *env, const char *id) {

@@ -73,6 +73,9 @@ static inline redisReply *words_call(struct bed *bed, struct words *words) {
     return reply;
 }
 
+/* In the place of OPTIONS: its reply was lost, and it is sent again. */
+#define AGAIN "again"
+
 /* What submit replies for a packet of these pieces, as a text: its digits, of an integer one. */
 static inline const char *submit_pieces(struct bed *bed, const char *name, int jobs,
                                         const struct blasd_buf *pieces, const char *si, int cost,
@@ -81,12 +84,15 @@ static inline const char *submit_pieces(struct bed *bed, const char *name, int j
     char cost_text[32];
     struct words words;
     snprintf(cost_text, sizeof cost_text, "%d %d", cost, jobs);
-    words_begin(&words, bed, "blasd_4_submit");
+    bool again = strcmp(options, AGAIN) == 0;
+    words_begin(&words, bed, BLASD_QUEUE_FN("submit"));
+    word(&words, "test");
+    word(&words, submit_seq(again));
     word(&words, name);
     word_add(&words, pieces->len ? pieces->data : "", pieces->len);
     word(&words, si);
     word(&words, cost_text);
-    word(&words, options);
+    word(&words, again ? "" : options);
     word(&words, note);
     redisReply *reply = words_call(bed, &words);
     assert_int_equal(reply->elements, 4);
@@ -159,26 +165,17 @@ static inline const char *finish_claims(struct blasd_worker_queue *worker,
     return finish_ids(worker, ids, count, NULL);
 }
 
-/* A whole finish, by hand. */
-static inline const char *finish_raw(struct bed *bed, const char *worker, const char *resent,
+/* A whole turn that ends jobs, by hand, with the number after the last one, or the same. */
+static inline const char *finish_raw(struct bed *bed, struct blasd_worker_queue *worker, bool again,
                                      const char *name, const struct blasd_buf *pieces,
                                      const char *outputs) {
     static char digits[PACKET_MOST + 2];
-    struct words words;
-    redisReply *epoch = redisCommand(bed->raw, "GET %s:lease:%s", bed->tag, worker);
-    assert_int_equal(epoch->type, REDIS_REPLY_STRING);
-    words_begin(&words, bed, "blasd_4_finish");
-    word(&words, worker);
-    word(&words, epoch->str);
-    word(&words, resent);
-    word(&words, name);
-    word_add(&words, pieces->data, pieces->len);
-    word(&words, outputs);
-    redisReply *reply = words_call(bed, &words);
-    assert_int_equal(reply->type, REDIS_REPLY_STRING);
-    snprintf(digits, sizeof digits, "%s", reply->str);
+    if (again) worker->turns.seq--;
+    redisReply *reply =
+        turn_lost(bed, worker, 0, name, pieces->data, pieces->len, outputs);
+    snprintf(digits, sizeof digits, "%s", reply->element[1]->str);
     drop(reply);
-    drop(epoch);
+    worker->turns.unsure = false; /* its reply is here */
     return digits;
 }
 
@@ -304,7 +301,7 @@ static inline void audit(struct bed *bed) {
         "end\n"
         "for _, worker in ipairs(call('HKEYS', q .. ':workers')) do\n"
         "  local seen = {}\n"
-        "  for name in (call('GET', q .. ':held:' .. worker) or ''):gmatch('%S+') do\n"
+        "  for _, name in ipairs(call('HKEYS', q .. ':claims:' .. worker)) do\n"
         "    local n, wrong = 0, nil\n"
         "    if not seen[name] then n, wrong = place(name, worker) end\n"
         "    if wrong then return wrong end\n"

@@ -3,11 +3,15 @@
 #ifndef TESTS_REDIS_FIXTURE_H
 #define TESTS_REDIS_FIXTURE_H
 
+#include "record_fixture.h"
+
 #include "base/clock.h"
 #include "main/aof_tail.h"
-#include "queue/redis_link.h"
-#include "queue/worker_queue.h"
+#include "queue/queue_link.h"
+#include "queue/worker_side.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -22,6 +26,8 @@
 #include <cmocka.h>
 
 #define PLENTY (UINT64_C(1) << 40) /* bytes: no claim is cut short by them */
+#define PATIENCE_MS                                                                                \
+    60000 /* with a Redis that stands still, as a busy machine or disk may make it */
 #define INFO_CPU "{\"id\":\"cpu:0\",\"name\":\"test\"}"
 
 /* A server; `dir` outlives it, so that it can be started again on its files. */
@@ -34,6 +40,34 @@ static inline void sleep_ms(long ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
+/* In a process that becomes redis-server: redis_clock.c gives it its time. */
+static inline void redis_clock_preload(const struct redis *redis) {
+    char path[4096], clock[96];
+    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 64);
+    if (len <= 0) _exit(127);
+    path[len] = '\0';
+    snprintf(strrchr(path, '/') + 1, 64, "../queue/redis_clock.so");
+    snprintf(clock, sizeof clock, "%s/clock", redis->dir);
+    setenv("LD_PRELOAD", path, 1);
+    setenv("BLASD_TEST_CLOCK", clock, 1);
+}
+
+/* Moves the server's clock on, or only makes sure that it has one to be moved. */
+static int64_t redis_ahead_us; /* of the server moved last */
+
+static inline void redis_forward(const struct redis *redis, int64_t ms) {
+    char path[96];
+    int64_t ahead_us = 0;
+    snprintf(path, sizeof path, "%s/clock", redis->dir);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_true(pread(fd, &ahead_us, sizeof ahead_us, 0) >= 0);
+    ahead_us += ms * 1000;
+    assert_int_equal(pwrite(fd, &ahead_us, sizeof ahead_us, 0), sizeof ahead_us);
+    close(fd);
+    redis_ahead_us = ahead_us;
+}
+
 /* Starts the server on its directory, as the supervisor does, and waits until it answers. */
 static inline void redis_up(struct redis *redis) {
     char files[96];
@@ -41,16 +75,18 @@ static inline void redis_up(struct redis *redis) {
     struct blasd_err err;
     snprintf(files, sizeof files, "%s/appendonlydir", redis->dir);
     if (blasd_aof_mend(files, &cut, &err) != 0) fail_msg("%s", err.detail);
+    redis_forward(redis, 0);
     redis->pid = fork();
     assert_true(redis->pid >= 0);
     if (redis->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        redis_clock_preload(redis);
         execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", redis->socket,
                "--dir", redis->dir, "--appendonly", "yes", "--appendfsync", "no", "--save", "",
                "--logfile", "redis.log", (char *)NULL);
         _exit(127);
     }
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 6000; i++) {
         redisContext *c = redisConnectUnix(redis->socket);
         redisReply *reply = c && !c->err ? redisCommand(c, "PING") : NULL;
         bool up = reply && reply->type == REDIS_REPLY_STATUS;
@@ -117,7 +153,7 @@ static inline void bed_connect(struct bed *bed) {
     struct blasd_link_address address;
     struct blasd_err err;
     assert_int_equal(blasd_link_parse(bed->options.url, &address, &err), 0);
-    assert_int_equal(blasd_link_connect(&address, 2000, &bed->raw, &err), 0);
+    assert_int_equal(blasd_link_connect(&address, PATIENCE_MS, &bed->raw, &err), 0);
 }
 
 /* Call it again after a change of bed->limits. */
@@ -130,7 +166,7 @@ static inline void bed_open(struct bed *bed, const struct redis *redis, const ch
     memset(bed, 0, sizeof *bed);
     blasd_limits_init(&bed->limits);
     bed->limits.queue_bytes = bed->limits.record_bytes = BLASD_GIB;
-    bed->limits.lease_ms = 10000;
+    bed->limits.lease_ms = 600000; /* however long a test takes: nobody renews it */
     snprintf(bed->name, sizeof bed->name, "%s", name);
     snprintf(bed->tag, sizeof bed->tag, "{%s}", name);
     assert_int_equal(blasd_store_open("redis", &bed->store, &err), 0);
@@ -146,13 +182,13 @@ static inline void bed_close(struct bed *bed) {
     blasd_store_free(bed->store);
 }
 
-/* FCALL blasd_4_<function>, with words ended by NULL behind LIMITS. New reply. */
+/* FCALL blasd_5_<function>, with words ended by NULL behind LIMITS. New reply. */
 static inline redisReply *fcall(struct bed *bed, const char *function, ...) {
     char name[64];
     const char *argv[64] = {"FCALL", name, "1", bed->tag, bed->link.text};
     int argc = 5;
     va_list words;
-    snprintf(name, sizeof name, "blasd_4_%s", function);
+    snprintf(name, sizeof name, BLASD_QUEUE_LIBRARY "_%s", function);
     va_start(words, function);
     while (argc < 64 && (argv[argc] = va_arg(words, const char *))) argc++;
     va_end(words);
@@ -166,10 +202,21 @@ static inline void drop(redisReply *reply) {
     freeReplyObject(reply);
 }
 
-/* An id made `ago_s` seconds ago. */
+/* An id made `ago_s` seconds ago, on the server's clock. */
 static inline void id_make(char id[BLASD_ID_LEN + 1], enum blasd_id_kind kind, int ago_s) {
-    blasd_id_new(kind, blasd_clock_wall_us() - ago_s * INT64_C(1000000), id);
+    blasd_id_new(kind, blasd_clock_wall_us() + redis_ahead_us - ago_s * INT64_C(1000000), id);
 }
+
+/* FRONT and SEQ of the next call of submit. */
+static inline const char *submit_seq(bool again) {
+    static char text[24];
+    static unsigned seq;
+    if (!again) seq++;
+    snprintf(text, sizeof text, "%u", seq);
+    return text;
+}
+#define NEXT_SEQ "test", submit_seq(false)
+#define SAME_SEQ "test", submit_seq(true) /* its reply was lost: it is sent again */
 
 /* Submits one job whose frame is its id; returns the reply's r: 0 .. 4, or -1 where it names an
  * earlier job. */
@@ -177,7 +224,7 @@ static inline int submit_as(struct bed *bed, const char *id, const char *si, con
                             const char *options, const char *channel) {
     char note[128];
     snprintf(note, sizeof note, "\t%s\tmatmul\tanonymous", channel);
-    redisReply *reply = fcall(bed, "submit", id, id, si, cost, options, note, NULL);
+    redisReply *reply = fcall(bed, "submit", NEXT_SEQ, id, id, si, cost, options, note, NULL);
     assert_int_equal(reply->elements, 4);
     const redisReply *r = reply->element[3];
     int code = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : -1;
@@ -190,38 +237,62 @@ static inline void submit_new(struct bed *bed, char id[BLASD_ID_LEN + 1], const 
     assert_int_equal(submit_as(bed, id, si, "100", "", ""), 0);
 }
 
-/* Line `n` (0: "T1") of the record of `id`; "404" or "410" where there is none; for a record that
- * is not terse, its bytes. In a static buffer. */
-static inline const char *record_line(struct bed *bed, const char *id, int n) {
-    static char line[4][256];
+static inline bool reply_is(const redisReply *reply, enum blasd_state state) {
+    return reply->type == REDIS_REPLY_STRING && record_is(reply->str, reply->len, state);
+}
+
+/* Whether a record in a reply is of that job. */
+static inline bool reply_names(const redisReply *reply, const char *id) {
+    return memmem(reply->str, reply->len, id, BLASD_ID_LEN) != NULL;
+}
+
+/* What the record of `id` says there, as text; "404" or "410" where there is none; where it is no
+ * record, its bytes. In a static buffer. */
+enum record_line {
+    LINE_STATE,
+    LINE_STARTED,
+    LINE_PROGRESS,
+    LINE_ATTEMPTS,
+    LINE_ERROR,
+    LINE_DEVICE,
+    LINE_CLASS
+};
+static inline const char *record_line(struct bed *bed, const char *id, enum record_line line) {
+    static char room[4][256];
     static unsigned turn;
-    char *out = line[turn++ % 4];
+    char *out = room[turn++ % 4];
     redisReply *reply = fcall(bed, "get", id, NULL);
     const redisReply *r = reply->element[0];
+    struct blasd_record record;
+    struct blasd_err err;
+    size_t payload_at;
     if (r->type == REDIS_REPLY_INTEGER) {
         snprintf(out, 256, "%lld", r->integer);
-    } else if (strncmp(r->str, "T1\n", 3) != 0) {
+    } else if (blasd_record_decode(r->str, r->len, &record, &payload_at, &err) != 0) {
         snprintf(out, 256, "%s", r->str);
     } else {
-        const char *at = r->str;
-        while (n-- > 0) {
-            at = strchr(at, '\n');
-            assert_non_null(at);
-            at++;
+        switch (line) {
+        case LINE_STATE: snprintf(out, 256, "%s", blasd_state_names[record.state]); break;
+        case LINE_STARTED: snprintf(out, 256, "%lld", (long long)record.started_us); break;
+        case LINE_PROGRESS: snprintf(out, 256, "%g", record.progress); break;
+        case LINE_ATTEMPTS: snprintf(out, 256, "%d", record.execution.attempts); break;
+        case LINE_ERROR:
+            snprintf(out, 256, "%s",
+                     record.error.code == BLASD_OK ? "" : blasd_err_info(record.error.code)->name);
+            break;
+        case LINE_DEVICE: snprintf(out, 256, "%s", record.execution.device); break;
+        case LINE_CLASS: snprintf(out, 256, "%s", blasd_device_class_names[record.device]); break;
         }
-        snprintf(out, 256, "%.*s", (int)strcspn(at, "\n"), at);
     }
     drop(reply);
     return out;
 }
-enum {
-    LINE_STATE = 1,
-    LINE_STARTED = 6,
-    LINE_PROGRESS = 8,
-    LINE_ATTEMPTS,
-    LINE_ERROR,
-    LINE_DEVICE
-};
+
+/* Waits until that line of the record is `text`. */
+static inline void expect_line(struct bed *bed, const char *id, int n, const char *text) {
+    for (int i = 0; i < PATIENCE_MS && strcmp(record_line(bed, id, n), text) != 0; i++) sleep_ms(1);
+    assert_string_equal(record_line(bed, id, n), text);
+}
 
 /* Goes through all pages of a list; `each` is called with every record. Returns how many there are.
  */
@@ -305,6 +376,27 @@ static inline void begin(struct blasd_worker_queue *queue, const struct blasd_cl
     struct blasd_err err;
     for (int i = 0; i < count; i++) ids[i] = claims[i].id;
     assert_int_equal(blasd_worker_queue_begin(queue, ids, count, &err), 0);
+}
+
+/* Sends a turn of thread 0 by hand, as if the worker had sent it and its reply had been lost;
+ * ENDINGS: one, unless `name` is NULL. New reply. */
+static inline redisReply *turn_lost(struct bed *bed, struct blasd_worker_queue *queue, int most,
+                                    const char *name, const void *pieces, size_t len,
+                                    const char *outputs) {
+    char seq[24], most_text[16];
+    snprintf(seq, sizeof seq, "%" PRIu64, ++queue->turns.seq);
+    snprintf(most_text, sizeof most_text, "%d", most);
+    const char *argv[15] = {"FCALL", BLASD_QUEUE_FN("turn"), "1", bed->tag, bed->link.text,
+                            queue->lease.worker, queue->lease.epoch, "0", seq, "1", most_text,
+                            "1000000", name, pieces, outputs};
+    size_t lens[15];
+    for (int i = 0; i < (name ? 15 : 12); i++) lens[i] = i == 13 ? len : strlen(argv[i]);
+    redisReply *reply = redisCommandArgv(bed->raw, name ? 15 : 12, argv, lens);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    queue->turns.unsure = true;
+    queue->turns.ending = name != NULL;
+    queue->turns.idle = false;
+    return reply;
 }
 
 /* Finishes one job; returns 1 accepted, 0 not, -1 the lease is lost. */

@@ -1,6 +1,7 @@
 /* Packets as the front end makes them: which jobs share one, what becomes of each where Redis
  * refuses a part, and where connections are lost on the way. */
 #include "front_fixture.h"
+#include "lossy.h"
 
 /* A kind of jobs that can run as one. */
 struct kind {
@@ -15,6 +16,7 @@ struct kind {
 static struct seen *send_job(struct env *env, struct kind kind, bool fails) {
     static char frame[100000];
     struct seen *s = fails ? NULL : &env->seen[env->seen_count++];
+    struct blasd_waiter nobody = {0}, *waiter = fails ? &nobody : &s->waiter;
     struct blasd_principal who = {"anonymous"};
     struct blasd_job job = {.op = &echo,
                             .priority = kind.priority,
@@ -30,7 +32,7 @@ static struct seen *send_job(struct env *env, struct kind kind, bool fails) {
                                           .company = kind.company ? &company : NULL,
                                           .idempotency_key = kind.want.key,
                                           .fingerprint = kind.want.fingerprint,
-                                          .watch = kind.want.watch};
+                                          .waiter = kind.want.watch ? waiter : NULL};
     blasd_id_new(kind.async ? BLASD_ID_ASYNC : BLASD_ID_SYNC, blasd_clock_wall_us(), job.id);
     blasd_front_queue_join(env->queue, &who, &submission, job.id);
     assert_true(blasd_id_valid(job.id));
@@ -59,7 +61,7 @@ static void expect_all_done(struct env *env) {
     UNTIL(env, work_once(env) >= 0 && env->ended == env->seen_count);
     linger(env, 30);
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     assert_int_equal(entries(env), 0);
 }
 
@@ -73,8 +75,8 @@ static void test_alike_jobs_share_an_entry(void **state) {
     for (int i = 0; i < 10; i++) {
         assert_memory_equal(env->seen[i].id, env->seen[0].id, BLASD_ID_PACKET);
         struct got got = get(env, env->seen[i].id);
-        assert_memory_equal(got.record, "T1\nqueued\n", 10);
-        assert_non_null(strstr(got.record, env->seen[i].id));
+        assert_true(record_is(got.record, got.record_len, BLASD_QUEUED));
+        assert_non_null(memmem(got.record, got.record_len, env->seen[i].id, BLASD_ID_LEN));
     }
     expect_all_done(env);
 }
@@ -120,7 +122,7 @@ static void test_watched_and_not(void **state) {
     }
     UNTIL(env, env->answered == 8);
     assert_int_equal(entries(env), 2);
-    assert_int_equal(env->queue->watch_count, 4);
+    assert_int_equal(env->queue->waiters.count, 4);
     UNTIL(env, work_once(env) >= 0 && env->ended == 4);
     linger(env, 50);
     assert_int_equal(env->ended, 4);
@@ -192,7 +194,7 @@ static void test_resend(void **state) {
     struct env *env = *state;
     struct kind keyed = small, deadline = small, other = small;
     worker_register(env);
-    keyed.want.key = "r=1 k=";
+    keyed.want.key = "k= d=1";
     deadline.want.deadline_ms = 60000;
     other.company = 2;
     send_many(env, small, 5);
@@ -201,7 +203,7 @@ static void test_resend(void **state) {
     send_many(env, other, 5);
     blasd_front_queue_flush(env->queue);
     while (entries(env) != 4) usleep(1000);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, env->answered == 12);
     assert_int_equal(entries(env), 4);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 4);
@@ -211,7 +213,7 @@ static void test_resend(void **state) {
     blasd_front_queue_flush(env->queue);
     while (entries(env) != 5) usleep(1000);
     assert_int_equal(work_once(env), 19);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     expect_all_done(env);
     assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 0);
 }
@@ -222,13 +224,13 @@ static void test_messages_lost(void **state) {
     worker_register(env);
     send_many(env, small, 100);
     UNTIL(env, env->answered == 100);
-    blasd_front_link_drop(&env->queue->replies, "a test");
+    blasd_async_link_drop(&env->queue->replies, "a test");
     assert_int_equal(work_once(env), 100);
     expect_all_done(env);
     /* told to watch again while they are pending, it is told once */
     send_many(env, small, FRONT_PACKET_JOBS + 6);
     UNTIL(env, env->answered == env->seen_count);
-    blasd_front_link_drop(&env->queue->replies, "a test");
+    blasd_async_link_drop(&env->queue->replies, "a test");
     UNTIL(env, env->queue->subscribed && !env->queue->rewatch);
     assert_int_equal(entries(env), 2); /* asking did not open them */
     expect_all_done(env);
@@ -244,22 +246,22 @@ static void room_for_some(bool again) {
     if (again) {
         blasd_front_queue_flush(env->queue);
         while (entries(env) != 5) usleep(1000);
-        blasd_front_link_drop(&env->queue->commands, "a test");
+        blasd_async_link_drop(&env->queue->commands, "a test");
     }
     UNTIL(env, env->answered == 8);
     for (int i = 0; i < 8; i++)
         assert_int_equal(env->seen[i].code, i < 5 ? BLASD_OK : BLASD_E_queue_full);
-    assert_int_equal(env->queue->watch_count, 5);
+    assert_int_equal(env->queue->waiters.count, 5);
     assert_int_equal(env->queue->view.jobs, 5);
     send_many(env, small, 3);
     UNTIL(env, env->answered == 11);
     for (int i = 8; i < 11; i++) assert_int_equal(env->seen[i].code, BLASD_E_queue_full);
-    assert_int_equal(env->queue->watch_count, 5);
+    assert_int_equal(env->queue->waiters.count, 5);
     worker_register(env);
     while (done < 5) done += work_once(env);
     UNTIL(env, env->ended == 5);
     for (int i = 0; i < 5; i++) expect_done(&env->seen[i]);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     env_free(env);
 }
 
@@ -275,15 +277,16 @@ static void test_dealt_with_alone(void **state) {
     struct got got = {0};
     worker_register(env);
     send_many(env, small, 6);
-    blasd_front_queue_unwatch(env->queue, env->seen[0].id); /* before it is answered */
+    blasd_front_queue_unwatch(env->queue, &env->seen[0].waiter); /* before it is answered */
     UNTIL(env, env->answered == 6);
-    blasd_front_queue_unwatch(env->queue, env->seen[1].id);
+    blasd_front_queue_unwatch(env->queue, &env->seen[1].waiter);
     blasd_front_queue_cancel(env->queue, &(struct blasd_principal){"anonymous"}, env->seen[2].id,
                              false, on_record, &got);
     UNTIL(env, got.answered == 1 && env->ended == 1);
-    assert_memory_equal(got.record, "T1\ncancelled\n", 13);
-    assert_memory_equal(env->seen[2].record, "T1\ncancelled\n", 13);
-    assert_memory_equal(get(env, env->seen[3].id).record, "T1\nqueued\n", 10);
+    assert_true(record_is(got.record, got.record_len, BLASD_CANCELLED));
+    assert_true(record_is(env->seen[2].record, env->seen[2].record_len, BLASD_CANCELLED));
+    got = get(env, env->seen[3].id);
+    assert_true(record_is(got.record, got.record_len, BLASD_QUEUED));
     assert_int_equal(work_once(env), 5);
     UNTIL(env, env->ended == 4);
     linger(env, 30);
@@ -291,7 +294,7 @@ static void test_dealt_with_alone(void **state) {
     for (int i = 0; i < 6; i++) assert_int_equal(env->seen[i].ended, i >= 2);
     for (int i = 3; i < 6; i++) expect_done(&env->seen[i]);
     for (int i = 0; i < 2; i++) assert_memory_equal(get(env, env->seen[i].id).record, "done ", 5);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
 }
 
 /* Redis is away for good: each of them is answered, and nothing is waited for. */
@@ -301,7 +304,81 @@ static void test_unavailable(void **state) {
     send_many(env, small, 70);
     UNTIL(env, env->answered == 70);
     for (int i = 0; i < 70; i++) assert_int_equal(env->seen[i].code, BLASD_E_queue_unavailable);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
+}
+
+/* Jobs of many kinds, some of them refused, in several calls that are on their way at once. */
+static int send_all_kinds(struct env *env) {
+    struct kind keyed = small, deadline = small, other = small, large = small;
+    char key[32];
+    int sent = env->seen_count;
+    snprintf(key, sizeof key, "key %d", sent);
+    keyed.want.key = key;
+    deadline.want.deadline_ms = 60000;
+    other.company = 2;
+    large.want.cost = UINT64_C(1) << 50; /* there is never room for it */
+    send_many(env, small, 3);
+    send_job(env, keyed, false);
+    blasd_front_queue_flush(env->queue);
+    send_job(env, keyed, false); /* the same one */
+    send_job(env, deadline, false);
+    send_job(env, large, false);
+    blasd_front_queue_flush(env->queue);
+    send_many(env, other, 3);
+    return sent;
+}
+
+/* One message is lost, before Redis has done what it asks for (side 0) or after: each job is queued
+ * once, and each answer is what it would have been. */
+static bool lose(struct env *env, struct lossy *lossy, int side, int nth) {
+    int from, accepted = env->accepted;
+    long long was, now;
+    redisReply *r = ask(env->client, "HGET {test}:totals %s", "echo submitted");
+    was = r->type == REDIS_REPLY_STRING ? atoll(r->str) : 0;
+    freeReplyObject(r);
+    UNTIL(env, env->queue->view.available && env->queue->subscribed);
+    lossy_drop(lossy, side, nth);
+    from = send_all_kinds(env);
+    UNTIL(env, env->answered == env->seen_count);
+    bool dropped = atomic_load(&lossy->dropped) > 0;
+    lossy_drop(lossy, side, 0);
+    for (int i = from; i < env->seen_count; i++) {
+        const struct seen *s = &env->seen[i];
+        assert_int_equal(s->answered, 1);
+        assert_int_equal(s->code, i == from + 6 ? BLASD_E_queue_full : BLASD_OK);
+        assert_int_equal(s->repeated, i == from + 4);
+    }
+    assert_string_equal(env->seen[from + 4].id, env->seen[from + 3].id);
+    assert_int_equal(env->accepted - accepted, 9);
+    r = ask(env->client, "HGET {test}:totals %s", "echo submitted");
+    now = atoll(r->str);
+    freeReplyObject(r);
+    assert_int_equal(now - was, 8);
+    while (work_once(env) > 0) continue;
+    assert_int_equal(entries(env), 0);
+    return dropped;
+}
+
+static void test_each_message_lost(void **state) {
+    struct env *env = env_new(NULL);
+    struct lossy lossy;
+    (void)state;
+    redis_start(env);
+    env->client = redis_client(env);
+    assert_non_null(env->client);
+    worker_register(env);
+    lossy_open(&lossy, env->dir, env->sock);
+    env->options.url = lossy.url;
+    assert_int_equal(queue_open(env), 0);
+    for (int side = 0; side < 2; side++) {
+        int nth = 1;
+        while (nth < 20 && lose(env, &lossy, side, nth)) nth++;
+        assert_true(nth > 1);
+    }
+    blasd_front_queue_free(env->queue);
+    env->queue = NULL;
+    lossy_free(&lossy);
+    env_free(env);
 }
 
 int main(void) {
@@ -319,6 +396,7 @@ int main(void) {
         TEST(test_dealt_with_alone),
         TEST(test_unavailable),
         cmocka_unit_test(test_room_for_some),
+        cmocka_unit_test(test_each_message_lost),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,13 +46,13 @@ static void test_submit_and_end(void **state) {
     assert_int_equal(env->queue->view.bytes, 200);
     got = get(env, watched->id);
     assert_int_equal(got.code, BLASD_OK);
-    assert_memory_equal(got.record, "T1\nqueued\n", 10);
+    assert_true(record_is(got.record, got.record_len, BLASD_QUEUED));
     assert_int_equal(work_once(env), 2);
     UNTIL(env, env->ended == 1);
     expect_done(watched);
     linger(env, 50);
     assert_int_equal(other->ended, 0);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     got = get(env, other->id);
     assert_memory_equal(got.record, "done s", 6);
     UNTIL(env, env->queue->view.jobs == 0 && env->queue->view.workers == 1);
@@ -82,7 +82,7 @@ static void test_thousand_in_a_turn(void **state) {
     }
     UNTIL(env, env->ended == 1000);
     for (int i = 0; i < 1000; i++) expect_done(&env->seen[i]);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
 }
 
 /* Messages are read while the answers on the other connection wait. */
@@ -113,8 +113,8 @@ static void test_message_first(void **state) {
     /* the same for a watch of a job that was submitted without one */
     s = submit(env, (struct want){.watch = false});
     UNTIL(env, s->answered == 1);
-    blasd_front_queue_watch(env->queue, &(struct blasd_principal){"anonymous"}, s->id, on_record,
-                            &got);
+    blasd_front_queue_watch(env->queue, &(struct blasd_principal){"anonymous"}, s->id, &s->waiter,
+                            on_record, &got);
     blasd_front_queue_flush(env->queue);
     hold_commands(env);
     usleep(50000); /* Redis takes the watch before the job ends */
@@ -123,9 +123,14 @@ static void test_message_first(void **state) {
     assert_int_equal(s->ended, 0);
     let_commands(env);
     UNTIL(env, s->ended == 1);
-    assert_memory_equal(got.record, "T1\nqueued\n", 10);
+    assert_true(record_is(got.record, got.record_len, BLASD_QUEUED));
     assert_true(got.order < s->ended_order);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
+}
+
+static void count_end(struct blasd_waiter *waiter, const void *record, size_t len) {
+    (void)waiter, (void)record, (void)len;
+    current->ended++;
 }
 
 static void test_watch_elsewhere(void **state) {
@@ -133,6 +138,8 @@ static void test_watch_elsewhere(void **state) {
     struct blasd_front_queue *mine = env->queue, *other;
     struct blasd_principal who = {"anonymous"};
     struct got got = {0}, late = {0}, missing = {0};
+    struct blasd_waiter waiter[3] = {
+        {.ended = count_end}, {.ended = count_end}, {.ended = count_end}};
     char id[BLASD_ID_LEN + 1];
     struct seen *s;
     worker_register(env);
@@ -140,9 +147,9 @@ static void test_watch_elsewhere(void **state) {
     UNTIL(env, s->answered == 1);
     assert_int_equal(queue_open(env), 0);
     other = env->queue;
-    blasd_front_queue_watch(other, &who, s->id, on_record, &got);
+    blasd_front_queue_watch(other, &who, s->id, &waiter[0], on_record, &got);
     UNTIL(env, got.answered == 1);
-    assert_memory_equal(got.record, "T1\nqueued\n", 10);
+    assert_true(record_is(got.record, got.record_len, BLASD_QUEUED));
     UNTIL(env, other->subscribed);
     assert_int_equal(work_once(env), 1);
     for (int64_t end = blasd_clock_ns() + 5 * SECOND; env->ended < 2 && blasd_clock_ns() < end;) {
@@ -151,14 +158,14 @@ static void test_watch_elsewhere(void **state) {
     }
     assert_int_equal(env->ended, 2); /* once for each of the two front ends */
     /* of a job that has ended there is nothing to wait for */
-    blasd_front_queue_watch(other, &who, s->id, on_record, &late);
+    blasd_front_queue_watch(other, &who, s->id, &waiter[1], on_record, &late);
     blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), id);
-    blasd_front_queue_watch(other, &who, id, on_record, &missing);
+    blasd_front_queue_watch(other, &who, id, &waiter[2], on_record, &missing);
     UNTIL(env, late.answered == 1 && missing.answered == 1);
     assert_memory_equal(late.record, "done ", 5);
     assert_int_equal(missing.code, BLASD_E_job_not_found);
-    assert_int_equal(other->watch_count, 0);
-    assert_int_equal(mine->watch_count, 0);
+    assert_int_equal(other->waiters.count, 0);
+    assert_int_equal(mine->waiters.count, 0);
     linger(env, 30);
     assert_int_equal(env->ended, 2);
     blasd_front_queue_free(other);
@@ -171,15 +178,14 @@ static void test_unwatch(void **state) {
     worker_register(env);
     first = submit(env, (struct want){.watch = true});
     second = submit(env, (struct want){.watch = true});
-    blasd_front_queue_unwatch(env->queue, first->id); /* before it is answered */
+    blasd_front_queue_unwatch(env->queue, &first->waiter); /* before it is answered */
     UNTIL(env, env->answered == 2);
-    blasd_front_queue_unwatch(env->queue, second->id);
-    blasd_front_queue_unwatch(env->queue, second->id);
-    blasd_front_queue_unwatch(env->queue, "no id");
+    blasd_front_queue_unwatch(env->queue, &second->waiter);
+    blasd_front_queue_unwatch(env->queue, &second->waiter);
     assert_int_equal(work_once(env), 2);
     linger(env, 50);
     assert_int_equal(env->ended, 0);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
 }
 
 static void test_cancel(void **state) {
@@ -199,17 +205,17 @@ static void test_cancel(void **state) {
     snprintf(path, sizeof path, "%s/blobs/%s", env->dir, name);
     assert_int_equal(access(path, F_OK), 0);
     got = cancel(env, s->id);
-    assert_memory_equal(got.record, "T1\ncancelled\n", 13);
+    assert_true(record_is(got.record, got.record_len, BLASD_CANCELLED));
     assert_true(access(path, F_OK) != 0);
     UNTIL(env, s->ended == 1);
-    assert_memory_equal(s->record, "T1\ncancelled\n", 13);
+    assert_true(record_is(s->record, s->record_len, BLASD_CANCELLED));
     got = get(env, s->id);
-    assert_memory_equal(got.record, "T1\ncancelled\n", 13);
+    assert_true(record_is(got.record, got.record_len, BLASD_CANCELLED));
     assert_int_equal(cancel(env, s->id).code, BLASD_E_job_ended);
     assert_int_equal(get(env, s->id).code, BLASD_OK);
     got = end(env, s->id, true); /* is forgotten now */
     assert_int_equal(got.code, BLASD_OK);
-    assert_memory_equal(got.record, "T1\ncancelled\n", 13);
+    assert_true(record_is(got.record, got.record_len, BLASD_CANCELLED));
     assert_int_equal(get(env, s->id).code, BLASD_E_job_not_found);
     assert_int_equal(cancel(env, s->id).code, BLASD_E_job_not_found);
     assert_int_equal(get(env, "../../etc").code, BLASD_E_job_not_found);
@@ -292,18 +298,19 @@ static void test_idempotency(void **state) {
     assert_false(first->repeated);
     assert_string_equal(again->id, first->id);
     assert_int_equal(other->code, BLASD_E_idempotency_conflict);
-    assert_int_equal(env->queue->watch_count, 1);
+    assert_int_equal(env->queue->waiters.count, 2);
     assert_int_equal(work_once(env), 1);
-    UNTIL(env, env->ended == 1);
+    UNTIL(env, env->ended == 2);
     expect_done(first);
-    expect_done(again); /* the two share one watch */
+    expect_done(again);
+    assert_true(first->waiter.again != again->waiter.again); /* one of them was told first */
     /* an ended job's record comes at once */
     late = submit(env, (struct want){.watch = true, .key = "a key: with\ttabs", .fingerprint = 7});
-    UNTIL(env, env->ended == 2);
+    UNTIL(env, env->ended == 3);
     assert_true(late->repeated);
     assert_memory_equal(late->record, "done ", 5);
     assert_true(late->order < late->ended_order);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     assert_int_equal(work_once(env), 0);
 }
 
@@ -324,7 +331,7 @@ static void test_idempotency_race(void **state) {
     UNTIL(env, again->ended == 1);
     assert_string_equal(again->id, first->id);
     assert_true(again->order < again->ended_order);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
 }
 
 static void test_no_such_device(void **state) {
@@ -335,7 +342,7 @@ static void test_no_such_device(void **state) {
     UNTIL(env, env->answered == 2);
     assert_int_equal(cuda->code, BLASD_E_no_such_device);
     assert_int_equal(env->seen[1].code, BLASD_OK);
-    assert_int_equal(env->queue->watch_count, 0);
+    assert_int_equal(env->queue->waiters.count, 0);
     worker_register(env);
     UNTIL(env, env->queue->view.workers == 1);
     cuda = submit(env, (struct want){.device = BLASD_DEVICE_CUDA});
@@ -359,7 +366,7 @@ static void test_queue_full(void **state) {
     UNTIL(env, env->answered == 7);
     for (int i = 0; i < 7; i++)
         assert_int_equal(env->seen[i].code, i == 4 || i == 6 ? BLASD_E_queue_full : BLASD_OK);
-    assert_int_equal(env->queue->watch_count, 5);
+    assert_int_equal(env->queue->waiters.count, 5);
     assert_int_equal(env->queue->view.jobs, 5);
     assert_int_equal(env->queue->view.jobs_limit, 5);
     env_free(env);
@@ -377,7 +384,7 @@ static void test_deadline(void **state) {
     UNTIL(env, env->ended == 20);
     for (int i = 0; i < 20; i++) {
         int64_t took_ms = (s[i]->ended_ns - start) / BLASD_MS;
-        assert_memory_equal(s[i]->record, "T1\nexpired\n", 11);
+        assert_true(record_is(s[i]->record, s[i]->record_len, BLASD_EXPIRED));
         if (took_ms < 150 + 40 * i)
             fail_msg("deadline of %d ms fired after %d ms", 150 + 40 * i, (int)took_ms);
         late += took_ms > 150 + 40 * i + 100;
@@ -450,12 +457,12 @@ static void test_redis_blob(void **state) {
     s = submit(env, (struct want){.watch = true, .blob = &blob});
     /* a connection lost in the middle only repeats what was in flight */
     UNTIL(env, ask_number(env, "EXISTS {test}:blob:%s:5", name) != 0);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
     blasd_front_queue_blob_get(env->queue, name, len, on_blob, &got);
     UNTIL(env, env->queue->flight.head != NULL);
-    blasd_front_link_drop(&env->queue->commands, "a test");
+    blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, got.answered == 1);
     assert_int_equal(got.code, BLASD_OK);
     assert_int_equal(got.blob.bytes, len);

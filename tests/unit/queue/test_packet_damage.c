@@ -4,50 +4,31 @@
 
 #define NOTE "\t\tmatmul\tanonymous"
 
-/* A job as schema 2 kept it. */
-static void submit_of_schema_2(struct bed *bed, const char *id, bool waits) {
-    drop(redisCommand(bed->raw, "HSET %s:pending %s %s", bed->tag, id,
-                      "2 1795321940965546 77 0 0\t\tmatmul\tanonymous"));
-    drop(redisCommand(bed->raw, "HSET %s:frames %s %s", bed->tag, id, "f"));
-    drop(redisCommand(bed->raw, "INCRBY %s:bytes 77", bed->tag));
-    if (waits) drop(redisCommand(bed->raw, "RPUSH %s:wait:any:normal %s", bed->tag, id));
-}
-
-static void jobs_of_schema_2(void **state) {
+/* A packet that a worker of schema 4 held, of which one of its threads had begun one job. */
+static void jobs_of_schema_4(void **state) {
     struct bed bed;
     struct packet packet;
     struct blasd_claim claims[16];
-    char id[6][BLASD_ID_LEN + 1], held[128];
+    char begun_text[128];
     (void)state;
-    bed_open(&bed, &server, "schema2");
-    for (int i = 0; i < 6; i++) {
-        id_make(id[i], BLASD_ID_ASYNC, 0);
-        submit_of_schema_2(&bed, id[i], i > 1);
-    }
-    /* one has ended in its list, and two are held by a worker that is dead by now */
-    drop(redisCommand(bed.raw, "HDEL %s:pending %s", bed.tag, id[3]));
-    drop(redisCommand(bed.raw, "HDEL %s:frames %s", bed.tag, id[3]));
-    drop(redisCommand(bed.raw, "DECRBY %s:bytes 77", bed.tag));
-    drop(redisCommand(bed.raw, "HSET %s:ghosts 2 1", bed.tag));
-    drop(redisCommand(bed.raw, "HSET %s:workers old %s", bed.tag, "1 1 {}"));
-    snprintf(held, sizeof held, "%s %s", id[0], id[1]);
-    drop(redisCommand(bed.raw, "SET %s:held:old %s", bed.tag, held));
+    bed_open(&bed, &server, "schema4");
+    submit_packet(&bed, &packet, BLASD_ID_ASYNC, 3, "");
+    drop(redisCommand(bed.raw, "LPOP %s:wait:any:normal", bed.tag));
+    drop(redisCommand(bed.raw, "HINCRBY %s:count 2 -3", bed.tag));
+    drop(redisCommand(bed.raw, "HSET %s:workers old %s", bed.tag, "1 7 {}"));
+    drop(redisCommand(bed.raw, "SET %s:held:old %s", bed.tag, packet.name));
+    snprintf(begun_text, sizeof begun_text, "7\n1795321940965573 %s", packet.id[1]);
+    drop(redisCommand(bed.raw, "HSET %s:begun:old 1 %s", bed.tag, begun_text));
     drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
     audit(&bed);
-    assert_int_equal(counted(&bed, "jobs"), 5);
-    assert_int_equal(counted(&bed, "bytes"), 5 * 77);
     assert_int_equal(counted(&bed, "2"), 3);
-    assert_int_equal(ask(&bed, "EXISTS", "bytes"), 0);
-    assert_int_equal(ask(&bed, "EXISTS", "ghosts"), 0);
-    submit_packet(&bed, &packet, BLASD_ID_ASYNC, 3, "");
-    drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL)); /* another connection */
-    audit(&bed);
-    drop(fcall(&bed, "tick", NULL)); /* buries the dead worker */
-    audit(&bed);
-    assert_int_equal(counted(&bed, "2"), 8);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    assert_int_equal(claim(worker, 16, PLENTY, claims), 8);
-    assert_string_equal(finish_claims(worker, claims, 8), "11111111");
+    assert_int_equal(claim(worker, 16, PLENTY, claims), 3);
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(claims[i].id, packet.id[i]);
+        assert_int_equal(claims[i].attempts, i == 1);
+    }
+    assert_string_equal(finish_claims(worker, claims, 3), "111");
     expect_empty(&bed);
     blasd_worker_queue_free(worker);
     bed_close(&bed);
@@ -77,7 +58,7 @@ static void ids_inside_frames(void **state) {
         assert_int_equal(claims[i].frame_len, i < 2 ? bait.len : 0);
     }
     /* records that hold pieces of the others */
-    assert_string_equal(finish_raw(&bed, "w", "0", packet.name, &pieces, "0"), "111");
+    assert_string_equal(finish_raw(&bed, worker, false, packet.name, &pieces, "3 0"), "111");
     for (int i = 0; i < 3; i++) {
         redisReply *reply = fcall(&bed, "get", packet.id[i], NULL);
         assert_int_equal(reply->element[0]->len, i < 2 ? bait.len : 0);
@@ -150,7 +131,7 @@ static void damaged_pieces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jobs_of_schema_2),
+        cmocka_unit_test(jobs_of_schema_4),
         cmocka_unit_test(ids_inside_frames),
         cmocka_unit_test(damaged_pieces),
     };

@@ -140,66 +140,47 @@ static void what_comes_back_stands_first(void **state) {
     bed_close(&bed);
 }
 
-/* A job as schema 1 kept it, in the stream of class any and priority normal. */
-static void submit_old(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *deadline,
-                       const char *seg) {
-    id_make(id, BLASD_ID_ASYNC, 0);
-    char head[BLASD_ID_LEN + 64], stub[256];
-    snprintf(head, sizeof head, "%.41s 1795321940965546 77 1", id);
-    redisReply *entry =
-        redisCommand(bed->raw, "XADD %s:s:any:normal * j %s f %s", bed->tag, head, id);
-    assert_int_equal(entry->type, REDIS_REPLY_STRING);
-    snprintf(stub, sizeof stub, "2 %s 1795321940965546 77 %s%s\tch\tmatmul\tanonymous", entry->str,
-             deadline, seg);
-    drop(entry);
-    drop(redisCommand(bed->raw, "HSET %s:pending %s %s", bed->tag, id, stub));
-    drop(redisCommand(bed->raw, "INCRBY %s:bytes 77", bed->tag));
-}
-
-static void jobs_of_schema_1(void **state) {
-    enum { JOBS = 230 }; /* more than are moved at a time */
-    static struct blasd_claim claims[JOBS + 1];
-    static char id[JOBS][BLASD_ID_LEN + 1];
+/* What workers of schema 4 held was a text, and what of it had begun a hash of its own. */
+static void jobs_of_schema_4(void **state) {
+    enum { JOBS = 6, HELD = 4 };
     struct bed bed;
+    struct blasd_claim claims[JOBS];
+    char id[JOBS][BLASD_ID_LEN + 1], held[HELD * (BLASD_ID_LEN + 1)] = "";
     (void)state;
     bed_open(&bed, &server, "schema");
-    for (int i = 0; i < JOBS; i++)
-        submit_old(&bed, id[i], i == 2 ? "1" : "0", i == 3 ? " 00ff" : "");
-    drop(redisCommand(bed.raw, "ZADD %s:deadlines 1 %s", bed.tag, id[2]));
-    drop(redisCommand(bed.raw, "HSET %s:refs 00ff 1", bed.tag));
-    drop(redisCommand(bed.raw, "HDEL %s:pending %s", bed.tag, id[4])); /* ended, entry and all */
-    /* a worker that is dead by now had claimed two and begun one */
-    char held[128];
-    drop(redisCommand(bed.raw, "HSET %s:workers old %s", bed.tag, "1 1 {}"));
-    snprintf(held, sizeof held, "%s %s", id[0], id[1]);
+    for (int i = 0; i < JOBS; i++) submit_new(&bed, id[i], "2");
+    for (int i = 0; i < HELD; i++) drop(redisCommand(bed.raw, "LPOP %s:wait:any:normal", bed.tag));
+    drop(redisCommand(bed.raw, "HINCRBY %s:count 2 -4", bed.tag));
+    /* one has begun beside the main thread, and one has ended */
+    snprintf(held, sizeof held, "%s %s %s %s", id[0], id[1], id[2], id[3]);
+    drop(redisCommand(bed.raw, "HSET %s:workers old %s", bed.tag, "1 7 {}"));
+    drop(redisCommand(bed.raw, "SET %s:lease:old 7", bed.tag));
     drop(redisCommand(bed.raw, "SET %s:held:old %s", bed.tag, held));
-    snprintf(held, sizeof held, "1795321940965573 %s", id[0]);
-    drop(redisCommand(bed.raw, "SET %s:run:old %s", bed.tag, held));
-    drop(redisCommand(bed.raw, "RPUSH %s:redo:any %s", bed.tag, "2 1-1"));
-
-    drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
-    drop(
-        fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL)); /* each connection does */
-    assert_int_equal(ask(&bed, "EXISTS", "s:any:normal"), 0);
-    assert_int_equal(ask(&bed, "EXISTS", "redo:any"), 0);
-    drop(fcall(&bed, "tick", NULL)); /* buries the dead worker, and the deadline has passed */
-    assert_string_equal(record_line(&bed, id[2], LINE_STATE), "expired");
+    snprintf(held, sizeof held, "7\n1795321940965573 %s", id[0]);
+    drop(redisCommand(bed.raw, "HSET %s:begun:old 0 %s", bed.tag, held));
+    snprintf(held, sizeof held, "7\n1795321940965573 %s", id[2]);
+    drop(redisCommand(bed.raw, "HSET %s:begun:old 1 %s", bed.tag, held));
+    drop(redisCommand(bed.raw, "HSET %s:idle old %s", bed.tag, "1 64 1000 0 "));
+    drop(fcall(&bed, "cancel", "1", id[3], NULL));
+    for (int i = 0; i < 2; i++) /* each connection does */
+        drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
+    static const char *const gone[] = {"held", "begun", "claims", "lease"};
+    for (int i = 0; i < 4; i++) {
+        redisReply *reply = redisCommand(bed.raw, "EXISTS %s:%s:old", bed.tag, gone[i]);
+        assert_int_equal(reply->integer, 0);
+        drop(reply);
+    }
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    assert_int_equal(claim(worker, JOBS + 1, PLENTY, claims), JOBS - 2);
-    assert_int_equal(claims[0].attempts, 1);
+    assert_int_equal(claim(worker, JOBS, PLENTY, claims), JOBS - 1);
     for (int i = 0, at = 0; i < JOBS; i++) {
-        if (i == 2 || i == 4) continue;
+        if (i == 3) continue;
         const struct blasd_claim *one = &claims[at++];
         assert_string_equal(one->id, id[i]);
-        assert_true(one->stored);
-        assert_int_equal(one->submitted_us, INT64_C(1795321940965546));
+        assert_int_equal(one->attempts, i == 0 || i == 2);
         assert_int_equal(one->frame_len, BLASD_ID_LEN);
-        assert_memory_equal(one->frame, id[i], BLASD_ID_LEN);
         assert_int_equal(finish(worker, id[i], "r", 0), 1);
     }
     assert_int_equal(pending(&bed), 0);
-    assert_int_equal(ask(&bed, "EXISTS", "refs"), 0);
-    assert_int_equal(counted(&bed, "bytes"), 77); /* of the job whose stub was taken away above */
     blasd_worker_queue_free(worker);
     bed_close(&bed);
 }
@@ -208,7 +189,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ghosts_are_passed_over), cmocka_unit_test(many_ghosts_at_once),
         cmocka_unit_test(ghosts_do_not_pile_up),  cmocka_unit_test(what_comes_back_stands_first),
-        cmocka_unit_test(jobs_of_schema_1),
+        cmocka_unit_test(jobs_of_schema_4),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

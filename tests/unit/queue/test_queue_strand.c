@@ -6,7 +6,7 @@
 static void submit_wish(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *si, char wish) {
     char note[64], frame[16] = {'B', 'L', 'J', 'F', 1, 0, 0, 0, 16, 0, 0, 0, 1, wish, 0, 0};
     const char *argv[] = {
-        "FCALL", "blasd_4_submit", "1", bed->tag, bed->link.text, id, frame, si, "9", "", note};
+        "FCALL", BLASD_QUEUE_FN("submit"), "1", bed->tag, bed->link.text, NEXT_SEQ, id, frame, si, "9", "", note};
     size_t lens[sizeof argv / sizeof *argv];
     redisReply *reply;
     id_make(id, BLASD_ID_SYNC, 0);
@@ -50,7 +50,7 @@ static void what_may_run_anywhere_does(void **state) {
     submit_wish(&bed, sent, "8", 0);
     submit_wish(&bed, asked, "8", 2);
     submit_wish(&bed, high, "7", 0);
-    assert_string_equal(record_line(&bed, sent, 13), "cuda");
+    assert_string_equal(record_line(&bed, sent, LINE_CLASS), "cuda");
     tick(&bed); /* a class may be gone for a moment, while its worker starts again */
     assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);
     age(&bed, "cuda");

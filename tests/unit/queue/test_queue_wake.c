@@ -2,7 +2,7 @@
  * shows as a round that lasts while Redis answers whoever asks. */
 #include "redis_fixture.h"
 
-#include "queue/worker_link.h"
+#include "queue/worker_side.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@ struct hand {
     pthread_t thread;
     char name[8];
     enum blasd_device_class device;
-    bool hasty; /* claims before each wait, and so gives up what it has sent for ahead */
+    bool hasty; /* claims before each wait */
     _Atomic bool *stop;
     _Atomic int *done;
     char trouble[128];
@@ -150,7 +150,7 @@ static void test_dead_idle_worker(void **state) {
     struct blasd_worker_queue *live = worker_new(&bed, "live", BLASD_DEVICE_CPU);
     submit_new(&bed, id, "2"); /* is handed to the dead one */
     redisReply *reply = redisCommand(bed.raw, "LLEN %s:wake:dead", bed.tag);
-    assert_int_equal(reply->integer, 3);
+    assert_int_equal(reply->integer, 4);
     drop(reply);
     assert_int_equal(claim(live, 4, PLENTY, claims), 0);
     assert_int_equal(blasd_worker_queue_bury(live, "dead", &err), 0);
@@ -160,47 +160,20 @@ static void test_dead_idle_worker(void **state) {
     reply = redisCommand(bed.raw, "EXISTS %s:wake:dead", bed.tag);
     assert_int_equal(reply->integer, 0);
     drop(reply);
-    /* idle beside a job it was not told of: housekeeping tells it */
+    /* idle beside a job that it was not given: housekeeping gives it */
     assert_int_equal(finish(live, id, "r", 0), 1);
     assert_int_equal(claim(live, 4, PLENTY, claims), 0);
-    reply = redisCommand(bed.raw, "HDEL %s:idle live", bed.tag);
+    char demand[64];
+    reply = redisCommand(bed.raw, "HGET %s:idle live", bed.tag);
+    snprintf(demand, sizeof demand, "%s", reply->str);
     drop(reply);
+    drop(redisCommand(bed.raw, "HDEL %s:idle live", bed.tag));
     submit_new(&bed, id, "2");
-    reply = redisCommand(bed.raw, "HSET %s:idle live 1", bed.tag);
-    drop(reply);
+    drop(redisCommand(bed.raw, "HSET %s:idle live %s", bed.tag, demand));
     assert_int_equal(blasd_worker_queue_renew(live, INFO_CPU, &lost, &err), 0);
     assert_int_equal(blasd_worker_queue_wait(live, WAIT_MS, &err), 0);
-    assert_false(live->claim_missed); /* its time was not up */
+    assert_false(live->turns.unsure); /* its time was not up */
     assert_int_equal(claim(live, 4, PLENTY, claims), 1);
-    /* and a nudge ends a wait that nothing else would */
-    assert_int_equal(finish(live, id, "r", 0), 1);
-    assert_int_equal(claim(live, 4, PLENTY, claims), 0);
-    struct blasd_worker_queue *beat;
-    assert_int_equal(blasd_worker_queue_open(&bed.options, &beat, &err), 0);
-    blasd_worker_queue_join(beat, "live", 1);
-    assert_int_equal(blasd_worker_queue_nudge(beat, &err), 0);
-    assert_int_equal(blasd_worker_queue_wait(live, WAIT_MS, &err), 0);
-    /* it is idle as before, and need not claim to be so */
-    assert_true(blasd_worker_queue_rests(live));
-    /* a nudge and jobs that come together: the jobs are not lost, in either order */
-    for (int nudge_first = 0; nudge_first < 2; nudge_first++) {
-        if (nudge_first) assert_int_equal(blasd_worker_queue_nudge(beat, &err), 0);
-        submit_new(&bed, id, "2");
-        if (!nudge_first) assert_int_equal(blasd_worker_queue_nudge(beat, &err), 0);
-        assert_int_equal(blasd_worker_queue_wait(live, WAIT_MS, &err), 0);
-        assert_false(blasd_worker_queue_rests(live));
-        assert_int_equal(claim(live, 4, PLENTY, claims), 1);
-        assert_string_equal(claims[0].id, id);
-        assert_int_equal(finish(live, id, "r", 0), 1);
-        assert_int_equal(claim(live, 4, PLENTY, claims), 0);
-    }
-    /* nor for one that claims instead of waiting */
-    assert_int_equal(blasd_worker_queue_nudge(beat, &err), 0);
-    submit_new(&bed, id, "2");
-    assert_int_equal(blasd_worker_queue_nudge(beat, &err), 0);
-    assert_int_equal(claim(live, 4, PLENTY, claims), 1);
-    assert_string_equal(claims[0].id, id);
-    blasd_worker_queue_free(beat);
     blasd_worker_queue_free(live);
     bed_close(&bed);
 }
@@ -237,7 +210,7 @@ static void test_handed_over(void **state) {
     /* it does not wait, but claims: what was handed over is what it gets */
     assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
     submit_new(&bed, id, "2");
-    assert_int_equal(length(&bed, "w"), 3);
+    assert_int_equal(length(&bed, "w"), 4);
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
     assert_int_equal(length(&bed, "w"), 0);
@@ -248,7 +221,6 @@ static void test_handed_over(void **state) {
     submit_new(&bed, id, "2");
     redisReply *reply = redisCommand(bed.raw, "DEL %s:wake:w", bed.tag);
     drop(reply);
-    worker->claim_missed = true;
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
     assert_int_equal(finish(worker, id, "r", 0), 1);
@@ -282,10 +254,13 @@ static void test_finish_rests(void **state) {
     submit_new(&bed, id, "2");
     submit_new(&bed, other, "2");
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
-    assert_int_equal(finish(worker, id, "r", 0), 1); /* the other one is queued */
+    assert_int_equal(finish(worker, id, "r", 0), 1); /* the other one comes with the reply */
     assert_false(blasd_worker_queue_rests(worker) || is_idle(&bed, "w"));
     submit_new(&bed, id, "2");
-    assert_int_equal(claim(worker, 4, PLENTY, claims), 2);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, other);
+    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
+    assert_string_equal(claims[0].id, id);
     assert_int_equal(finish(worker, id, "r", 0), 1); /* it holds the other one */
     assert_false(blasd_worker_queue_rests(worker) || is_idle(&bed, "w"));
     assert_int_equal(finish(worker, other, "r", 0), 1);
@@ -293,7 +268,7 @@ static void test_finish_rests(void **state) {
     /* what comes is handed over, to a worker that waits without having claimed */
     submit_new(&bed, id, "2");
     assert_false(is_idle(&bed, "w"));
-    assert_int_equal(length(&bed, "w"), 3);
+    assert_int_equal(length(&bed, "w"), 4);
     assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
     assert_false(blasd_worker_queue_rests(worker));
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
@@ -340,24 +315,20 @@ static void test_old_connection(void **state) {
 static void test_missed_rest(void **state) {
     struct bed bed;
     struct blasd_claim claims[4];
-    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1], epoch[24];
+    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "missed_rest");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     submit_new(&bed, id, "2");
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
-    redisReply *reply = redisCommand(bed.raw, "GET %s:lease:w", bed.tag);
-    snprintf(epoch, sizeof epoch, "%s", reply->str);
-    drop(reply);
     char piece[4 + BLASD_ID_LEN + 1] = {1};
     memcpy(piece + 4, id, BLASD_ID_LEN);
     piece[4 + BLASD_ID_LEN] = 'r';
-    reply = redisCommand(bed.raw, "FCALL blasd_4_finish 1 %s %s w %s %s %s %b 0", bed.tag,
-                         bed.link.text, epoch, "0 1 4 1000 0", id, piece, sizeof piece);
-    assert_string_equal(reply->str, "1i");
+    redisReply *reply = turn_lost(&bed, worker, 4, id, piece, sizeof piece, "1 0");
+    assert_string_equal(reply->element[1]->str, "1");
     drop(reply);
     submit_new(&bed, other, "2");
-    assert_int_equal(length(&bed, "w"), 3);
+    assert_int_equal(length(&bed, "w"), 4);
     drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));
     assert_int_equal(finish(worker, id, "r", 0), 1);
     assert_false(blasd_worker_queue_rests(worker));
@@ -371,131 +342,12 @@ static void test_missed_rest(void **state) {
     bed_close(&bed);
 }
 
-/* A worker to which jobs come fast, with one of them claimed. */
-static struct blasd_worker_queue *hurried(struct bed *bed, const char *queue, char *id) {
-    struct blasd_claim claims[4];
-    struct blasd_err err;
-    bed_open(bed, &server, queue);
-    struct blasd_worker_queue *worker = worker_new(bed, "w", BLASD_DEVICE_CPU);
-    assert_int_equal(claim(worker, 4, PLENTY, claims), 0);
-    submit_new(bed, id, "2");
-    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
-    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
-    assert_string_equal(claims[0].id, id);
-    worker->busy = true; /* whatever this machine took for it */
-    return worker;
-}
-
-static void expect_next(struct blasd_worker_queue *worker, const char *id) {
-    struct blasd_claim claims[4];
-    assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
-    assert_string_equal(claims[0].id, id);
-    assert_int_equal(claims[0].attempts, 0);
-    worker->busy = true;
-}
-
-/* Where jobs come fast the wait is sent behind finish. */
-static void test_wait_ahead(void **state) {
-    struct bed bed;
-    struct blasd_err err;
-    char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1];
-    (void)state;
-    struct blasd_worker_queue *worker = hurried(&bed, "ahead", id);
-    assert_int_equal(finish(worker, id, "r", 0), 1);
-    assert_true(worker->ahead && blasd_worker_queue_rests(worker) && is_idle(&bed, "w"));
-    submit_new(&bed, id, "2"); /* goes to the wait at once, not into the list */
-    assert_int_equal(length(&bed, "w"), 0);
-    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
-    assert_false(worker->ahead);
-    expect_next(worker, id);
-    /* with another job pending the worker is told to claim, which ends the wait */
-    submit_new(&bed, other, "2");
-    assert_int_equal(finish(worker, id, "r", 0), 1);
-    assert_false(blasd_worker_queue_rests(worker) || is_idle(&bed, "w"));
-    expect_next(worker, other);
-    assert_int_equal(length(&bed, "w"), 0);
-    /* a nudge ends it, too, and leaves the worker idle */
-    assert_int_equal(finish(worker, other, "r", 0), 1);
-    drop(redisCommand(bed.raw, "RPUSH %s:wake:w 0", bed.tag));
-    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
-    assert_true(blasd_worker_queue_rests(worker) && is_idle(&bed, "w"));
-    submit_new(&bed, id, "2");
-    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
-    expect_next(worker, id);
-    assert_int_equal(finish(worker, id, "r", 0), 1);
-    assert_int_equal(pending(&bed), 0);
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-}
-
-/* What such a wait had brought is not lost with it. */
-static void test_wait_ahead_given_up(void **state) {
-    struct bed bed;
-    struct blasd_err err;
-    char id[BLASD_ID_LEN + 1];
-    (void)state;
-    struct blasd_worker_queue *worker = hurried(&bed, "ahead2", id);
-    /* a claim in place of the wait */
-    assert_int_equal(finish(worker, id, "r", 0), 1);
-    submit_new(&bed, id, "2");
-    expect_next(worker, id);
-    /* another call, which must not stand behind the wait until that is over */
-    assert_int_equal(finish(worker, id, "r", 0), 1);
-    submit_new(&bed, id, "2");
-    assert_true(worker->ahead);
-    begin(worker, NULL, 0);
-    assert_false(worker->ahead || blasd_worker_queue_rests(worker)); /* it must claim */
-    expect_next(worker, id);
-    /* its connection is gone */
-    assert_int_equal(finish(worker, id, "r", 0), 1);
-    submit_new(&bed, id, "2");
-    drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));
-    drop(redisCommand(bed.raw, "DEL %s:wake:w", bed.tag)); /* and what it had brought */
-    int rc = blasd_worker_queue_wait(worker, WAIT_MS, &err);
-    assert_true(rc == 0 || rc == -(int)BLASD_E_queue_unavailable);
-    expect_next(worker, id);
-    assert_int_equal(finish(worker, id, "r", 0), 1);
-    assert_int_equal(pending(&bed), 0);
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-}
-
-/* A finish that is refused leaves nobody waiting: one without functions, one without a lease. */
-static void test_wait_ahead_of_a_refusal(void **state) {
-    struct bed bed;
-    struct blasd_err err;
-    char id[BLASD_ID_LEN + 1];
-    int64_t epoch;
-    (void)state;
-    struct blasd_worker_queue *worker = hurried(&bed, "ahead3", id);
-    drop(redisCommand(bed.raw, "FUNCTION FLUSH"));
-    assert_int_equal(finish(worker, id, "r", 0), 1);
-    assert_false(worker->ahead);
-    submit_new(&bed, id, "2");
-    assert_int_equal(blasd_worker_queue_wait(worker, WAIT_MS, &err), 0);
-    expect_next(worker, id);
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-    worker = hurried(&bed, "ahead4", id);
-    drop(redisCommand(bed.raw, "DEL %s:lease:w", bed.tag));
-    assert_int_equal(finish(worker, id, "r", 0), -1);
-    assert_false(worker->ahead || worker->redis);
-    assert_int_equal(
-        blasd_worker_queue_register(worker, "w", BLASD_DEVICE_CPU, INFO_CPU, &epoch, &err), 0);
-    expect_next(worker, id);
-    assert_int_equal(finish(worker, id, "r", 0), 1);
-    assert_int_equal(pending(&bed), 0);
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_lost_wake),        cmocka_unit_test(test_no_lost_wake_by_class),
         cmocka_unit_test(test_dead_idle_worker),    cmocka_unit_test(test_handed_over),
         cmocka_unit_test(test_finish_rests),        cmocka_unit_test(test_old_connection),
-        cmocka_unit_test(test_missed_rest),         cmocka_unit_test(test_wait_ahead),
-        cmocka_unit_test(test_wait_ahead_given_up), cmocka_unit_test(test_wait_ahead_of_a_refusal),
+        cmocka_unit_test(test_missed_rest),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

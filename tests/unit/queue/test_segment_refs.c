@@ -12,7 +12,7 @@ static int submit_in(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *seg
     char note[64];
     id_make(id, BLASD_ID_SYNC, 0);
     snprintf(note, sizeof note, " %s\tme\tmatmul\tanonymous", segment);
-    redisReply *reply = fcall(bed, "submit", id, id, "2", "100", options, note, NULL);
+    redisReply *reply = fcall(bed, "submit", NEXT_SEQ, id, id, "2", "100", options, note, NULL);
     int code = (int)reply->element[3]->integer;
     drop(reply);
     return code;
@@ -36,7 +36,7 @@ static void test_each_ending_gives_back(void **state) {
     bed_open(&bed, &server, "ends");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(submit_in(&bed, id[0], SEG_A, ""), 0);
-    assert_int_equal(submit_in(&bed, id[1], SEG_A, "d=50"), 0);
+    assert_int_equal(submit_in(&bed, id[1], SEG_A, "d=60000"), 0);
     assert_int_equal(submit_in(&bed, id[2], SEG_A, ""), 0);
     assert_int_equal(submit_in(&bed, id[3], SEG_B, ""), 0);
     assert_int_equal(refs_of(&bed, SEG_A), 3);
@@ -47,7 +47,7 @@ static void test_each_ending_gives_back(void **state) {
     drop(reply);
     drop(fcall(&bed, "cancel", "1", id[0], NULL));
     assert_int_equal(refs_of(&bed, SEG_A), 2);
-    sleep_ms(60);
+    redis_forward(&server, 60000);
     drop(fcall(&bed, "tick", NULL));
     assert_string_equal(record_line(&bed, id[1], LINE_STATE), "expired");
     assert_int_equal(refs_of(&bed, SEG_A), 1);
@@ -65,16 +65,18 @@ static void test_each_ending_gives_back(void **state) {
 
 static void test_a_batch_is_counted_by_segment(void **state) {
     static const char *const segments[] = {SEG_A, SEG_A, "", SEG_B, SEG_A, SEG_B};
-    const char *argv[5 + 6 * 6] = {"FCALL", "blasd_4_submit", "1"};
+    const char *argv[7 + 6 * 6] = {"FCALL", BLASD_QUEUE_FN("submit"), "1"};
     char id[6][BLASD_ID_LEN + 1], note[6][64];
     struct bed bed;
-    int argc = 5;
+    int argc = 7;
     (void)state;
     bed_open(&bed, &server, "batch");
     bed.limits.queue_jobs = 5;
     bed_limits(&bed);
     argv[3] = bed.tag;
     argv[4] = bed.link.text;
+    argv[5] = "test";
+    argv[6] = submit_seq(false);
     for (int i = 0; i < 6; i++) {
         id_make(id[i], BLASD_ID_SYNC, 0);
         snprintf(note[i], sizeof note[i], "%s%s\t\tmatmul\tanonymous", segments[i][0] ? " " : "",
@@ -89,8 +91,9 @@ static void test_a_batch_is_counted_by_segment(void **state) {
     assert_int_equal(refs_of(&bed, SEG_A), 3);
     assert_int_equal(refs_of(&bed, SEG_B), 1); /* the last one was refused */
     /* sent again after its reply was lost: counted once */
-    reply = fcall(&bed, "submit", id[0], "f", "2", "9", "r=1", note[0], NULL);
-    assert_int_equal(reply->element[3]->integer, 0);
+    reply = redisCommandArgv(bed.raw, argc, argv, NULL);
+    assert_int_equal(reply->elements, 9);
+    for (int i = 0; i < 6; i++) assert_int_equal(reply->element[3 + i]->integer, i == 5);
     drop(reply);
     assert_int_equal(refs_of(&bed, SEG_A), 3);
     /* a channel more or less changes nothing */
@@ -108,7 +111,7 @@ static void test_records_that_go_give_back(void **state) {
     char id[3][BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "gone");
-    bed.limits.record_sync_s = 1;
+    bed.limits.record_sync_s = 60;
     bed_limits(&bed);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     for (int i = 0; i < 3; i++) assert_int_equal(submit_in(&bed, id[i], SEG_A, ""), 0);
@@ -120,7 +123,7 @@ static void test_records_that_go_give_back(void **state) {
     drop(fcall(&bed, "cancel", "1", id[0], NULL));
     assert_string_equal(record_line(&bed, id[0], 0), "404");
     assert_int_equal(refs_of(&bed, SEG_OUT), 3);
-    sleep_ms(2200);
+    redis_forward(&server, 62000);
     drop(fcall(&bed, "tick", NULL));
     assert_string_equal(record_line(&bed, id[1], 0), "410");
     assert_int_equal(refs_of(&bed, SEG_OUT), 0);

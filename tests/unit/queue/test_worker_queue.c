@@ -32,7 +32,7 @@ static void test_one_job(void **state) {
     redisReply *reply = redisCommand(bed.raw, "GET %s:lease:w", bed.tag);
     epoch = strtoll(reply->str, NULL, 10);
     drop(reply);
-    blasd_worker_queue_join(beat, "w", epoch);
+    blasd_worker_queue_join(beat, "w", epoch, 8);
     assert_int_equal(blasd_worker_queue_progress(beat, ids, 1, 0.25, &wanted, &err), 0);
     assert_true(wanted);
     assert_int_equal(blasd_worker_queue_renew(beat, INFO_CPU, &lost, &err), 0);
@@ -248,16 +248,12 @@ static void test_fenced(void **state) {
     bool lost = false;
     (void)state;
     bed_open(&bed, &server, "fence");
-    bed.limits.lease_ms = 500;
-    bed_limits(&bed);
     struct blasd_worker_queue *w1 = worker_new(&bed, "w1", BLASD_DEVICE_CPU);
     submit_new(&bed, begun, "2");
     submit_new(&bed, waiting, "2");
     assert_int_equal(claim(w1, 4, PLENTY, mine), 2);
     begin(w1, mine, 1);
-    sleep_ms(700); /* the lease lapses; w1 does not know */
-    bed.limits.lease_ms = 4000;
-    bed_limits(&bed);
+    redis_forward(&server, (int64_t)bed.limits.lease_ms + 1); /* it lapses; w1 does not know */
     struct blasd_worker_queue *w2 = worker_new(&bed, "w2", BLASD_DEVICE_CPU);
     assert_int_equal(claim(w2, 4, PLENTY, theirs), 0);
     assert_int_equal(blasd_worker_queue_renew(w2, INFO_CPU, &lost, &err), 0);
@@ -359,27 +355,18 @@ static void test_missed_reply(void **state) {
     bed_open(&bed, &server, "missed");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     submit_new(&bed, id, "2");
-    redisReply *reply = redisCommand(bed.raw, "GET %s:lease:w", bed.tag);
-    char epoch[24];
-    snprintf(epoch, sizeof epoch, "%s", reply->str);
-    drop(reply);
     /* as if the reply to this claim, and the connection, had been lost */
-    drop(fcall(&bed, "claim", "w", epoch, "1", "4", "1000", "0", "0", "0", "", NULL));
+    drop(turn_lost(&bed, worker, 4, NULL, NULL, 0, NULL));
     drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));
     assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
     assert_string_equal(claims[0].id, id);
     assert_int_equal(claims[0].attempts, 0);
-    /* the same for finish: what was recorded counts as accepted when sent again */
+    /* the same for finish: it is answered as it was */
     char piece[4 + BLASD_ID_LEN + 2] = {1};
     memcpy(piece + 4, id, BLASD_ID_LEN);
     piece[4 + BLASD_ID_LEN] = 'r';
-    const char *argv[] = {
-        "FCALL", "blasd_4_finish", "1", bed.tag, bed.link.text, "w", epoch, "0", id, piece, "0"};
-    size_t lens[11];
-    for (int i = 0; i < 11; i++) lens[i] = strlen(argv[i]);
-    lens[9] = 4 + BLASD_ID_LEN + 1;
-    reply = redisCommandArgv(bed.raw, 11, argv, lens);
-    assert_string_equal(reply->str, "1");
+    redisReply *reply = turn_lost(&bed, worker, 0, id, piece, 4 + BLASD_ID_LEN + 1, "1 0");
+    assert_string_equal(reply->element[1]->str, "1");
     drop(reply);
     drop(redisCommand(bed.raw, "CLIENT KILL TYPE normal SKIPME yes"));
     assert_int_equal(finish(worker, id, "r", 0), 1);
@@ -405,7 +392,7 @@ static void test_no_client_reply(void **state) {
         assert_int_equal(claim(worker, 4, PLENTY, claims), 1);
         assert_string_equal(claims[0].id, id);
         begin(worker, claims, 1);
-        assert_string_equal(record_line(&bed, id, 1), "running");
+        assert_string_equal(record_line(&bed, id, LINE_STATE), "running");
         assert_int_equal(finish(worker, id, "r", 0), 1);
     }
     drop(redisCommand(bed.raw, "ACL SETUSER default +client|reply"));

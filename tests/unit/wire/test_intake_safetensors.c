@@ -24,8 +24,8 @@ static void send_built(void) {
                  body_len);
 }
 
-/* Sends the header as it is, which may be plain, and with an escape in it, which is not: both mean
- * the same, so far as it is not about the JSON text itself. */
+/* Sends the header as it is, and with an escape in it: both mean the same, so far as it is not
+ * about the JSON text itself. */
 static void send_st(const char *header, const void *data, size_t len) {
     const char *dtype = strstr(header, "dtype\"");
     char odd[4096];
@@ -261,6 +261,53 @@ static void test_bad_headers(void **state) {
                0, BLASD_E_unknown_input, "inputs.x", "mix has no input 'x'");
 }
 
+/* One header, written in many ways, and what is no JSON or no header. */
+static void test_spellings(void **state) {
+#define MEMBERS "\"dtype\":\"F64\",\"shape\":[2,3],\"data_offsets\":[0,48]"
+    static const struct {
+        const char *header;
+        enum blasd_code code;
+    } cases[] = {
+        {"{" META ",\"a\":{" MEMBERS "}}", BLASD_OK},
+        {"{\"a\":{" MEMBERS "}," META "}", BLASD_OK},
+        {"{" META ",\"\\u0061\":{" MEMBERS "}}", BLASD_OK},
+        {" {\t" META ",\"a\" :\n{ \"shape\" : [ 2 , 3 ] , \"data_offsets\":[0, 48 ],\"dtype\": "
+         "\"F64\" } }\r ",
+         BLASD_OK},
+        {"{\"__metadata__\":{\"op\":\"mix\",\"note\":\" it's, {plain} [too]: \"},\"a\":{" MEMBERS
+         "}}",
+         BLASD_OK},
+        {"{\"__metadata__\":{\"op\":\"mix\",\"op\":\"mix\"},\"a\":{" MEMBERS "}}",
+         BLASD_E_malformed_safetensors},
+        {"{\"__metadata__\":{\"op\":1},\"a\":{" MEMBERS "}}", BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\":{" MEMBERS "}", BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\":{" MEMBERS "}}}", BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\":{" MEMBERS "},}", BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\":{" MEMBERS ",}}", BLASD_E_malformed_safetensors},
+        {"{" META " \"a\":{" MEMBERS "}}", BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\":{" MEMBERS ",\"dtype\":\"F64\"}}", BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\":{" MEMBERS "},\"a\":{" MEMBERS "}}", BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\n\":{" MEMBERS "}}", BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\x7f\":{" MEMBERS "}}", BLASD_E_unknown_input},
+        {"{" META ",\"\xc3\xa4\":{" MEMBERS "}}", BLASD_E_unknown_input},
+        {"{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[02,3],\"data_offsets\":[0,48]}}",
+         BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[2e0,3],\"data_offsets\":[0,48]}}",
+         BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[2,3,],\"data_offsets\":[0,48]}}",
+         BLASD_E_malformed_safetensors},
+        {"{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[2,3],\"data_offsets\":[0,48,0]}}",
+         BLASD_E_malformed_safetensors},
+    };
+    static const double data[6];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        build(cases[i].header, data, sizeof data);
+        send_built();
+        if (last.rc != -(int)cases[i].code) fail_msg("%s: %d", cases[i].header, last.rc);
+    }
+}
+
 static void test_truncated(void **state) {
     static const double data[] = {1, 2};
     const char *header = "{" META ",\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]},"
@@ -368,11 +415,11 @@ static void test_bad_bool(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),           cmocka_unit_test(test_dtypes),
-        cmocka_unit_test(test_first_nonfinite), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_metadata),        cmocka_unit_test(test_bad_headers),
-        cmocka_unit_test(test_truncated),       cmocka_unit_test(test_bad_bool),
-        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_spellings),   cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_dtypes),      cmocka_unit_test(test_first_nonfinite),
+        cmocka_unit_test(test_values),      cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_bad_headers), cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_bad_bool),    cmocka_unit_test(test_in_place),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

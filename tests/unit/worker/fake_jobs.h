@@ -115,7 +115,7 @@ static bool fake_stopping(void *arg) {
     pthread_mutex_lock(&fake.lock);
     for (int i = 0; i < fake.count; i++)
         if (!fake.jobs[i].ended) all = false;
-    if (blasd_clock_ns() - fake.started_ns > INT64_C(20000000000)) all = true;
+    if (blasd_clock_ns() - fake.started_ns > INT64_C(300000000000)) all = true;
     pthread_mutex_unlock(&fake.lock);
     return all;
 }
@@ -124,7 +124,7 @@ static void fake_ready(void *arg) {
     (void)arg;
 }
 
-/* Runs the worker until every job has ended (or 20 s have passed). */
+/* Runs the worker until every job has ended (or five minutes have passed). */
 static __attribute__((unused)) int fake_work(struct blasd_limits *limits, struct blasd_err *err) {
     struct blasd_worker_options options = {.queue = {.limits = limits, .store = fake.store},
                                            .backend = &FAKE_BACKEND,

@@ -32,7 +32,7 @@ struct fake_job {
     int attempts;
     bool stored, claimed, ended, drop; /* drop: finish says it had ended otherwise */
     int begun;
-    bool held; /* by the connection that claimed it */
+    bool held;
     struct blasd_buf record;
     struct blasd_record result; /* decoded */
     const unsigned char *payload;
@@ -72,8 +72,7 @@ static struct fake fake;
 
 struct blasd_worker_queue {
     int64_t epoch;
-    int part;    /* 0: it claims, or serves the heartbeat */
-    bool claims; /* it has registered */
+    int thread; /* 0: it claims */
 };
 
 int blasd_worker_queue_open(const struct blasd_queue_options *options,
@@ -108,21 +107,27 @@ int blasd_worker_queue_register(struct blasd_worker_queue *queue, const char *wo
     snprintf(fake.info, sizeof fake.info, "%s", info);
     fake_give_back();
     fake.registers++;
-    queue->claims = true;
     *epoch = queue->epoch = ++fake.epoch;
     pthread_mutex_unlock(&fake.lock);
     return 0;
 }
 
-void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worker, int64_t epoch) {
+void blasd_worker_queue_join(struct blasd_worker_queue *queue, const char *worker, int64_t epoch,
+                             int thread) {
     (void)worker;
     queue->epoch = epoch;
+    queue->thread = thread;
 }
 
-void blasd_worker_queue_join_part(struct blasd_worker_queue *queue,
-                                  const struct blasd_worker_queue *claims, int part) {
-    queue->epoch = claims->epoch;
-    queue->part = part;
+void blasd_worker_queue_let_go(struct blasd_worker_queue *queue, int count) {
+    assert_int_equal(queue->thread, 0);
+    assert_true(count > 0);
+}
+
+void blasd_worker_queue_demand(struct blasd_worker_queue *queue, int max, uint64_t max_bytes) {
+    (void)queue;
+    (void)max;
+    (void)max_bytes;
 }
 
 int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info, bool *lost,
@@ -187,12 +192,6 @@ int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
 
 void blasd_worker_queue_tidy(struct blasd_worker_queue *queue) {
     (void)queue;
-}
-
-int blasd_worker_queue_nudge(struct blasd_worker_queue *queue, struct blasd_err *err) {
-    (void)queue;
-    (void)err;
-    return 0; /* a wait is a millisecond */
 }
 
 static struct fake_job *fake_find(const char *id) {
@@ -269,20 +268,12 @@ int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_end
         struct fake_job *job = fake_find(endings[i].id);
         assert_false(job->ended && !job->drop);
         assert_true(job->held);
-        if (queue->claims) job->held = false;
+        job->held = false;
         endings[i].accepted = !job->drop;
         fake_end(job, &endings[i]);
     }
     pthread_mutex_unlock(&fake.lock);
     return code;
-}
-
-void blasd_worker_queue_ended(struct blasd_worker_queue *queue, const char *id) {
-    assert_int_equal(queue->part, 0);
-    pthread_mutex_lock(&fake.lock);
-    assert_true(fake_find(id)->held);
-    fake_find(id)->held = false;
-    pthread_mutex_unlock(&fake.lock);
 }
 
 int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,

@@ -1,8 +1,8 @@
 /* Measuring a device, and keeping what was measured. Says nothing of how fast anything is. */
 #include "base/clock.h"
+#include "base/host_memory.h"
 #include "wire/cost_text.h"
 #include "worker/cost_file.h"
-#include "worker/host_memory.h"
 #include "worker/measure.h"
 
 #include <setjmp.h>

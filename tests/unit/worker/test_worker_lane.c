@@ -9,7 +9,7 @@ extern const struct blasd_backend lane_backend;
 
 #define HEAVY_N 400 /* 1.3e8 operations: heavy as long as nothing is known of the device */
 #define LONG_N 800  /* 1.0e9: long */
-#define PATIENCE_MS 15000
+#define PATIENCE_MS 120000
 
 static struct blasd_limits limits;
 static struct blasd_err err;

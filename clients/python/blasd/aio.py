@@ -1,0 +1,364 @@
+"""`AsyncClient`: the same calls for asyncio, hundreds of jobs in flight on one event loop."""
+from __future__ import annotations
+
+import asyncio
+import collections
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .arrays import Array
+from .calls import Calls, Options, Talk, given, matmul_job, solve_job
+from .errors import Error
+from .jobs import AsyncJob
+from .protocol import Answer, Request, Settings, Sleep, problem_of
+from .results import Result
+
+T = TypeVar("T")
+_HEAD_MOST = 1 << 17  # bytes of an answer's head
+
+
+class _Broken(OSError):
+    """The connection ended before the answer."""
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One HTTP/1.1 connection: the body is received where it stays, in memory of its own."""
+
+    def __init__(self) -> None:
+        self.transport: Any = None
+        self.closed = False
+        self.answer: asyncio.Future[tuple[int, dict[str, str], memoryview]] | None = None
+        self._head = bytearray()
+        self._room = bytearray(1 << 16)
+        self._status, self._headers = 0, {}  # type: tuple[int, dict[str, str]]
+        self._body: memoryview | None = None
+        self._at = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.set_write_buffer_limits(high=1 << 20)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        self._writable.set()
+        if self.answer is not None and not self.answer.done():
+            if self._body is not None and self._headers.get("content-length") is None:  # the end is the body's end
+                self._finish(self._body[:self._at])
+            else:
+                self.answer.set_exception(error if isinstance(error, OSError) else
+                                          _Broken("the connection ended before the answer"))
+
+    async def exchange(self, head: bytes, pieces: Iterable[Any]) -> tuple[int, dict[str, str], memoryview]:
+        self.answer = asyncio.get_running_loop().create_future()
+        self._head.clear()
+        self._body = None
+        self.transport.write(head)
+        for piece in pieces:
+            view = memoryview(piece)
+            for at in range(0, len(view), 1 << 20):  # so that a large array is not copied as a whole
+                if self.closed or self.answer.done():  # refused before it was all sent
+                    return await self.answer
+                self.transport.write(view[at:at + (1 << 20)])
+                await self._writable.wait()
+        return await self.answer
+
+    # --- receiving --------------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> Any:
+        return self._room if self._body is None else self._body[self._at:]
+
+    def buffer_updated(self, count: int) -> None:
+        if self._body is None:
+            self._head += memoryview(self._room)[:count]
+            self._take_head()
+        else:
+            self._at += count
+            self._grow_or_finish()
+
+    def _take_head(self) -> None:
+        while self._body is None:
+            end = self._head.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._head) > _HEAD_MOST:
+                    self._fail("the answer's head does not end")
+                return
+            lines = bytes(self._head[:end]).decode("latin-1").split("\r\n")
+            rest = bytes(self._head[end + 4:])
+            self._head.clear()
+            try:
+                self._status = int(lines[0].split()[1])
+            except (IndexError, ValueError):
+                return self._fail("the answer is not HTTP")
+            self._headers = {}
+            for line in lines[1:]:
+                name, _, value = line.partition(":")
+                self._headers[name.strip().lower()] = value.strip()
+            if 100 <= self._status < 200:
+                self._head += rest
+                continue
+            length = self._headers.get("content-length")
+            if "chunked" in self._headers.get("transfer-encoding", ""):
+                return self._fail("the answer is chunked, which this client does not read")
+            self._body = np.empty(int(length) if length is not None else 1 << 16, np.uint8).data
+            self._body[:len(rest)] = rest
+            self._at = len(rest)
+            self._grow_or_finish()
+
+    def _grow_or_finish(self) -> None:
+        assert self._body is not None
+        if self._at < len(self._body):
+            return
+        if self._headers.get("content-length") is not None:
+            self._finish(self._body)
+        else:
+            larger = np.empty(2 * len(self._body) + 1, np.uint8).data
+            larger[:self._at] = self._body[:self._at]
+            self._body = larger
+
+    def _finish(self, body: memoryview) -> None:
+        self._body = None
+        if self._headers.get("connection", "").lower() == "close":
+            self.transport.close()
+            self.closed = True
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_result((self._status, self._headers, body))
+
+    def _fail(self, text: str) -> None:
+        self.transport.close()
+        self.closed = True
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(_Broken(text))
+
+
+class AsyncPool:
+    """Idle connections of one event loop, at most `most` in all."""
+
+    def __init__(self, settings: Settings, most: int) -> None:
+        self.settings = settings
+        self._idle: collections.deque[_Connection] = collections.deque()
+        self._room = asyncio.Semaphore(most)
+        self._tls: ssl.SSLContext | None = None
+
+    async def close(self) -> None:
+        while self._idle:
+            self._idle.pop().transport.abort()
+
+    async def _connect(self) -> _Connection:
+        settings, loop = self.settings, asyncio.get_running_loop()
+        if settings.socket_path is not None:
+            return (await loop.create_unix_connection(_Connection, settings.socket_path))[1]
+        if settings.proxy is not None and settings.scheme == "https":
+            raise ValueError("AsyncClient goes through no proxy to an https service; set NO_PROXY or use Client")
+        self._tls = self._tls or settings.tls()
+        host, port = settings.proxy or (settings.host, settings.port)
+        return (await loop.create_connection(_Connection, host, port, ssl=self._tls))[1]
+
+    async def carry(self, request: Request) -> Answer:
+        """As transport.Pool.carry."""
+        settings = self.settings
+        head = "".join(f"{name}: {value}\r\n" for name, value in {**settings.headers, **request.headers}.items())
+        text = (f"{request.method} {settings.target(request.path)} HTTP/1.1\r\n{head}"
+                f"Content-Length: {request.length}\r\n\r\n").encode("latin-1")
+        small = request.length < 65536
+        if small:
+            text += b"".join(request.pieces)
+        pieces = () if small else request.pieces
+        again = request.safe
+        async with self._room:
+            while True:
+                connection = None
+                kept = False
+                try:
+                    while self._idle and not kept:
+                        connection = self._idle.pop()
+                        kept = not connection.closed
+                    if not kept:
+                        connection = await asyncio.wait_for(self._connect(), settings.timeout)
+                    assert connection is not None
+                    status, headers, body = await asyncio.wait_for(connection.exchange(text, pieces),
+                                                                   settings.timeout + request.wait)
+                    break
+                except (OSError, asyncio.TimeoutError) as error:
+                    if connection is not None and connection.transport is not None:
+                        connection.transport.abort()
+                    broken = isinstance(error, (_Broken, ConnectionResetError, BrokenPipeError))
+                    if not (kept and again and broken):
+                        cause = TimeoutError() if isinstance(error, asyncio.TimeoutError) else error
+                        raise settings.lost(request, cause) from cause
+                    again = False
+                except BaseException:
+                    if connection is not None and connection.transport is not None:
+                        connection.transport.abort()
+                    raise
+            if not connection.closed:
+                self._idle.append(connection)
+        if status in (200, 202):
+            return Answer(status, headers, body)
+        raise problem_of(status, headers, bytes(body))
+
+
+class AsyncClient:
+    """Jobs from asyncio. The arguments and methods are those of Client, to be awaited; one client belongs to one event
+    loop. connections: most at a time; further requests wait for one.
+
+        async with blasd.AsyncClient() as client:
+            c = await client.matmul(a, b)
+    """
+
+    def __init__(self, url: str | None = None, timeout: float = 60.0, share: bool = False, *,
+                 api_key: str | None = None, retries: int = 0, headers: Mapping[str, str] | None = None,
+                 verify: bool | str = True, cert: str | tuple[str, str] | None = None,
+                 connections: int = 64) -> None:
+        settings = Settings(url, timeout, api_key, headers, verify, cert, retries)
+        self.url = settings.url
+        self._calls = Calls(settings)
+        self._wants_share = share
+        self._connections = connections
+        self._pool: AsyncPool | None = None
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections; the client may be used again."""
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
+    async def _do(self, talk: Talk[T]) -> T:
+        if self._pool is None:
+            self._pool = AsyncPool(self._calls.settings, self._connections)
+        if self._wants_share:
+            self._wants_share = False
+            await self._do(self._calls.find_directory())
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                step = talk.send(value) if error is None else talk.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            value, error = None, None
+            try:
+                if isinstance(step, Sleep):
+                    await asyncio.sleep(step.seconds)
+                else:
+                    value = await self._pool.carry(step)
+            except BaseException as caught:
+                error = caught
+
+    async def run(self, op: str, params: Mapping[str, Any] | None = None, *, timeout: float = 3600.0,
+                  priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
+                  idempotency_key: str | None = None,
+                  out: Array | Mapping[str, Array] | None = None, **inputs: Any) -> Result:
+        """Runs one job and returns its Result; cancelled, it cancels the job. See Client.run."""
+        options = Options(priority, deadline_ms, device, idempotency_key)
+        return await self._do(self._calls.run(op, params, inputs, options, timeout, None, out))
+
+    async def submit(self, op: str, params: Mapping[str, Any] | None = None, *, priority: str | None = None,
+                     deadline_ms: int | None = None, device: str | None = None,
+                     idempotency_key: str | None = None, **inputs: Any) -> AsyncJob:
+        """Queues a job and returns it at once."""
+        options = Options(priority, deadline_ms, device, idempotency_key)
+        arrays = self._calls.checked(op, params, inputs)
+        document = await self._do(self._calls.submit(op, params, arrays, options, 0))
+        assert not isinstance(document, Result)
+        return AsyncJob(self, document)
+
+    async def map(self, op: str, jobs: Iterable[Mapping[str, Any]], *, in_flight: int = 64,
+                  **options: Any) -> AsyncIterator[Result]:
+        """The Results of many jobs in order, `in_flight` of them at a time. jobs: dicts of inputs (and `params`)."""
+        waiting: collections.deque[asyncio.Task[Result]] = collections.deque()
+        source = iter(jobs)
+        try:
+            while True:
+                while len(waiting) < in_flight and (job := next(source, None)) is not None:
+                    waiting.append(asyncio.ensure_future(self.run(op, **{**options, **job})))
+                if not waiting:
+                    return
+                result = await waiting[0]
+                waiting.popleft()
+                yield result
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def matmul(self, a: Any, b: Any, c: Any = None, *, timeout: float = 3600.0, priority: str | None = None,
+                     deadline_ms: int | None = None, device: str | None = None,
+                     idempotency_key: str | None = None, out: Array | None = None, **params: Any) -> Array:
+        """See Client.matmul."""
+        inputs, params = matmul_job(a, b, c, params)
+        return (await self.run("matmul", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
+                               device=device, idempotency_key=idempotency_key, out=out, **inputs))["c"]
+
+    async def solve(self, a: Any, b: Any, *, timeout: float = 3600.0, priority: str | None = None,
+                    deadline_ms: int | None = None, device: str | None = None,
+                    idempotency_key: str | None = None, out: Array | None = None, **params: Any) -> Array:
+        """See Client.solve."""
+        inputs, params = solve_job(a, b, params)
+        return (await self.run("solve", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
+                               device=device, idempotency_key=idempotency_key, out=out, **inputs))["x"]
+
+    async def distance(self, x: Any, y: Any = None, *, w: Any = None, V: Any = None, VI: Any = None,
+                       timeout: float = 3600.0, priority: str | None = None, deadline_ms: int | None = None,
+                       device: str | None = None, idempotency_key: str | None = None,
+                       out: Array | None = None, **params: Any) -> Array | Result:
+        """See Client.distance."""
+        result = await self.run("distance", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
+                                device=device, idempotency_key=idempotency_key, out=out,
+                                **given(x=x, y=y, w=w, V=V, VI=VI))
+        return result if "index" in result else result["d"]
+
+    async def regression(self, x: Any, y: Any, sample_weight: Any = None, *, timeout: float = 3600.0,
+                         priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
+                         idempotency_key: str | None = None, out: Mapping[str, Array] | None = None,
+                         **params: Any) -> Result:
+        """See Client.regression."""
+        return await self.run("regression", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
+                              device=device, idempotency_key=idempotency_key, out=out,
+                              **given(x=x, y=y, sample_weight=sample_weight))
+
+    async def job(self, job_id: str) -> AsyncJob:
+        """The job with this id."""
+        return AsyncJob(self, await self._do(self._calls.refresh(job_id)))
+
+    async def jobs(self, state: str | None = None, limit: int | None = 100, op: str | None = None,
+                   since: Any = None, before: Any = None) -> list[AsyncJob]:
+        """See Client.jobs."""
+        documents = await self._do(self._calls.jobs(limit, state=state, op=op, since=since, before=before))
+        return [AsyncJob(self, document) for document in documents]
+
+    async def forget(self, job_id: str) -> None:
+        """See Client.forget."""
+        await self._do(self._calls.json("DELETE", f"/jobs/{job_id}?forget=1"))
+
+    async def ops(self) -> list[dict[str, Any]]:
+        """What can be asked: the operations with their inputs, parameters and outputs."""
+        return list((await self._do(self._calls.json("GET", "/ops")))["ops"])
+
+    async def devices(self) -> list[dict[str, Any]]:
+        """The workers that are alive and their devices."""
+        return list((await self._do(self._calls.json("GET", "/devices")))["devices"])
+
+    async def ready(self) -> bool:
+        """Whether the service accepts and runs jobs."""
+        return await self._do(self._calls.ready())
+
+
+__all__ = ["AsyncClient", "Error"]

@@ -1,0 +1,306 @@
+"""What a client says to the service, as talks: generators that yield a Request or a Sleep and are given the Answer.
+
+Both clients drive the same ones (`client.py`, `aio.py`), so they cannot differ.
+"""
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import time
+import urllib.parse
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, TypeVar, Union
+
+import numpy as np
+
+from . import safetensors
+from .arrays import Array, inputs_of
+from .errors import Error, InputError
+from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, new_key, plain
+from .results import Result, result_of
+from .shapes import check_shapes
+
+log = logging.getLogger("blasd")
+T = TypeVar("T")
+Document = dict[str, Any]
+Talk = Generator[Union[Request, Sleep], Any, T]
+Progress = Callable[[str, float], None]
+
+FINAL = ("succeeded", "failed", "cancelled", "expired")
+LONGEST_WAIT = 20.0  # seconds that one request holds its connection
+PATIENCE = 10.0  # seconds in which a front end that restarts is back
+
+
+class Options:
+    """What is said of a job beside its inputs and parameters."""
+
+    def __init__(self, priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
+                 idempotency_key: str | None = None) -> None:
+        self.fields = {name: str(value) for name, value in (("priority", priority), ("deadline_ms", deadline_ms),
+                                                             ("device", device)) if value is not None}
+        self.idempotency_key = idempotency_key
+
+
+class Calls:
+    """The talks. `share` is a shared.Directory where tensors go through shared memory."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.share: Any = None
+
+    # --- one request ------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Request) -> Talk[Answer]:
+        """A request, again with pauses as often as `retries` says, where that does no harm and may help."""
+        attempt = 0
+        while True:
+            try:
+                answer: Answer = yield request
+                return answer
+            except Error as error:
+                unsent = error.status in (429, 503) or isinstance(error.__cause__, ConnectionRefusedError)
+                if attempt >= self.settings.retries or not error.retry or not (unsent or request.safe):
+                    raise
+                pause = backoff(attempt, error)
+                log.info("%s %s: %s; again in %.2f s", request.method, request.path, error.code, pause)
+                yield Sleep(pause)
+                attempt += 1
+
+    def json(self, method: str, path: str, wait: float = 0.0) -> Talk[Any]:
+        headers = {"Accept": "application/json"}
+        if self.share is not None:
+            headers["Prefer"] = "share"
+        answer = yield from self.ask(Request(method, path, headers, wait=wait))
+        return answer.json()
+
+    # --- jobs -------------------------------------------------------------------------------------------------------
+
+    def run(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any], options: Options,
+            timeout: float, progress: Progress | None = None,
+            out: Array | Mapping[str, Array] | None = None) -> Talk[Result]:
+        """A job from its submission to its result; the job is cancelled when the time is over."""
+        end = time.monotonic() + timeout
+        arrays = self.checked(op, params, inputs)
+        document: Document
+        while True:
+            wait = max(0.001, min(end - time.monotonic(), 0.5 if progress else LONGEST_WAIT))
+            try:
+                answer = yield from self.submit(op, params, arrays, options, wait)
+                break
+            except Error as error:
+                # a full queue says when to come back; anything else is for the caller
+                pause = error.retry_after
+                if pause is None or time.monotonic() + pause >= end:
+                    raise
+                log.info("%s: %s; again in %g s", op, error.code, pause)
+                yield Sleep(pause)
+        if isinstance(answer, Result):
+            return into(answer, out)
+        document = answer
+        try:
+            document = yield from self.wait(document, max(0.0, end - time.monotonic()), progress)
+            if document["state"] not in FINAL:
+                raise Error("timeout", f"the job did not end within {timeout} s and was cancelled", retry=True,
+                            job=document)
+        except BaseException as error:
+            if not isinstance(error, GeneratorExit):  # nobody drives a talk that is closed
+                try:
+                    yield Request("DELETE", f"/jobs/{document['id']}", {"Accept": "application/json"})
+                except Error:
+                    pass
+            raise
+        result = yield from self.result(document)
+        return into(result, out)
+
+    def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        arrays = inputs_of(inputs)
+        check_shapes(op, arrays, params or {})
+        return arrays
+
+    def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Array], options: Options,
+               wait: float, by_file: bool = True) -> Talk[Result | Document]:
+        """A Result where the job has succeeded within the wait, else its document."""
+        metadata = {"op": op, **options.fields}
+        if params:
+            metadata["params"] = json.dumps({name: plain(value) for name, value in params.items()})
+        query = {"wait": f"{wait:.3f}"} if wait > 0 else {}
+        headers = {"Content-Type": BINARY}
+        key = options.idempotency_key or (new_key() if self.settings.retries > 0 else None)
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        file = self._file_of(arrays) if by_file else None
+        pieces: Iterable[Any] = ()
+        if file is None:
+            pieces = safetensors.pack(arrays, metadata)
+            headers["Accept"] = f"{BINARY}, application/json;q=0.5"
+        else:  # the file has tensors alone, for it may serve again
+            query = {**metadata, **query}
+            headers.update({"Accept": "application/json", "Body-File": file.name, "Prefer": "share"})
+        path = "/jobs?" + urllib.parse.urlencode(query) if query else "/jobs"
+        try:
+            answer = yield from self.ask(Request("POST", path, headers, list(pieces), wait))
+        except Error as error:
+            if file is None or error.code not in ("sharing_off", "body_file_refused"):
+                raise
+            if file.temporary:
+                self.share = None
+            again: Result | Document = yield from self.submit(op, params, arrays, options, wait, False)
+            return again
+        finally:
+            if file is not None and file.temporary:
+                file.close()
+        if answer.binary:
+            return result_of(answer.body)
+        document: Document = answer.json()
+        log.debug("%s %s %s", op, document["id"], document["state"])
+        if wait > 0 and document["state"] in FINAL and (file is not None or document["state"] != "succeeded"):
+            result = yield from self.result(document)
+            return result
+        return document
+
+    def wait(self, document: Document, timeout: float | None, progress: Progress | None = None) -> Talk[Document]:
+        """Until the job has ended or the time is over: what the service last said of it."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        step = LONGEST_WAIT if progress is None else 0.5
+        while document["state"] not in FINAL:
+            left = min(step, end - time.monotonic())
+            if left <= 0:
+                break
+            document = yield from self.look(document["id"], left, min(end, time.monotonic() + PATIENCE))
+            if progress is not None:
+                progress(document["state"], document["progress"])
+        return document
+
+    def look(self, job_id: str, wait: float, end: float) -> Talk[Document]:
+        """The job after `wait` seconds or its end; a service that cannot answer now is asked again until `end`: the
+        job is safe meanwhile."""
+        while True:
+            try:
+                document: Document = yield from self.refresh(job_id, wait)
+                return document
+            except Error as error:
+                if not error.retry or time.monotonic() + 0.25 >= end:
+                    raise
+                yield Sleep(0.25)
+
+    def refresh(self, job_id: str, wait: float = 0.0) -> Talk[Document]:
+        query = f"?wait={wait:.3f}" if wait > 0 else ""
+        document: Document = yield from self.json("GET", f"/jobs/{job_id}{query}", wait)
+        return document
+
+    def result(self, document: Document) -> Talk[Result]:
+        """The outputs of a job that has ended: mapped where they can be, else fetched. Raises what it failed with."""
+        if document["state"] != "succeeded":
+            state = document["state"]
+            problem = document.get("error") or {"code": state, "detail": f"the job is {state}"}
+            raise Error.from_problem(problem, job=document)
+        arrays = None if self.share is None else self.share.map_outputs(document)
+        if arrays is not None:
+            return Result.of(arrays, document)
+        answer = yield from self.ask(Request("GET", f"/jobs/{document['id']}/result", {"Accept": BINARY}))
+        return result_of(answer.body)
+
+    def cancel(self, job_id: str) -> Talk[Document | None]:
+        """The document of the job, cancelled; None where it had ended before."""
+        try:
+            document: Document = yield from self.json("DELETE", f"/jobs/{job_id}")
+            return document
+        except Error as error:
+            if error.code != "job_ended":
+                raise
+            return None
+
+    def jobs(self, limit: int | None, **filters: Any) -> Talk[list[Document]]:
+        listed: list[Document] = []
+        cursor = None
+        while limit is None or len(listed) < limit:
+            query = {**filters, "cursor": cursor, "limit": None if limit is None else min(limit - len(listed), 100)}
+            text = urllib.parse.urlencode({k: v for k, v in query.items() if v is not None})
+            page = yield from self.json("GET", f"/jobs?{text}")
+            listed += page["jobs"]
+            cursor = page.get("cursor")
+            if cursor is None:
+                break
+        return listed
+
+    def ready(self) -> Talk[bool]:
+        try:
+            yield from self.json("GET", "/health/ready")
+            return True
+        except Error:
+            return False
+
+    # --- shared memory ----------------------------------------------------------------------------------------------
+
+    def find_directory(self) -> Talk[None]:
+        from . import shared  # needs what only Unix has
+        path = (yield from self.json("GET", "/share"))["directory"]
+        # with the mark of a blob store in it: the service's word alone would let it choose any directory of ours
+        mark = os.path.join(path, ".store")
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK) or os.path.islink(mark) or not os.path.isfile(mark):
+            raise Error("sharing_off", f"the service's directory {path} cannot be used from here: it is another "
+                                       "machine's, or another user's")
+        self.share = shared.Directory(path)
+
+    def _file_of(self, arrays: dict[str, Array]) -> Any:
+        """The file that the inputs lie in, or were copied into; None: they are sent."""
+        share = self.share
+        try:
+            return None if share is None else share.file_of(arrays)
+        except OSError:  # the store is full, or is there no more
+            return None
+
+
+def into(result: Result, out: Array | Mapping[str, Array] | None) -> Result:
+    """The result with `out` in the place of its first output (an array), or of those it names."""
+    if out is None:
+        return result
+    places = out if isinstance(out, Mapping) else {next(iter(result)): out}
+    for name, place in places.items():
+        if name not in result:
+            raise InputError("out", f"the job has no output {name}; it has {', '.join(result)}", "invalid_field")
+        value = result[name]
+        if place.shape != value.shape or not np.can_cast(value.dtype, place.dtype, "same_kind"):
+            raise InputError("out", f"it has shape {place.shape} and dtype {place.dtype}, {name} has {value.shape} and "
+                                    f"{value.dtype}", "shape_mismatch")
+        place[...] = value
+        result[name] = place
+    return result
+
+
+def given(**inputs: Any) -> dict[str, Any]:
+    """The inputs that are not left out."""
+    return {name: value for name, value in inputs.items() if value is not None}
+
+
+# --- the operations by name ---------------------------------------------------------------------------------------------
+
+
+def matmul_job(a: Any, b: Any, c: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs and parameters. A matrix in Fortran order goes as its transpose, which lies in the wire's order."""
+    inputs = given(a=a, b=b, c=c)
+    params = dict(params)
+    for name in "ab":
+        flipped = _flipped(inputs[name])
+        if flipped is not None:
+            inputs[name] = flipped
+            params[f"transpose_{name}"] = not params.get(f"transpose_{name}", False)
+    return inputs, params
+
+
+def solve_job(a: Any, b: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs and parameters. A general matrix in Fortran order goes as its transpose."""
+    flipped = _flipped(a) if params.get("assume_a", "general") == "general" else None
+    if flipped is None:
+        return {"a": a, "b": b}, params
+    return {"a": flipped, "b": b}, {**params, "transposed": not params.get("transposed", False)}
+
+
+def _flipped(value: Any) -> Array | None:
+    """The transpose of a large matrix in Fortran order, which needs no copy; else None."""
+    if type(value) is np.ndarray and value.ndim == 2 and value.nbytes > 1 << 16 and value.flags.f_contiguous and \
+            not value.flags.c_contiguous:
+        return value.T
+    return None

@@ -1,0 +1,148 @@
+"""What can go wrong: `Error` and its kinds. Each carries the service's own words."""
+from __future__ import annotations
+
+import copyreg
+from typing import Any
+
+
+class Error(Exception):
+    """Something went wrong, in the service's words: a problem document, or a job that failed.
+
+    Making one gives the kind that its code belongs to: `except blasd.QueueFull` and the like.
+
+    code: stable name, e.g. "shape_mismatch"; "connection_failed" and "timeout" are the client's own.
+    status: HTTP status, 0 where there was no answer. field: the member at fault, or "".
+    detail, advice: text for people. retry: whether the same request may succeed later.
+    retry_after: seconds after which the service expects it to. job: the job document where there is one.
+    """
+
+    codes: frozenset[str] = frozenset()
+    statuses: frozenset[int] = frozenset()
+
+    def __new__(cls, code: str = "", *rest: Any, **more: Any) -> Any:
+        return super().__new__(_kind(code, more.get("status", 0)) if cls is Error else cls, code, *rest)  # type: ignore[call-arg]
+
+    def __init__(self, code: str, detail: str, *, status: int = 0, field: str = "", title: str = "", advice: str = "",
+                 retry: bool = False, retry_after: float | None = None, job: dict[str, Any] | None = None) -> None:
+        super().__init__(": ".join(part for part in (field, title, detail) if part) + (f". {advice}" if advice else ""))
+        self.code, self.status, self.field, self.detail = code, status, field, detail
+        self.title, self.advice, self.retry, self.retry_after, self.job = title, advice, retry, retry_after, job
+
+    def __reduce__(self) -> Any:  # its text and its attributes: what __init__ takes is not what made it
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
+
+    @classmethod
+    def from_problem(cls, problem: dict[str, Any], retry_after: float | None = None,
+                     job: dict[str, Any] | None = None) -> Error:
+        """Of a problem document (RFC 9457) or a job's `error`."""
+        return cls(problem.get("code", "bad_answer"), problem.get("detail", ""), status=problem.get("status", 0),
+                   field=problem.get("field", ""), title=problem.get("title", ""), advice=problem.get("advice", ""),
+                   retry=problem.get("retry", False), retry_after=retry_after, job=job)
+
+
+class ConnectionError(Error):
+    """There was no answer: nobody listens, or the connection broke."""
+
+    codes = frozenset({"connection_failed"})
+
+
+class Timeout(Error):
+    """The time given for it was over."""
+
+    codes = frozenset({"timeout", "deadline_exceeded", "request_timeout"})
+
+
+class Unavailable(Error):
+    """The service cannot take or end the job at present; later it may."""
+
+    statuses = frozenset({429, 503})
+
+
+class QueueFull(Unavailable):
+    """There are as many jobs or results as the service keeps; `retry_after` says when to come back."""
+
+    codes = frozenset({"queue_full", "results_full"})
+
+
+class InvalidInput(Error):
+    """The request is wrong: `field` says where, `advice` what to do."""
+
+    codes = frozenset({"method_not_allowed", "not_acceptable", "headers_too_large"})
+    statuses = frozenset({400, 413, 415, 422})
+
+
+class NumericalError(Error):
+    """The job could not be computed for what its numbers are."""
+
+    codes = frozenset({"not_converged"})
+
+
+class SingularMatrix(NumericalError):
+    """A matrix that has no inverse."""
+
+    codes = frozenset({"singular_matrix"})
+
+
+class NotPositiveDefinite(NumericalError):
+    """A matrix that was said to be positive definite is not."""
+
+    codes = frozenset({"not_positive_definite"})
+
+
+class NotFound(Error):
+    """There is no such job, output or path, or not any more."""
+
+    statuses = frozenset({404, 410})
+
+
+class Forbidden(Error):
+    """The service does not let this client do that: no key, or one that may not."""
+
+    statuses = frozenset({401, 403})
+
+
+class Conflict(Error):
+    """The job is not in a state for that, or its idempotency key was used for another one."""
+
+    codes = frozenset({"idempotency_conflict"})
+    statuses = frozenset({409})
+
+
+class Cancelled(Error):
+    """The job was cancelled."""
+
+    codes = frozenset({"cancelled", "job_ended_without_result"})
+
+
+class JobFailed(Error):
+    """The job failed, and not for its numbers: a device or the service gave up."""
+
+    codes = frozenset({"job_failed", "poisoned", "inputs_lost", "device_error", "out_of_memory", "job_too_long"})
+
+
+class InputError(InvalidInput, TypeError):
+    """An input that cannot be sent without a change, found before anything was sent."""
+
+    def __init__(self, field: str, detail: str, code: str = "invalid_tensor") -> None:
+        title, advice = _WORDS.get(code, ("", ""))
+        super().__init__(code, detail, status=422, field=field, title=title, advice=advice)
+
+
+# the service's own, as GET /errors and docs/errors.md have them
+_WORDS = {
+    "shape_mismatch": ("The shapes of the inputs do not fit together",
+        "See GET /ops for the shapes the operation takes."),
+    "invalid_shape": ("An input has the wrong number of dimensions or a bad length",
+        "See GET /ops for the shapes the operation takes."),
+    "unsupported_dtype": ("The operation does not take this dtype",
+        "See GET /ops for the dtypes of each input."),
+}
+
+_KINDS = (ConnectionError, Timeout, QueueFull, Unavailable, InvalidInput, NumericalError, SingularMatrix,
+          NotPositiveDefinite, NotFound, Forbidden, Conflict, Cancelled, JobFailed)
+_BY_CODE: dict[str, type[Error]] = {code: kind for kind in _KINDS for code in kind.codes}
+_BY_STATUS: dict[int, type[Error]] = {status: kind for kind in _KINDS for status in kind.statuses}
+
+
+def _kind(code: str, status: int) -> type[Error]:
+    return _BY_CODE.get(code) or _BY_STATUS.get(status) or Error

@@ -1,0 +1,199 @@
+"""Jobs that were submitted: `Job` is a concurrent.futures.Future, `AsyncJob` is awaited."""
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from .calls import FINAL, Document, Progress
+from .errors import Error, Timeout
+from .results import Result, job_html
+
+if TYPE_CHECKING:
+    from .aio import AsyncClient
+    from .client import Client
+
+
+class _Said:
+    """What both kinds of job say of themselves. `document` is what the service last said of it."""
+
+    document: Document
+
+    @property
+    def id(self) -> str:
+        return str(self.document["id"])
+
+    @property
+    def state(self) -> str:
+        """queued, running, succeeded, failed, cancelled or expired, as the service last said."""
+        return str(self.document["state"])
+
+    @property
+    def progress(self) -> float:
+        """0 to 1."""
+        return float(self.document["progress"])
+
+    @property
+    def timing(self) -> dict[str, float]:
+        """Milliseconds by part, as far as it has come."""
+        return dict(self.document.get("timing") or {})
+
+    @property
+    def ended(self) -> bool:
+        return self.state in FINAL
+
+    def __repr__(self) -> str:
+        return f"<blasd.{type(self).__name__} {self.id} {self.document['op']} {self.state}>"
+
+    def _repr_html_(self) -> str:
+        return job_html(self.document)
+
+
+class _Waiters(list[Any]):
+    """The list in which concurrent.futures.wait and as_completed leave word: from then on the job is watched."""
+
+    def __init__(self, watch: Callable[[], None]) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def append(self, waiter: Any) -> None:
+        super().append(waiter)
+        self._watch()
+
+
+class Job(_Said, concurrent.futures.Future):  # type: ignore[type-arg]
+    """A job that was submitted, as a future: `result(timeout)`, `done()`, `cancel()`, `add_done_callback`, and
+    concurrent.futures.wait and as_completed.
+
+    Nothing watches it until it is asked for: `wait` and `result` ask the service themselves, a callback or
+    concurrent.futures make a thread of the client's watch it.
+    """
+
+    def __init__(self, client: Client, document: Document) -> None:
+        super().__init__()
+        self._client = client
+        self.document = document
+        self._watched = False
+        self._waiters = _Waiters(self._watch)
+        self._settle()
+
+    def __reduce__(self) -> Any:
+        return Job, (self._client, self.document)
+
+    def refresh(self, wait: float = 0.0) -> Job:
+        """Asks for the job as it stands, after waiting up to `wait` seconds for its end. Returns the job."""
+        return self._told(self._client._do(self._client._calls.refresh(self.id, wait)))
+
+    def wait(self, timeout: float | None = None, progress: Progress | None = None) -> bool:
+        """Waits for the end, `timeout` seconds at most (None: as long as it takes). Returns whether it has ended.
+
+        progress: a function of (state, fraction), called twice a second or so.
+        """
+        self._told(self._client._do(self._client._calls.wait(self.document, timeout, progress)))
+        return self.ended
+
+    def result(self, timeout: float | None = None) -> Result:
+        """Waits, then returns the outputs. Raises Error where the job failed, Timeout where it has not ended in time."""
+        if not self.wait(timeout):
+            raise Timeout("timeout", f"the job {self.id} has not ended after {timeout} s", retry=True, job=self.document)
+        return self._client._do(self._client._calls.result(self.document))
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What `result` would raise of a job that failed; None of one that succeeded."""
+        try:
+            self.result(timeout)
+            return None
+        except Error as error:
+            if not self.ended:
+                raise
+            return error
+
+    def done(self) -> bool:
+        """Whether it has ended; asks the service."""
+        if not self.ended:
+            self.refresh()
+        return self.ended
+
+    def running(self) -> bool:
+        return not self.done() and self.state == "running"
+
+    def cancelled(self) -> bool:
+        return self.state == "cancelled"
+
+    def cancel(self) -> bool:
+        """Cancels the job. Returns whether it is cancelled now: a job that had ended otherwise stays as it is."""
+        if not self.ended:
+            document = self._client._do(self._client._calls.cancel(self.id))
+            if document is None:
+                self.refresh()
+            else:
+                self._told(document)
+        return self.cancelled()
+
+    def add_done_callback(self, fn: Callable[[Any], Any]) -> None:
+        """Calls fn(job) at its end, from a thread of the client's; at once where it has ended."""
+        super().add_done_callback(fn)
+        self._watch()
+
+    def _watch(self) -> None:
+        if not self._watched and not self.ended:
+            self._watched = True
+            self._client._watch(self)
+
+    def _told(self, document: Document) -> Job:
+        self.document = document
+        self._settle()
+        return self
+
+    _condition: Any
+    _state: Any
+
+    def _settle(self, lost: bool = False) -> None:
+        """Tells whoever waits by way of concurrent.futures, once: it has ended, or cannot be asked for any more, which
+        `result` then says."""
+        if not self.ended and not lost:
+            return
+        with self._condition:
+            if self._state == "FINISHED":
+                return
+            self._state = "FINISHED"
+            for waiter in self._waiters:
+                waiter.add_result(self)
+            self._condition.notify_all()
+        self._invoke_callbacks()  # type: ignore[attr-defined]
+
+
+class AsyncJob(_Said):
+    """A job that an AsyncClient submitted. `await job` gives its result."""
+
+    def __init__(self, client: AsyncClient, document: Document) -> None:
+        self._client = client
+        self.document = document
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self.result().__await__()
+
+    async def refresh(self, wait: float = 0.0) -> AsyncJob:
+        """Asks for the job as it stands, after waiting up to `wait` seconds for its end. Returns the job."""
+        self.document = await self._client._do(self._client._calls.refresh(self.id, wait))
+        return self
+
+    async def wait(self, timeout: float | None = None, progress: Progress | None = None) -> bool:
+        """Waits for the end, `timeout` seconds at most. Returns whether it has ended."""
+        self.document = await self._client._do(self._client._calls.wait(self.document, timeout, progress))
+        return self.ended
+
+    async def result(self, timeout: float | None = None) -> Result:
+        """Waits, then returns the outputs. Raises Error where the job failed, Timeout where it has not ended in time."""
+        if not await self.wait(timeout):
+            raise Timeout("timeout", f"the job {self.id} has not ended after {timeout} s", retry=True, job=self.document)
+        return await self._client._do(self._client._calls.result(self.document))
+
+    async def cancel(self) -> bool:
+        """Cancels the job. Returns whether it is cancelled now."""
+        document = None if self.ended else await self._client._do(self._client._calls.cancel(self.id))
+        if document is not None:
+            self.document = document
+        elif not self.ended:
+            await self.refresh()
+        return self.state == "cancelled"

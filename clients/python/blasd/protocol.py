@@ -1,0 +1,191 @@
+"""What is said to the service and how its answers are read, apart from who carries it: no socket is opened here.
+
+`Request` and `Answer` are what travels. The functions that talk (`calls.py`) yield them; `Client` carries them over a
+pool of connections and `AsyncClient` over asyncio.
+"""
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+import os
+import platform
+import secrets
+import ssl
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from .errors import Error
+
+BINARY = "application/x-safetensors"
+Piece = Union[bytes, memoryview]
+
+
+@dataclasses.dataclass
+class Request:
+    """One request. `wait`: seconds that the service may hold it beyond the ordinary. `safe`: to be sent again where
+    the connection breaks before the answer, because a second time does no harm."""
+
+    method: str
+    path: str
+    headers: dict[str, str] = dataclasses.field(default_factory=dict)
+    pieces: Sequence[Piece] = ()
+    wait: float = 0.0
+
+    @property
+    def length(self) -> int:
+        return sum(len(piece) for piece in self.pieces)
+
+    @property
+    def safe(self) -> bool:
+        return self.method != "POST" or "Idempotency-Key" in self.headers
+
+
+@dataclasses.dataclass
+class Answer:
+    """What came back: 200 or 202. `headers` have lower-case names; `body` is memory of its own, to be written to."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: memoryview
+
+    def json(self) -> Any:
+        return json.loads(bytes(self.body))
+
+    @property
+    def binary(self) -> bool:
+        return self.headers.get("content-type", "").startswith(BINARY)
+
+
+@dataclasses.dataclass
+class Sleep:
+    """A pause that whoever drives the talk makes."""
+
+    seconds: float
+
+
+class Settings:
+    """Where the service is and how it is spoken to: shared by both clients, and picklable."""
+
+    def __init__(self, given: str | None, timeout: float, api_key: str | None, headers: Mapping[str, str] | None,
+                 verify: bool | str, cert: str | tuple[str, str] | None, retries: int) -> None:
+        url = given or os.environ.get("BLASD_URL") or "http://127.0.0.1:8080"
+        self.timeout, self.retries = timeout, retries
+        self.verify, self.cert = verify, cert
+        self.socket_path: str | None = None
+        self.prefix, self.proxy = "", None
+        user = ""
+        if url.startswith("unix:"):
+            self.url, self.socket_path = url, url[len("unix:"):]
+            self.scheme, self.host, self.port = "http", "localhost", 80
+            if not self.socket_path:
+                raise ValueError(f"{url!r} names no socket: unix:/run/blasd.sock")
+        else:
+            parts = urllib.parse.urlsplit(url)
+            user, _at, host = parts.netloc.rpartition("@")
+            self.url = parts._replace(netloc=host).geturl()
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+                raise ValueError(f"{self.url!r} is not a URL like http://HOST:PORT")
+            self.scheme, self.host, self.prefix = parts.scheme, parts.hostname, parts.path.rstrip("/")
+            self.port = parts.port or (443 if self.scheme == "https" else 80)
+            self.proxy = _proxy_for(self.scheme, self.host, self.port)
+        self.headers = {"Host": self._host_header(), "User-Agent": _user_agent(), **dict(headers or {})}
+        api_key = api_key or os.environ.get("BLASD_API_KEY")
+        if user and not url.startswith("unix:"):
+            secret = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
+            self.headers.setdefault("Authorization", f"Basic {secret}")
+        elif api_key:
+            self.headers.setdefault("Authorization", f"Bearer {api_key}")
+        for name, value in self.headers.items():
+            if any(c in f"{name}{value}" for c in "\r\n\0"):
+                raise ValueError(f"the header {name!r} has a line break in it")
+
+    def _host_header(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        usual = self.port == (443 if self.scheme == "https" else 80)
+        return host if usual else f"{host}:{self.port}"
+
+    def tls(self) -> ssl.SSLContext | None:
+        """How an https service is checked; None for http."""
+        if self.scheme != "https":
+            return None
+        context = ssl.create_default_context(cafile=self.verify if isinstance(self.verify, str) else None)
+        if self.verify is False:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if self.cert is not None:
+            certificate, key = (self.cert, None) if isinstance(self.cert, str) else self.cert
+            context.load_cert_chain(certificate, key)
+        return context
+
+    def target(self, path: str) -> str:
+        """What the request line names: through a proxy, an http service's whole URL."""
+        if self.proxy is not None and self.scheme == "http":
+            return f"http://{self._host_header()}{self.prefix}{path}"
+        return self.prefix + path
+
+    def lost(self, request: Request, error: Exception) -> Error:
+        """The error for a request that got no answer."""
+        text = str(error) or type(error).__name__
+        advice = ""
+        if not request.safe and not isinstance(error, ConnectionRefusedError):
+            advice = "The service may have taken the job: under an idempotency_key it is safe to send it again"
+        if isinstance(error, TimeoutError):
+            return Error("timeout", f"{self.url}: no answer within {self.timeout + request.wait:g} s", retry=True,
+                         advice=advice)
+        return Error("connection_failed", f"{self.url}: {text}", retry=True, advice=advice)
+
+
+def _user_agent() -> str:
+    from . import __version__
+    return f"blasd-python/{__version__} Python/{platform.python_version()} NumPy/{np.__version__}"
+
+
+def _proxy_for(scheme: str, host: str, port: int) -> tuple[str, int] | None:
+    """The proxy that the environment names for it (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), never one for loopback."""
+    proxy = urllib.request.getproxies().get(scheme)
+    if not proxy or host in ("localhost", "::1") or host.startswith("127.") or \
+            urllib.request.proxy_bypass(f"{host}:{port}"):
+        return None
+    parts = urllib.parse.urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+    return (parts.hostname, parts.port or 8080) if parts.hostname else None
+
+
+def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Error:
+    """The error that an answer says."""
+    after = headers.get("retry-after", "")
+    try:
+        problem = json.loads(body)
+        problem.setdefault("status", status)
+    except (ValueError, AttributeError):
+        problem = {"code": "bad_answer", "status": status, "detail": body[:200].decode("utf-8", "replace")}
+    return Error.from_problem(problem, float(after) if after.isdigit() else None)
+
+
+def plain(value: Any) -> Any:
+    """A parameter as JSON can say it: plain Python numbers, and words for what is no number in JSON."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def new_key() -> str:
+    """A key for a job that may have to be sent twice."""
+    return secrets.token_hex(16)
+
+
+def backoff(attempt: int, error: Error) -> float:
+    """Seconds before the next attempt: what the service said, else 0.1, 0.2, 0.4 … up to 5, with some of chance."""
+    wait = min(5.0, 0.1 * 2.0**attempt)
+    jitter = 1 + secrets.randbelow(1000) / 4000
+    return max(error.retry_after or 0.0, wait * jitter)
+
+
+assert sys.version_info >= (3, 9)

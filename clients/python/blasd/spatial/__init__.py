@@ -1,0 +1,4 @@
+"""As scipy.spatial: see `blasd.spatial.distance`."""
+from . import distance
+
+__all__ = ["distance"]

@@ -1,0 +1,74 @@
+"""SciPy's own signatures, computed by the service of `blasd.default`: cdist, pdist, squareform."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array
+from ..default import client
+
+__all__ = ["cdist", "pdist", "squareform"]
+
+_SHORT = {"cos": "cosine", "correlation": "correlation", "manhattan": "cityblock", "cheb": "chebyshev",
+          "sqeuclid": "sqeuclidean", "sq": "sqeuclidean", "euclid": "euclidean", "l2": "euclidean", "l1": "cityblock",
+          "matching": "hamming", "mahalanobis": "mahalanobis", "js": "jensenshannon"}
+
+
+def _params(metric: Any, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The metric's options as inputs and parameters."""
+    if not isinstance(metric, str):
+        raise TypeError("metric: give the name of one; the service computes no functions of yours")
+    name = metric.lower()
+    params: dict[str, Any] = {"metric": _SHORT.get(name, name)}
+    inputs = {key: options.pop(key) for key in ("w", "V", "VI") if options.get(key) is not None}
+    params.update({key: value for key, value in options.items() if value is not None})
+    return inputs, params
+
+
+def _points(name: str, value: Any) -> Array:
+    array = np.asarray(value)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be a 2-dimensional array.")
+    return array
+
+
+def cdist(XA: Any, XB: Any, metric: str = "euclidean", *, out: Array | None = None, **kwargs: Any) -> Array:
+    """As scipy.spatial.distance.cdist: the distance of each row of XA to each row of XB."""
+    a, b = _points("XA", XA), _points("XB", XB)
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(f"XA and XB must have the same number of columns; they have {a.shape[1]} and {b.shape[1]}.")
+    inputs, params = _params(metric, dict(kwargs))
+    distances: Array = client().distance(a, b, out=out, **inputs, **params)
+    return distances
+
+
+def pdist(X: Any, metric: str = "euclidean", *, out: Array | None = None, **kwargs: Any) -> Array:
+    """As scipy.spatial.distance.pdist: the upper triangle of the distances between the rows of X, row by row."""
+    inputs, params = _params(metric, dict(kwargs))
+    distances: Array = client().distance(_points("X", X), out=out, output="condensed", **inputs, **params)
+    return distances
+
+
+def squareform(X: Any, force: str = "no", checks: bool = True) -> Array:
+    """As scipy.spatial.distance.squareform: a condensed vector made a symmetric matrix, or the other way."""
+    array = np.ascontiguousarray(X)
+    if array.ndim == 1 and force != "tovector":
+        size = math.isqrt(2 * array.size) + 1 if array.size else 1
+        if size * (size - 1) // 2 != array.size:
+            raise ValueError("Incompatible vector size. It must be a binomial coefficient n choose 2 for some integer "
+                             "n >= 2.")
+        matrix = np.zeros((size, size), array.dtype)
+        matrix[np.triu_indices(size, 1)] = array
+        both: Array = matrix + matrix.T if array.dtype != bool else matrix | matrix.T
+        return both
+    if array.ndim == 2 and force != "tomatrix":
+        if array.shape[0] != array.shape[1]:
+            raise ValueError("The matrix argument must be square.")
+        if checks and not (np.array_equal(array, array.T) and not array.diagonal().any()):
+            raise ValueError("Distance matrix must be symmetric, with zeros on its diagonal.")
+        condensed: Array = array[np.triu_indices(array.shape[0], 1)]
+        return condensed
+    raise ValueError(f"The first argument must be one or two dimensional array. A {array.ndim}-dimensional array is not "
+                     "permitted")

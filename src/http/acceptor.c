@@ -1,0 +1,146 @@
+/* Accepting connections. */
+#include "http/acceptor.h"
+
+#include "base/clock.h"
+#include "base/container.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ACCEPTS_A_TURN 128
+
+/* The parts of an address that somebody else does not have; false: none. */
+static bool part_of(const struct sockaddr *address, uint64_t *part) {
+    const struct sockaddr_in *four = (const void *)address;
+    const struct sockaddr_in6 *six = (const void *)address;
+    *part = 0;
+    if (address->sa_family == AF_INET)
+        memcpy(part, &four->sin_addr, 4);
+    else if (address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
+        memcpy(part, six->sin6_addr.s6_addr + 12, 4);
+    else if (address->sa_family == AF_INET6)
+        memcpy(part, six->sin6_addr.s6_addr, 8);
+    else
+        return false;
+    return true;
+}
+
+static uint32_t slot_of(const struct http_crowd *crowd, uint64_t part, int row) {
+    uint64_t hash = (part ^ crowd->seed) * UINT64_C(0x9fb21c651e98df25);
+    hash = (hash ^ hash >> 32 ^ crowd->seed) * UINT64_C(0xd6e8feb86659fd93);
+    return (uint32_t)(hash >> (row == 0 ? 32 : 48)) % HTTP_CROWD_SLOTS;
+}
+
+void http_crowd_count(struct http_crowd *crowd, const struct sockaddr *address, bool began) {
+    uint64_t part;
+    if (!part_of(address, &part)) return;
+    for (int row = 0; row < 2; row++)
+        crowd->slots[row][slot_of(crowd, part, row)] += began ? 1 : UINT32_MAX;
+}
+
+uint32_t http_crowd_of(const struct http_crowd *crowd, const struct sockaddr *address) {
+    uint32_t one, other;
+    uint64_t part;
+    if (!part_of(address, &part)) return 0;
+    one = crowd->slots[0][slot_of(crowd, part, 0)];
+    other = crowd->slots[1][slot_of(crowd, part, 1)];
+    return one < other ? one : other;
+}
+
+static bool is_full(const struct http_acceptor *acceptor) {
+    return acceptor->open >= acceptor->limit;
+}
+
+/* Gives the connection to the daemon, which owns it from here on: where it cannot take it, it
+ * closes the socket, and may have told its begin and its end. */
+static void take_in(struct http_acceptor *acceptor, int fd, const struct sockaddr *from,
+                    socklen_t len) {
+    uint64_t ended = acceptor->ended;
+    if (http_crowd_of(&acceptor->crowd, from) >= acceptor->limit_of_one) {
+        acceptor->refuse(acceptor->arg, fd, from);
+        return;
+    }
+    acceptor->open++;
+    http_crowd_count(&acceptor->crowd, from, true);
+    if (MHD_add_connection(acceptor->daemon, fd, from, len) == MHD_YES || acceptor->ended != ended)
+        return;
+    acceptor->open--;
+    http_crowd_count(&acceptor->crowd, from, false);
+}
+
+static void stop_listening(struct http_acceptor *acceptor) {
+    blasd_loop_unwatch(acceptor->loop, &acceptor->listener);
+    acceptor->paused = true;
+}
+
+/* Accepts up to `most`; whether there may be more. */
+static bool accept_some(struct http_acceptor *acceptor, int most) {
+    for (int i = 0; i < most && !is_full(acceptor); i++) {
+        struct sockaddr_storage address;
+        struct sockaddr *from = (struct sockaddr *)(void *)&address;
+        socklen_t len = sizeof address;
+        int fd = accept4(acceptor->listener.fd, from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            take_in(acceptor, fd, from, len);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            stop_listening(acceptor);
+            acceptor->starved =
+                true; /* until the next tick, for until then it would be no better */
+            return false;
+        } else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
+            return false;
+        }
+    }
+    return !is_full(acceptor);
+}
+
+static void on_arrival(struct blasd_watcher *watcher, uint32_t events) {
+    struct http_acceptor *acceptor = blasd_container_of(watcher, struct http_acceptor, listener);
+    (void)events;
+    (void)accept_some(acceptor, ACCEPTS_A_TURN);
+    if (is_full(acceptor)) stop_listening(acceptor);
+}
+
+int http_acceptor_open(struct http_acceptor *acceptor, struct blasd_loop *loop, int listen_fd) {
+    int flags = fcntl(listen_fd, F_GETFL);
+    acceptor->loop = loop;
+    if (getrandom(&acceptor->crowd.seed, sizeof acceptor->crowd.seed, GRND_NONBLOCK) < 0)
+        acceptor->crowd.seed = (uint64_t)blasd_clock_ns();
+    acceptor->listener = (struct blasd_watcher){.fd = listen_fd, .ready = on_arrival};
+    if (flags < 0 || fcntl(listen_fd, F_SETFL, flags | O_NONBLOCK) != 0) return -1;
+    return blasd_loop_watch(loop, &acceptor->listener, EPOLLIN);
+}
+
+void http_acceptor_turn(struct http_acceptor *acceptor) {
+    if (!acceptor->paused || acceptor->starved || is_full(acceptor) || acceptor->listener.fd < 0)
+        return;
+    acceptor->paused = blasd_loop_watch(acceptor->loop, &acceptor->listener, EPOLLIN) != 0;
+}
+
+void http_acceptor_ended(struct http_acceptor *acceptor, struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    acceptor->ended++;
+    acceptor->open--;
+    if (info != NULL && info->client_addr != NULL)
+        http_crowd_count(&acceptor->crowd, info->client_addr, false);
+}
+
+void http_acceptor_close(struct http_acceptor *acceptor) {
+    while (accept_some(acceptor, ACCEPTS_A_TURN)) {
+    }
+    http_acceptor_free(acceptor);
+}
+
+void http_acceptor_free(struct http_acceptor *acceptor) {
+    if (acceptor->listener.fd < 0) return;
+    if (acceptor->loop != NULL) blasd_loop_unwatch(acceptor->loop, &acceptor->listener);
+    close(acceptor->listener.fd);
+    acceptor->listener.fd = -1;
+}

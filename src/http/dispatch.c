@@ -1,0 +1,305 @@
+/* The life of one request, as libmicrohttpd calls it. It must not know what any route does.
+ * Read next: routes.c, then jobs_post.c for the longest of them. */
+#include "http/dispatch.h"
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "http/head.h"
+#include "http/reply.h"
+#include "http/routes.h"
+#include "http/timeouts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+/* A refused body of up to this size is read and thrown away, so that the connection lives on; of a
+ * larger one the answer is sent at once and the connection closed. */
+#define DRAIN_BYTES (UINT64_C(1) << 20)
+#define STUCK_CHECKS 4                    /* a second or so */
+#define PARKED_NS INT64_C(100000000)      /* who waits for longer is suspended at the next check */
+#define WATCH_AFTER_NS INT64_C(500000000) /* most waits are over before that */
+
+static struct http_exchange *begin_exchange(struct http_loop *loop,
+                                            struct MHD_Connection *connection) {
+    struct http_exchange *exchange = http_exchange_new(loop, connection);
+    if (exchange == NULL) return NULL;
+    exchange->client.connection = http_connection_of(connection);
+    http_connection_asks(exchange->client.connection, true);
+    return exchange;
+}
+
+/* A piece of a body and the client's leaving can come as one event, of which libmicrohttpd sees the
+ * first part alone: it believes that it has read all there is. Resuming makes it read again. */
+static void upload_cut(struct blasd_watcher *watcher, uint32_t events) {
+    struct http_exchange *exchange =
+        blasd_container_of(watcher, struct http_exchange, client.watcher);
+    (void)events;
+    MHD_suspend_connection(exchange->connection);
+    MHD_resume_connection(exchange->connection);
+    exchange->home->turn.resumed = true;
+}
+
+/* What libmicrohttpd can neither parse nor hold, such as a chunk extension longer than its memory,
+ * it leaves unread, and then it spins. Bytes that nobody reads for STUCK_CHECKS are that. */
+static bool is_stuck(struct http_exchange *exchange) {
+    int unread = 0;
+    bool moved = exchange->body.seen != exchange->body.checked_at;
+    exchange->body.checked_at = exchange->body.seen;
+    if (moved || ioctl(http_connection_fd(exchange->connection), FIONREAD, &unread) != 0 ||
+        unread == 0)
+        exchange->body.stuck_checks = 0;
+    else
+        exchange->body.stuck_checks++;
+    return exchange->body.stuck_checks >= STUCK_CHECKS;
+}
+
+/* A body that has come to a standstill, or nearly. True where that is the end of it. */
+static bool is_cut_off(struct http_exchange *exchange) {
+    struct blasd_err problem = {0};
+    if (exchange->complete) return false;
+    if (is_stuck(exchange))
+        blasd_fail(&problem, BLASD_E_headers_too_large, "Transfer-Encoding",
+                   "a chunk's own header is longer than the memory of a connection (limit "
+                   "connection_bytes)");
+    else if (!http_timeouts_body(exchange, &problem))
+        return false;
+    if (exchange->upload != NULL && !exchange->answer.made)
+        http_log_job(exchange, "refused", &problem);
+    http_exchange_unwatch(exchange);
+    http_cut_off(exchange->home, exchange->route, exchange->connection, &problem);
+    exchange->client.closing = true;
+    return true;
+}
+
+static bool waits_for(const struct http_exchange *exchange, int64_t ns) {
+    return blasd_clock_ns() - exchange->began_ns >= ns;
+}
+
+void http_exchange_check(struct http_exchange *exchange) {
+    if (exchange->connection == NULL || exchange->client.closing) return;
+    if (exchange->parked && waits_for(exchange, PARKED_NS)) http_exchange_suspend(exchange);
+    if (is_cut_off(exchange) || exchange->client.watched) return;
+    if (exchange->suspended && waits_for(exchange, WATCH_AFTER_NS))
+        http_exchange_watch_waiting(exchange);
+    else if (!exchange->running)
+        http_exchange_watch(exchange, upload_cut);
+}
+
+/* What collects headers and query parameters; the first error stays. */
+struct collecting {
+    struct http_exchange *exchange;
+    struct http_head head;
+    struct blasd_err err;
+};
+
+static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *name,
+                                      size_t name_len, const char *value, size_t len) {
+    struct collecting *collecting = cls;
+    (void)kind;
+    if (http_head_header(&collecting->head, name, name_len, value, len, &collecting->err) == 0)
+        http_request_header(&collecting->exchange->request, name, value, len, &collecting->err);
+    return collecting->err.code == BLASD_OK ? MHD_YES : MHD_NO;
+}
+
+/* The first byte behind the head, which begins with the method. */
+static const char *behind_head(struct MHD_Connection *connection, const char *method) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return info == NULL ? NULL : method + info->header_size;
+}
+
+/* Reads the head; whether a body follows, and where it ends, is clear if this returns 0. */
+static int read_head(struct http_exchange *exchange, const char *method, const char *version,
+                     struct blasd_err *err) {
+    struct http_request *request = &exchange->request;
+    struct collecting collecting = {.exchange = exchange, .head.bare_lines = !HTTP_STRICT_LIBRARY};
+    const char *behind = behind_head(exchange->connection, method);
+    if (http_head_start(&collecting.head, version, &collecting.err) == 0)
+        MHD_get_connection_values_n(exchange->connection, MHD_HEADER_KIND, collect_header,
+                                    &collecting);
+    if (collecting.err.code == BLASD_OK)
+        http_head_finish(&collecting.head, behind, &collecting.err);
+    if (collecting.err.code == BLASD_OK && request->host == NULL &&
+        strcmp(version, "HTTP/1.0") != 0)
+        blasd_fail(&collecting.err, BLASD_E_malformed_query, "Host",
+                   "a request of %.20s has a Host header", version);
+    *err = collecting.err;
+    if (err->code == BLASD_OK) return 0;
+    request->framing.ambiguous = true; /* what comes next may be no request */
+    return -(int)err->code;
+}
+
+static enum MHD_Result collect_param(void *cls, enum MHD_ValueKind kind, const char *name,
+                                     size_t name_len, const char *value, size_t len) {
+    struct collecting *collecting = cls;
+    struct http_exchange *exchange = collecting->exchange;
+    (void)kind, (void)name_len;
+    http_request_param(&exchange->request, exchange->route->params, exchange->home->server->limits,
+                       name, value, len, &collecting->err);
+    return collecting->err.code == BLASD_OK ? MHD_YES : MHD_NO;
+}
+
+static bool has_body(const struct http_exchange *exchange) {
+    return exchange->request.framing.chunked || exchange->request.framing.content_length > 0;
+}
+
+/* Finds the route and refuses what can be refused from the headers alone. */
+static void begin(struct http_exchange *exchange, const char *url, const char *method,
+                  const char *version) {
+    struct http_request *request = &exchange->request;
+    struct collecting collecting = {.exchange = exchange};
+    request->method = http_method_find(method);
+    exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
+    if (read_head(exchange, method, version, &collecting.err) == 0)
+        http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
+                          &collecting.err);
+    if (collecting.err.code == BLASD_OK && exchange->route != NULL)
+        MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,
+                                    &collecting);
+    if (collecting.err.code != BLASD_OK) {
+        http_reply_problem(exchange, &collecting.err);
+    } else if (exchange->route == NULL) {
+        if (exchange->allow != 0 && request->method == HTTP_OPTIONS)
+            http_reply_options(exchange);
+        else if (exchange->allow != 0)
+            http_reply_fail(exchange, BLASD_E_method_not_allowed, "", "%.40s does not take %.20s",
+                            url, method);
+        else
+            http_reply_fail(exchange, BLASD_E_route_not_found, "", "no route is called '%.100s'",
+                            url);
+    } else if (exchange->route->begin != NULL) {
+        exchange->route->begin(exchange);
+    } else if (request->framing.content_length > DRAIN_BYTES) {
+        http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
+    }
+}
+
+/* A request that expects `100 Continue` and has no body: where the next request lies behind it
+ * already, libmicrohttpd 0.9 calls us once too early, and takes no answer then. */
+static bool comes_again(struct http_exchange *exchange) {
+    bool again = exchange->request.framing.expects_continue && !has_body(exchange) &&
+                 !exchange->answer.early;
+    exchange->answer.early = true;
+    exchange->home->turn.more = true;
+    return again;
+}
+
+static enum MHD_Result send_answer(struct http_exchange *exchange) {
+    struct http_loop *loop = exchange->home;
+    struct MHD_Response *response = exchange->answer.response;
+    enum MHD_Result result;
+    if (response == NULL) return MHD_NO; /* memory has run out: closing is all that is left */
+    result = MHD_queue_response(exchange->connection, exchange->answer.status, response);
+    if (result != MHD_YES && comes_again(exchange)) return MHD_YES;
+    exchange->answer.response = NULL;
+    loop->parking.answers++;
+    http_metrics_request(loop->metrics, http_route_number(loop, exchange->route),
+                         exchange->answer.status);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* Whether more of a refused body would come than is worth reading. */
+static bool too_much_to_drain(const struct http_exchange *exchange) {
+    if (exchange->request.framing.chunked)
+        return exchange->body.seen - exchange->body.refused_at > DRAIN_BYTES;
+    return exchange->body.seen < exchange->request.framing.content_length &&
+           exchange->request.framing.content_length - exchange->body.seen > DRAIN_BYTES;
+}
+
+static enum MHD_Result take_body(struct http_exchange *exchange, const char *bytes, size_t len) {
+    http_count(&exchange->home->metrics->received_bytes, len);
+    exchange->body.seen += len;
+    /* libmicrohttpd reads once when it is run, and more may lie there already */
+    if (exchange->body.seen != exchange->request.framing.content_length)
+        exchange->home->turn.rest = true;
+    if (!exchange->answer.made) {
+        exchange->body.refused_at = exchange->body.seen;
+        if (exchange->route->body != NULL)
+            exchange->route->body(exchange, bytes, len);
+        else if (exchange->body.seen > DRAIN_BYTES)
+            http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
+    }
+    if (!exchange->answer.made || !too_much_to_drain(exchange)) return MHD_YES;
+    http_close_with_problem(exchange->home, exchange->route,
+                            http_connection_fd(exchange->connection), &exchange->answer.problem);
+    exchange->client.linger = true;
+    return MHD_NO; /* closes */
+}
+
+static enum MHD_Result finish(struct http_exchange *exchange) {
+    if (exchange->parked) return MHD_YES;
+    exchange->complete = true;
+    http_exchange_unwatch(exchange);
+    if (exchange->client.gone) return MHD_NO;
+    if (!exchange->answer.made && !exchange->running) {
+        exchange->running = true;
+        exchange->route->run(exchange);
+        if (!exchange->answer.made) {
+            http_exchange_await(exchange);
+            return MHD_YES;
+        }
+    }
+    return send_answer(exchange);
+}
+
+/* Parameters that do not fit a connection's memory make libmicrohttpd close it without a word, or
+ * with a page of its own, before we are asked. So they are counted before it reads them. */
+void *http_exchange_uri(void *cls, const char *uri, struct MHD_Connection *connection) {
+    const char *at = strchr(uri, '?');
+    struct http_exchange *exchange;
+    struct blasd_err problem = {0};
+    int count = at == NULL ? 0 : 1, fd = http_connection_fd(connection);
+    while (at != NULL && (at = strchr(at + 1, '&')) != NULL) count++;
+    if (count <= HTTP_PARAMS_MOST || (exchange = begin_exchange(cls, connection)) == NULL)
+        return NULL;
+    blasd_fail(&problem, BLASD_E_malformed_query, "", "the query has %d parameters; %d are read",
+               count, HTTP_PARAMS_MOST);
+    http_close_with_problem(exchange->home, NULL, fd, &problem);
+    (void)shutdown(fd, SHUT_WR);
+    exchange->client.closing = exchange->client.linger = exchange->complete = true;
+    return exchange;
+}
+
+enum MHD_Result http_exchange_handle(void *cls, struct MHD_Connection *connection, const char *url,
+                                     const char *method, const char *version, const char *upload,
+                                     size_t *upload_size, void **context) {
+    struct http_exchange *exchange = *context;
+    if (exchange == NULL) {
+        exchange = begin_exchange(cls, connection);
+        if (exchange == NULL) return MHD_NO;
+        *context = exchange;
+        begin(exchange, url, method, version);
+        if (exchange->request.framing.expects_continue)
+            exchange->home->turn.more = true; /* and it says so */
+        /* an answer given now closes the connection, so it waits for the end of a small body */
+        if (!exchange->answer.made || !has_body(exchange)) return MHD_YES;
+        if (!exchange->request.framing.chunked && !exchange->request.framing.expects_continue &&
+            exchange->request.framing.content_length <= DRAIN_BYTES)
+            return MHD_YES;
+        exchange->client.linger = exchange->complete = true;
+        return send_answer(exchange);
+    }
+    if (exchange->client.closing) return MHD_NO;
+    if (*upload_size > 0) {
+        size_t len = *upload_size;
+        *upload_size = 0;
+        return take_body(exchange, upload, len);
+    }
+    return finish(exchange);
+}
+
+void http_exchange_completed(void *cls, struct MHD_Connection *connection, void **context,
+                             enum MHD_RequestTerminationCode code) {
+    struct http_exchange *exchange = *context;
+    (void)cls;
+    if (exchange == NULL) return;
+    *context = NULL;
+    if (exchange->client.linger)
+        http_lingering_close(exchange->home, http_connection_fd(connection));
+    http_connection_asks(exchange->client.connection, false);
+    http_exchange_end(exchange, exchange->parked && code != MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN);
+}

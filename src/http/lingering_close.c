@@ -1,0 +1,99 @@
+/* Closing a connection whose client is still sending.
+ *
+ * Closing a socket with unread bytes resets it, and the client may then never see the answer that
+ * was on its way. So we keep a second descriptor of it, say that we send no more, and read and
+ * throw away what comes until the client has closed, or for a bounded time and size. */
+#include "base/clock.h"
+#include "base/container.h"
+#include "http/exchange.h"
+#include "http/reply.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LINGER_MAX 64 /* connections of a loop at one time; further ones are closed at once */
+#define LINGER_NS INT64_C(2000000000)
+#define LINGER_BYTES (UINT64_C(64) << 20)
+
+struct lingering {
+    struct blasd_watcher watcher;
+    struct blasd_timer timer;
+    struct http_loop *home;
+    uint64_t bytes;
+};
+
+static void end(struct lingering *lingering) {
+    blasd_loop_unwatch(lingering->home->loop, &lingering->watcher);
+    blasd_loop_timer_clear(lingering->home->loop, &lingering->timer);
+    close(lingering->watcher.fd);
+    lingering->home->lingering--;
+    free(lingering);
+}
+
+static void on_ready(struct blasd_watcher *watcher, uint32_t events) {
+    struct lingering *lingering = blasd_container_of(watcher, struct lingering, watcher);
+    char bytes[65536];
+    ssize_t got = recv(watcher->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    (void)events;
+    if (got > 0) lingering->bytes += (uint64_t)got;
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR) ||
+        lingering->bytes > LINGER_BYTES)
+        end(lingering);
+}
+
+static void on_late(struct blasd_timer *timer) {
+    end(blasd_container_of(timer, struct lingering, timer));
+}
+
+void http_lingering_close(struct http_loop *loop, int fd) {
+    struct lingering *lingering;
+    if (fd < 0 || loop->lingering >= LINGER_MAX || loop->stopping.out_of_time) return;
+    lingering = calloc(1, sizeof *lingering);
+    if (lingering == NULL) return;
+    lingering->home = loop;
+    lingering->watcher =
+        (struct blasd_watcher){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0), .ready = on_ready};
+    lingering->timer.fire = on_late;
+    if (lingering->watcher.fd < 0) {
+        free(lingering);
+        return;
+    }
+    shutdown(lingering->watcher.fd, SHUT_WR);
+    loop->lingering++;
+    if (blasd_loop_watch(loop->loop, &lingering->watcher, EPOLLIN) != 0 ||
+        blasd_loop_timer_set(loop->loop, &lingering->timer, blasd_clock_ns() + LINGER_NS) != 0)
+        end(lingering);
+}
+
+void http_close_with_problem(struct http_loop *loop, const struct http_route *route, int fd,
+                             const struct blasd_err *problem) {
+    const struct blasd_err_info *info = blasd_err_info(problem->code);
+    const char *seconds = http_retry_after(problem->code);
+    struct blasd_buf body;
+    char head[256];
+    ssize_t sent;
+    int len;
+    if (fd < 0) return;
+    http_metrics_request(loop->metrics, http_route_number(loop, route),
+                         (unsigned)info->http_status);
+    blasd_buf_init(&body, 16 * BLASD_KIB);
+    if (blasd_problem_document(problem, &body) == 0) {
+        len = snprintf(head, sizeof head,
+                       "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
+                       "Content-Length: %zu\r\n%s%s%sConnection: close\r\n\r\n",
+                       info->http_status, MHD_get_reason_phrase_for((unsigned)info->http_status),
+                       body.len,
+                       seconds == NULL ? "" : "Retry-After: ", seconds == NULL ? "" : seconds,
+                       seconds == NULL ? "" : "\r\n");
+        /* nothing was sent on this connection since the last answer, so a few hundred bytes fit */
+        sent = send(fd, head, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
+        if (sent == len) sent = send(fd, body.data, body.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)sent;
+    }
+    blasd_buf_release(&body);
+}

@@ -1,0 +1,66 @@
+/* Requests that wait for jobs: the clock of each, and the answer once its job has ended. */
+#include "http/waiters.h"
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/log.h"
+#include "http/jobs.h"
+#include "http/reply.h"
+#include "http/upload.h"
+#include "wire/frame.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void on_ended(struct blasd_waiter *waiter, const void *bytes, size_t len) {
+    struct http_exchange *exchange = blasd_container_of(waiter, struct http_exchange, wait.waiter);
+    struct blasd_record record;
+    struct blasd_err err = {0};
+    size_t payload_at;
+    http_exchange_wait_end(exchange);
+    if (!http_exchange_open(exchange)) return;
+    if (bytes == NULL)
+        blasd_fail(&err, BLASD_E_job_lost, "", "the job %s was waited for and is gone", waiter->id);
+    else if (blasd_record_decode(bytes, len, &record, &payload_at, &err) == 0 && !waiter->again)
+        http_metrics_job(exchange->home->metrics, &record);
+    if (err.code != BLASD_OK)
+        http_reply_problem(exchange, &err);
+    else
+        http_result_answer(exchange, 200, &record, (const char *)bytes + payload_at);
+}
+
+static void on_timer(struct blasd_timer *timer) {
+    http_wait_time_up(blasd_container_of(timer, struct http_exchange, wait.timer));
+}
+
+void http_wait_begin(struct http_exchange *exchange, double seconds) {
+    struct http_loop *loop = exchange->home;
+    struct http_wait *wait = &exchange->wait;
+    if (loop->stopping.out_of_time) seconds = 0;
+    wait->begun = true;
+    wait->status = 202;
+    wait->waiter.ended = on_ended;
+    wait->timer.fire = on_timer;
+    http_count(&loop->metrics->waiting, 1);
+    if (blasd_loop_timer_set(loop->loop, &wait->timer,
+                             blasd_clock_ns() + (int64_t)(seconds * 1e9)) != 0)
+        wait->time_up = true;
+}
+
+/* Where the submission is still under way, that sees to it. */
+void http_wait_time_up(struct http_exchange *exchange) {
+    bool submitted = exchange->upload == NULL || exchange->upload->submitted;
+    exchange->wait.time_up = true;
+    if (exchange->wait.begun && http_exchange_open(exchange) && submitted)
+        http_jobs_fetch(exchange);
+}
+
+void http_log_expired(void *arg, const char *line, size_t len) {
+    char id[BLASD_ID_LEN + 1], op[64], state[16], code[64], text[256];
+    (void)arg;
+    if (len >= sizeof text) return;
+    memcpy(text, line, len);
+    text[len] = '\0';
+    if (sscanf(text, "%41s %63s %15s %63s", id, op, state, code) == 4)
+        blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s op=%s", state, id, code, op);
+}

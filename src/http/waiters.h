@@ -1,0 +1,15 @@
+/* Waiting for a job to end. */
+#ifndef BLASD_HTTP_WAITERS_H
+#define BLASD_HTTP_WAITERS_H
+
+#include "http/exchange.h"
+
+/* The exchange waits from now on, for `seconds`, until http_exchange_wait_end: its waiter is to be
+ * given to the queue. When the time is up the answer is 202 and the record as it stands. */
+void http_wait_begin(struct http_exchange *exchange, double seconds);
+/* The time is up (or the service ends). */
+void http_wait_time_up(struct http_exchange *exchange);
+/* The queue's hook: logs a job that no worker and no request has ended. */
+void http_log_expired(void *arg, const char *line, size_t len);
+
+#endif

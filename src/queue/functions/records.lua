@@ -1,0 +1,103 @@
+-- Records of jobs: what is read of them here, and those that are written here. Read next: endings.lua.
+--
+-- A record begins with a head of 256 bytes in which every number has its place: wire/frame_record.c
+-- has the struct, and asserts these places. Behind it are texts, each after a byte of its length: the
+-- name of the error's code, its field, its detail, the device's id, ...; then zeros up to a multiple
+-- of 64, then the outputs that lie in it.
+
+local Record = {} -- Lua lets a file have 200 local names, so what others need of this is in here
+do
+
+local FORM = '<c4I2I2I4BBBB' ..        -- magic, schema, 0, bytes; state, priority, class, place
+             'i8i8i8di8i8i8i8i8i8i8' .. -- created, started, finished, progress; the seven times
+             'I4I4dI8dI8I8I4BBBB' ..    -- batch, attempts, ...; warnings, outputs, 0, 0
+             'c16c48c32'                -- segment, id, operation
+local SCHEMA, HEAD, STATE_AT, CREATED_AT, OP_AT = 2, 256, 12, 16, 224
+Record.STATES = {queued = 0, running = 1, succeeded = 2, failed = 3, cancelled = 4, expired = 5}
+local ENDED = {[2] = 'succeeded', [3] = 'failed', [4] = 'cancelled', [5] = 'expired'}
+
+-- Whether the text holds a record at `at`. One that does not must not stop the jobs beside it.
+local function is_record(text, at)
+    return sub(text, at, at + 3) == 'BLRF' and #text >= at + HEAD
+end
+
+-- The state in which the record at `at` says that its job ended, or nil.
+function Record.state(text, at)
+    return is_record(text, at) and ENDED[byte(text, at + STATE_AT)] or nil
+end
+
+function Record.op(text, at)
+    return is_record(text, at) and match(sub(text, at + OP_AT, at + HEAD - 1), '^%Z*') or nil
+end
+
+-- When its job was made, in us; where it does not say, when its id was.
+function Record.made(text, at, id)
+    if is_record(text, at) then return (struct.unpack('<i8', text, at + CREATED_AT)) end
+    return tonumber(sub(id, 2, 9), 16) * 1000000
+end
+
+-- The name of the error in it.
+function Record.error(text, at)
+    if not is_record(text, at) then return 'internal_error' end
+    local from = at + HEAD
+    return match(sub(text, from + 1, from + byte(text, from)), '^[%l_]+$') or 'internal_error'
+end
+
+function Record.zeros(n) return string.rep('\0', n) end
+function Record.padded(text, size) return sub(text, 1, size) .. Record.zeros(size - #text) end
+function Record.text(text)
+    text = sub(text, 1, 255)
+    return string.char(#text) .. text
+end
+
+-- Why a job ended that no worker ended: a sentence, and the field that it is about.
+local function explain(code, began, attempts, total)
+    if code == 'cancelled' then
+        return 'the job was cancelled ' .. (began and 'while it ran' or 'before it began'), ''
+    elseif code == 'deadline_exceeded' then
+        return format('the deadline passed %s, %.3f s after it was submitted',
+                      began and 'while the job ran' or 'while the job still waited',
+                      total / 1000000), 'deadline_ms'
+    elseif code == 'poisoned' then
+        return format('%d worker%s ended while running this job, so it was given up', attempts,
+                      attempts == 1 and '' or 's'), ''
+    end
+    return '', ''
+end
+
+-- The bytes of a record. r: state (name), priority and class (by the order of the enums), id, op,
+-- created, started, finished (us, 0: not yet), progress, attempts, code or '', device or ''.
+function Record.pack(r)
+    local total = r.finished > 0 and max(r.finished - r.created, 0) or 0
+    local queued = r.started > 0 and max(r.started - r.created, 0) or total
+    local detail, field = explain(r.code, r.started > 0, r.attempts, total)
+    local texts = concat({Record.text(r.code), Record.text(field), Record.text(detail),
+                          Record.text(r.device), '\0\0'}) -- without name and method
+    local fill = -(HEAD + #texts) % 64
+    return struct.pack(FORM, 'BLRF', SCHEMA, 0, HEAD + #texts + fill,
+                       Record.STATES[r.state], r.priority, r.class, 0,
+                       r.created, r.started, r.finished, r.progress, 0, queued, 0, 0, 0, 0, total,
+                       0, r.attempts, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                       Record.zeros(16), Record.padded(r.id, 48),
+                       Record.padded(sub(r.op, 1, 31), 32)) ..
+           texts .. Record.zeros(fill)
+end
+
+end
+
+-- The record of a job that no worker has ended: queued or running where `state` is nil.
+local function terse(id, job, state, code, finder)
+    local worker, started = finder(id)
+    local attempts = tonumber(call('HGET', K.attempts, id) or 0)
+    local progress, device = 0, ''
+    if worker then
+        if state ~= 'failed' then attempts = attempts + 1 end
+        progress = tonumber(call('HGET', K.prog_of .. worker, id) or 0) or 0
+        device = device_of(worker)
+    end
+    return Record.pack({state = state or (worker and 'running' or 'queued'), id = id, op = job.op,
+                        priority = (tonumber(job.si) - 1) % 3, class = CLASS_OF[job.si] - 1,
+                        created = tonumber(job.us), started = tonumber(started or 0),
+                        finished = state and now or 0, progress = max(0, min(progress, 1)),
+                        attempts = attempts, code = code or '', device = sub(device, 1, 15)})
+end

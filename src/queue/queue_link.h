@@ -1,0 +1,31 @@
+/* What both sides of the queue say to Redis in the same way: which library, which limits, the first
+ * words on a new connection. What the keys and functions are is told in functions/contract.lua. */
+#ifndef BLASD_QUEUE_LINK_H
+#define BLASD_QUEUE_LINK_H
+
+#include "queue/queue.h"
+#include "redis/redis_link.h"
+
+#define BLASD_QUEUE_LIBRARY "blasd_5"
+/* The name of a function as FCALL takes it: BLASD_QUEUE_FN("submit"). */
+#define BLASD_QUEUE_FN(name) BLASD_QUEUE_LIBRARY "_" name
+extern const struct blasd_link_library blasd_queue_library;
+
+#define BLASD_QUEUE_CHUNK BLASD_MIB       /* a piece of a blob of kind redis */
+#define BLASD_QUEUE_FRONT_CHANNEL "front" /* {q}:front:… are the names of reply channels */
+
+/* The limits as the functions take them, with those that are 0 resolved from the store's size. */
+struct blasd_link_limits {
+    char text[184]; /* the argument LIMITS */
+    uint64_t queue_jobs, queue_bytes, record_bytes, record_sync_bytes;
+};
+void blasd_link_limits(const struct blasd_queue_options *options, struct blasd_link_limits *ret);
+
+/* Checks that Redis loses no jobs, loads the library, makes the queue's keys and checks that the
+ * store is the one the deployment uses (recording it where this is the first to come;
+ * internal_error where it is another). `adopt`: record it in any case. As
+ * blasd_queue_check_store. */
+int blasd_link_open(redisContext *redis, const struct blasd_queue_options *options, bool adopt,
+                    struct blasd_err *err);
+
+#endif

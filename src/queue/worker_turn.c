@@ -1,0 +1,432 @@
+/* How a worker ends jobs and comes by others: turns, and waits for their replies.
+ *
+ * A turn carries a number, endings, and what the worker wants. Where its reply is lost it is sent
+ * again, with the same number: Redis does nothing twice and gives what it gave. Where there was
+ * nothing to give the worker waits at its list, in which the reply comes once there is; where that
+ * may be lost, too, the turn is sent again. That is all there is to a lost reply.
+ *
+ * This file must not know what frames and records hold. Read next: functions/workers.lua (turn),
+ * functions/recovery.lua (serve). */
+#include "queue/piece.h"
+#include "queue/worker_side.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REPLY_MOST "16400" /* elements: more than any reply has */
+#define CLAIM_MOST 8192    /* jobs in one claim: Redis does nothing else meanwhile */
+#define WAIT_MOST_MS 3000  /* the connection gives up on Redis after five seconds */
+/* After a wait shorter than SHORT_NS the next one begins with so long a time awake. */
+#define SHORT_NS (600 * INT64_C(1000))
+#define AWAKE_NS (400 * INT64_C(1000))
+/* A worker that was slower than this asks anew, for it may want less than it wanted before. */
+#define ASK_AGAIN_NS (50 * INT64_C(1000000))
+
+#define TEXT_KEPT (4 * BLASD_MIB)
+#define RECORD_MOST (256 * BLASD_MIB)
+/* bytes of OUTPUTS that one job takes at the most */
+#define OUTPUTS_MOST (2 * BLASD_TEXT_NUMBER + 2 + BLASD_SEGMENT_NAME + 1 + BLASD_TEXT_NUMBER)
+
+void blasd_worker_turns_reset(struct blasd_worker_turns *turns) {
+    freeReplyObject(turns->next);
+    turns->next = NULL;
+    turns->unsure = turns->ending = turns->idle = turns->busy = false;
+    turns->jobs = turns->left = 0;
+    /* greater than any that another connection has used for this thread under this lease */
+    turns->seq = (uint64_t)blasd_clock_ns() / 1000;
+    blasd_buf_reset(&turns->refused);
+    blasd_buf_reset(&turns->packets);
+    blasd_buf_reset(&turns->begun);
+}
+
+/* Endings, on their way out. */
+
+/* Writes the pieces of all endings, one after the other. */
+static int write_pieces(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
+                        int count, struct blasd_err *err) {
+    struct blasd_buf *text = &queue->text;
+    blasd_buf_reset(text);
+    for (int i = 0; i < count; i++) {
+        const struct blasd_ending *ending = &endings[i];
+        if (strnlen(ending->id, BLASD_ID_LEN + 1) != BLASD_ID_LEN ||
+            ending->record_len > RECORD_MOST)
+            return blasd_fail(err, BLASD_E_internal_error, "", "A job's ending is malformed");
+        if (blasd_piece_add(text, ending->id, ending->record, ending->record_len) < 0)
+            return blasd_fail(err, BLASD_E_no_space, "", "The records of a batch are too large");
+    }
+    blasd_buf_reset(&queue->outputs);
+    if (blasd_buf_reserve(&queue->outputs, (size_t)count * OUTPUTS_MOST) < 0)
+        return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
+    return 0;
+}
+
+/* How many endings from the first one on are of one packet, and can be told in one. */
+static int of_one_packet(const struct blasd_ending *endings, int count) {
+    int jobs = 0;
+    while (jobs < count &&
+           (endings[jobs].out_bytes == 0 || blasd_slice_given(&endings[jobs].slice)) &&
+           memcmp(endings[jobs].id, endings->id, BLASD_ID_PACKET) == 0)
+        jobs++;
+    return jobs > 0 ? jobs : 1;
+}
+
+/* OUTPUTS of `jobs` endings, into room that is there. */
+static void write_outputs(struct blasd_buf *out, const struct blasd_ending *endings, int jobs) {
+    char *at = out->data + out->len;
+    uint64_t bytes = 0;
+    for (int i = 0; i < jobs; i++) bytes += endings[i].out_bytes;
+    at += blasd_text_number(at, (uint64_t)jobs);
+    *at++ = ' ';
+    at += blasd_text_number(at, bytes);
+    for (int i = 0, run; i < jobs; i += run) { /* neighbours lie in one segment as a rule */
+        const char *segment = endings[i].slice.segment;
+        for (run = 1; i + run < jobs; run++)
+            if (strcmp(endings[i + run].slice.segment, segment) != 0) break;
+        if (endings[i].out_bytes == 0 || segment[0] == '\0') continue;
+        *at++ = ' ';
+        at = (char *)memcpy(at, segment, strlen(segment)) + strlen(segment);
+        *at++ = ' ';
+        at += blasd_text_number(at, (uint64_t)run);
+    }
+    out->len = (size_t)(at - out->data);
+}
+
+/* NAME PIECES OUTPUTS of each job that goes alone, and of each packet; and of what could not be
+ * read. */
+static void add_endings(struct blasd_worker_queue *queue, const struct blasd_ending *endings,
+                        int count) {
+    struct blasd_caller *caller = &queue->caller;
+    const struct blasd_buf *refused = &queue->turns.refused;
+    const char *pieces = queue->text.data;
+    for (int i = 0, jobs; i < count; i += jobs) {
+        size_t len = 0, at = queue->outputs.len;
+        jobs = of_one_packet(&endings[i], count - i);
+        for (int k = 0; k < jobs; k++) len += BLASD_PIECE_HEAD + endings[i + k].record_len;
+        write_outputs(&queue->outputs, &endings[i], jobs);
+        blasd_caller_arg(caller, endings[i].id, jobs > 1 ? BLASD_ID_PACKET : BLASD_ID_LEN);
+        blasd_caller_arg(caller, pieces, len);
+        blasd_caller_arg(caller, queue->outputs.data + at, queue->outputs.len - at);
+        pieces += len;
+    }
+    for (size_t at = 0, len; at < refused->len; at += 1 + len) {
+        const char *name = refused->data + at + 1;
+        const char *space = memchr(name, ' ', refused->len - at - 1);
+        len = space ? (size_t)(space - name) : refused->len - at - 1;
+        blasd_caller_arg(caller, name, len);
+        blasd_caller_text(caller, "");
+        blasd_caller_text(caller, "1 0");
+    }
+}
+
+/* The turn. */
+
+/* A turn's reply, or that in the list, without the digits: kept where it has jobs. */
+static void keep_jobs(struct blasd_worker_turns *turns, redisReply *reply) {
+    turns->idle = false;
+    if (reply->elements == 2) {
+        freeReplyObject(reply);
+        return;
+    }
+    freeReplyObject(turns->next);
+    turns->next = reply;
+    turns->answered_ns = blasd_clock_ns();
+}
+
+/* Sends a turn, or the last one again where its reply is not known. It wants jobs if `wants`. The
+ * digits, one for each ending, come into `digits`. Returns as blasd_caller_call does. */
+static int turn(struct blasd_worker_queue *queue, const struct blasd_ending *endings, int count,
+                bool wants, char *digits, struct blasd_err *err) {
+    struct blasd_worker_turns *turns = &queue->turns;
+    struct blasd_caller *caller = &queue->caller;
+    char seq[24], most[16], bytes[24];
+    redisReply *reply;
+    if (!turns->unsure && !turns->idle) turns->seq++;
+    turns->unsure = true;
+    turns->ending = count > 0;
+    snprintf(seq, sizeof seq, "%" PRIu64, turns->seq);
+    snprintf(most, sizeof most, "%d", wants ? turns->jobs : 0);
+    snprintf(bytes, sizeof bytes, "%" PRIu64, turns->bytes);
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("turn"));
+    blasd_caller_text(caller, queue->lease.thread);
+    blasd_caller_text(caller, seq);
+    blasd_caller_arg(caller, &queue->lease.device_class, 1);
+    blasd_caller_text(caller, most);
+    blasd_caller_text(caller, bytes);
+    add_endings(queue, endings, count);
+    int rc = blasd_caller_call(caller, &reply, err);
+    if (rc == BLASD_CALL_LOST) blasd_worker_turns_reset(turns);
+    if (rc != 0) return rc;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 || reply->elements % 2 != 0 ||
+        reply->element[1]->type != REDIS_REPLY_STRING ||
+        (count > 0 && (size_t)reply->element[1]->len != (size_t)count)) {
+        freeReplyObject(reply);
+        return blasd_caller_odd_reply("turn", err);
+    }
+    if (count > 0) memcpy(digits, reply->element[1]->str, (size_t)count);
+    turns->unsure = false;
+    blasd_buf_reset(&turns->refused);
+    keep_jobs(turns, reply);
+    turns->idle = wants && turns->next == NULL;
+    return 0;
+}
+
+/* Jobs, on their way in. */
+
+/* The next number of "NAME US COST BLOB [ATTEMPTS [N]]", or -1. */
+static int64_t next_number(const char **at) {
+    char *end;
+    if (**at != ' ') return -1;
+    int64_t value = strtoll(*at + 1, &end, 10);
+    if (end == *at + 1 || value < 0) return -1;
+    *at = end;
+    return value;
+}
+
+/* What follows the name, which is the same for all jobs of a packet; how many these are, 1 where it
+ * does not say, or 0 where it is malformed. */
+static int64_t read_head(const char *at, struct blasd_claim *claim) {
+    claim->submitted_us = next_number(&at);
+    int64_t cost = next_number(&at), blob = next_number(&at);
+    int64_t attempts = *at ? next_number(&at) : 0, jobs = *at ? next_number(&at) : 1;
+    if (claim->submitted_us < 0 || cost < 0 || blob < 0 || attempts < 0 || attempts > INT32_MAX)
+        return 0;
+    claim->stored = blob == 1;
+    claim->attempts = (int)attempts;
+    return jobs > 0 ? jobs : 0;
+}
+
+static bool set_job(struct blasd_claim *claim, const char *id, const char *frame, size_t len) {
+    memcpy(claim->id, id, BLASD_ID_LEN);
+    claim->id[BLASD_ID_LEN] = '\0';
+    claim->frame = frame;
+    claim->frame_len = len;
+    return blasd_id_valid(claim->id);
+}
+
+/* The jobs of a packet, up to `max`; how many, or 0 where they are not well formed. */
+static int read_packet(const redisReply *head, const redisReply *pieces, int max,
+                       struct blasd_claim *claims) {
+    struct blasd_claim common = {0};
+    const char *at = pieces->str, *end = at + pieces->len;
+    int count = 0;
+    int64_t jobs = read_head(head->str + BLASD_ID_PACKET, &common);
+    while (at < end) {
+        if (count == max || end - at < (ptrdiff_t)BLASD_PIECE_HEAD) return 0;
+        size_t len = blasd_piece_len(at);
+        if (len > (size_t)(end - at) - BLASD_PIECE_HEAD) return 0;
+        claims[count] = common;
+        if (memcmp(at + 4, head->str, BLASD_ID_PACKET) != 0 ||
+            !set_job(&claims[count++], at + 4, at + BLASD_PIECE_HEAD, len))
+            return 0;
+        at += BLASD_PIECE_HEAD + len;
+    }
+    return count == jobs ? count : 0;
+}
+
+/* A job, or all of a packet; how many, or 0. */
+static int read_claim(const redisReply *head, const redisReply *frame, int max,
+                      struct blasd_claim *claims) {
+    if (frame->type != REDIS_REPLY_STRING || max == 0) return 0;
+    if ((size_t)head->len > BLASD_ID_PACKET && head->str[BLASD_ID_PACKET] == ' ')
+        return read_packet(head, frame, max, claims);
+    if ((size_t)head->len <= BLASD_ID_LEN) return 0;
+    *claims = (struct blasd_claim){0};
+    return read_head(head->str + BLASD_ID_LEN, claims) == 1 &&
+           set_job(claims, head->str, frame->str, (size_t)frame->len);
+}
+
+/* now_us, which is a text. */
+static int64_t read_now(const redisReply *r) {
+    return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
+}
+
+/* Reads the jobs; what could not be read goes back with the next turn. */
+static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply, int max,
+                       struct blasd_claim *claims, int *count, struct blasd_err *err) {
+    struct blasd_worker_turns *turns = &queue->turns;
+    int64_t now = read_now(reply->element[0]);
+    if (now > 0) queue->lease.offset_us = now - blasd_clock_ns() / 1000;
+    if (turns->left == 0) blasd_buf_reset(&turns->packets);
+    for (size_t i = 2; i + 1 < reply->elements; i += 2) {
+        const redisReply *head = reply->element[i];
+        if (head->type != REDIS_REPLY_STRING) return blasd_caller_odd_reply("turn", err);
+        int len = (int)strcspn(head->str, " ");
+        int jobs = read_claim(head, reply->element[i + 1], max - *count, &claims[*count]);
+        struct blasd_buf *names = jobs == 0  ? &turns->refused
+                                  : jobs > 1 ? &turns->packets
+                                             : NULL;
+        if (names && blasd_buf_printf(names, " %.*s", len, head->str) < 0)
+            return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
+        for (int k = 0; k < jobs; k++) claims[*count + k].claimed_us = now;
+        *count += jobs;
+    }
+    turns->left += *count;
+    return 0;
+}
+
+void blasd_worker_queue_demand(struct blasd_worker_queue *queue, int max, uint64_t max_bytes) {
+    struct blasd_worker_turns *turns = &queue->turns;
+    turns->jobs = max < CLAIM_MOST ? max : CLAIM_MOST;
+    turns->bytes = max_bytes;
+    if (turns->jobs > turns->jobs_most) turns->jobs_most = turns->jobs;
+}
+
+int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t max_bytes,
+                             struct blasd_claim *claims, int *count, bool *lost,
+                             struct blasd_err *err) {
+    struct blasd_worker_turns *turns = &queue->turns;
+    *count = 0;
+    *lost = false;
+    blasd_worker_queue_demand(queue, max, max_bytes);
+    if (!turns->next) {
+        int rc = turn(queue, NULL, 0, true, NULL, err);
+        *lost = rc == BLASD_CALL_LOST;
+        if (rc != 0) return rc < 0 ? rc : 0;
+    }
+    freeReplyObject(turns->claimed);
+    turns->claimed = turns->next;
+    turns->next = NULL;
+    if (turns->claimed == NULL) return 0;
+    return take_claims(queue, turns->claimed, turns->jobs_most, claims, count, err);
+}
+
+bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
+    return queue->turns.idle && !queue->turns.unsure;
+}
+
+int blasd_worker_queue_wait(struct blasd_worker_queue *queue, int timeout_ms,
+                            struct blasd_err *err) {
+    struct blasd_worker_turns *turns = &queue->turns;
+    struct blasd_caller *caller = &queue->caller;
+    char key[BLASD_LINK_KEY_MAX], seconds[24];
+    redisReply *reply, *jobs;
+    if (!blasd_worker_queue_rests(queue) || timeout_ms <= 0) return 0;
+    blasd_worker_slices_trim(queue);
+    if (timeout_ms > WAIT_MOST_MS) timeout_ms = WAIT_MOST_MS;
+    int64_t began_ns = blasd_clock_ns();
+    blasd_link_key(key, queue->name, ":wake:%s", queue->lease.worker);
+    snprintf(seconds, sizeof seconds, "%d.%03d", timeout_ms / 1000, timeout_ms % 1000);
+    const char *const words[] = {seconds, "1", key, "LEFT", "COUNT", REPLY_MOST};
+    blasd_caller_command(caller, "BLMPOP");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) blasd_caller_text(caller, words[i]);
+    caller->spin_ns = turns->busy ? AWAKE_NS : 0;
+    int rc = blasd_caller_call(caller, &reply, err);
+    turns->busy = blasd_clock_ns() - began_ns < SHORT_NS;
+    /* what came to nobody's ears may have gone to an earlier connection of ours, which Redis took
+     * for alive: the turn is sent again then */
+    turns->unsure = true;
+    if (rc != 0) return rc < 0 ? rc : 0;
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+        reply->element[1]->type == REDIS_REPLY_ARRAY && reply->element[1]->elements >= 4) {
+        jobs = reply->element[1];
+        reply->element[1] = NULL;
+        turns->unsure = false;
+        keep_jobs(turns, jobs);
+    }
+    freeReplyObject(reply);
+    return 0;
+}
+
+/* A line of what begins now: "US NAME ...", of a packet of the last claim its name. */
+static int write_begun(struct blasd_worker_queue *queue, const char *const *ids, int count,
+                       struct blasd_buf *out) {
+    const struct blasd_buf *packets = &queue->turns.packets;
+    int64_t now = blasd_clock_ns() / 1000 + queue->lease.offset_us;
+    const char *packet = NULL; /* the one that the job before is of */
+    if (blasd_buf_printf(out, "%" PRId64, now) < 0) return -1;
+    for (int i = 0; i < count; i++) {
+        if (packet && memcmp(packet, ids[i], BLASD_ID_PACKET) == 0) continue;
+        packet = packets->len ? memmem(packets->data, packets->len, ids[i], BLASD_ID_PACKET) : NULL;
+        if (blasd_buf_add(out, " ", 1) < 0 ||
+            blasd_buf_add(out, ids[i], packet ? BLASD_ID_PACKET : BLASD_ID_LEN) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int blasd_worker_queue_begin(struct blasd_worker_queue *queue, const char *const *ids, int count,
+                             struct blasd_err *err) {
+    struct blasd_buf *text = &queue->text, *line = &queue->turns.begun;
+    char key[BLASD_LINK_KEY_MAX], field[3] = {'@', queue->lease.thread[0]};
+    size_t head, len;
+    blasd_buf_reset(text);
+    if (blasd_buf_printf(text, "%s\n", queue->lease.epoch) < 0) goto no_memory;
+    head = text->len;
+    if (write_begun(queue, ids, count, text) < 0) goto no_memory;
+    len = text->len - head;
+    /* the batch before may not have ended; the one before that has */
+    if (line->len > 0 &&
+        (blasd_buf_add(text, "\n", 1) < 0 || blasd_buf_add(text, line->data, line->len) < 0))
+        goto no_memory;
+    blasd_buf_reset(line);
+    if (blasd_buf_add(line, text->data + head, len) < 0) goto no_memory;
+    blasd_link_key(key, queue->name, ":claims:%s", queue->lease.worker);
+    blasd_caller_command(&queue->caller, "HSET");
+    blasd_caller_text(&queue->caller, key);
+    blasd_caller_text(&queue->caller, field);
+    blasd_caller_arg(&queue->caller, text->data, text->len);
+    return blasd_caller_post(&queue->caller, err); /* where the lease is lost, finish says so */
+no_memory:
+    return blasd_fail(err, BLASD_E_internal_error, "", "Too many jobs begin at once");
+}
+
+void blasd_worker_queue_let_go(struct blasd_worker_queue *queue, int count) {
+    queue->turns.left -= count;
+}
+
+/* A turn that is open, and not that of these endings, is closed: it wants no more jobs, and what it
+ * was given is kept for claim. */
+static int close_turn(struct blasd_worker_queue *queue, struct blasd_err *err) {
+    struct blasd_worker_turns *turns = &queue->turns;
+    if (!turns->idle && !(turns->unsure && !turns->ending)) return 0;
+    turns->unsure = true;
+    return turn(queue, NULL, 0, false, NULL, err);
+}
+
+int blasd_worker_queue_finish(struct blasd_worker_queue *queue, struct blasd_ending *endings,
+                              int count, bool *lost, struct blasd_err *err) {
+    struct blasd_worker_turns *turns = &queue->turns;
+    bool wants;
+    int rc;
+    *lost = false;
+    for (int i = 0; i < count; i++) endings[i].accepted = false;
+    if (count <= 0) return 0;
+    rc = close_turn(queue, err);
+    if (rc == 0) rc = write_pieces(queue, endings, count, err);
+    if (rc < 0) return rc;
+    char *digits = malloc((size_t)count);
+    if (!digits) return blasd_fail(err, BLASD_E_internal_error, "", "Out of memory");
+    wants = queue->lease.thread[0] == '0' && turns->jobs > 0 && !turns->next && turns->left > 0 &&
+            turns->left <= count && blasd_clock_ns() - turns->answered_ns < ASK_AGAIN_NS;
+    if (rc == 0) rc = turn(queue, endings, count, wants, digits, err);
+    if (rc == 0) {
+        for (int i = 0; i < count; i++) endings[i].accepted = digits[i] == '1';
+        turns->left = turns->left > count ? turns->left - count : 0;
+    }
+    free(digits);
+    if (queue->text.cap > TEXT_KEPT) blasd_buf_release(&queue->text);
+    *lost = rc == BLASD_CALL_LOST;
+    return rc < 0 ? rc : 0;
+}
+
+int blasd_worker_queue_progress(struct blasd_worker_queue *queue, const char *const *ids, int count,
+                                double progress, bool *wanted, struct blasd_err *err) {
+    char text[32];
+    redisReply *reply;
+    *wanted = false;
+    if (!(progress >= 0)) progress = 0;
+    if (progress > 1) progress = 1;
+    snprintf(text, sizeof text, "%.6g", progress);
+    blasd_worker_leased(queue, BLASD_QUEUE_FN("progress"));
+    blasd_caller_text(&queue->caller, text);
+    for (int i = 0; i < count; i++) blasd_caller_text(&queue->caller, ids[i]);
+    int rc = blasd_caller_call(&queue->caller, &reply, err);
+    if (rc == 0) *wanted = reply->type == REDIS_REPLY_STRING && strchr(reply->str, '1') != NULL;
+    freeReplyObject(reply);
+    return rc < 0 ? rc : 0;
+}

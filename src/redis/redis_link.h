@@ -1,0 +1,76 @@
+/* Redis as any of its users sees it: its address, the key names of a queue, a library of functions
+ * and its versions, and what errors mean to a user.
+ *
+ * Must not know jobs, nor what the library's functions do. Read next: caller.h, async_link.h. */
+#ifndef BLASD_REDIS_LINK_H
+#define BLASD_REDIS_LINK_H
+
+#include "base/err.h"
+
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define BLASD_LINK_NAME_MAX 64           /* bytes of a queue's name with its zero */
+#define BLASD_LINK_KEY_MAX 256           /* bytes of a key with its zero */
+
+/* Where Redis is. A plain value. */
+struct blasd_link_address {
+    char path[108]; /* of the unix socket; "" where it is TCP */
+    char host[256];
+    int port;
+    int db;             /* SELECT it after connecting where it is not 0 */
+    char user[128];     /* "": AUTH with the password alone */
+    char password[256]; /* "": no AUTH */
+};
+
+/* Reads "redis://[user:password@]host[:port][/db]" ([v6] hosts in brackets; %XX understood in user
+ * and password) or "unix:/path". invalid_field. */
+int blasd_link_parse(const char *url, struct blasd_link_address *ret, struct blasd_err *err);
+/* Refuses queue names that would break the hash tag or a key: 1 to 63 of [A-Za-z0-9._-]. */
+int blasd_link_check_name(const char *name, struct blasd_err *err);
+/* Writes "{QUEUE}" and then the rest, formatted; longer keys than BLASD_LINK_KEY_MAX are cut, which
+ * no valid name or id can bring about. Returns the length. */
+size_t blasd_link_key(char key[BLASD_LINK_KEY_MAX], const char *queue, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A library of functions. `code`: its source, whose second line says "-- revision N". */
+struct blasd_link_library {
+    const char *name, *code; /* static */
+};
+
+/* What an error reply means. */
+enum blasd_link_fault {
+    BLASD_LINK_UNAVAILABLE, /* LOADING, OOM, READONLY, MISCONF, BUSY, CLUSTERDOWN, …: try again */
+    BLASD_LINK_NO_LIBRARY,  /* the functions are not loaded: FUNCTION LOAD, then try again */
+    BLASD_LINK_LOST,        /* the worker's lease has lapsed */
+    BLASD_LINK_STORE,       /* the deployment uses another blob store */
+    BLASD_LINK_DISK,        /* its disk has too little space for more jobs */
+    BLASD_LINK_WRONG,       /* anything else: NOAUTH, WRONGPASS, a mistake of ours */
+};
+enum blasd_link_fault blasd_link_fault(const char *text);
+/* Fills `err` from the text of an error reply: queue_unavailable or disk_full where a retry can
+ * help, else internal_error. Returns the negative code. */
+int blasd_link_error(const char *text, struct blasd_err *err);
+
+/* Connects, waiting, and authenticates and selects the database. New: free with redisFree.
+ * queue_unavailable where nobody answers in time; internal_error where the password is wrong. */
+int blasd_link_connect(const struct blasd_link_address *address, int timeout_ms, redisContext **ret,
+                       struct blasd_err *err);
+/* Runs one command; an error reply or a broken connection becomes an error. *ret: new. */
+int blasd_link_ask(redisContext *redis, int argc, const char *const *argv, redisReply **ret,
+                   struct blasd_err *err);
+/* What the reply to INFO says: internal_error where that Redis keeps no file or may evict keys;
+ * BLASD_LINK_UNSURE where it is not allowed. */
+#define BLASD_LINK_UNSURE 1
+int blasd_link_keeps(const redisReply *info, struct blasd_err *err);
+/* Asks for that. */
+int blasd_link_check_keeps(redisContext *redis, struct blasd_err *err);
+/* Whether the library should be loaded, which the server lacks, or has in an earlier revision:
+ * `list` is the reply of FUNCTION LIST LIBRARYNAME NAME WITHCODE. */
+bool blasd_link_stale(const struct blasd_link_library *library, const redisReply *list);
+/* Loads it then. */
+int blasd_link_load(redisContext *redis, const struct blasd_link_library *library,
+                    struct blasd_err *err);
+
+#endif

@@ -1,0 +1,295 @@
+/* The members of a request that are no tensors: gathered, then made into a job. */
+#include "wire/request_fields.h"
+
+#include "wire/json_text.h"
+#include "wire/number.h"
+#include "wire/param_read.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, MEMBERS };
+_Static_assert(MEMBERS == BLASD_REQUEST_FIELDS, "a place for each");
+static const char *const members[MEMBERS] = {"op", "params", "priority", "deadline_ms", "device"};
+#define PARAM_PREFIX "params."
+
+void blasd_request_fields_init(struct blasd_request_fields *fields,
+                               const struct blasd_limits *limits) {
+    memset(fields, 0, sizeof *fields);
+    fields->limits = limits;
+    fields->priority = BLASD_PRIORITY_NORMAL;
+}
+
+void blasd_request_fields_release(struct blasd_request_fields *fields) {
+    json_decref(fields->params);
+    json_decref(fields->texts);
+    fields->params = fields->texts = NULL;
+}
+
+/* Which of the `count` names the text is, or -1. */
+static int among(const char *const *names, int count, const char *text, size_t len) {
+    for (int i = 0; i < count; i++)
+        if (strlen(names[i]) == len && memcmp(names[i], text, len) == 0) return i;
+    return -1;
+}
+
+static int member_of(const char *name) {
+    return among(members, MEMBERS, name, strlen(name));
+}
+
+static bool is_param(const char *name) {
+    return strncmp(name, PARAM_PREFIX, strlen(PARAM_PREFIX)) == 0;
+}
+
+bool blasd_request_fields_knows(const char *name) {
+    return member_of(name) >= 0 || is_param(name);
+}
+
+/* Marks a member as given; an error where it was given before. */
+static int claim(enum blasd_place *in, enum blasd_place place, const char *name,
+                 struct blasd_err *err) {
+    if (*in != BLASD_IN_NOWHERE)
+        return blasd_fail(err, BLASD_E_invalid_field, name, "%s is given twice%s", name,
+                          *in != place ? ", in the URL's query and in the body" : "");
+    *in = place;
+    return 0;
+}
+
+static int set_priority(struct blasd_request_fields *fields, const char *text, size_t len,
+                        struct blasd_err *err) {
+    char shown[BLASD_SANITIZED_MAX];
+    int priority = among(blasd_priority_names, BLASD_PRIORITY_COUNT, text, len);
+    if (priority < 0)
+        return blasd_fail(err, BLASD_E_invalid_field, "priority",
+                          "priority must be \"high\", \"normal\" or \"low\", not \"%s\"",
+                          blasd_sanitize(shown, text, len));
+    fields->priority = (enum blasd_priority)priority;
+    return 0;
+}
+
+static int set_device(struct blasd_request_fields *fields, const char *text, size_t len,
+                      struct blasd_err *err) {
+    static const char *const names[] = {
+        [BLASD_DEVICE_ANY] = "auto", [BLASD_DEVICE_CPU] = "cpu", [BLASD_DEVICE_CUDA] = "cuda"};
+    char shown[BLASD_SANITIZED_MAX];
+    int device = among(names, BLASD_DEVICE_CLASS_COUNT, text, len);
+    if (device < 0)
+        return blasd_fail(err, BLASD_E_invalid_field, "device",
+                          "device must be \"auto\", \"cpu\" or \"cuda\", not \"%s\"",
+                          blasd_sanitize(shown, text, len));
+    fields->device = (enum blasd_device_class)device;
+    return 0;
+}
+
+/* `value` is negative where it was no whole number. */
+static int set_deadline(struct blasd_request_fields *fields, int64_t value, struct blasd_err *err) {
+    if (value < 1 || (uint64_t)value > fields->limits->deadline_ms)
+        return blasd_fail(err, BLASD_E_invalid_field, "deadline_ms",
+                          "deadline_ms must be a whole number of milliseconds from 1 to %llu, the "
+                          "limit deadline_ms",
+                          (unsigned long long)fields->limits->deadline_ms);
+    fields->deadline_ms = value;
+    return 0;
+}
+
+static int64_t text_to_ms(const char *text, size_t len) {
+    const char *next;
+    uint64_t magnitude;
+    bool negative;
+    if (blasd_number_read_int(text, text + len, &next, &magnitude, &negative) != BLASD_INT_OK ||
+        next != text + len || negative || magnitude > (uint64_t)INT64_MAX)
+        return -1;
+    return (int64_t)magnitude;
+}
+
+/* Notes params as an object (borrowed). */
+static int set_params(struct blasd_request_fields *fields, json_t *value, struct blasd_err *err) {
+    if (!json_is_object(value))
+        return blasd_fail(err, BLASD_E_invalid_field, "params",
+                          "params must be a JSON object of parameters by name");
+    fields->params = json_incref(value);
+    return 0;
+}
+
+static int set_params_text(struct blasd_request_fields *fields, enum blasd_place place,
+                           const char *text, size_t len, struct blasd_err *err) {
+    json_error_t problem;
+    json_t *value;
+    int rc;
+    if (len == 0) return 0; /* a form's field that was left empty */
+    value = blasd_json_load(text, len, (int)fields->limits->json_depth, &problem);
+    if (value == NULL)
+        return blasd_fail(err,
+                          place == BLASD_IN_QUERY ? BLASD_E_malformed_query : BLASD_E_invalid_field,
+                          "params", "params is not valid JSON: %.120s", problem.text);
+    rc = set_params(fields, value, err);
+    json_decref(value);
+    return rc;
+}
+
+/* Notes one parameter that came as text under its own name. */
+static int add_param_text(struct blasd_request_fields *fields, const char *name, const char *text,
+                          size_t len, struct blasd_err *err) {
+    char shown[BLASD_SANITIZED_MAX], field[64];
+    json_t *string = json_stringn(text, len);
+    snprintf(field, sizeof field, PARAM_PREFIX "%s", blasd_sanitize(shown, name, strlen(name)));
+    if (string == NULL || memchr(text, '\0', len) != NULL) {
+        json_decref(string);
+        return blasd_fail(err, BLASD_E_invalid_parameter, field, "the value is not UTF-8 text");
+    }
+    if (fields->texts == NULL) fields->texts = json_object();
+    if (json_object_get(fields->texts, name) != NULL) {
+        json_decref(string);
+        return blasd_fail(err, BLASD_E_invalid_field, field, "the parameter is given twice");
+    }
+    if (json_object_set_new(fields->texts, name, string) != 0)
+        return blasd_fail(err, BLASD_E_unknown_parameter, field, "this is no parameter's name");
+    return 0;
+}
+
+/* A name that is none of those known: which was likely meant, or else which there are. */
+static int unknown_name(enum blasd_code code, const char *prefix, const char *owner,
+                        const char *kind, const char *name, const char *const *known,
+                        struct blasd_err *err) {
+    char shown[BLASD_SANITIZED_MAX], field[64], list[160] = "none";
+    size_t len = 0;
+    blasd_sanitize(shown, name, strlen(name));
+    snprintf(field, sizeof field, "%s%s", prefix, shown);
+    for (int i = 0; known[i] != NULL; i++) {
+        if (blasd_similar(name, strlen(name), known[i]))
+            return blasd_fail(err, code, field, "%s has no %s '%s'; did you mean '%s'?", owner,
+                              kind, shown, known[i]);
+        if (len < sizeof list)
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s%s", i == 0 ? "" : ", ",
+                                    known[i]);
+    }
+    return blasd_fail(err, code, field, "%s has no %s '%s'; it has %s", owner, kind, shown, list);
+}
+
+static int unknown_member(const char *name, struct blasd_err *err) {
+    static const char *const known[] = {"op",          "inputs", "params", "priority",
+                                        "deadline_ms", "device", NULL};
+    return unknown_name(BLASD_E_unknown_field, "", "a job", "member", name, known, err);
+}
+
+static int unknown_param(const struct blasd_op *op, const char *name, struct blasd_err *err) {
+    const char *known[BLASD_MAX_PARAMS + 1] = {NULL};
+    for (int i = 0; op->params[i].name != NULL; i++) known[i] = op->params[i].name;
+    return unknown_name(BLASD_E_unknown_parameter, PARAM_PREFIX, op->name, "parameter", name, known,
+                        err);
+}
+
+static int unknown_input(const struct blasd_op *op, const char *name, struct blasd_err *err) {
+    const char *known[BLASD_MAX_INPUTS + 1] = {NULL};
+    for (int i = 0; op->inputs[i].name != NULL; i++) known[i] = op->inputs[i].name;
+    return unknown_name(BLASD_E_unknown_input, "inputs.", op->name, "input", name, known, err);
+}
+
+int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_place place,
+                              const char *name, const char *text, size_t len,
+                              struct blasd_err *err) {
+    int member = member_of(name), rc;
+    if (is_param(name)) return add_param_text(fields, name + strlen(PARAM_PREFIX), text, len, err);
+    if (member < 0) return unknown_member(name, err);
+    if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
+    switch (member) {
+    case OP: blasd_sanitize(fields->op, text, len); return 0;
+    case PARAMS: return set_params_text(fields, place, text, len, err);
+    case PRIORITY: return set_priority(fields, text, len, err);
+    case DEADLINE_MS: return set_deadline(fields, text_to_ms(text, len), err);
+    default: return set_device(fields, text, len, err);
+    }
+}
+
+int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_place place,
+                               const char *name, json_t *value, struct blasd_err *err) {
+    int member = member_of(name), rc;
+    if (member < 0) return unknown_member(name, err);
+    if (member != PARAMS && member != DEADLINE_MS && !json_is_string(value))
+        return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
+    if (member != PARAMS && member != DEADLINE_MS)
+        return blasd_request_fields_text(fields, place, name, json_string_value(value),
+                                         json_string_length(value), err);
+    if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
+    if (member == PARAMS) return set_params(fields, value, err);
+    if (json_is_integer(value)) return set_deadline(fields, json_integer_value(value), err);
+    if (json_is_real(value) && floor(json_real_value(value)) == json_real_value(value) &&
+        fabs(json_real_value(value)) <= 0x1p53)
+        return set_deadline(fields, (int64_t)json_real_value(value), err);
+    return set_deadline(fields, -1, err);
+}
+
+/* "distance, matmul, regression, solve" */
+static void list_ops(char *text, size_t size) {
+    size_t len = 0;
+    text[0] = '\0';
+    for (int i = 0; blasd_ops[i] != NULL && len < size; i++)
+        len += (size_t)snprintf(text + len, size - len, "%s%s", i == 0 ? "" : ", ",
+                                blasd_ops[i]->name);
+}
+
+static int find_op(const struct blasd_request_fields *fields, const struct blasd_op **ret,
+                   struct blasd_err *err) {
+    char known[160];
+    *ret = fields->given_in[OP] == BLASD_IN_NOWHERE ? NULL : blasd_op_find(fields->op);
+    if (*ret != NULL) return 0;
+    list_ops(known, sizeof known);
+    if (fields->given_in[OP] == BLASD_IN_NOWHERE)
+        return blasd_fail(err, BLASD_E_invalid_field, "op",
+                          "op is missing: say which operation to run, one of %s", known);
+    return blasd_fail(err, BLASD_E_unknown_operation, "op", "'%s' is not among %s", fields->op,
+                      known);
+}
+
+static int fill_params(const struct blasd_request_fields *fields, struct blasd_job *job,
+                       struct blasd_err *err) {
+    const char *name;
+    json_t *value;
+    int rc;
+    json_object_foreach(fields->params, name, value) {
+        int i = blasd_op_param(job->op, name);
+        if (i < 0) return unknown_param(job->op, name, err);
+        rc = blasd_param_read_value(&job->op->params[i], value, &job->params[i], err);
+        if (rc != 0) return rc;
+    }
+    json_object_foreach(fields->texts, name, value) {
+        int i = blasd_op_param(job->op, name);
+        if (i < 0) return unknown_param(job->op, name, err);
+        if (json_object_get(fields->params, name) != NULL) {
+            char field[64];
+            snprintf(field, sizeof field, PARAM_PREFIX "%s", job->op->params[i].name);
+            return blasd_fail(err, BLASD_E_invalid_field, field,
+                              "the parameter is given twice, in params and by itself");
+        }
+        rc = blasd_param_read_text(&job->op->params[i], json_string_value(value), &job->params[i],
+                                   err);
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
+
+static int fill_inputs(const struct blasd_named_inputs *inputs, struct blasd_job *job,
+                       struct blasd_err *err) {
+    for (int n = 0; n < inputs->count; n++) {
+        const struct blasd_named_input *item = &inputs->items[n];
+        int i = blasd_op_input(job->op, item->name);
+        if (i < 0) return unknown_input(job->op, item->name, err);
+        job->inputs[i] = item->input;
+    }
+    return 0;
+}
+
+int blasd_request_fields_job(const struct blasd_request_fields *fields,
+                             const struct blasd_named_inputs *inputs, struct blasd_job *job,
+                             struct blasd_err *err) {
+    const struct blasd_op *op;
+    int rc;
+    if ((rc = find_op(fields, &op, err)) != 0) return rc;
+    blasd_job_init(job, op);
+    job->priority = fields->priority;
+    job->device = fields->device;
+    job->deadline_ms = fields->deadline_ms;
+    if ((rc = fill_params(fields, job, err)) != 0) return rc;
+    return fill_inputs(inputs, job, err);
+}

@@ -1,0 +1,45 @@
+/* Everything of a request that is not a tensor: op, params, priority, deadline_ms, device. It is
+ * gathered from the query, the body or both, in any order, and becomes a job once all is there.
+ * Read next: param_read.h for the parameters' values. */
+#ifndef BLASD_WIRE_REQUEST_FIELDS_H
+#define BLASD_WIRE_REQUEST_FIELDS_H
+
+#include "wire/sanitize.h"
+#include "wire/tensor_writer.h"
+
+#include <jansson.h>
+
+enum blasd_place { BLASD_IN_NOWHERE, BLASD_IN_QUERY, BLASD_IN_BODY };
+
+#define BLASD_REQUEST_FIELDS 5
+
+struct blasd_request_fields {
+    const struct blasd_limits *limits; /* borrowed */
+    enum blasd_place given_in[BLASD_REQUEST_FIELDS];
+    char op[BLASD_SANITIZED_MAX]; /* as it may be shown: cut where longer than any name */
+    enum blasd_priority priority;
+    enum blasd_device_class device;
+    int64_t deadline_ms;
+    json_t *params; /* object or NULL; owned */
+    json_t *texts;  /* object of strings or NULL, parameters that came as text; owned */
+};
+
+void blasd_request_fields_init(struct blasd_request_fields *fields,
+                               const struct blasd_limits *limits);
+void blasd_request_fields_release(struct blasd_request_fields *fields);
+
+/* Whether `name` is a member, or params.NAME. */
+bool blasd_request_fields_knows(const char *name);
+/* Notes a member that came as text; params as JSON text, one parameter as params.NAME. */
+int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_place place,
+                              const char *name, const char *text, size_t len,
+                              struct blasd_err *err);
+/* Notes a member that came as a JSON value (borrowed). */
+int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_place place,
+                               const char *name, json_t *value, struct blasd_err *err);
+/* Fills `job` from what was gathered. */
+int blasd_request_fields_job(const struct blasd_request_fields *fields,
+                             const struct blasd_named_inputs *inputs, struct blasd_job *job,
+                             struct blasd_err *err);
+
+#endif

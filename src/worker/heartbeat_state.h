@@ -1,0 +1,82 @@
+/* What the parts of the heartbeat share, and nobody else sees: lease.c (the thread that speaks to
+ * Redis), watchdog.c (the one that never does), worker_info.c (what the worker says of itself),
+ * active.c (the batches that run) and heartbeat.c (start and end). */
+#ifndef BLASD_WORKER_HEARTBEAT_STATE_H
+#define BLASD_WORKER_HEARTBEAT_STATE_H
+
+#include "worker/heartbeat.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define BLASD_TICK_NS (200 * BLASD_MS) /* of both threads */
+
+/* The batch that runs in one place. All but the atomics is under the heartbeat's lock. */
+struct active {
+    struct blasd_watch watch; /* what its kernel asks */
+    struct blasd_heartbeat *heartbeat;
+    struct blasd_item *const *jobs; /* borrowed */
+    int count;
+    uint64_t batch; /* counts batches, so that news of one is not taken for the next one's */
+    int64_t began_ns;
+    bool computing;
+    int64_t since_ns, told_ns; /* the watchdog's clock: it began; it was told to end, 0: not yet */
+    _Atomic double progress;
+    _Atomic enum blasd_told told;
+};
+
+/* What the worker has done; under the lock. */
+struct tally {
+    uint64_t jobs, failed, batches;
+    int64_t busy_ns;
+    int64_t window_ns, window_busy_ns; /* where the current window began, and busy_ns then */
+    uint64_t window_jobs;
+    double busy_share, jobs_per_s;
+};
+
+/* The lease thread's own. */
+struct lease {
+    struct blasd_worker_queue *queue; /* owned */
+    int64_t renewed_ns;
+    int64_t renewed_epoch; /* the lease that the queue speaks for */
+    int64_t swept_ns;      /* when the store was swept last, */
+    bool sweep_found;      /* whether that found anything, */
+    uint64_t swept_jobs;   /* and how many jobs had ended then */
+};
+
+struct blasd_heartbeat {
+    const struct blasd_worker_options *options;
+    pthread_t lease_thread, watchdog_thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    /* time as the watchdog sees it: it stands still while the process is stopped */
+    _Atomic int64_t clock_ns, main_ns; /* now; when the main thread gave its last sign */
+    int64_t started_ns;
+    struct lease lease;
+    struct blasd_estimate estimate;
+    _Atomic int64_t leased_epoch, lost_epoch;
+
+    /* under the lock */
+    bool stop;
+    int64_t epoch; /* 0: no lease */
+    struct active active[BLASD_PLACES];
+    struct blasd_device_info device;
+    uint64_t host_memory;
+    struct tally tally;
+};
+
+/* For active[].watch. */
+bool blasd_active_go_on(struct blasd_watch *watch, double progress);
+/* Jobs of the batches that run. With the lock. */
+int blasd_active_jobs(const struct blasd_heartbeat *heartbeat);
+/* How long ago the main thread gave a sign that it owes. With the lock. */
+int64_t blasd_main_silence(const struct blasd_heartbeat *heartbeat);
+int64_t blasd_silence_ns(const struct blasd_heartbeat *heartbeat);
+/* Waits for so long, or the end. With the lock. */
+void blasd_heartbeat_wait(struct blasd_heartbeat *heartbeat, int64_t ns);
+
+/* The two threads; `arg` is the heartbeat. */
+void *blasd_lease_run(void *arg);
+void *blasd_watchdog_run(void *arg);
+
+#endif

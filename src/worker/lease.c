@@ -1,0 +1,122 @@
+/* The thread that keeps the worker's lease: it renews, tells progress, learns of cancellation, and
+ * sweeps the store, through a connection of its own. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "queue/worker_queue.h"
+#include "worker/heartbeat_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RENEW_MOST_NS (1000 * BLASD_MS)
+#define SWEEP_NS (5000 * BLASD_MS)
+#define SWEEP_SOON_NS (1100 * BLASD_MS) /* while jobs end, and after one that found something */
+
+/* Redis says that a lease is lost: late news of an earlier one is none of the one there is now,
+ * which may itself have been given up. */
+static void note_lost(struct blasd_heartbeat *heartbeat, int64_t epoch) {
+    pthread_mutex_lock(&heartbeat->lock);
+    if (heartbeat->epoch == epoch) atomic_store(&heartbeat->lost_epoch, epoch);
+    pthread_mutex_unlock(&heartbeat->lock);
+}
+
+static void renew(struct blasd_heartbeat *heartbeat, int64_t epoch) {
+    struct blasd_err err = {0};
+    bool lost = false;
+    char *info = blasd_heartbeat_info(heartbeat);
+    if (info == NULL) return;
+    blasd_worker_queue_join(heartbeat->lease.queue, heartbeat->options->name, epoch, 8);
+    heartbeat->lease.renewed_epoch = epoch;
+    if (blasd_worker_queue_renew(heartbeat->lease.queue, info, &lost, &err) != 0)
+        blasd_log(BLASD_LOG_DEBUG, "cannot renew the lease: %s", err.detail);
+    else if (lost)
+        note_lost(heartbeat, epoch);
+    free(info);
+}
+
+/* Tells the progress of a batch that has run for a while, and learns whether it is still wanted.
+ * Called with the lock, which is left while Redis is asked. */
+static void relay(struct blasd_heartbeat *heartbeat, struct active *active) {
+    uint64_t batch = active->batch;
+    int count = active->count;
+    bool wanted = true;
+    struct blasd_err err = {0};
+    char(*copies)[BLASD_ID_LEN + 1] = calloc((size_t)count, sizeof *copies);
+    const char **ids = calloc((size_t)count, sizeof *ids);
+    if (copies == NULL || ids == NULL) goto done;
+    for (int i = 0; i < count; i++) {
+        memcpy(copies[i], active->jobs[i]->claim->id, sizeof *copies);
+        ids[i] = copies[i];
+    }
+    pthread_mutex_unlock(&heartbeat->lock);
+    if (blasd_worker_queue_progress(heartbeat->lease.queue, ids, count,
+                                    atomic_load(&active->progress), &wanted, &err) != 0)
+        wanted = true; /* nothing was learnt */
+    pthread_mutex_lock(&heartbeat->lock);
+    if (!wanted && active->batch == batch) atomic_store(&active->told, BLASD_UNWANTED);
+done:
+    free(copies);
+    free(ids);
+}
+
+/* Sweeps the store if that is due: soon where jobs have ended since, or there was something to find
+ * the last time. Called and left with the lock. */
+static void sweep(struct blasd_heartbeat *heartbeat, int64_t now) {
+    bool at_work = heartbeat->tally.jobs != heartbeat->lease.swept_jobs;
+    int64_t every = at_work || heartbeat->lease.sweep_found ? SWEEP_SOON_NS : SWEEP_NS;
+    struct blasd_err err = {0};
+    int removed;
+    if (heartbeat->lease.swept_ns != 0 && now - heartbeat->lease.swept_ns < every) return;
+    heartbeat->lease.swept_jobs = heartbeat->tally.jobs;
+    pthread_mutex_unlock(&heartbeat->lock);
+    removed = at_work ? blasd_worker_queue_sweep_at_work(heartbeat->lease.queue, &err)
+                      : blasd_worker_queue_sweep(heartbeat->lease.queue, &err);
+    if (removed < 0) blasd_log(BLASD_LOG_DEBUG, "cannot sweep the store: %s", err.detail);
+    heartbeat->lease.sweep_found = removed > 0;
+    heartbeat->lease.swept_ns = blasd_clock_ns();
+    pthread_mutex_lock(&heartbeat->lock);
+}
+
+/* Whether the batch has run so long that it is time to ask after it. It is asked for in the name of
+ * the lease that was renewed last: of a batch that began under a newer one Redis would say that
+ * this worker has no business with it, which must not be taken for a cancellation. */
+static bool relay_due(const struct blasd_heartbeat *heartbeat, const struct active *active,
+                      int64_t now) {
+    return active->count > 0 && now - active->began_ns >= BLASD_TICK_NS &&
+           heartbeat->epoch == heartbeat->lease.renewed_epoch;
+}
+
+/* One round; called and left with the lock. */
+static void beat(struct blasd_heartbeat *heartbeat, int64_t every_ns) {
+    int64_t now = blasd_clock_ns(), epoch = heartbeat->epoch;
+    if (epoch == 0 || blasd_heartbeat_lost(heartbeat)) return;
+    /* a main thread that stands still must not keep its jobs from other workers */
+    if (blasd_main_silence(heartbeat) <= blasd_silence_ns(heartbeat) &&
+        (now - heartbeat->lease.renewed_ns >= every_ns ||
+         epoch != heartbeat->lease.renewed_epoch)) {
+        heartbeat->lease.renewed_ns = now;
+        pthread_mutex_unlock(&heartbeat->lock);
+        renew(heartbeat, epoch);
+        pthread_mutex_lock(&heartbeat->lock);
+    }
+    for (int i = 0; i < BLASD_PLACES; i++) {
+        struct active *active = &heartbeat->active[i];
+        if (relay_due(heartbeat, active, now)) relay(heartbeat, active);
+    }
+    sweep(heartbeat, now);
+}
+
+void *blasd_lease_run(void *arg) {
+    struct blasd_heartbeat *heartbeat = arg;
+    int64_t every_ns = (int64_t)heartbeat->options->queue.limits->lease_ms * BLASD_MS / 4;
+    int64_t tick_ns;
+    if (every_ns > RENEW_MOST_NS) every_ns = RENEW_MOST_NS;
+    tick_ns = every_ns < BLASD_TICK_NS ? every_ns : BLASD_TICK_NS;
+    pthread_mutex_lock(&heartbeat->lock);
+    while (!heartbeat->stop) {
+        beat(heartbeat, every_ns);
+        if (!heartbeat->stop) blasd_heartbeat_wait(heartbeat, tick_ns);
+    }
+    pthread_mutex_unlock(&heartbeat->lock);
+    return NULL;
+}

@@ -1,0 +1,438 @@
+"""The Python client beside one call after the other: asyncio, futures, many jobs in flight, and others' signatures."""
+import asyncio
+import concurrent.futures
+import logging
+import os
+import pickle
+import socket
+import socketserver
+import threading
+import time
+
+import blasd
+import blasd.default
+import blasd.linalg
+import blasd.spatial.distance
+import numpy as np
+import pytest
+import scipy.spatial.distance
+from test_python_client import Listener, answer
+
+RNG = np.random.default_rng(21)
+
+
+@pytest.fixture
+def client(service):
+    with blasd.Client(service.url) as one:
+        yield one
+
+
+@pytest.fixture
+def default(service):
+    blasd.default.set_client(blasd.Client(service.url))
+    yield
+    blasd.default.set_client(None)
+
+
+def slow(service):
+    """Inputs of a job of some seconds."""
+    return {"x": RNG.standard_normal((40, 30)), "y": RNG.standard_normal(40),
+            "params": {"method": "gd", "iterations": 20_000_000, "learning_rate": 1e-6}}
+
+
+# --- asyncio ----------------------------------------------------------------------------------------------------------
+
+
+def test_hundreds_of_jobs_on_one_loop(service):
+    async def main():
+        async with blasd.AsyncClient(service.url) as client:
+            a = RNG.standard_normal((6, 6))
+            results = await asyncio.gather(*[client.matmul(a, a * i) for i in range(300)])
+            assert all(np.allclose(c, i * (a @ a)) for i, c in enumerate(results))
+            jobs = [await client.submit("matmul", a=a, b=a * i) for i in range(20)]
+            assert all([np.allclose((await job)["c"], i * (a @ a)) for i, job in enumerate(jobs)])
+            big = RNG.standard_normal((1500, 1500))
+            assert np.array_equal(await client.matmul(big, np.eye(1500)), big)
+            assert (await client.regression(a, a[:, 0]))["coef"].shape == (6,)
+            assert (await client.distance(a)).shape == (6, 6) and (await client.solve(a, a)).shape == (6, 6)
+            assert await client.ready() and len(await client.ops()) >= 4 and await client.devices()
+            assert [job.id for job in await client.jobs(limit=3)] and (await client.job(jobs[0].id)).state == "succeeded"
+            got = [r["c"][0, 0] async for r in client.map("matmul", ({"a": [[1.0]], "b": [[float(i)]]} for i in range(100)))]
+            assert got == list(range(100))
+            return await client.run("matmul", a=a, b=a)
+    assert asyncio.run(main())["c"].flags.writeable
+
+
+def test_errors_and_cancels_on_a_loop(service):
+    async def main():
+        async with blasd.AsyncClient(service.url) as client:
+            with pytest.raises(blasd.SingularMatrix):
+                await client.solve(np.ones((2, 2)), np.ones(2))
+            with pytest.raises(blasd.InputError):
+                await client.matmul(np.ones((2, 3)), np.ones((2, 3)))
+            job = slow(service)
+            task = asyncio.ensure_future(client.run("regression", **job))
+            while not [j for j in await client.jobs(state="running") if j.document["op"] == "regression"]:
+                await asyncio.sleep(0.05)
+            found = [j for j in await client.jobs(state="running") if j.document["op"] == "regression"]
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            for j in found:
+                await j.wait(60)
+            assert [j.state for j in found] == ["cancelled"] * len(found)
+            with pytest.raises(blasd.Timeout):
+                await client.run("regression", timeout=0.2, **slow(service))
+            queued = await client.submit("regression", **slow(service))
+            assert await queued.cancel() is True and queued.state == "cancelled"
+    asyncio.run(main())
+
+
+def test_a_loop_and_a_service_that_is_away():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+    async def main():
+        async with blasd.AsyncClient(url) as client:
+            with pytest.raises(blasd.ConnectionError):
+                await client.ops()
+            assert await client.ready() is False
+    asyncio.run(main())
+
+
+def test_an_answer_that_never_comes():
+    """A lost connection never hangs past its timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(blasd.Timeout):
+            blasd.Client(url, timeout=0.3).ops()
+
+        async def main():
+            async with blasd.AsyncClient(url, timeout=0.3) as client:
+                await client.ops()
+        with pytest.raises(blasd.Timeout):
+            asyncio.run(main())
+
+
+# --- futures ----------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_are_futures(client):
+    a = RNG.standard_normal((4, 4))
+    jobs = [client.submit("matmul", a=a, b=a * i) for i in range(30)]
+    done, not_done = concurrent.futures.wait(jobs, timeout=60)
+    assert len(done) == 30 and not not_done
+    assert all(np.allclose(job.result()["c"], i * (a @ a)) for i, job in enumerate(jobs))
+    jobs = [client.submit("matmul", a=a, b=a * i) for i in range(30)]
+    assert {job.id for job in concurrent.futures.as_completed(jobs, timeout=60)} == {job.id for job in jobs}
+    called = threading.Event()
+    job = client.submit("matmul", a=a, b=a)
+    job.add_done_callback(lambda one: called.set() if one is job else None)
+    assert called.wait(60) and job.done() and job.exception() is None and job.timing["total_ms"] > 0
+    bad = client.submit("solve", a=np.ones((2, 2)), b=np.ones(2))
+    concurrent.futures.wait([bad], timeout=60)
+    assert isinstance(bad.exception(), blasd.SingularMatrix) and not bad.cancelled()
+    with pytest.raises(blasd.SingularMatrix):
+        bad.result(60)
+    assert job.id in repr(job) and "succeeded" in job._repr_html_()
+
+
+def test_a_future_is_cancelled(client, service):
+    job = client.submit("regression", **slow(service))
+    with pytest.raises(blasd.Timeout):
+        job.result(0.1)
+    assert job.cancel() is True and job.cancelled() and job.done()
+    with pytest.raises(blasd.Cancelled):
+        job.result()
+    copy = pickle.loads(pickle.dumps(job))
+    assert copy.id == job.id and copy.cancelled()
+
+
+def test_map_keeps_order_and_bounds(client):
+    taken = []
+
+    def jobs():
+        for i in range(200):
+            taken.append(i)
+            yield {"a": [[1.0]], "b": [[float(i)]]}
+    results = client.map("matmul", jobs(), in_flight=8)
+    for i, result in enumerate(results):
+        assert result["c"][0, 0] == i and len(taken) <= i + 9
+    with pytest.raises(blasd.SingularMatrix):
+        list(client.map("solve", [{"a": np.full((2, 2), i), "b": np.ones(2)} for i in range(3)]))
+    assert list(client.map("matmul", [])) == []
+
+
+# --- what a client is told --------------------------------------------------------------------------------------------
+
+
+def test_out(client):
+    a = RNG.standard_normal((5, 4))
+    place = np.empty((5, 5))
+    assert client.matmul(a, a.T, out=place) is place and np.allclose(place, a @ a.T)
+    coef = np.empty(3)
+    fit = client.regression(a[:, :3], a[:, 3], out={"coef": coef})
+    assert fit["coef"] is coef and np.array_equal(coef, client.regression(a[:, :3], a[:, 3])["coef"])
+    for wrong in (np.empty((5, 4)), np.empty((5, 5), "i4")):
+        with pytest.raises(blasd.InputError, match="out"):
+            client.matmul(a, a.T, out=wrong)
+    with pytest.raises(blasd.InputError, match="no output"):
+        client.run("matmul", a=a, b=a.T, out={"d": place})
+
+
+def test_fortran_order_is_not_copied(client, monkeypatch):
+    sent = []
+    monkeypatch.setattr(client._pool, "carry", lambda request, carry=client._pool.carry: (
+        sent.append(request), carry(request))[1])
+    a, b = np.asfortranarray(RNG.standard_normal((300, 200))), np.asfortranarray(RNG.standard_normal((200, 250)))
+    assert np.allclose(client.matmul(a, b), a @ b)
+    for piece, array in zip(sent[-1].pieces[1:], (a, b)):
+        assert np.shares_memory(np.frombuffer(piece, np.uint8), array)
+    square = np.asfortranarray(RNG.standard_normal((200, 200)))
+    assert np.allclose(square @ client.solve(square, np.ones(200)), 1)
+    assert np.allclose(client.matmul(square, square, transpose_a=True), square.T @ square)
+
+
+BAD = [("matmul", dict(a=np.ones((2, 3)), b=np.ones((2, 3)))), ("matmul", dict(a=np.ones((2, 3, 3)), b=np.ones((3, 3, 3)))),
+       ("matmul", dict(a=np.ones((2, 3)), b=np.ones((2, 3)), params={"transpose_b": True, "transpose_a": True})),
+       ("matmul", dict(a=np.ones(3), b=np.ones(4))), ("solve", dict(a=np.ones((2, 3)), b=np.ones(2))),
+       ("solve", dict(a=np.eye(3), b=np.ones(2))), ("solve", dict(a=np.eye(3), b=np.ones((2, 2)))),
+       ("solve", dict(a=np.ones((2, 3, 3)), b=np.ones((4, 3, 1)))), ("distance", dict(x=np.ones((3, 2)), y=np.ones((3, 4)))),
+       ("regression", dict(x=np.ones((5, 2)), y=np.ones(4))), ("regression", dict(x=np.ones((5, 2)), y=np.ones((4, 2)))),
+       ("regression", dict(x=np.ones((5, 2)), y=np.ones((1, 5, 2, 2))))]
+
+
+@pytest.mark.parametrize("op, job", BAD)
+def test_wrong_shapes_fail_here_in_the_services_words(client, monkeypatch, op, job):
+    with pytest.raises(blasd.InputError) as here:
+        client.run(op, **job)
+    monkeypatch.setattr("blasd.calls.check_shapes", lambda *_: None)
+    with pytest.raises(blasd.InvalidInput) as there:
+        client.run(op, **job)
+    for name in ("code", "status", "field", "title", "detail", "advice"):
+        assert getattr(here.value, name) == getattr(there.value, name)
+
+
+def test_shapes_that_fit_pass(client):
+    for op, job in (("matmul", dict(a=np.ones((2, 1, 3, 4)), b=np.ones((5, 4, 2)))), ("matmul", dict(a=np.ones(3), b=np.ones(3))),
+                    ("matmul", dict(a=np.ones(3), b=np.ones((3, 2)), params={"transpose_a": True})),
+                    ("solve", dict(a=np.stack([np.eye(3)] * 2), b=np.ones(3))), ("distance", dict(x=np.ones((3, 2)))),
+                    ("regression", dict(x=RNG.standard_normal((2, 5, 2)), y=np.ones((2, 5))))):
+        client.run(op, **job)
+
+
+def test_kinds_of_errors(client):
+    with pytest.raises(blasd.NotFound):
+        client.job("a" + "0" * 40)
+    with pytest.raises(blasd.NotPositiveDefinite) as caught:
+        client.solve(-np.eye(2), np.ones(2), assume_a="positive_definite")
+    assert isinstance(caught.value, blasd.NumericalError)
+    with pytest.raises(blasd.InvalidInput):
+        client.run("matmul", {"speed": 11}, a=np.eye(2), b=np.eye(2))
+    for code, status, kind in (("queue_full", 429, blasd.QueueFull), ("draining", 503, blasd.Unavailable),
+                               ("nobody_knows", 503, blasd.Unavailable), ("nobody_knows", 0, blasd.Error),
+                               ("forbidden_host", 403, blasd.Forbidden), ("cancelled", 409, blasd.Cancelled),
+                               ("job_ended", 409, blasd.Conflict), ("poisoned", 500, blasd.JobFailed)):
+        assert type(blasd.Error(code, "", status=status)) is kind
+
+
+def test_headers_keys_and_agents():
+    heard = []
+
+    def talk(self, connection):
+        return answer(connection, {"ops": []}) and False
+
+    class Hearing(Listener):
+        def run(self):
+            while True:
+                try:
+                    connection, _ = self.sock.accept()
+                except OSError:
+                    return
+                with connection:
+                    text = b""
+                    while b"\r\n\r\n" not in text:
+                        text += connection.recv(65536)
+                    heard.append(text.decode())
+                    talk(self, connection)
+    listener = Hearing(talk)
+    blasd.Client(listener.url, api_key="secret", headers={"X-Team": "physics"}).ops()
+    assert "Authorization: Bearer secret\r\n" in heard[-1] and "X-Team: physics\r\n" in heard[-1]
+    assert f"User-Agent: blasd-python/{blasd.__version__} " in heard[-1] and heard[-1].count("Host:") == 1
+
+    async def main():
+        async with blasd.AsyncClient(listener.url, api_key="other") as client:
+            await client.ops()
+    asyncio.run(main())
+    assert "Authorization: Bearer other\r\n" in heard[-1]
+    os.environ["BLASD_API_KEY"] = "from-outside"
+    try:
+        blasd.Client(listener.url).ops()
+    finally:
+        del os.environ["BLASD_API_KEY"]
+    assert "Bearer from-outside" in heard[-1]
+    listener.close()
+    for bad in ({"X": "a\r\nb"}, {"X\n": "a"}):
+        with pytest.raises(ValueError):
+            blasd.Client(listener.url, headers=bad)
+
+
+def test_proxies_come_from_the_environment(monkeypatch):
+    listener = Listener(lambda self, c: answer(c, {"ops": []}) and False)
+    monkeypatch.setenv("http_proxy", listener.url)
+    monkeypatch.setenv("no_proxy", "nothing.test")
+    assert blasd.Client("http://blasd.test:8080").ops() == []
+    monkeypatch.setenv("no_proxy", "blasd.test")
+    assert blasd.Client("http://blasd.test:8080")._calls.settings.proxy is None
+    assert blasd.Client("http://127.0.0.1:1")._calls.settings.proxy is None
+    listener.close()
+
+
+def test_a_socket_in_the_file_system(service, tmp_path):
+    """unix:/PATH, here with a relay to the service behind it."""
+    port = int(service.url.rsplit(":", 1)[1])
+
+    class Relay(socketserver.BaseRequestHandler):
+        def handle(self):
+            with socket.create_connection(("127.0.0.1", port)) as onward:
+                def pump(source, target):
+                    while (data := source.recv(65536)):
+                        target.sendall(data)
+                    try:
+                        target.shutdown(socket.SHUT_WR)
+                    except OSError:
+                        pass
+                back = threading.Thread(target=pump, args=(onward, self.request), daemon=True)
+                back.start()
+                pump(self.request, onward)
+                back.join()
+
+    class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+        daemon_threads = True
+    path = str(tmp_path / "blasd.sock")
+    with Server(path, Relay) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with blasd.Client(f"unix:{path}") as client:
+            assert np.array_equal(client.matmul(np.eye(3), np.eye(3)), np.eye(3))
+
+        async def main():
+            async with blasd.AsyncClient(f"unix:{path}") as client:
+                return await client.matmul(np.eye(3), np.eye(3))
+        assert np.array_equal(asyncio.run(main()), np.eye(3))
+        server.shutdown()
+    with pytest.raises(ValueError):
+        blasd.Client("unix:")
+
+
+def test_retries_carry_one_key_and_heed_retry_after(caplog):
+    """The first answer of the service: it is full, come back in a second; the second: none at all."""
+    def talk(self, connection):
+        if len(self.requests) == 1:
+            connection.sendall(b"HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Type: application/problem+json\r\n"
+                               b"Content-Length: 52\r\n\r\n" + b'{"code":"draining","retry":true,"detail":"not now."}  '[:52])
+            return True
+        if len(self.requests) == 2:
+            return False
+        return answer(connection, {"id": "x", "state": "queued", "progress": 0, "op": "matmul"})
+    listener = Listener(talk)
+    begin = time.monotonic()
+    with caplog.at_level(logging.INFO, "blasd"):
+        job = blasd.Client(listener.url, retries=3).submit("matmul", a=[[1.0]], b=[[1.0]])
+    assert job.id == "x" and time.monotonic() - begin >= 1
+    keys = [key for _, key in listener.requests]
+    assert len(keys) == 3 and keys[0] and len(set(keys)) == 1
+    assert any("draining" in record.getMessage() for record in caplog.records)
+    listener.close()
+
+
+# --- others' signatures -----------------------------------------------------------------------------------------------
+
+
+def test_numpys_signatures(default):
+    a, b = RNG.standard_normal((3, 5, 5)), RNG.standard_normal((3, 5, 2))
+    assert np.allclose(blasd.linalg.matmul(a, b), a @ b) and blasd.linalg.matmul([1, 2], [3, 4]) == 11
+    assert np.allclose(blasd.linalg.solve(a, b), np.linalg.solve(a, b))
+    assert np.allclose(blasd.linalg.inv(a), np.linalg.inv(a)) and np.allclose(blasd.linalg.inv(a[0]), np.linalg.inv(a[0]))
+    with pytest.raises(np.linalg.LinAlgError):
+        blasd.linalg.solve(np.ones((2, 2)), np.ones(2))
+    with pytest.raises(np.linalg.LinAlgError):
+        blasd.linalg.inv(np.ones((2, 3)))
+    for rows, columns in ((9, 4), (4, 9), (5, 5)):
+        left, right = RNG.standard_normal((rows, columns)), RNG.standard_normal((rows, 2))
+        for side in (right, right[:, 0]):
+            ours, theirs = blasd.linalg.lstsq(left, side), np.linalg.lstsq(left, side, rcond=None)
+            assert ours.rank == theirs[2]
+            for mine, other in zip((ours.x, ours.residuals, ours.s), (theirs[0], theirs[1], theirs[3])):
+                assert mine.shape == other.shape and np.allclose(mine, other)
+
+
+def test_scipys_signatures(default):
+    ours, theirs = blasd.spatial.distance, scipy.spatial.distance
+    x, y, w = RNG.standard_normal((7, 3)), RNG.standard_normal((5, 3)), np.array([1.0, 2, 3])
+    for metric, options in (("euclidean", {}), ("cityblock", {}), ("minkowski", {"p": 3, "w": w}), ("cosine", {}),
+                            ("seuclidean", {"V": w}), ("mahalanobis", {"VI": np.eye(3) * 2}), ("sqeuclidean", {"w": w})):
+        assert np.allclose(ours.cdist(x, y, metric, **options), theirs.cdist(x, y, metric, **options))
+        assert np.allclose(ours.pdist(x, metric, **options), theirs.pdist(x, metric, **options))
+    out = np.empty((7, 5))
+    assert ours.cdist(x, y, out=out) is out and np.allclose(out, theirs.cdist(x, y))
+    condensed = theirs.pdist(x)
+    assert np.array_equal(ours.squareform(condensed), theirs.squareform(condensed))
+    assert np.array_equal(ours.squareform(ours.squareform(condensed)), condensed)
+    for bad in (np.ones(4), np.ones((2, 3)), np.arange(4.0).reshape(2, 2), np.ones((2, 2, 2))):
+        with pytest.raises(ValueError):
+            ours.squareform(bad)
+    for wrong in ((x[0], y), (x, y[:, :2])):
+        with pytest.raises(ValueError):
+            ours.cdist(*wrong)
+    with pytest.raises(TypeError):
+        ours.cdist(x, y, lambda u, v: 0)
+
+
+def test_scikit_learns_own_checks(default):
+    """Its check_estimator, with nothing excused but what it skips itself, and its estimators' answers."""
+    pytest.importorskip("sklearn")
+    import blasd.sklearn as ours
+    import sklearn.linear_model as theirs
+    import sklearn.metrics
+    import sklearn.neighbors
+    from sklearn.utils.estimator_checks import check_estimator
+    for estimator in (ours.LinearRegression(), ours.Ridge(), ours.Lasso(), ours.ElasticNet(),
+                      ours.GradientDescentRegressor(), ours.NearestNeighbors()):
+        check_estimator(estimator)
+    X = RNG.standard_normal((60, 4))
+    for y in (X @ [1, 2, 3, 0] + 1, X @ RNG.standard_normal((4, 3))):
+        for mine, other, names in ((ours.LinearRegression(), theirs.LinearRegression(), ["rank_"]),
+                                   (ours.Ridge(2.0), theirs.Ridge(2.0), []),
+                                   (ours.Lasso(0.1, tol=1e-9), theirs.Lasso(0.1, tol=1e-9), ["dual_gap_", "n_iter_"]),
+                                   (ours.ElasticNet(0.1, tol=1e-9), theirs.ElasticNet(0.1, tol=1e-9), ["n_iter_"])):
+            mine.fit(X, y), other.fit(X, y)
+            assert np.allclose(mine.coef_, other.coef_, atol=1e-6) and np.shape(mine.coef_) == np.shape(other.coef_)
+            assert np.allclose(mine.intercept_, other.intercept_, atol=1e-6)
+            assert np.shape(mine.intercept_) == np.shape(other.intercept_) and mine.n_features_in_ == 4
+            assert np.allclose(mine.predict(X), other.predict(X), atol=1e-5)
+            for name in names:
+                assert np.shape(getattr(mine, name)) == np.shape(getattr(other, name)), name
+            assert getattr(mine, "rank_", None) == getattr(other, "rank_", None)
+    mine, other = ours.NearestNeighbors(n_neighbors=3).fit(X), sklearn.neighbors.NearestNeighbors(n_neighbors=3).fit(X)
+    for query in (X[:5], None):
+        for a, b in zip(mine.kneighbors(query), other.kneighbors(query)):
+            assert np.allclose(a, b)
+        for a, b in zip(mine.radius_neighbors(query, 1.5, sort_results=True)[1],
+                        other.radius_neighbors(query, 1.5, sort_results=True)[1]):
+            assert np.array_equal(a, b)
+    assert np.allclose(ours.pairwise_distances(X, metric="l1"), sklearn.metrics.pairwise_distances(X, metric="l1"))
+
+
+def test_results_are_shown(client):
+    x = RNG.standard_normal((50, 2))
+    fit = client.regression(x, x @ [1.0, 2.0] + 3 + RNG.standard_normal(50) / 10)
+    text = str(fit)
+    assert "R-squared" in text and text.splitlines()[-4].split()[0] == "const" and "x2" in text
+    assert "height" in fit.summary(["weight", "height"]) and isinstance(fit, blasd.RegressionResult)
+    assert "coef: float64[2]" in repr(fit) and "<table>" in fit._repr_html_()
+    ridge = client.regression(x, x[:, 0], method="ridge")
+    assert "const" in str(ridge)
+    stack = client.regression(RNG.standard_normal((2, 9, 2)), RNG.standard_normal((2, 9)))
+    with pytest.raises(ValueError):
+        stack.summary()
+    assert "coef" in str(stack)

@@ -1,0 +1,326 @@
+/* Regression at the edges: features that do not vary, means far above the spread, designs that
+ * double precision can hardly tell from deficient ones, descents that diverge, fits that leave no
+ * residual. Each must be right, or say what is wrong with it. */
+#include "tests/unit/kernels/kernel_support.h"
+
+#include "base/err.h"
+
+#ifndef EDGES_ROWS
+#define EDGES_ROWS 200000 /* a slow device takes fewer */
+#endif
+#ifndef EDGES_EVERY
+#define EDGES_EVERY 1 /* offset */
+#endif
+
+struct data {
+    struct trial *t;
+    int64_t n, p;
+    double *x, *y, *w;
+};
+
+static struct data data_new(int64_t n, int64_t p, bool weighted) {
+    struct data d = {.t = trial_new("regression"), .n = n, .p = p};
+    d.x = trial_input(d.t, "x", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){n, p});
+    d.y = trial_input(d.t, "y", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+    if (weighted) d.w = trial_input(d.t, "sample_weight", BLASD_float64, BLASD_ROW_MAJOR, 1, &n);
+    for (int64_t i = 0; weighted && i < n; i++) d.w[i] = (double)trial_between(i == 0, 4) / 2;
+    return d;
+}
+
+static double value(const struct data *d, const char *output, int64_t i) {
+    return trial_value(trial_output(d->t, output), i);
+}
+
+static void run(struct data *d) {
+    assert_int_equal(trial_run(d->t), BLASD_OK);
+    assert_int_equal(d->t->task.err.code, BLASD_OK);
+}
+
+static bool warned(const struct data *d, const char *words) {
+    for (int i = 0; i < d->t->task.warning_count; i++)
+        if (strstr(d->t->task.warnings[i], words) != NULL) return true;
+    return false;
+}
+
+/* A feature that does not vary is the intercept again: it gets 0, and a warning. */
+static void constant_features_are_found(void **state) {
+    static const struct {
+        int64_t n, p;
+        double constant;
+    } cases[] = {{EDGES_ROWS * 45 / 100, 2, 1},
+                 {EDGES_ROWS, 2, 1},
+                 {10000, 10, 0.1},
+                 {10000, 10, 1e-200},
+                 {5000, 15, -1234567.891},
+                 {5000, 15, 1e250},
+                 {EDGES_ROWS, 3, 0x1p52 + 1},
+                 {300, 4, 3.3},
+                 {30, 60, 7.7},
+                 {EDGES_ROWS / 2, 5, 1.0 / 3}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (int kind = 0; kind < 3; kind++) {
+            struct data d = data_new(cases[c].n, cases[c].p, kind == 1 && cases[c].n > cases[c].p);
+            int64_t at = (int64_t)c % d.p, rank = d.p < d.n ? d.p : d.n;
+            double noise = kind == 2 ? 0 : 1e-3;
+            for (int64_t i = 0; i < d.n; i++) {
+                d.y[i] = 1 + noise * trial_normal();
+                for (int64_t j = 0; j < d.p; j++) {
+                    d.x[i * d.p + j] =
+                        j == at ? cases[c].constant : (double)(trial_random() % 1000) / 8;
+                    if (j != at) d.y[i] += 2 * d.x[i * d.p + j];
+                }
+            }
+            if (kind == 2) {
+                trial_set_choice(d.t, "method", "ridge");
+                trial_set_float(d.t, "alpha", 0);
+            }
+            run(&d);
+            if (kind != 2) assert_int_equal(value(&d, "rank", 0), rank);
+            assert_true(warned(&d, "least norm"));
+            assert_true(fabs(value(&d, "coef", at)) <= 1e-12);
+            for (int64_t j = 0; d.n > d.p && j < d.p; j++)
+                if (j != at && !(fabs(value(&d, "coef", j) - 2) <= (noise > 0 ? 1e-3 : 1e-12)))
+                    fail_msg("case %d, kind %d: coef[%ld] is %.17g", (int)c, kind, (long)j,
+                             value(&d, "coef", j));
+            trial_free(d.t);
+        }
+    }
+}
+
+/* The same data with and without offsets; the numbers are such that no sum rounds. */
+static void offset_pair(struct data *near, struct data *far, double offset, double y_offset) {
+    for (int64_t i = 0; i < near->n; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < near->p; j++) {
+            double x = (double)trial_between(0, 1000);
+            near->x[i * near->p + j] = x;
+            far->x[i * far->p + j] = x + offset * (double)(j + 1);
+            sum += (double)(3 - j % 5) * x;
+        }
+        near->y[i] = sum + (double)trial_between(-50, 50);
+        far->y[i] = near->y[i] + y_offset;
+        if (near->w != NULL) far->w[i] = near->w[i];
+    }
+}
+
+static void same_slopes(const struct data *near, const struct data *far, double tolerance,
+                        const char *what) {
+    double size = 0;
+    for (int64_t j = 0; j < near->p; j++) size = fmax(size, fabs(value(near, "coef", j)));
+    for (int64_t j = 0; j < near->p; j++)
+        if (!(fabs(value(far, "coef", j) - value(near, "coef", j)) <= tolerance * size))
+            fail_msg("%s: coef[%ld] is %.17g, not %.17g", what, (long)j, value(far, "coef", j),
+                     value(near, "coef", j));
+    assert_true(fabs(value(far, "r2", 0) - value(near, "r2", 0)) <= 1e-9);
+    assert_true(fabs(value(far, "ssr", 0) - value(near, "ssr", 0)) <=
+                1e-7 * value(near, "ssr", 0) + 1e-12 * value(near, "tss", 0));
+}
+
+static void offsets_change_nothing(void **state) {
+    static const char *const methods[] = {"ols", "ridge", "lasso", "elastic_net"};
+    static const double offsets[] = {1e3, 0x1p30, 0x1p44, 0x1p48, 0x1p50};
+    static const int64_t shapes[][2] = {{EDGES_ROWS, 1}, {EDGES_ROWS, 2}, {3000, 21}, {60, 3}};
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t m = 0; m < 4; m++)
+            for (size_t o = m % EDGES_EVERY; o < sizeof offsets / sizeof *offsets;
+                 o += EDGES_EVERY) {
+                bool weighted = (s + m + o) % 3 == 0;
+                /* so many multiples of the offset are numbers beside 1000 */
+                double offset = offsets[o] * (double)shapes[s][1] > 0x1p51 ? 0x1p44 : offsets[o];
+                struct data near = data_new(shapes[s][0], shapes[s][1], weighted);
+                struct data far = data_new(shapes[s][0], shapes[s][1], weighted);
+                char what[64];
+                snprintf(what, sizeof what, "%s, (%ld, %ld), offset %g", methods[m], (long)near.n,
+                         (long)near.p, offset);
+                offset_pair(&near, &far, offset, o % 2 == 0 ? offset : 0);
+                for (int k = 0; k < 2; k++) {
+                    struct trial *t = k == 0 ? near.t : far.t;
+                    trial_set_choice(t, "method", methods[m]);
+                    if (m > 0) trial_set_float(t, "alpha", m == 1 ? 1e5 : 10);
+                    if (m == 0) trial_set_choice(t, "cov_type", o % 2 == 0 ? "nonrobust" : "HC3");
+                    trial_set_bool(t, "residuals", true);
+                }
+                run(&near);
+                run(&far);
+                same_slopes(&near, &far, m < 2 ? 1e-13 : 1e-8, what);
+                for (int64_t j = 1; m == 0 && j <= near.p; j++)
+                    ASSERT_CLOSE(value(&far, "stderr", j), value(&near, "stderr", j),
+                                 1e-9 * value(&near, "stderr", j));
+                for (int64_t i = 0; i < near.n; i += 97)
+                    ASSERT_CLOSE(value(&far, "residuals", i), value(&near, "residuals", i), 1e-5);
+                trial_free(near.t);
+                trial_free(far.t);
+            }
+}
+
+/* More features than observations: the rank is at most n, and the coefficients are of least norm
+ * whatever the means are. */
+static void wide_problems_with_means(void **state) {
+    static const int64_t shapes[][2] = {{50, 400}, {12, 15}, {30, 60}, {3, 900},
+                                        {40, 41},  {1, 5},   {1, 40},  {2, 100}};
+    static const double offsets[] = {0, 1e3, 1e4, 1e8, 0x1p40};
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t o = 0; o < sizeof offsets / sizeof *offsets; o++) {
+            struct data near = data_new(shapes[s][0], shapes[s][1], o == 2);
+            struct data far = data_new(shapes[s][0], shapes[s][1], o == 2);
+            double size = 0;
+            int64_t n = 0; /* that have a weight */
+            offset_pair(&near, &far, offsets[o], 0);
+            for (int64_t i = 0; i < near.n; i++) n += near.w == NULL || near.w[i] > 0;
+            run(&near);
+            run(&far);
+            assert_int_equal(value(&far, "rank", 0), n);
+            assert_int_equal(value(&far, "df_resid", 0), near.n - n);
+            for (int64_t j = 0; j < near.p; j++) size = fmax(size, fabs(value(&near, "coef", j)));
+            for (int64_t j = 0; j < near.p; j++)
+                ASSERT_CLOSE(value(&far, "coef", j), value(&near, "coef", j), 1e-11 * size);
+            trial_free(near.t);
+            trial_free(far.t);
+        }
+}
+
+/* The slope of y along the first feature alone. */
+static double slope_of(const struct data *d) {
+    long double x = 0, y = 0, xx = 0, xy = 0;
+    for (int64_t i = 0; i < d->n; i++) {
+        x += (long double)d->x[i * d->p] / (long double)d->n;
+        y += (long double)d->y[i] / (long double)d->n;
+    }
+    for (int64_t i = 0; i < d->n; i++) {
+        long double from = (long double)d->x[i * d->p] - x;
+        xx += from * from;
+        xy += from * ((long double)d->y[i] - y);
+    }
+    return (double)(xy / xx);
+}
+
+/* One temperature in two units: independent in the last digits of doubles only, if at all. */
+static void nearly_deficient_designs(void **state) {
+    static const double spreads[] = {1, 2, 100, 400};
+    (void)state;
+    for (int c = 0; c < 32; c++) {
+        int64_t n = c % 8 < 4 ? 6 : 4000;
+        struct data d = data_new(n, 2, false);
+        bool truncates = c % 2 == 1;
+        trial_seed = (uint64_t)c + 1;
+        for (int64_t i = 0; i < n; i++) {
+            double celsius = 1000 + spreads[c % 8 / 2] * trial_uniform();
+            d.x[i * 2] = celsius;
+            d.x[i * 2 + 1] = celsius * 1.8 + 32;
+            d.y[i] = 4 * celsius + 0.01 * trial_normal();
+        }
+        if (truncates) trial_set_float(d.t, "rcond", 1e-9);
+        run(&d);
+        if (truncates || value(&d, "rank", 0) < 3) {
+            double slope = value(&d, "coef", 0) + 1.8 * value(&d, "coef", 1);
+            assert_int_equal(value(&d, "rank", 0), 2);
+            assert_true(warned(&d, "rcond") || warned(&d, "least norm"));
+            ASSERT_CLOSE(slope, slope_of(&d), 1e-9);
+            ASSERT_CLOSE(value(&d, "coef", 1), 1.8 * value(&d, "coef", 0), 1e-9);
+        } else {
+            assert_true(value(&d, "cond", 0) > 1e16);
+            assert_true(warned(&d, "condition number"));
+        }
+        trial_free(d.t);
+    }
+}
+
+/* rcond against the singular values of a design that is known: two orthogonal features and one
+ * that is 1e-3 of them. */
+static void small_singular_values_are_left_out(void **state) {
+    static const double rconds[] = {1e-5, 1e-2, 1};
+    static const double coefs[][3] = {{1, 2, 3000}, {1, 2, 0}, {0, 0, 0}};
+    (void)state;
+    for (int c = 0; c < 6; c++) {
+        int64_t n = c < 3 ? 8 : 8000; /* and above what double-double is for */
+        struct data d = data_new(n, 3, false);
+        for (int64_t i = 0; i < n; i++) {
+            d.x[i * 3] = i & 1 ? 1001 : 999;
+            d.x[i * 3 + 1] = i & 2 ? 1 : -1;
+            d.x[i * 3 + 2] = i & 4 ? 1e-3 : -1e-3;
+            d.y[i] = d.x[i * 3] + 2 * d.x[i * 3 + 1] + 3000 * d.x[i * 3 + 2];
+        }
+        trial_set_float(d.t, "rcond", rconds[c % 3]);
+        run(&d);
+        assert_int_equal(value(&d, "rank", 0), c % 3 == 0 ? 4 : c % 3 == 1 ? 3 : 1);
+        assert_int_equal(warned(&d, "rcond"), c % 3 != 0);
+        for (int j = 0; j < 3; j++)
+            ASSERT_CLOSE(value(&d, "coef", j), coefs[c % 3][j], 1e-9 * (coefs[0][j] + 1));
+        trial_free(d.t);
+    }
+}
+
+static void descents_say_how_they_went(void **state) {
+    (void)state;
+    for (int many = 0; many < 2; many++) { /* kept in registers, or a launch a step */
+        for (int k = 0; k < 3; k++) {
+            static const double rates[] = {0.5, 1e-3, 0.1};
+            int64_t n = many == 0 ? 3 : 300, p = many == 0 ? 1 : 140;
+            struct data d = data_new(n, p, false);
+            for (int64_t i = 0; i < n; i++) {
+                d.y[i] = (double)(i + 1);
+                for (int64_t j = 0; j < p; j++)
+                    d.x[i * p + j] = many == 0 ? (double)(i + 1) : trial_normal();
+            }
+            trial_set_choice(d.t, "method", "gd");
+            trial_set_float(d.t, "learning_rate", rates[k] * (many == 1 && k == 0 ? 4 : 1));
+            trial_set_int(d.t, "iterations", k == 0 ? 50 : k == 1 ? 5 : 5000);
+            run(&d);
+            assert_int_equal(warned(&d, "diverged"), k == 0);
+            assert_int_equal(value(&d, "converged", 0), k == 2);
+            if (k == 0) assert_true(value(&d, "gradient_norm", 0) > 1e3);
+            if (k == 2) assert_true(value(&d, "gradient_norm", 0) < 1e-6);
+            if (k == 1 && many == 0) { /* 2/n X'(Xb - y) at the coefficients */
+                double b0 = value(&d, "intercept", 0), b1 = value(&d, "coef", 0), g0 = 0, g1 = 0;
+                for (int i = 1; i <= 3; i++) {
+                    g0 += 2.0 / 3 * (b0 + b1 * i - i);
+                    g1 += 2.0 / 3 * i * (b0 + b1 * i - i);
+                }
+                ASSERT_CLOSE(value(&d, "gradient_norm", 0), hypot(g0, g1), 1e-12);
+            }
+            trial_free(d.t);
+        }
+    }
+}
+
+static void fits_that_say_nothing(void **state) {
+    struct data d = data_new(4, 3, false); /* as many coefficients as observations */
+    (void)state;
+    for (int i = 0; i < 4; i++) d.y[i] = trial_normal();
+    for (int i = 0; i < 12; i++) d.x[i] = trial_normal();
+    run(&d);
+    assert_int_equal(value(&d, "df_resid", 0), 0);
+    assert_true(warned(&d, "degrees of freedom"));
+    trial_free(d.t);
+    d = data_new(3, 1, false); /* a descent that went past the mean */
+    for (int i = 0; i < 3; i++) d.x[i] = d.y[i] = i + 1;
+    trial_set_choice(d.t, "method", "gd");
+    trial_set_float(d.t, "learning_rate", 1e-3);
+    trial_set_int(d.t, "iterations", 2);
+    run(&d);
+    assert_true(value(&d, "r2", 0) < 0);
+    assert_true(warned(&d, "r2"));
+    trial_free(d.t);
+    d = data_new(40, 2, false); /* nothing to be warned of */
+    for (int i = 0; i < 40; i++) d.y[i] = trial_normal();
+    for (int i = 0; i < 80; i++) d.x[i] = trial_normal();
+    run(&d);
+    assert_int_equal(d.t->task.warning_count, 0);
+    trial_free(d.t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(constant_features_are_found),
+        cmocka_unit_test(offsets_change_nothing),
+        cmocka_unit_test(wide_problems_with_means),
+        cmocka_unit_test(nearly_deficient_designs),
+        cmocka_unit_test(small_singular_values_are_left_out),
+        cmocka_unit_test(descents_say_how_they_went),
+        cmocka_unit_test(fits_that_say_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

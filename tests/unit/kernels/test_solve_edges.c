@@ -1,0 +1,339 @@
+/* solve at the edges: right-hand sides whose numbers lie far apart, solutions beyond the range,
+ * many right-hand sides, matrices that refinement or a warning by rcond gets wrong, bounds that
+ * must be bounds. Truths are exact by construction. Read next: test_solve.c. */
+#include "kernel_support.h"
+
+#include <float.h>
+
+static double unit(enum blasd_dtype dtype) {
+    return dtype == BLASD_float32 ? 0x1p-24 : 0x1p-53;
+}
+
+static const int64_t sizes[] = {1, 2, 3, 4, 5, 8, 17, 32, 33, 40, 41, 60, 130, 170, 240};
+#define SIZES (int)(sizeof sizes / sizeof *sizes)
+
+static struct trial *system_of(int64_t n, int64_t columns, enum blasd_dtype dtype, void **a,
+                               void **b) {
+    struct trial *t = trial_new("solve");
+    *a = trial_input(t, "a", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){n, n});
+    *b = trial_input(t, "b", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){n, columns});
+    return t;
+}
+static double x_at(const struct trial *t, int64_t i) {
+    return trial_value(trial_output(t, "x"), i);
+}
+static double scalar(const struct trial *t, const char *name) {
+    return trial_value(trial_output(t, name), 0);
+}
+static bool warned(const struct trial *t, const char *text) {
+    for (int i = 0; i < t->task.warning_count; i++)
+        if (strstr(t->task.warnings[i], text) != NULL) return true;
+    return false;
+}
+
+/* A number of the dtype's whole range, as it will be stored. */
+static double far(enum blasd_dtype dtype) {
+    bool single = dtype == BLASD_float32;
+    double range = single ? 120 : 1015, v;
+    v = ldexp(1 + trial_uniform() / 2, (int)(range * trial_uniform()));
+    return single ? (double)(float)v : v;
+}
+
+/* ---- right-hand sides ---- */
+
+static const char *const diagonal_kinds[] = {"general", "symmetric", "positive_definite",
+                                             "lower_triangular", "upper_triangular"};
+
+static void what_is_far_from_the_largest_stays(void **state) {
+    (void)state;
+    for (int round = 0; round < 4 * SIZES * 5 + 2; round++) {
+        int64_t n =
+            round < 4 * SIZES * 5 ? sizes[round % SIZES] : 1030; /* the device's large way */
+        int64_t columns = round % 3 == 0 ? 1 : 3;
+        const char *assume = diagonal_kinds[round / SIZES % 5];
+        enum blasd_dtype dtype = round % 2 == 0 ? BLASD_float64 : BLASD_float32;
+        void *a, *b;
+        double least = dtype == BLASD_float32 ? FLT_MIN : DBL_MIN;
+        double most = dtype == BLASD_float32 ? FLT_MAX : DBL_MAX;
+        double *d = trial_alloc((size_t)n * sizeof *d), *v;
+        struct trial *t = system_of(n, columns, dtype, &a, &b);
+        v = trial_alloc((size_t)(n * columns) * sizeof *v);
+        for (int64_t i = 0; i < n; i++) {
+            d[i] = round / SIZES % 4 < 2 ? (double)trial_between(1, 9) : fabs(far(dtype));
+            trial_put(a, dtype, i * n + i, d[i]);
+        }
+        for (int64_t i = 0; i < n * columns; i++) trial_put(b, dtype, i, v[i] = far(dtype));
+        trial_set_choice(t, "assume_a", assume);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        for (int64_t i = 0; i < n * columns; i++) {
+            long double wish = (long double)v[i] / d[i / columns];
+            double got = x_at(t, i);
+            bool right = fabsl(got - wish) <= 2 * unit(dtype) * fabsl(wish) + least;
+            if (fabsl(wish) > most) right = isinf(got);
+            if (!right)
+                fail_msg("%s n %lld float%d: %g / %g is not %g", assume, (long long)n,
+                         dtype == BLASD_float32 ? 32 : 64, v[i], d[i / columns], got);
+        }
+        free(d);
+        free(v);
+        trial_free(t);
+    }
+}
+
+/* Two systems that do not touch, in one matrix, give what each gives alone. */
+static void blocks_of_different_sizes(void **state) {
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        enum blasd_dtype dtype = round % 2 == 0 ? BLASD_float64 : BLASD_float32;
+        int64_t k = trial_between(1, 30), n = 2 * k;
+        double scale = dtype == BLASD_float32 ? 0x1p100 : 0x1p990;
+        void *a, *b, *own_a[2], *own_b[2];
+        struct trial *t = system_of(n, 1, dtype, &a, &b), *own[2];
+        for (int half = 0; half < 2; half++) {
+            double by = half == 0 ? scale : 1 / scale;
+            own[half] = system_of(k, 1, dtype, &own_a[half], &own_b[half]);
+            for (int64_t i = 0; i < k; i++) {
+                for (int64_t j = 0; j < k; j++) {
+                    double v = (double)(float)(trial_normal() + (i == j ? 20 : 0));
+                    trial_put(own_a[half], dtype, i * k + j, v);
+                    trial_put(a, dtype, (half * k + i) * n + half * k + j, v);
+                }
+                double v = (double)(float)trial_normal();
+                trial_put(own_b[half], dtype, i, v);
+                trial_put(b, dtype, half * k + i, v * by);
+            }
+            assert_int_equal(trial_run(own[half]), BLASD_OK);
+        }
+        assert_int_equal(trial_run(t), BLASD_OK);
+        for (int64_t i = 0; i < n; i++) {
+            double wish = x_at(own[i / k], i % k) * (i < k ? scale : 1 / scale);
+            if (!(fabs(x_at(t, i) - wish) <=
+                  8 * unit(dtype) * fabs(wish) + 40 * unit(dtype) / scale))
+                fail_msg("n %lld: x[%lld] %g is %g", (long long)n, (long long)i, wish, x_at(t, i));
+        }
+        for (int half = 0; half < 2; half++) trial_free(own[half]);
+        trial_free(t);
+    }
+}
+
+static void a_solution_beyond_the_range_is_said(void **state) {
+    (void)state;
+    for (int which = 0; which < 2 * SIZES + 2; which++) {
+        enum blasd_dtype dtype = which % 2 == 0 ? BLASD_float64 : BLASD_float32;
+        bool single = dtype == BLASD_float32;
+        int64_t n = which < 2 * SIZES ? sizes[which / 2] : 1030;
+        void *a, *b;
+        struct trial *t = system_of(n, 1, dtype, &a, &b);
+        for (int64_t i = 0; i < n; i++) trial_put(a, dtype, i * n + i, 1);
+        trial_put(a, dtype, 0, single ? 1e-10 : 1e-10);
+        trial_put(b, dtype, 0, single ? 1e38 : 1e308);
+        if (n > 1) trial_put(b, dtype, n - 1, single ? 0x1p-30 : 1e-20);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_true(isinf(x_at(t, 0)));
+        if (n > 1) ASSERT_CLOSE(x_at(t, n - 1), single ? 0x1p-30 : 1e-20, 0);
+        assert_true(isinf(scalar(t, "backward_error")));
+        assert_true(warned(t, "beyond the range"));
+        trial_free(t);
+    }
+}
+
+/* ---- many right-hand sides ---- */
+
+/* Each column of many is solved as well as it is alone, whatever their number. */
+static void many_are_solved_as_well_as_one(void **state) {
+    static const int64_t counts[] = {1, 16, 17, 33, 70, 300};
+    const int64_t n = 90;
+    double *a = trial_alloc((size_t)(n * n) * sizeof *a), *alone = NULL;
+    (void)state;
+    /* condition 1e12 or so: a random matrix, two of whose rows are nearly the same */
+    for (int64_t i = 0; i < n * n; i++) a[i] = trial_normal();
+    for (int64_t j = 0; j < n; j++) a[n + j] = a[j] + 1e-11 * trial_normal();
+    for (int c = 0; c < 6; c++) {
+        int64_t columns = counts[c];
+        void *ta, *tb;
+        struct trial *t = system_of(n, columns, BLASD_float64, &ta, &tb);
+        memcpy(ta, a, (size_t)(n * n) * sizeof *a);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < columns; k++)
+                trial_put(tb, BLASD_float64, i * columns + k,
+                          sin((double)(i * 7 + 1) + (double)(k % 5)));
+        assert_int_equal(trial_run(t), BLASD_OK);
+        if (c == 0) alone = trial_alloc((size_t)n * sizeof *alone);
+        for (int64_t i = 0; c == 0 && i < n; i++) alone[i] = x_at(t, i);
+        double most = 0, worst = 0;
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < columns; k += 5) {
+                most = fmax(most, fabs(alone[i]));
+                worst = fmax(worst, fabs(x_at(t, i * columns + k) - alone[i]));
+            }
+        if (!(worst <= 2 * 0x1p-53 * most))
+            fail_msg("%lld right-hand sides: %g off", (long long)columns, worst / most);
+        assert_false(warned(t, "digit"));
+        trial_free(t);
+    }
+    free(alone);
+    free(a);
+}
+
+/* ---- refinement that must not harm ---- */
+
+/* A = L L' with ones on the diagonal of L and minus ones below (Moler's), or U' of it: inverses
+ * have no minus sign, so that sums of positive numbers give the truth. */
+static void refinement_is_never_worse_than_none(void **state) {
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        enum blasd_dtype dtype = round % 2 == 0 ? BLASD_float64 : BLASD_float32;
+        int64_t n = dtype == BLASD_float32 ? trial_between(15, 30) : trial_between(30, 62);
+        long double *x = trial_alloc((size_t)n * sizeof *x), most = 0;
+        double errors[2] = {0};
+        for (int which = 0; which < 2; which++) {
+            void *a, *b;
+            struct trial *t = system_of(n, 1, dtype, &a, &b);
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = 0; j < n; j++)
+                    trial_put(a, dtype, i * n + j,
+                              i == j ? (double)i + 1 : (double)(i < j ? i : j) - 1);
+            for (int64_t i = 0; i < n; i++) {
+                double v = (double)((i * 37 + round) % 64 + 1) / 8;
+                trial_put(b, dtype, i, v);
+                x[i] = v;
+            }
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = 0; j < i; j++) x[i] += x[j];
+            for (int64_t i = n - 1; i >= 0; i--)
+                for (int64_t j = i + 1; j < n; j++) x[i] += x[j];
+            trial_set_choice(t, "refinement", which == 0 ? "none" : "auto");
+            assert_int_equal(trial_run(t), BLASD_OK);
+            for (int64_t i = 0; i < n; i++) {
+                errors[which] = fmax(errors[which], (double)fabsl(x_at(t, i) - x[i]));
+                most = fmaxl(most, fabsl(x[i]));
+            }
+            trial_free(t);
+        }
+        if (!(errors[1] <= 2 * errors[0] + 8 * unit(dtype) * (double)most))
+            fail_msg("n %lld: %g off without refinement, %g with", (long long)n,
+                     errors[0] / (double)most, errors[1] / (double)most);
+        free(x);
+    }
+}
+
+/* ---- warnings ---- */
+
+static void a_warning_looks_at_x_not_at_rcond(void **state) {
+    (void)state;
+    for (int round = 0; round < 8; round++) {
+        int64_t n = round < 3 ? 20 + 10 * round : round == 3 ? 1030 : 150;
+        void *a, *b;
+        struct trial *t = system_of(n, 1, BLASD_float64, &a, &b);
+        double *m = a, *v = b;
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < n && round < 4; j++) /* rows graded */
+                m[i * n + j] =
+                    ldexp((double)trial_between(-99, 99) + (i == j ? 900 : 0), (int)(-340 * i / n));
+            if (round >= 4) m[i * n + i] = 0.5; /* Jordan's */
+            if (round >= 4 && i + 1 < n) m[i * n + i + 1] = 1;
+            v[i] = trial_normal();
+        }
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_true(scalar(t, "rcond") < 1e-20);
+        if (warned(t, "digit")) fail_msg("round %d: warns", round);
+        for (int64_t i = n - 1, last = n; round >= 4 && i >= 0; i--, last--) {
+            long double wish = ((long double)v[i] - (last < n ? x_at(t, last) : 0)) / 0.5;
+            if (!(fabsl(x_at(t, i) - wish) <= 4 * 0x1p-53 * (fabsl(wish) + fabs(v[i]))))
+                fail_msg("x[%lld] is %g from its equation", (long long)i,
+                         (double)(x_at(t, i) - wish));
+        }
+        trial_free(t);
+    }
+}
+
+static void a_warning_comes_where_no_digit_is_sure(void **state) {
+    (void)state;
+    for (int round = 0; round < 6; round++) {
+        int64_t n = 18 + 25 * round;
+        void *a, *b;
+        struct trial *t = system_of(n, 1, BLASD_float64, &a, &b);
+        double *m = a, *v = b;
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < n; j++)
+                m[i * n + j] = round == 0 ? 1 / (double)(i + j + 1) : trial_normal();
+            v[i] = trial_normal();
+        }
+        /* a row that is another but for rounding */
+        for (int64_t j = 0; j < n && round > 0; j++)
+            m[n + j] = m[j] * (1 + 1e-16 * (double)(j % 3));
+        if (round > 0) m[n] += 0x1p-51 * fabs(m[n]);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        if (!warned(t, "digit")) fail_msg("n %lld: rcond %g", (long long)n, scalar(t, "rcond"));
+        trial_free(t);
+    }
+}
+
+/* ---- bounds ---- */
+
+static void backward_errors_are_bounds(void **state) {
+    static const char *const choices[] = {"auto", "none"};
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        enum blasd_dtype dtype = round % 3 == 2 ? BLASD_float32 : BLASD_float64;
+        int64_t n = trial_between(1, 70), columns = round % 4 == 0 ? 40 : 2;
+        void *a, *b;
+        struct trial *t = system_of(n, columns, dtype, &a, &b);
+        const struct blasd_tensor *x;
+        long double norm = 0, error = 0;
+        double *m = trial_alloc((size_t)(n * n) * sizeof *m), reported;
+        double *v = trial_alloc((size_t)(n * columns) * sizeof *v);
+        for (int64_t i = 0; i < n; i++) {
+            long double row = 0;
+            for (int64_t j = 0; j < n; j++) {
+                double e = (double)(float)(i == j  ? 2 * (double)n + trial_uniform()
+                                           : j < i ? m[j * n + i]
+                                                   : trial_uniform());
+                m[i * n + j] = e;
+                trial_put(a, dtype, i * n + j, e);
+                row += fabsl(e);
+            }
+            norm = fmaxl(norm, row);
+        }
+        for (int64_t i = 0; i < n * columns; i++)
+            trial_put(b, dtype, i, v[i] = (double)(float)trial_normal());
+        trial_set_choice(t, "assume_a", round % 2 == 0 ? "general" : "positive_definite");
+        trial_set_choice(t, "refinement", choices[round / 2 % 2]);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        x = trial_output(t, "x");
+        for (int64_t c = 0; c < columns; c++) {
+            long double size_x = 0, size_b = 0, size_r = 0;
+            for (int64_t i = 0; i < n; i++) {
+                long double r = v[i * columns + c];
+                for (int64_t j = 0; j < n; j++)
+                    r -= (long double)m[i * n + j] * trial_value(x, j * columns + c);
+                size_r = fmaxl(size_r, fabsl(r));
+                size_b = fmaxl(size_b, fabs(v[i * columns + c]));
+                size_x = fmaxl(size_x, fabs(trial_value(x, i * columns + c)));
+            }
+            error = fmaxl(error, size_r / (norm * size_x + size_b));
+        }
+        reported = scalar(t, "backward_error");
+        /* long double itself is off by a few hundredths of a percent of u */
+        if (!(reported >= error - 1e-2L * unit(BLASD_float64) * n) ||
+            !(reported <= 1.01L * error + 1e-2L * unit(dtype)))
+            fail_msg("n %lld: %g is reported, %g it is", (long long)n, reported, (double)error);
+        free(m);
+        free(v);
+        trial_free(t);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_far_from_the_largest_stays),
+        cmocka_unit_test(blocks_of_different_sizes),
+        cmocka_unit_test(a_solution_beyond_the_range_is_said),
+        cmocka_unit_test(many_are_solved_as_well_as_one),
+        cmocka_unit_test(refinement_is_never_worse_than_none),
+        cmocka_unit_test(a_warning_looks_at_x_not_at_rcond),
+        cmocka_unit_test(a_warning_comes_where_no_digit_is_sure),
+        cmocka_unit_test(backward_errors_are_bounds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+/* Each message between a worker and Redis lost in turn, before Redis has done what it asks for and
+ * after: every job is given once, ends once, is told once, and no attempt is counted for it. */
+#include "lossy.h"
+#include "packet_fixture.h"
+
+enum { MOST = 64, ROUNDS = 10 };
+
+struct told {
+    int pieces;
+};
+
+static void count_told(void *arg, const char *id, const char *record, size_t len) {
+    (void)id;
+    (void)record;
+    (void)len;
+    ((struct told *)arg)->pieces++;
+}
+
+/* A worker with the number of each job's claims and accepted ends. */
+struct run {
+    struct bed *bed;
+    struct blasd_worker_queue *worker, *hand;
+    char ids[MOST][BLASD_ID_LEN + 1];
+    int given[MOST], ended[MOST], count;
+    struct blasd_claim claims[MOST];
+};
+
+static int index_of(const struct run *run, const char *id) {
+    for (int i = 0; i < run->count; i++)
+        if (strcmp(run->ids[i], id) == 0) return i;
+    fail_msg("%s was never submitted", id);
+    return -1;
+}
+
+static void add_job(struct run *run) {
+    char note[128];
+    char *id = run->ids[run->count++];
+    id_make(id, BLASD_ID_SYNC, 0);
+    snprintf(note, sizeof note, "\t%s:ear\tmatmul\tanonymous", run->bed->tag);
+    drop(fcall(run->bed, "submit", NEXT_SEQ, id, id, "2", "100", "", note, NULL));
+}
+
+static void add_packet(struct run *run, int jobs) {
+    struct packet packet;
+    char channel[64];
+    snprintf(channel, sizeof channel, "%s:ear", run->bed->tag);
+    submit_packet(run->bed, &packet, BLASD_ID_SYNC, jobs, channel);
+    for (int i = 0; i < jobs; i++) memcpy(run->ids[run->count++], packet.id[i], BLASD_ID_LEN + 1);
+}
+
+/* As the worker does: whatever says that Redis is away is tried again. */
+#define AGAIN_UNTIL(rc, call)                                                                      \
+    do {                                                                                           \
+        (rc) = (call);                                                                             \
+    } while ((rc) == -(int)BLASD_E_queue_unavailable)
+
+static int claim_some(struct run *run) {
+    struct blasd_err err;
+    int rc, count;
+    bool lost;
+    AGAIN_UNTIL(rc, blasd_worker_queue_claim(run->worker, 8, PLENTY, run->claims, &count, &lost,
+                                             &err));
+    if (rc < 0) fail_msg("%s", err.detail);
+    assert_false(lost);
+    for (int i = 0; i < count; i++) {
+        run->given[index_of(run, run->claims[i].id)]++;
+        assert_int_equal(run->claims[i].attempts, 0);
+    }
+    return count;
+}
+
+/* Ends jobs from one claim, in one call, through a connection of the worker's. */
+static void end_some(struct run *run, struct blasd_worker_queue *queue, int from, int count) {
+    struct blasd_ending endings[MOST];
+    const char *ids[MOST];
+    struct blasd_err err;
+    int rc;
+    bool lost;
+    for (int i = 0; i < count; i++) {
+        const char *id = run->claims[from + i].id;
+        ids[i] = id;
+        endings[i] =
+            (struct blasd_ending){.id = id, .record = id, .record_len = BLASD_ID_LEN};
+    }
+    if (count == 0) return;
+    (void)blasd_worker_queue_begin(queue, ids, count, &err);
+    AGAIN_UNTIL(rc, blasd_worker_queue_finish(queue, endings, count, &lost, &err));
+    if (rc < 0) fail_msg("%s", err.detail);
+    assert_false(lost);
+    for (int i = 0; i < count; i++) run->ended[index_of(run, ids[i])] += endings[i].accepted;
+}
+
+/* Jobs that are waited for, that wait, packets; ended at once, one by one, and by a thread beside. */
+static void work(struct run *run) {
+    struct blasd_err err;
+    int done = 0;
+    assert_int_equal(claim_some(run), 0); /* idle */
+    for (int round = 0; round < 60 && (done < run->count || round < ROUNDS); round++) {
+        if (round < ROUNDS) add_job(run); /* given to an idle worker */
+        if (round == 2 || round == 6) {
+            add_packet(run, 3);
+            for (int i = 0; i < 5; i++) add_job(run);
+        }
+        if (!blasd_worker_queue_rests(run->worker)) {
+            int count = claim_some(run), half = count / 2;
+            if (round % 3 == 2 && half > 0) {
+                blasd_worker_queue_let_go(run->worker, half);
+                end_some(run, run->hand, 0, half);
+                end_some(run, run->worker, half, count - half);
+            } else {
+                end_some(run, run->worker, 0, count);
+            }
+            done += count;
+        }
+        (void)blasd_worker_queue_wait(run->worker, 20, &err);
+    }
+    assert_int_equal(done, run->count);
+}
+
+/* One run with the message lost; returns whether it came to that. */
+static bool lose(struct lossy *lossy, int side, int nth) {
+    struct bed bed;
+    struct run run = {.bed = &bed};
+    struct told told = {0};
+    char name[32], channel[64];
+    snprintf(name, sizeof name, "lost%d-%d", side, nth);
+    bed_open(&bed, &server, name);
+    snprintf(channel, sizeof channel, "%s:ear", bed.tag);
+    redisContext *ear = listen_to(&bed, channel);
+    bed.options.url = lossy->url;
+    run.worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    run.hand = worker_new(&bed, "hand", BLASD_DEVICE_CPU);
+    blasd_worker_queue_join(run.hand, "w", atoll(run.worker->lease.epoch), 1);
+    lossy_drop(lossy, side, nth);
+    work(&run);
+    bool dropped = atomic_load(&lossy->dropped) > 0;
+    lossy_drop(lossy, side, 0);
+    hear(&bed, ear, channel, count_told, &told);
+    for (int i = 0; i < run.count; i++) {
+        if (run.given[i] != 1 || run.ended[i] != 1)
+            fail_msg("message %d of side %d: job %d was given %d times and ended %d times", nth,
+                     side, i, run.given[i], run.ended[i]);
+        assert_string_equal(record_line(&bed, run.ids[i], 0), run.ids[i]);
+    }
+    assert_int_equal(told.pieces, run.count);
+    expect_empty(&bed);
+    assert_int_equal(blasd_worker_queue_release(run.worker, NULL), 0);
+    redisFree(ear);
+    blasd_worker_queue_free(run.hand);
+    blasd_worker_queue_free(run.worker);
+    bed_close(&bed);
+    return dropped;
+}
+
+static void each_message_of(int side) {
+    struct lossy lossy;
+    int nth = 1;
+    lossy_open(&lossy, server.dir, server.socket);
+    while (lose(&lossy, side, nth)) nth++;
+    print_message("%d messages lost in turn\n", nth - 1);
+    assert_true(nth > 10); /* else nothing went that way */
+    lossy_free(&lossy);
+}
+
+static void test_calls_lost_before_they_are_done(void **state) {
+    (void)state;
+    each_message_of(0);
+}
+
+static void test_replies_lost(void **state) {
+    (void)state;
+    each_message_of(1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_calls_lost_before_they_are_done),
+        cmocka_unit_test(test_replies_lost),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
