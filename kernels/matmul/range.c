@@ -1,5 +1,5 @@
-/* Which products want wider sums, and which loops make them. Read next: wide_body.h. */
-#include "kernels/matmul/wide.h"
+/* Which products want wider sums, and which loops make them. Read next: range_body.h. */
+#include "kernels/matmul/range.h"
 
 #include "core/half.h"
 #include "core/parallel.h"
@@ -167,20 +167,20 @@ static void finish_part(const struct wide *wide, int64_t at, int part, int parts
 #define SUM double
 #define PARTS 1
 #define NAME(name) name##_f32
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #define PARTS 2
 #define NAME(name) name##_c64
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #undef ITEM
 #undef SUM
 #define ITEM double
 #define SUM long double
 #define PARTS 1
 #define NAME(name) name##_f64
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #define PARTS 2
 #define NAME(name) name##_c128
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #undef ITEM
 #undef SUM
 #define ITEM uint64_t
@@ -188,7 +188,7 @@ static void finish_part(const struct wide *wide, int64_t at, int part, int parts
 #define PARTS 1
 #define EXACT
 #define NAME(name) name##_u64
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #undef EXACT
 #undef ITEM
 #undef SUM
@@ -198,12 +198,12 @@ static void finish_part(const struct wide *wide, int64_t at, int part, int parts
 #define PARTS 1
 #define LOAD(x) ((double)blasd_float16_read(x))
 #define NAME(name) name##_f16
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #undef LOAD
 #define PARTS 1
 #define LOAD(x) ((double)blasd_bfloat16_read(x))
 #define NAME(name) name##_bf16
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 
 static struct factor factor_of(const struct blasd_tensor *tensor,
                                const struct blasd_matmul_operand *operand) {
@@ -231,7 +231,7 @@ bool blasd_matmul_wide(struct blasd_task *task, const struct blasd_matmul *mm, i
     loop.to = fmin(1, progress->done / progress->total);
     for (int64_t d = 0, step = 1; mm->add_c && d < c->rank; d++) {
         int64_t length = c->shape[c->rank - 1 - d];
-        wide.c_steps[out->rank - 1 - d] = length == 1 ? 0 : step;
+        range.c_steps[out->rank - 1 - d] = length == 1 ? 0 : step;
         step *= length;
     }
     switch (task->inputs[BLASD_MATMUL_A].dtype) {
