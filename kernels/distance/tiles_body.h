@@ -104,36 +104,37 @@ static __attribute__((noinline)) T careful(const struct distance_args *args, con
 #define LOOP(name) NAME(name##_)
 
 /* Whether a sum left the range. NaN is one that did only where there are weights: infinity times a
- * weight of 0. */
-#define ODD(sum) ((sum) > (T)SQUARE_MOST || (sum) < least || (weighted && (sum) != (sum)))
+ * weight of 0. Sums of absolute values lose no bits where they are small. */
+#define ODD(sum)                                                                                   \
+    (((sum) > (T)SQUARE_MOST) | ((sum) < (squares ? (T)SQUARE_LEAST : 0)) |                        \
+     (weighted & ((sum) != (sum))))
 
 /* The end of the loops over squares and absolute values, for one block. */
-static inline __attribute__((always_inline)) void finish_squares(const struct distance_args *args,
-                                                                 const T *const *a, const T *block,
-                                                                 T acc[R][W]) {
-    const bool weighted = args->loop == LOOP_SQUARES_W || args->loop == LOOP_ABSOLUTE_W;
-    if (args->finish == FINISH_HALF) {
+static inline __attribute__((always_inline)) void finish_block(const struct distance_args *args,
+                                                               const T *const *a, const T *block,
+                                                               T acc[R][W], const int squares,
+                                                               const int weighted) {
+    const bool root = squares && args->finish == FINISH_ROOT;
+    T sums[R][W];
+    int odd = 0;
+    if (squares && args->finish == FINISH_HALF) {
         for (int r = 0; r < R; r++)
             for (int l = 0; l < W; l++) acc[r][l] = acc[r][l] * (T)0.5;
-    } else if (args->finish == FINISH_ROOT || weighted) {
-        const T least = args->loop >= LOOP_ABSOLUTE ? -1 : (T)SQUARE_LEAST; /* sums lose no bits */
-        int odd = 0;
-        for (int r = 0; r < R; r++)
-            for (int l = 0; l < W; l++) odd |= ODD(acc[r][l]);
-        for (int r = 0; odd != 0 && r < R; r++)
-            for (int l = 0; l < W; l++) {
-                bool again = ODD(acc[r][l]);
-                if (args->finish == FINISH_ROOT) acc[r][l] = SQRT(acc[r][l]);
-                if (again) acc[r][l] = careful(args, a[r], block + l);
-            }
-        if (odd != 0 || args->finish != FINISH_ROOT) return;
-        for (int r = 0; r < R; r++)
-            for (int l = 0; l < W; l++) acc[r][l] = SQRT(acc[r][l]);
+        return;
     }
+    if (!root && !weighted) return;
+    for (int r = 0; r < R; r++)
+        for (int l = 0; l < W; l++) odd |= ODD(acc[r][l]);
+    if (odd != 0) memcpy(sums, acc, sizeof sums);
+    for (int r = 0; root && r < R; r++)
+        for (int l = 0; l < W; l++) acc[r][l] = SQRT(acc[r][l]);
+    for (int r = 0; odd != 0 && r < R; r++)
+        for (int l = 0; l < W; l++)
+            if (ODD(sums[r][l])) acc[r][l] = careful(args, a[r], block + l);
 }
 
 /* The two sums that matter most keep their accumulators in registers. */
-#define REGISTER_LOOP(name, TERM)                                                                  \
+#define REGISTER_LOOP(name, TERM, SQUARES, WEIGHTED)                                               \
     BLASD_CLONES                                                                                   \
     static void LOOP(name)(const struct distance_args *args, const T *const *a, const T *panel,    \
                            int64_t n, T *const *out) {                                             \
@@ -158,7 +159,7 @@ static inline __attribute__((always_inline)) void finish_squares(const struct di
             memcpy(acc[1], &s1, sizeof s1);                                                        \
             memcpy(acc[2], &s2, sizeof s2);                                                        \
             memcpy(acc[3], &s3, sizeof s3);                                                        \
-            finish_squares(args, a, panel, acc);                                                   \
+            finish_block(args, a, panel, acc, SQUARES, WEIGHTED);                                  \
             store(acc, j, n, out);                                                                 \
         }                                                                                          \
         (void)w;                                                                                   \
@@ -173,10 +174,10 @@ static inline __attribute__((always_inline)) void finish_squares(const struct di
 #define TERM_SQUARE_W(e) (((e)*w[d]) * (e))
 #define TERM_ABSOLUTE(e) ABS(e)
 #define TERM_ABSOLUTE_W(e) (ABS(e) * w[d])
-REGISTER_LOOP(squares, TERM_SQUARE)
-REGISTER_LOOP(squares_w, TERM_SQUARE_W)
-REGISTER_LOOP(absolute, TERM_ABSOLUTE)
-REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W)
+REGISTER_LOOP(squares, TERM_SQUARE, 1, 0)
+REGISTER_LOOP(squares_w, TERM_SQUARE_W, 1, 1)
+REGISTER_LOOP(absolute, TERM_ABSOLUTE, 0, 0)
+REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W, 0, 1)
 
 /* The rest: `s` (and `t`, `u`) are sums of one lane, x and y its coordinates, wd the weight. One
  * row at a time: the sums of a block's lanes then are few enough to stay in registers. */
@@ -198,6 +199,7 @@ REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W)
             T acc[R][W];                                                                           \
             for (int r = 0; r < R; r++) {                                                          \
                 T s[W] = {0}, t[W] = {0}, u[W] = {0};                                              \
+                BITS again[W], odd = 0;                                                            \
                 const T *restrict row = a[r];                                                      \
                 for (int64_t d = 0; d < k; d++) {                                                  \
                     const T *restrict b = panel + d * W;                                           \
@@ -210,11 +212,15 @@ REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W)
                     }                                                                              \
                 }                                                                                  \
                 for (int l = 0; l < W; l++) {                                                      \
-                    const bool again = AGAIN;                                                      \
+                    again[l] = AGAIN;                                                              \
+                    odd |= again[l];                                                               \
+                }                                                                                  \
+                for (int l = 0; l < W; l++) {                                                      \
                     FINISH                                                                         \
                     acc[r][l] = S;                                                                 \
-                    if (again) acc[r][l] = careful(args, row, panel + l);                          \
                 }                                                                                  \
+                for (int l = 0; odd != 0 && l < W; l++)                                            \
+                    if (again[l] != 0) acc[r][l] = careful(args, row, panel + l);                  \
                 (void)t;                                                                           \
                 (void)u;                                                                           \
             }                                                                                      \

@@ -7,8 +7,8 @@
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/range.h"
 #include "kernels/matmul/small.h"
-#include "kernels/matmul/wide.h"
 
 #include <cblas.h>
 #include <math.h>

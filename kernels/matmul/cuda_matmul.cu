@@ -222,6 +222,13 @@ static const char *base_name(const struct group *group) {
     }
 }
 
+/* Sums that overflow on the way alone: in large results, which the host would look at for longer
+ * than the device computes, they stay. */
+#define LOOK_MOST (1 << 20)
+static bool is_plain(const struct group *group) {
+    return (group->mm.alpha == 1 || group->mm.alpha == -1) && !group->mm.add_c;
+}
+
 /* What the device's arithmetic is too short for, and integers that it had no room for, the host
  * makes by itself. */
 static int make_on_host(struct blasd_task *task, const struct group *group, bool *made,
@@ -229,7 +236,8 @@ static int make_on_host(struct blasd_task *task, const struct group *group, bool
     struct blasd_cpu_progress progress = {};
     enum blasd_matmul_need need = BLASD_MATMUL_BLAS;
     progress.total = 1;
-    if (!group->mm.exact) need = blasd_matmul_need(task, &group->mm, group->sum);
+    if (!group->mm.exact && (!is_plain(group) || group->elements <= LOOK_MOST))
+        need = blasd_matmul_need(task, &group->mm, group->sum);
     *made = need == BLASD_MATMUL_WIDE || (group->mm.exact && group->too_large) ||
             (need == BLASD_MATMUL_CHECK && blasd_matmul_again(task, &group->mm, group->sum));
     if (*made && !blasd_matmul_wide(task, &group->mm, 1, &progress)) return blasd_cuda_stopped(err);

@@ -7,7 +7,7 @@ extern "C" {
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/matmul/wide.h"
+#include "kernels/matmul/range.h"
 }
 
 #include "kernels/matmul/tiny.cuh"

@@ -1,5 +1,5 @@
-/* Which products want wider sums, and which loops make them. Read next: wide_body.h. */
-#include "kernels/matmul/wide.h"
+/* Which products want wider sums, and which loops make them. Read next: range_body.h. */
+#include "kernels/matmul/range.h"
 
 #include "core/half.h"
 #include "core/parallel.h"
@@ -76,7 +76,14 @@ enum blasd_matmul_need blasd_matmul_need(const struct blasd_task *task,
                                          const struct blasd_matmul *mm, enum blasd_dtype sum) {
     bool same = fabs(mm->alpha) == 1 || mm->alpha == 0 || mm->k == 0;
     bool same_c = !mm->add_c || fabs(mm->beta) == 1;
-    if (same && same_c) return mm->add_c || mm->alpha == 0 ? BLASD_MATMUL_CHECK : BLASD_MATMUL_BLAS;
+    if (same && same_c) {
+        /* sums may overflow on the way: to be seen in the result, or where there is more of that
+         * than of the factors, in them */
+        bool in_result = mm->add_c || mm->alpha == 0 ||
+                         (double)mm->m * (double)mm->n <= (double)(mm->m + mm->n) * (double)mm->k;
+        if (!in_result && mm->k * blasd_dtype_parts(sum) < 2) return BLASD_MATMUL_BLAS;
+        return in_result || !is_safe(task, mm, sum) ? BLASD_MATMUL_CHECK : BLASD_MATMUL_BLAS;
+    }
     return is_safe(task, mm, sum) ? BLASD_MATMUL_BLAS : BLASD_MATMUL_WIDE;
 }
 
@@ -160,20 +167,20 @@ static void finish_part(const struct wide *wide, int64_t at, int part, int parts
 #define SUM double
 #define PARTS 1
 #define NAME(name) name##_f32
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #define PARTS 2
 #define NAME(name) name##_c64
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #undef ITEM
 #undef SUM
 #define ITEM double
 #define SUM long double
 #define PARTS 1
 #define NAME(name) name##_f64
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #define PARTS 2
 #define NAME(name) name##_c128
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #undef ITEM
 #undef SUM
 #define ITEM uint64_t
@@ -181,7 +188,7 @@ static void finish_part(const struct wide *wide, int64_t at, int part, int parts
 #define PARTS 1
 #define EXACT
 #define NAME(name) name##_u64
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #undef EXACT
 #undef ITEM
 #undef SUM
@@ -191,12 +198,12 @@ static void finish_part(const struct wide *wide, int64_t at, int part, int parts
 #define PARTS 1
 #define LOAD(x) ((double)blasd_float16_read(x))
 #define NAME(name) name##_f16
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 #undef LOAD
 #define PARTS 1
 #define LOAD(x) ((double)blasd_bfloat16_read(x))
 #define NAME(name) name##_bf16
-#include "kernels/matmul/wide_body.h"
+#include "kernels/matmul/range_body.h"
 
 static struct factor factor_of(const struct blasd_tensor *tensor,
                                const struct blasd_matmul_operand *operand) {

@@ -2,8 +2,8 @@
  * on the way to a result that does not, and of integers, which are exact modulo 2^64.
  *
  * Plain loops over the host's memory, for every backend; slower than BLAS, and rarely needed. */
-#ifndef BLASD_KERNELS_MATMUL_WIDE_H
-#define BLASD_KERNELS_MATMUL_WIDE_H
+#ifndef BLASD_KERNELS_MATMUL_RANGE_H
+#define BLASD_KERNELS_MATMUL_RANGE_H
 
 #include "core/kernel.h"
 #include "kernels/matmul/matmul.h"
