@@ -183,7 +183,7 @@ static int pivoted_init(struct pivoted *pivoted, const struct regression_shape *
     for (int64_t j = 0; j < n; j++) {
         double length = column_length(factor, q, skip, j + skip);
         pivoted->length[j] = length;
-        pivoted->pivot[j] = 0;
+        pivoted->pivot[j] = least > 0 ? 0 : (int)j + 1; /* 0: free to be moved */
         for (int64_t i = 0; i < m; i++)
             pivoted->a[j * m + i] = length == 0 ? 0 : factor->r[(i + skip) * q + j + skip] / length;
     }
