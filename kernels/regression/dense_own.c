@@ -164,13 +164,22 @@ static void jacobi(int m, int n, double *a, int lda, int along, double *v) {
 }
 
 static int gesdd(int m, int n, double *a, int lda, double *values) {
-    double *lengths = malloc((size_t)(n > 0 ? n : 1) * sizeof *lengths);
-    int least = m < n ? m : n;
+    double *turned = m < n ? malloc((size_t)m * (size_t)n * sizeof *turned + 1) : NULL;
+    double *lengths;
+    if (m < n) { /* the shorter side has the fewer pairs */
+        int code = -1;
+        for (int j = 0; turned != NULL && j < n; j++)
+            for (int i = 0; i < m; i++) turned[(int64_t)i * n + j] = a[(int64_t)j * lda + i];
+        if (turned != NULL) code = gesdd(n, m, turned, n, values);
+        free(turned);
+        return code;
+    }
+    lengths = malloc((size_t)(n > 0 ? n : 1) * sizeof *lengths);
     if (lengths == NULL) return -1;
     jacobi(m, n, a, lda, 0, NULL);
     for (int j = 0; j < n; j++) lengths[j] = blasd_regression_length(m, a + (int64_t)j * lda);
     if (n > 1) qsort(lengths, (size_t)n, sizeof *lengths, falling);
-    for (int j = 0; j < least; j++) values[j] = lengths[j];
+    for (int j = 0; j < n; j++) values[j] = lengths[j];
     free(lengths);
     return 0;
 }

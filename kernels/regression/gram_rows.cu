@@ -27,8 +27,8 @@ static __device__ struct twofold lanes_sum(struct twofold value, int lanes) {
     return value;
 }
 
-/* y - [1 X] b of a row, in the units of the columns: the shifts are out of it, so what is far from 0
- * costs no digit. All lanes of the row get it. */
+/* y - [1 X] b of a row, in the units of the columns: the shifts are out of it, so what is far from
+ * 0 costs no digit. All lanes of the row get it. */
 static __device__ struct twofold left_of(const struct gram_shape &s, const struct gram_column *own,
                                          const struct gram_data &d, const struct twofold *b,
                                          int64_t row, int l, int lane, int lanes) {
@@ -117,8 +117,9 @@ static __global__ void __launch_bounds__(THREADS)
         int unit = own[s.q + l].unit;
         double y = ldexp(d.y[row * s.t + l], -unit), r, h = 0;
         double weight = d.w != nullptr ? d.w[row] * arrays.weight_scale[problem] : 1;
-        r = ldexp(two_round(left_of(s, own, d, arrays.b + problem * s.q * s.t, row, l, lane, lanes)),
-                  gram_exponent(own[s.q + l]));
+        struct twofold left =
+            left_of(s, own, d, arrays.b + problem * s.q * s.t, row, l, lane, lanes);
+        r = ldexp(two_round(left), gram_exponent(own[s.q + l]));
         if (out.robust && out.cov >= 3) /* orthogonal lies where the singular values were made */
             h = leverage(s, own, d, weight,
                          static_cast<double *>(arrays.scratch) + problem * s.q * s.q, row, lane,

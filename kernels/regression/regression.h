@@ -2,9 +2,9 @@
  *
  * A least-squares problem is first turned into a factor: a triangle of q columns that holds all the
  * data say about the coefficients. Three files make one: qr_small.c in double-double, qr_tall.c for
- * many observations, factor.c (from the data as they are) for more coefficients than observations.
- * Everything else works on it.
- * Read next: op_regression.c (what may be asked), cpu_regression.c (who runs what), README.md. */
+ * many observations, wide_factor.c (from the data as they are) for more coefficients than
+ * observations. Everything else works on it. Read next: op_regression.c (what may be asked),
+ * cpu_regression.c (who runs what), README.md. */
 #ifndef BLASD_REGRESSION_H
 #define BLASD_REGRESSION_H
 

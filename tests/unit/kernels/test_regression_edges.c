@@ -49,10 +49,10 @@ static void constant_features_are_found(void **state) {
         double constant;
     } cases[] = {{EDGES_ROWS * 45 / 100, 2, 1},
                  {EDGES_ROWS, 2, 1},
-                 {10000, 10, 0.1},
-                 {10000, 10, 1e-200},
-                 {5000, 15, -1234567.891},
-                 {5000, 15, 1e250},
+                 {EDGES_ROWS / 20, 10, 0.1},
+                 {EDGES_ROWS / 20, 10, 1e-200},
+                 {EDGES_ROWS / 40, 15, -1234567.891},
+                 {EDGES_ROWS / 40, 15, 1e250},
                  {EDGES_ROWS, 3, 0x1p52 + 1},
                  {300, 4, 3.3},
                  {30, 60, 7.7},
@@ -120,7 +120,8 @@ static void same_slopes(const struct data *near, const struct data *far, double 
 static void offsets_change_nothing(void **state) {
     static const char *const methods[] = {"ols", "ridge", "lasso", "elastic_net"};
     static const double offsets[] = {1e3, 0x1p30, 0x1p44, 0x1p48, 0x1p50};
-    static const int64_t shapes[][2] = {{EDGES_ROWS, 1}, {EDGES_ROWS, 2}, {3000, 21}, {60, 3}};
+    static const int64_t shapes[][2] = {
+        {EDGES_ROWS, 1}, {EDGES_ROWS, 2}, {EDGES_ROWS * 3 / 100, 21}, {60, 3}};
     (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t m = 0; m < 4; m++)
@@ -202,7 +203,7 @@ static void nearly_deficient_designs(void **state) {
     static const double spreads[] = {1, 2, 100, 400};
     (void)state;
     for (int c = 0; c < 32; c++) {
-        int64_t n = c % 8 < 4 ? 6 : 4000;
+        int64_t n = c % 8 < 4 ? 6 : EDGES_ROWS / 50;
         struct data d = data_new(n, 2, false);
         bool truncates = c % 2 == 1;
         trial_seed = (uint64_t)c + 1;
@@ -235,7 +236,7 @@ static void small_singular_values_are_left_out(void **state) {
     static const double coefs[][3] = {{1, 2, 3000}, {1, 2, 0}, {0, 0, 0}};
     (void)state;
     for (int c = 0; c < 6; c++) {
-        int64_t n = c < 3 ? 8 : 8000; /* and above what double-double is for */
+        int64_t n = c < 3 ? 8 : EDGES_ROWS / 25; /* and above what double-double is for */
         struct data d = data_new(n, 3, false);
         for (int64_t i = 0; i < n; i++) {
             d.x[i * 3] = i & 1 ? 1001 : 999;
@@ -257,8 +258,8 @@ static void descents_say_how_they_went(void **state) {
     (void)state;
     for (int many = 0; many < 2; many++) { /* kept in registers, or a launch a step */
         for (int k = 0; k < 3; k++) {
-            static const double rates[] = {0.5, 1e-3, 0.1};
-            int64_t n = many == 0 ? 3 : 300, p = many == 0 ? 1 : 140;
+            static const double rates[2][3] = {{0.5, 1e-3, 0.1}, {2, 1e-3, 0.3}};
+            int64_t n = many == 0 ? 3 : 600, p = many == 0 ? 1 : 140;
             struct data d = data_new(n, p, false);
             for (int64_t i = 0; i < n; i++) {
                 d.y[i] = (double)(i + 1);
@@ -266,8 +267,8 @@ static void descents_say_how_they_went(void **state) {
                     d.x[i * p + j] = many == 0 ? (double)(i + 1) : trial_normal();
             }
             trial_set_choice(d.t, "method", "gd");
-            trial_set_float(d.t, "learning_rate", rates[k] * (many == 1 && k == 0 ? 4 : 1));
-            trial_set_int(d.t, "iterations", k == 0 ? 50 : k == 1 ? 5 : 5000);
+            trial_set_float(d.t, "learning_rate", rates[many][k]);
+            trial_set_int(d.t, "iterations", k == 0 ? 50 : k == 1 ? 5 : many == 0 ? 5000 : 300);
             run(&d);
             assert_int_equal(warned(&d, "diverged"), k == 0);
             assert_int_equal(value(&d, "converged", 0), k == 2);
