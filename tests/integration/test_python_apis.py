@@ -8,6 +8,7 @@ import socket
 import socketserver
 import threading
 import time
+import tracemalloc
 
 import blasd
 import blasd.default
@@ -191,6 +192,32 @@ def test_fortran_order_is_not_copied(client, monkeypatch):
     square = np.asfortranarray(RNG.standard_normal((200, 200)))
     assert np.allclose(square @ client.solve(square, np.ones(200)), 1)
     assert np.allclose(client.matmul(square, square, transpose_a=True), square.T @ square)
+
+
+def test_operands_are_not_copied(client, service):
+    """8 MiB go from the array's own memory: what Python allocates meanwhile is the answer's, once."""
+    a, b, v = RNG.standard_normal((1024, 1024)), RNG.standard_normal((1024, 512)), np.ones(1024)
+    client.matmul(a, v)
+    tracemalloc.start()
+    try:
+        client.matmul(a, v)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        tracemalloc.reset_peak()
+        result = client.matmul(a, b)
+        assert tracemalloc.get_traced_memory()[1] < result.nbytes + (1 << 20)
+    finally:
+        tracemalloc.stop()
+
+    async def main():
+        async with blasd.AsyncClient(service.url) as one:
+            await one.matmul(a, v)
+            tracemalloc.start()
+            try:
+                await one.matmul(a, v)
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+    assert asyncio.run(main()) < 4 << 20  # what the loop holds for a socket that takes no more
 
 
 BAD = [("matmul", dict(a=np.ones((2, 3)), b=np.ones((2, 3)))), ("matmul", dict(a=np.ones((2, 3, 3)), b=np.ones((3, 3, 3)))),
