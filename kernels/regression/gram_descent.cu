@@ -133,8 +133,8 @@ static __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < s.q; j++) sum = __fma_rn(row[j], b[(int64_t)j * s.t], sum);
         d.slopes[to] = -rate * d.h[at];
         d.slopes[to + each] = rate * sum;
-        a.b[at] = two_from(ldexp(
-            d.b[at], columns[at / s.t % s.q].exponent - gram_exponent(columns[s.q + l])));
+        a.b[at] = two_from(
+            ldexp(d.b[at], columns[at / s.t % s.q].exponent - gram_exponent(columns[s.q + l])));
     }
 }
 

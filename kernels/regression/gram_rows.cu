@@ -51,9 +51,8 @@ static __global__ void __launch_bounds__(THREADS)
     /* all lanes of a warp go on as long as one has a row */
     for (; at - in_warp < all; at += step) {
         int64_t unit = at < all ? at : all - 1, row = unit / s.t % s.n, problem = unit / s.t / s.n;
-        struct twofold sum =
-            left_of(s, columns + problem * (s.q + s.t), data[problem], b + problem * s.q * s.t, row,
-                    (int)(unit % s.t), lane, lanes);
+        struct twofold sum = left_of(s, columns + problem * (s.q + s.t), data[problem],
+                                     b + problem * s.q * s.t, row, (int)(unit % s.t), lane, lanes);
         if (lane != 0 || at >= all) continue;
         left[2 * at] = sum.hi;
         left[2 * at + 1] = sum.lo;

@@ -11,8 +11,9 @@
 #include "core/cost.h"
 #include "queue/front_queue.h"
 
-#define HTTP_PLACEMENT_RING 256 /* jobs sent to a class whose cost is remembered one by one; 2^n   \
-                                 */
+#define HTTP_PLACEMENT_RING                                                                        \
+    256 /* jobs sent to a class whose cost is remembered one by one; 2^n                           \
+         */
 
 /* What is known of the live workers of one class. */
 struct http_placement_class {

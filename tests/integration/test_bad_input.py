@@ -118,7 +118,7 @@ BINARY_CASES = [
                              "a": npy_with("{'descr': '|O', 'fortran_order': False, 'shape': (2, 2), }")}),
      422, "unsupported_dtype", "inputs.a"),
     ("multipart", multipart({"op": "matmul", "b": GOOD_NPY,
-                             "a": npy_with("{'descr': '<c16', 'fortran_order': False, 'shape': (2, 1), }")}),
+                             "a": npy_with("{'descr': '<c32', 'fortran_order': False, 'shape': (2, 1), }")}),
      422, "unsupported_dtype", "inputs.a"),
     ("multipart", multipart({"op": "matmul", "b": GOOD_NPY,
                              "a": npy_with("{'descr': '<f8', 'fortran_order': False, 'shape': (-2, 2), }")}),
