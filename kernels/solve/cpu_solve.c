@@ -5,6 +5,7 @@
 #include "core/parallel.h"
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/solve/certify.h"
 #include "kernels/solve/solve_report.h"
 #include "kernels/solve/systems.h"
 
@@ -192,10 +193,13 @@ static int run_all(struct blasd_device *device, struct blasd_task *tasks, int co
         code = blasd_cpu_stopped(err);
         goto done;
     }
-    for (int t = 0; t < count; t++)
-        if (tasks[t].err.code == BLASD_OK)
-            blasd_solve_sum_up(&tasks[t], &batch->solve, batch->single,
-                               batch->flags + t * batch->solve.batch_count, NULL);
+    for (int t = 0; t < count; t++) {
+        if (tasks[t].err.code != BLASD_OK) continue;
+        code = blasd_solve_certify(&tasks[t], &batch->solve, device->threads, err);
+        if (code != 0) goto done;
+        blasd_solve_sum_up(&tasks[t], &batch->solve, batch->single,
+                           batch->flags + t * batch->solve.batch_count, NULL);
+    }
 done:
     for (int t = 0; t < BLASD_PARALLEL_MAX; t++) {
         blasd_engine_free(batch->benches[t].engine);

@@ -9,6 +9,7 @@
 
 extern "C" {
 #include "kernels/cuda/cuda_op.h"
+#include "kernels/solve/certify.h"
 #include "kernels/solve/solve_report.h"
 }
 
@@ -323,7 +324,7 @@ static int compute(struct blasd_cuda_job *job, struct blasd_err *err) {
 static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     const struct solve_plan *plan = (const struct solve_plan *)job->state;
     int64_t items = plan->solve.batch_count;
-    (void)err;
+    int code;
     for (int t = 0; t < job->count; t++) {
         struct blasd_task *task = &job->tasks[t];
         int64_t info;
@@ -332,11 +333,14 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
             continue;
         }
         info = *(const int64_t *)task->outputs[BLASD_SOLVE_INFO].data;
-        if (plan->solve.batch_rank == 0 && info != 0)
+        if (plan->solve.batch_rank == 0 && info != 0) {
             blasd_solve_refuse(task, info, (plan->flags[t] & BLASD_SOLVE_SINGULAR) != 0);
-        else
-            blasd_solve_sum_up(task, &plan->solve, plan->single, plan->flags + t * items,
-                               plan->way == WAY_LARGE ? solve_large_name(&plan->large) : NULL);
+            continue;
+        }
+        code = blasd_solve_certify(task, &plan->solve, 1, err);
+        if (code != 0) return code;
+        blasd_solve_sum_up(task, &plan->solve, plan->single, plan->flags + t * items,
+                           plan->way == WAY_LARGE ? solve_large_name(&plan->large) : NULL);
     }
     return 0;
 }

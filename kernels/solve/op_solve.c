@@ -71,6 +71,15 @@ static const struct blasd_port outputs[] = {
                                    "substitution, 5 Householder QR.",
                             .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
                             .max_rank = BLASD_MAX_RANK - 2},
+    [BLASD_SOLVE_ERROR_BOUND] = {.name = "error_bound",
+                                 .shape = "(..., n) or (..., n, k)",
+                                 .doc = "With certify: for each element of x a proven bound on its "
+                                        "distance from the exact solution; infinite where nothing "
+                                        "could be proven.",
+                                 .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
+                                 .min_rank = 1,
+                                 .max_rank = BLASD_MAX_RANK,
+                                 .optional = true},
     {.name = NULL}};
 
 static const char *const assumes[] = {"general",          "symmetric",        "positive_definite",
@@ -94,6 +103,12 @@ static const struct blasd_param params[] = {
                 "precision, for as long as that is seen to help; none: not refined.",
          .kind = BLASD_PARAM_CHOICE,
          .choices = refinements},
+    [BLASD_SOLVE_CERTIFY] =
+        {.name = "certify",
+         .doc = "Also prove a bound on the error of each element of x, in error_bound. Costs "
+                "about six times the solution itself; a warning that begins with not_certifiable "
+                "says where the matrix is too near to a singular one for that.",
+         .kind = BLASD_PARAM_BOOL},
     {.name = NULL}};
 
 const char *blasd_solve_method_name(enum blasd_solve_method method) {
@@ -130,6 +145,7 @@ int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struc
     memset(ret, 0, sizeof *ret);
     ret->assume = (enum blasd_assume)job->params[BLASD_SOLVE_ASSUME_A].choice;
     ret->transposed = job->params[BLASD_SOLVE_TRANSPOSED].b;
+    ret->certify = job->params[BLASD_SOLVE_CERTIFY].b;
     ret->refinement = (enum blasd_refinement)job->params[BLASD_SOLVE_REFINEMENT].choice;
     blasd_tensor_shape_text(a, shape_a, sizeof shape_a);
     blasd_tensor_shape_text(b, shape_b, sizeof shape_b);
@@ -193,20 +209,27 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     if (!s.vector) x->shape[x->rank++] = s.columns;
     code = blasd_tensor_check(x, "inputs", err);
     if (code != 0) return code;
-    for (int i = BLASD_SOLVE_INFO; outputs[i].name != NULL; i++) {
+    for (int i = BLASD_SOLVE_INFO; i <= BLASD_SOLVE_METHOD; i++) {
         bool whole = i == BLASD_SOLVE_INFO || i == BLASD_SOLVE_STEPS || i == BLASD_SOLVE_METHOD;
         plan->outputs[i] =
             blasd_tensor_make(whole ? BLASD_int64 : BLASD_float64, s.batch_rank, s.batch);
     }
+    if (s.certify) {
+        plan->outputs[BLASD_SOLVE_ERROR_BOUND] = *x;
+        plan->outputs[BLASD_SOLVE_ERROR_BOUND].dtype = BLASD_float64;
+    }
+    blasd_key_add_int(&plan->key, s.certify);
     blasd_key_add_int(&plan->key, (int64_t)s.assume);
     blasd_key_add_int(&plan->key, s.transposed);
     blasd_key_add_int(&plan->key, (int64_t)s.refinement);
     plan->items = (double)s.batch_count;
     plan->flops = plan->items * system_flops(&s);
+    if (s.certify) plan->flops += plan->items * 4 * (double)s.n * (double)s.n * (double)s.n;
     /* the matrix, its factors, and some columns for each right-hand side that is worked on */
     plan->workspace_bytes =
         blasd_dtype_size(dtype) * (uint64_t)s.n *
         (2 * (uint64_t)s.n + 4 * (uint64_t)(s.columns < 256 ? s.columns : 256) + 80);
+    if (s.certify) plan->workspace_bytes += 8 * (uint64_t)s.n * (4 * (uint64_t)s.n + 8);
     plan->device_bytes = plan->workspace_bytes + 2 * blasd_tensor_bytes(x) +
                          (uint64_t)blasd_tensor_elements(&a->tensor) * blasd_dtype_size(dtype);
     /* one matrix, which is factored in place, and one column */

@@ -11,9 +11,10 @@ enum {
     BLASD_SOLVE_RCOND,
     BLASD_SOLVE_BACKWARD_ERROR,
     BLASD_SOLVE_STEPS,
-    BLASD_SOLVE_METHOD
+    BLASD_SOLVE_METHOD,
+    BLASD_SOLVE_ERROR_BOUND /* where it is asked for */
 };
-enum { BLASD_SOLVE_ASSUME_A, BLASD_SOLVE_TRANSPOSED, BLASD_SOLVE_REFINEMENT };
+enum { BLASD_SOLVE_ASSUME_A, BLASD_SOLVE_TRANSPOSED, BLASD_SOLVE_REFINEMENT, BLASD_SOLVE_CERTIFY };
 
 /* The choices of assume_a, in order. */
 enum blasd_assume {
@@ -48,6 +49,7 @@ struct blasd_solve {
     int64_t n, columns; /* of a; of b and x */
     bool vector;        /* b has one dimension */
     bool transposed;
+    bool certify;
     enum blasd_assume assume;
     enum blasd_refinement refinement;
     int a_rank, b_rank; /* of the batch dimensions of each */

@@ -324,6 +324,75 @@ static void backward_errors_are_bounds(void **state) {
     }
 }
 
+/* ---- proofs ---- */
+
+/* Integers whose solution is known: every bound holds, and most are a few units in the last place;
+ * where the matrix is singular but for rounding nothing is claimed. */
+static void certified_bounds_hold(void **state) {
+    int64_t tight = 0, all = 0;
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        enum blasd_dtype dtype = round % 4 == 3 ? BLASD_float32 : BLASD_float64;
+        int64_t n = trial_between(1, round % 10 == 0 ? 150 : 12), columns = round % 3 + 1;
+        const char *assume = diagonal_kinds[round % 5];
+        bool hilbert = dtype == BLASD_float64 && round % 2 == 0 && n <= 9, low, high;
+        void *a, *b;
+        struct trial *t = system_of(n, columns, dtype, &a, &b);
+        int64_t *x = trial_alloc((size_t)(n * columns) * sizeof *x);
+        for (int64_t i = 0; i < n * columns; i++) x[i] = trial_between(-200, 200);
+        low = strcmp(assume, "lower_triangular") == 0;
+        high = strcmp(assume, "upper_triangular") == 0;
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < n; j++) {
+                int64_t low_one = i < j ? i : j, high_one = i < j ? j : i;
+                int64_t v = hilbert          ? 12252240 / (i + j + 1)
+                            : i == j         ? 1000
+                            : round % 5 == 0 ? (i * 7 + j * j * 3 + round) % 19 - 9
+                                             : (low_one * 7 + high_one * high_one) % 13 - 6;
+                trial_put(a, dtype, i * n + j, (double)v);
+                if ((low && i < j) || (high && i > j)) v = 0;
+                for (int64_t c = 0; c < columns; c++)
+                    trial_put(b, dtype, i * columns + c,
+                              (dtype == BLASD_float32 ? (double)((float *)b)[i * columns + c]
+                                                      : ((double *)b)[i * columns + c]) +
+                                  (double)(v * x[j * columns + c]));
+            }
+        trial_set_choice(t, "assume_a", assume);
+        trial_set_bool(t, "certify", true);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_false(warned(t, "not_certifiable"));
+        for (int64_t i = 0; i < n * columns; i++) {
+            double bound = trial_value(trial_output(t, "error_bound"), i),
+                   size = fabs((double)x[i]);
+            if (!(fabs(x_at(t, i) - (double)x[i]) <= bound))
+                fail_msg("%s n %lld: %g off, the bound is %g", assume, (long long)n,
+                         x_at(t, i) - (double)x[i], bound);
+            all++;
+            tight += bound <= 8 * unit(dtype) * size;
+        }
+        free(x);
+        trial_free(t);
+    }
+    if (!((double)tight >= (double)all * 0.9))
+        fail_msg("%lld of %lld bounds are tight", (long long)tight, (long long)all);
+}
+
+static void what_cannot_be_proven_is_not_claimed(void **state) {
+    void *a, *b;
+    struct trial *t = system_of(3, 1, BLASD_float64, &a, &b);
+    (void)state;
+    memcpy(a, (double[]){0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}, 9 * sizeof(double));
+    memcpy(b, (double[]){1, 2, 4}, 3 * sizeof(double));
+    assert_int_equal(trial_run(t), BLASD_OK);
+    assert_false(trial_has_output(t, "error_bound"));
+    trial_set_bool(t, "certify", true);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    for (int64_t i = 0; i < 3; i++)
+        assert_true(isinf(trial_value(trial_output(t, "error_bound"), i)));
+    assert_true(warned(t, "not_certifiable"));
+    trial_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_far_from_the_largest_stays),
@@ -334,6 +403,8 @@ int main(void) {
         cmocka_unit_test(a_warning_looks_at_x_not_at_rcond),
         cmocka_unit_test(a_warning_comes_where_no_digit_is_sure),
         cmocka_unit_test(backward_errors_are_bounds),
+        cmocka_unit_test(certified_bounds_hold),
+        cmocka_unit_test(what_cannot_be_proven_is_not_claimed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
