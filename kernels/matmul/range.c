@@ -231,7 +231,7 @@ bool blasd_matmul_wide(struct blasd_task *task, const struct blasd_matmul *mm, i
     loop.to = fmin(1, progress->done / progress->total);
     for (int64_t d = 0, step = 1; mm->add_c && d < c->rank; d++) {
         int64_t length = c->shape[c->rank - 1 - d];
-        range.c_steps[out->rank - 1 - d] = length == 1 ? 0 : step;
+        wide.c_steps[out->rank - 1 - d] = length == 1 ? 0 : step;
         step *= length;
     }
     switch (task->inputs[BLASD_MATMUL_A].dtype) {

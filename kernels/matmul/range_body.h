@@ -67,9 +67,10 @@ static bool NAME(patch)(void *arg, int64_t piece, int slot) {
         int64_t depth = mm->k - l < DEPTH ? mm->k - l : DEPTH;
         if (!blasd_wanted_after(&done, rows * COLUMNS * depth)) return false;
         NAME(copy)(&wide->b, from[1], l, j, depth, columns, b);
-        for (int64_t r = 0; r < rows; r++) NAME(add)
-        (&wide->a, from[0] + ((i + r) * wide->a.row + l * wide->a.column) * PARTS, depth, b,
-         sums[r]);
+        for (int64_t r = 0; r < rows; r++) {
+            const ITEM *row = from[0] + ((i + r) * wide->a.row + l * wide->a.column) * PARTS;
+            NAME(add)(&wide->a, row, depth, b, sums[r]);
+        }
     }
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++)
