@@ -179,6 +179,26 @@ REGISTER_LOOP(squares_w, TERM_SQUARE_W, 1, 1)
 REGISTER_LOOP(absolute, TERM_ABSOLUTE, 0, 0)
 REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W, 0, 1)
 
+/* Whether a sum is in range, and has lost no bits at its lower end; NaN is not. */
+#define FITS(sum) ((sum) <= (T)SQUARE_MOST && (sum) >= (T)SQUARE_LEAST)
+
+static __attribute__((noinline)) void mend_all(const struct distance_args *args, const T *const *a,
+                                               const T *block, T acc[R][W]) {
+    for (int r = 0; r < R; r++)
+        for (int l = 0; l < W; l++)
+            if (acc[r][l] != acc[r][l]) acc[r][l] = careful(args, a[r], block + l);
+}
+
+/* Entries that are NaN once more, with care. */
+static inline __attribute__((always_inline)) void mend(const struct distance_args *args,
+                                                       const T *const *a, const T *block,
+                                                       T acc[R][W]) {
+    int odd = 0;
+    for (int r = 0; r < R; r++)
+        for (int l = 0; l < W; l++) odd |= acc[r][l] != acc[r][l];
+    if (odd != 0) mend_all(args, a, block, acc);
+}
+
 /* The rest: `s` (and `t`, `u`) are sums of one lane, x and y its coordinates, wd the weight. One
  * row at a time: the sums of a block's lanes then are few enough to stay in registers. */
 #ifdef __clang__
@@ -187,7 +207,7 @@ REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W, 0, 1)
 #define KEEP_LOOP _Pragma("GCC unroll 1") /* what gcc unrolls too early it does not vectorise */
 #endif
 #define PLAIN_LOOP(name, STEP, FINISH) PLAIN_LOOP_ODD(name, STEP, FINISH, false)
-/* AGAIN: whether the entry is to be computed with care. */
+/* AGAIN: entries that are NaN are to be computed with care. */
 #define PLAIN_LOOP_ODD(name, STEP, FINISH, AGAIN)                                                  \
     BLASD_CLONES                                                                                   \
     static void LOOP(name)(const struct distance_args *args, const T *const *a, const T *panel,    \
@@ -199,7 +219,6 @@ REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W, 0, 1)
             T acc[R][W];                                                                           \
             for (int r = 0; r < R; r++) {                                                          \
                 T s[W] = {0}, t[W] = {0}, u[W] = {0};                                              \
-                BITS again[W], odd = 0;                                                            \
                 const T *restrict row = a[r];                                                      \
                 for (int64_t d = 0; d < k; d++) {                                                  \
                     const T *restrict b = panel + d * W;                                           \
@@ -212,18 +231,13 @@ REGISTER_LOOP(absolute_w, TERM_ABSOLUTE_W, 0, 1)
                     }                                                                              \
                 }                                                                                  \
                 for (int l = 0; l < W; l++) {                                                      \
-                    again[l] = AGAIN;                                                              \
-                    odd |= again[l];                                                               \
-                }                                                                                  \
-                for (int l = 0; l < W; l++) {                                                      \
                     FINISH                                                                         \
                     acc[r][l] = S;                                                                 \
                 }                                                                                  \
-                for (int l = 0; odd != 0 && l < W; l++)                                            \
-                    if (again[l] != 0) acc[r][l] = careful(args, row, panel + l);                  \
                 (void)t;                                                                           \
                 (void)u;                                                                           \
             }                                                                                      \
+            if (AGAIN) mend(args, a, panel, acc);                                                  \
             store(acc, j, n, out);                                                                 \
         }                                                                                          \
         (void)p;                                                                                   \
@@ -243,11 +257,12 @@ PLAIN_LOOP_ODD(
         U += e;
     },
     S = U != U ? U : S;
-    , U != U)
+    , true)
 
 PLAIN_LOOP_ODD(
-    power, { S += wd * (T)pow((double)FABS(x - y), args->p); }, S = (T)pow((double)S, 1 / args->p);
-    , !(S <= (T)SQUARE_MOST && S >= (T)SQUARE_LEAST))
+    power, { S += wd * (T)pow((double)FABS(x - y), args->p); },
+    S = FITS(S) ? (T)pow((double)S, 1 / args->p) : (T)NAN;
+    , true)
 
 PLAIN_LOOP(
     canberra, {
@@ -262,8 +277,8 @@ PLAIN_LOOP_ODD(
         S += wd * FABS(x - y);
         U += wd * FABS(x + y);
     },
-    S = S / U;
-    , !(U <= (T)SQUARE_MOST && U >= (T)SQUARE_LEAST))
+    S = FITS(U) ? S / U : (T)NAN;
+    , true)
 
 PLAIN_LOOP(
     hamming,
@@ -357,8 +372,7 @@ static void LOOP(mahalanobis)(const struct distance_args *args, const T *const *
             }
             memcpy(acc[r], &sum, sizeof sum);
             for (int l = 0; l < W; l++) {
-                bool fits = acc[r][l] <= (T)SQUARE_MOST && acc[r][l] >= (T)SQUARE_LEAST;
-                acc[r][l] = fits ? SQRT(acc[r][l]) : careful(args, a[r], panel + l);
+                acc[r][l] = FITS(acc[r][l]) ? SQRT(acc[r][l]) : careful(args, a[r], panel + l);
             }
         }
         store(acc, j, n, out);

@@ -93,6 +93,7 @@ static void products_keep_what_differences_have(void **state) {
         enum blasd_dtype dtype = floats[round / 4 % 4];
         const char *metric = metrics[round / 16];
         bool alone = trial_random() % 2 == 0, exact = dtype <= BLASD_float32;
+        struct distance_shape shape;
         struct trial *t = make(metric, dtype, s[0], s[1], s[2], alone);
         int64_t a = trial_between(0, s[0] - 1), b = trial_between(0, s[0] - 1);
         shuffle(round);
@@ -105,10 +106,10 @@ static void products_keep_what_differences_have(void **state) {
                     t, IN_X, b * s[2] + d,
                     trial_value(&(struct blasd_tensor){.dtype = dtype, .data = t->given[IN_X]},
                                 a * s[2] + d));
-        assert_string_equal(method_of(t),
-                            dtype == BLASD_float64 || strcmp(metric, "seuclidean") == 0
-                                ? "dgemm and direct float64"
-                                : "dgemm and direct float32");
+        assert_int_equal(blasd_distance_read(&t->job, &shape, &t->err), 0);
+        assert_string_equal(method_of(t), shape.arithmetic == BLASD_float64
+                                              ? "dgemm and direct float64"
+                                              : "dgemm and direct float32");
         check_full(t);
         if (alone) symmetric_with_zeros(t, s[0], a, b);
         if (alone && exact) condensed_is_as_full(t, s[0]);
