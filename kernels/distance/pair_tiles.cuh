@@ -275,7 +275,7 @@ static __device__ __forceinline__ T pair_finish(const struct pair_args &args, T 
     else if constexpr (LOOP == LOOP_LARGEST)
         return t != t ? t : s;
     else if constexpr (LOOP == LOOP_POWER) {
-        *odd |= !(s <= (T)0x1p1000 && s >= (T)0x1p-960); /* float64 always */
+        *odd |= !((double)s <= 0x1p1000 && (double)s >= 0x1p-960); /* float64 always */
         return (T)pair_power((double)s, 1 / args.p);
     } else if constexpr (LOOP == LOOP_BRAYCURTIS)
         return s / t;
