@@ -156,7 +156,7 @@ static int hold(struct blasd_client *client) {
 
 /* What cannot be made says so. */
 static int refusals(struct blasd_client *client) {
-    struct blasd_array spec = square("a", "complex128", NULL);
+    struct blasd_array spec = square("a", "float128", NULL);
     struct blasd_problem problem;
     struct blasd_shared *shared;
     if (blasd_shared_new(client, &spec, 1, &shared, &problem) == 0 || shared != NULL) return 1;
