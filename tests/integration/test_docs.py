@@ -36,6 +36,8 @@ NOT_RUN = {
     "make bench-kernels": LONG,
     "make bench-micro": LONG,
     "make test-gpu": OTHERS,
+    "sudo make install": INSTALLS + "; test_install.py does it into a directory",
+    "sudo systemctl": INSTALLS,
     "make test-image": OTHERS,
     "make test-fresh": OTHERS,
     "build/blasd up": SERVICE,

@@ -38,7 +38,7 @@ bool blasd_shim_checks_alone;
 
 namespace {
 
-constexpr size_t STACK = 256 << 10, FIRST_FRAMES = 4096, GUARD = 4096;
+constexpr size_t STACK = 256 << 10, GUARD = 4096;
 constexpr int MOST_THREADS = 1024, WARP = 32;
 constexpr size_t SHARED_UNASKED = 48 << 10;
 
@@ -243,7 +243,8 @@ extern "C" void blasd_shim_enter(void) {
 void fiber_start(struct fiber *fiber) {
 #ifdef SHIM_ASAN
     /* one that came to its end has left only its first frames poisoned */
-    size_t poisoned = fiber->state == OVER ? FIRST_FRAMES : STACK;
+    constexpr size_t first_frames = 4096;
+    size_t poisoned = fiber->state == OVER ? first_frames : STACK;
     __asan_unpoison_memory_region(fiber->stack + STACK - poisoned, poisoned);
 #endif
 #if defined(__x86_64__)

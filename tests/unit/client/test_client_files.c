@@ -91,7 +91,7 @@ static void test_npy_to_be_sent(void **state) {
     static const char *const texts[] = {
         "{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3), }",
         "{'descr': '>f8', 'fortran_order': False, 'shape': (2, 3), }",
-        "{'descr': '<c8', 'fortran_order': False, 'shape': (2, 3), }",
+        "{'descr': '<c32', 'fortran_order': False, 'shape': (2, 3), }",
         "{'descr': '<f88', 'fortran_order': False, 'shape': (2, 3), }",
         "{'descr': [('x', '<f8')], 'fortran_order': False, 'shape': (2, 3), }",
         "{'descr': '<f8', 'fortran_order': False, 'shape': (2, -3), }",
@@ -281,7 +281,7 @@ static void test_what_is_copied(void **state) {
     input.shape[0] = 1000;
     assert_null(blasd_shared_copy(folder, &request));
     input.shape[0] = 200000;
-    input.dtype = "complex128";
+    input.dtype = "float128";
     assert_null(blasd_shared_copy(folder, &request));
 }
 

@@ -155,7 +155,7 @@ static void test_bad_inputs_are_named_with_what_is_wrong(void **state) {
     TRY("no name", bad[0].name = NULL);
     TRY("no name", bad[0].name = "");
     TRY("'a' has no dtype", bad[0].dtype = NULL);
-    TRY("'b' has the dtype 'complex128'", bad[1].dtype = "complex128");
+    TRY("'b' has the dtype 'float128'", bad[1].dtype = "float128");
     TRY("rank 9", bad[0].rank = 9);
     TRY("rank -1", bad[0].rank = -1);
     TRY("length -3 in dimension 1", bad[0].shape[1] = -3);
