@@ -61,11 +61,13 @@ struct blasd_lane {
     pthread_cond_t news; /* the main thread: a job has ended */
 
     /* under the lock */
-    struct load *first;        /* owned: what waits, in the order in which it will run */
-    int waiting;               /* jobs in that */
-    uint64_t bytes;            /* of what waits and what runs */
-    int running, long_running; /* jobs; those of them that are not brief, */
-    int fading;                /* and of these the ones that have threads to spare */
+    struct load *first;         /* owned: what waits, in the order in which it will run */
+    int waiting;                /* jobs in that */
+    uint64_t bytes;             /* of what waits and what runs */
+    int running, long_running;  /* jobs; those of them that are not brief, */
+    int fading;                 /* and of these the ones that have threads to spare */
+    bool suspect;               /* what runs is quarantined: the main thread waits for its end */
+    bool main_waits, main_turn; /* for that; it runs jobs, or is next: a suspect waits for them */
     bool stop;
     int code; /* negative: the device has failed, err says why */
     struct blasd_err err;
@@ -102,15 +104,18 @@ static void wake_hands(struct blasd_lane *lane) {
     for (int i = 0; i < lane->hand_count; i++) pthread_cond_signal(&lane->hands[i].wake);
 }
 
+/* Whether what waits first is quarantined, and waits at the most for the main thread. */
+static bool suspect_is_due(const struct blasd_lane *lane) {
+    return lane->running == 0 && lane->code == 0 && lane->first != NULL &&
+           lane->first->group.quarantined;
+}
+
 /* Whether what waits first may begin beside what runs. */
 static bool may_begin(const struct blasd_lane *lane) {
     const struct load *load = lane->first;
-    if (load == NULL || load->group.quarantined || lane->code != 0) return false;
+    if (load == NULL || lane->code != 0) return false;
+    if (load->group.quarantined) return suspect_is_due(lane) && !lane->main_turn;
     return lane->running == lane->fading || (load->brief && lane->long_running == 0);
-}
-
-static bool alone_is_due(const struct blasd_lane *lane) {
-    return lane->running == 0 && lane->first != NULL && lane->first->group.quarantined;
 }
 
 static struct load *pop(struct blasd_lane *lane) {
@@ -119,6 +124,7 @@ static struct load *pop(struct blasd_lane *lane) {
     lane->waiting--;
     lane->running++;
     if (!load->brief) lane->long_running++;
+    lane->suspect = load->group.quarantined; /* which is not brief: none begins beside it */
     return load;
 }
 
@@ -127,7 +133,7 @@ static void on_spare(struct blasd_watch *watch) {
     struct blasd_hand *hand = watch->owner;
     struct blasd_lane *lane = hand->lane;
     pthread_mutex_lock(&lane->lock);
-    if (!hand->load->brief && !hand->fading) {
+    if (!hand->load->brief && !lane->suspect && !hand->fading) {
         hand->fading = true;
         lane->fading++;
         if (may_begin(lane)) wake_hands(lane);
@@ -139,6 +145,8 @@ static void ended(struct blasd_lane *lane, struct load *load, int code,
                   const struct blasd_err *err) {
     lane->running--;
     if (!load->brief) lane->long_running--;
+    if (lane->suspect) lane->main_turn = lane->main_waits; /* they take turns */
+    lane->suspect = false;
     lane->bytes -= load->group.bytes;
     if (code != 0 && lane->code == 0) {
         lane->code = code;
@@ -207,8 +215,7 @@ static double weight(const struct blasd_lane *lane, const struct blasd_item *ite
 
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
                       const struct blasd_group *group) {
-    if (group->quarantined) return !blasd_lane_idle(lane);
-    return weight(lane, &items[group->first]) > HEAVY_NS;
+    return group->quarantined || weight(lane, &items[group->first]) > HEAVY_NS;
 }
 
 /* A copy of the claim and its frame, read anew. NULL: no memory. */
@@ -275,22 +282,6 @@ int blasd_lane_failed(struct blasd_lane *lane, struct blasd_err *err) {
     return code;
 }
 
-int blasd_lane_run_alone(struct blasd_lane *lane, struct blasd_batcher *main,
-                         struct blasd_err *err) {
-    struct load *load = NULL;
-    int code = 0;
-    pthread_mutex_lock(&lane->lock);
-    if (alone_is_due(lane)) load = pop(lane); /* it is not brief: none begins beside it */
-    pthread_mutex_unlock(&lane->lock);
-    if (load == NULL) return 0;
-    code = blasd_batch_run(main, &load->item, &load->group, load->claimed_ns, err);
-    pthread_mutex_lock(&lane->lock);
-    ended(lane, load, 0, err);
-    pthread_mutex_unlock(&lane->lock);
-    free(load);
-    return code;
-}
-
 bool blasd_lane_full(struct blasd_lane *lane) {
     bool full;
     pthread_mutex_lock(&lane->lock);
@@ -318,8 +309,26 @@ static void await_news(struct blasd_lane *lane, int ms) {
 
 void blasd_lane_rest(struct blasd_lane *lane, int ms) {
     pthread_mutex_lock(&lane->lock);
-    if (lane->code == 0 && lane->waiting >= MOST_WAITING && !alone_is_due(lane))
-        await_news(lane, ms);
+    if (lane->code == 0 && lane->waiting >= MOST_WAITING) await_news(lane, ms);
+    pthread_mutex_unlock(&lane->lock);
+}
+
+void blasd_lane_main_begins(struct blasd_lane *lane, struct blasd_batcher *main) {
+    pthread_mutex_lock(&lane->lock);
+    lane->main_waits = true;
+    while (!lane->main_turn && (lane->suspect || suspect_is_due(lane))) {
+        await_news(lane, 1000);
+        blasd_heartbeat_sign(main->heartbeat);
+    }
+    lane->main_waits = false;
+    lane->main_turn = true;
+    pthread_mutex_unlock(&lane->lock);
+}
+
+void blasd_lane_main_ended(struct blasd_lane *lane) {
+    pthread_mutex_lock(&lane->lock);
+    lane->main_turn = false;
+    if (may_begin(lane)) wake_hands(lane);
     pthread_mutex_unlock(&lane->lock);
 }
 

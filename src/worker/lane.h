@@ -24,8 +24,8 @@ void blasd_lane_close(struct blasd_lane *lane); /* takes NULL */
 
 /* The worker has a new lease; the lane is empty. */
 void blasd_lane_lease(struct blasd_lane *lane, const char *worker, int64_t epoch);
-/* Whether a group made from `items` belongs here: a job of it takes long, or the lane is at work
- * and the group must run when nothing else does (`group->quarantined`). */
+/* Whether a group made from `items` belongs here: a job of it takes long, or it must run when
+ * nothing else does (`group->quarantined`). */
 bool blasd_lane_wants(struct blasd_lane *lane, const struct blasd_item *items,
                       const struct blasd_group *group);
 /* Takes a group over that `main` has claimed, job by job, with copies of its claims and frames.
@@ -35,9 +35,10 @@ bool blasd_lane_take(struct blasd_lane *lane, const struct blasd_batcher *main,
                      int64_t claimed_ns);
 /* Negative: the lane's device cannot go on. */
 int blasd_lane_failed(struct blasd_lane *lane, struct blasd_err *err);
-/* Runs on `main` what waits in the lane to run alone, if its turn has come. */
-int blasd_lane_run_alone(struct blasd_lane *lane, struct blasd_batcher *main,
-                         struct blasd_err *err);
+/* The main thread's jobs begin, once no quarantined one runs here, or is next; and have ended, so
+ * that one may begin. */
+void blasd_lane_main_begins(struct blasd_lane *lane, struct blasd_batcher *main);
+void blasd_lane_main_ended(struct blasd_lane *lane);
 /* Whether nothing runs or waits here. */
 bool blasd_lane_idle(struct blasd_lane *lane);
 /* Whether so much waits here that nothing more should be claimed. */

@@ -169,6 +169,7 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
     struct blasd_err ignored;
     bool refused = false;
     int code = 0, finished;
+    if (worker->lane != NULL) blasd_lane_main_begins(worker->lane, batcher);
     for (int i = 0; i < count; i++) {
         struct blasd_item *item = &worker->items[i];
         blasd_item_read(item, &worker->claims[i]);
@@ -181,6 +182,7 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
     blasd_group_items(&worker->grouping, worker->items, count, worker->options->queue.limits);
     if (!batcher->lost) code = run_groups(worker, claimed_ns, err);
     finished = blasd_batch_finish(batcher, code == 0 ? err : &ignored);
+    if (worker->lane != NULL) blasd_lane_main_ended(worker->lane);
     return code != 0 ? code : finished;
 }
 
@@ -213,11 +215,9 @@ static void refresh(struct worker *worker) {
 
 /* What comes before a claim where there is a lane. False: there is to be no claim now. */
 static bool look_after_lane(struct worker *worker, int *code, struct blasd_err *err) {
-    struct blasd_batcher *batcher = &worker->batcher;
     *code = lane_failed(worker, err);
     if (worker->lane == NULL) return true;
-    if (*code == 0 && !batcher->lost) *code = blasd_lane_run_alone(worker->lane, batcher, err);
-    if (*code != 0 || batcher->lost) return false;
+    if (*code != 0) return false;
     if (!blasd_lane_full(worker->lane)) return true;
     blasd_lane_rest(worker->lane, WAIT_MS);
     return false;

@@ -22,6 +22,8 @@ struct run {
     struct blasd_worker_queue *worker, *hand;
     char ids[MOST][BLASD_ID_LEN + 1];
     int given[MOST], ended[MOST], count;
+    bool leads; /* the wait for jobs goes with each turn that ends the last of them */
+    int led;    /* turns with which it went, and which brought none */
     struct blasd_claim claims[MOST];
 };
 
@@ -83,9 +85,14 @@ static void end_some(struct run *run, struct blasd_worker_queue *queue, int from
     }
     if (count == 0) return;
     (void)blasd_worker_queue_begin(queue, ids, count, &err);
+    if (run->leads) { /* as if jobs had come fast */
+        queue->turns.busy = true;
+        queue->turns.answered_ns = blasd_clock_ns();
+    }
     AGAIN_UNTIL(rc, blasd_worker_queue_finish(queue, endings, count, &lost, &err));
     if (rc < 0) fail_msg("%s", err.detail);
     assert_false(lost);
+    run->led += queue->turns.led;
     for (int i = 0; i < count; i++) run->ended[index_of(run, ids[i])] += endings[i].accepted;
 }
 
@@ -117,10 +124,28 @@ static void work(struct run *run) {
     assert_int_equal(done, run->count);
 }
 
+/* Each end of the last job is also the wait for the next one, which comes, or is there. */
+static void work_leading(struct run *run) {
+    struct blasd_err err;
+    int done = 0;
+    assert_int_equal(claim_some(run), 0);
+    for (int round = 0; round < 60 && (done < run->count || round < ROUNDS); round++) {
+        int count = 0;
+        if (round == 0 || (round < ROUNDS && round % 3 != 0)) add_job(run);
+        (void)blasd_worker_queue_wait(run->worker, 20, &err);
+        if (!blasd_worker_queue_rests(run->worker)) count = claim_some(run);
+        if (round < ROUNDS && round % 3 == 2) add_job(run);
+        end_some(run, run->worker, 0, count);
+        done += count;
+    }
+    assert_int_equal(done, run->count);
+    assert_true(run->led > ROUNDS / 3);
+}
+
 /* One run with the message lost; returns whether it came to that. */
-static bool lose(struct lossy *lossy, int side, int nth) {
+static bool lose(struct lossy *lossy, int side, int nth, bool leads) {
     struct bed bed;
-    struct run run = {.bed = &bed};
+    struct run run = {.bed = &bed, .leads = leads};
     struct told told = {0};
     char name[32], channel[64];
     snprintf(name, sizeof name, "lost%d-%d", side, nth);
@@ -132,7 +157,7 @@ static bool lose(struct lossy *lossy, int side, int nth) {
     run.hand = worker_new(&bed, "hand", BLASD_DEVICE_CPU);
     blasd_worker_queue_join(run.hand, "w", atoll(run.worker->lease.epoch), 1);
     lossy_drop(lossy, side, nth);
-    work(&run);
+    (leads ? work_leading : work)(&run);
     bool dropped = atomic_load(&lossy->dropped) > 0;
     lossy_drop(lossy, side, 0);
     hear(&bed, ear, channel, count_told, &told);
@@ -152,11 +177,11 @@ static bool lose(struct lossy *lossy, int side, int nth) {
     return dropped;
 }
 
-static void each_message_of(int side) {
-    struct lossy lossy;
+static void each_message_of(int side, bool leads) {
+    static struct lossy lossy; /* its thread outlives a test that fails */
     int nth = 1;
     lossy_open(&lossy, server.dir, server.socket);
-    while (lose(&lossy, side, nth)) nth++;
+    while (lose(&lossy, side, nth, leads)) nth++;
     print_message("%d messages lost in turn\n", nth - 1);
     assert_true(nth > 10); /* else nothing went that way */
     lossy_free(&lossy);
@@ -164,18 +189,66 @@ static void each_message_of(int side) {
 
 static void test_calls_lost_before_they_are_done(void **state) {
     (void)state;
-    each_message_of(0);
+    each_message_of(0, false);
 }
 
 static void test_replies_lost(void **state) {
     (void)state;
-    each_message_of(1);
+    each_message_of(1, false);
+}
+
+static void test_calls_that_lead_lost_before_they_are_done(void **state) {
+    (void)state;
+    each_message_of(0, true);
+}
+
+static void test_replies_of_waits_that_were_sent_ahead_lost(void **state) {
+    (void)state;
+    each_message_of(1, true);
+}
+
+/* The wait in the same write with a turn brings the job that comes; where the turn brings one, the
+ * wait is over, too, and takes nothing that another one should get. */
+static void test_wait_in_the_same_write(void **state) {
+    struct bed bed;
+    struct run run = {.bed = &bed, .leads = true};
+    struct blasd_err err;
+    (void)state;
+    bed_open(&bed, &server, "leads");
+    run.worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    assert_int_equal(claim_some(&run), 0);
+    add_job(&run); /* the first wait is sent by itself */
+    assert_int_equal(blasd_worker_queue_wait(run.worker, 3000, &err), 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        assert_int_equal(claim_some(&run), 1);
+        end_some(&run, run.worker, 0, 1);
+        assert_true(run.worker->turns.led);
+        add_job(&run);
+        assert_int_equal(blasd_worker_queue_wait(run.worker, 3000, &err), 0);
+        assert_false(run.worker->turns.unsure); /* it brought the job: no turn is needed */
+        assert_int_equal(claim_some(&run), 1);
+        add_job(&run);
+        end_some(&run, run.worker, 0, 1);
+        assert_false(run.worker->turns.led || blasd_worker_queue_rests(run.worker));
+        assert_false(run.worker->caller.ahead);
+    }
+    assert_int_equal(run.led, ROUNDS);
+    assert_int_equal(claim_some(&run), 1);
+    end_some(&run, run.worker, 0, 1);
+    for (int i = 0; i < run.count; i++) assert_true(run.given[i] == 1 && run.ended[i] == 1);
+    assert_int_equal(blasd_worker_queue_release(run.worker, NULL), 0);
+    expect_empty(&bed);
+    blasd_worker_queue_free(run.worker);
+    bed_close(&bed);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls_lost_before_they_are_done),
         cmocka_unit_test(test_replies_lost),
+        cmocka_unit_test(test_calls_that_lead_lost_before_they_are_done),
+        cmocka_unit_test(test_replies_of_waits_that_were_sent_ahead_lost),
+        cmocka_unit_test(test_wait_in_the_same_write),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

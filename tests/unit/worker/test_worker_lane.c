@@ -22,6 +22,8 @@ static struct {
     bool heavy_fails;    /* with a device error */
     bool heavy_meets;    /* another one, before it goes on */
     bool heavy_fades;    /* once it runs: its threads run out of work */
+    bool heavy_outlasts; /* the main thread's work: it goes on until that waits for jobs */
+    atomic_int waits;    /* the main thread's, for jobs */
     atomic_int running, most_running, heavy_began, heavy_stopped, overtaken;
     atomic_int heavy_running, beside_a_suspect, beside_a_long, three;
 } kernel;
@@ -55,7 +57,8 @@ static bool run_heavy(struct blasd_watch *watch) {
             return false;
         }
         if (!kernel.heavy_spins && ended_jobs() >= kernel.heavy_waits_for &&
-            (!kernel.heavy_meets || kernel.most_running > 1))
+            (!kernel.heavy_meets || kernel.most_running > 1) &&
+            (!kernel.heavy_outlasts || kernel.waits > 0))
             break;
         usleep(1000);
     }
@@ -243,6 +246,29 @@ static void test_a_suspect_runs_when_nothing_else_does(void **state) {
     fake_check(&fake.jobs[3], small);
 }
 
+/* A wait for jobs that nothing ends but the end of all that is there, as if no more came. */
+static void wait_for_all(void) {
+    if (kernel.waits++ > 0) return;
+    for (int ms = 0; ms < PATIENCE_MS / 12 && ended_jobs() < fake.count; ms++) usleep(1000);
+    kernel.overtaken = ended_jobs();
+}
+
+static void test_a_suspect_does_not_wait_for_the_main_thread(void **state) {
+    struct fake_spec quarantined = small;
+    (void)state;
+    quarantined.value = 9;
+    quarantined.attempts = 1;
+    fake_add(heavy);
+    fake_add(quarantined);
+    kernel.heavy_outlasts = true;
+    fake.waiting = wait_for_all;
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(kernel.overtaken, 2); /* both, within the main thread's first wait */
+    assert_int_equal(kernel.beside_a_suspect, 0);
+    fake_check(&fake.jobs[0], heavy);
+    fake_check(&fake.jobs[1], quarantined);
+}
+
 static void test_a_device_that_fails_ends_the_worker(void **state) {
     char name[BLASD_BLOB_NAME];
     (void)state;
@@ -304,6 +330,7 @@ int main(void) {
         TEST(test_a_heavy_job_is_stopped),
         TEST(test_a_lost_lease_stops_both_lanes),
         TEST(test_a_suspect_runs_when_nothing_else_does),
+        TEST(test_a_suspect_does_not_wait_for_the_main_thread),
         TEST(test_a_device_that_fails_ends_the_worker),
         TEST(test_what_runs_ends_and_what_waits_goes_back),
         TEST_TWO(test_brief_ones_run_two_at_a_time),
@@ -313,6 +340,7 @@ int main(void) {
         TEST_TWO(test_a_heavy_job_is_stopped),
         TEST_TWO(test_a_lost_lease_stops_both_lanes),
         TEST_TWO(test_a_suspect_runs_when_nothing_else_does),
+        TEST_TWO(test_a_suspect_does_not_wait_for_the_main_thread),
         TEST_TWO(test_a_device_that_fails_ends_the_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
