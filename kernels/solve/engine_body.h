@@ -1,6 +1,6 @@
 /* The engine: one system at a time, of any structure, with the care that the lanes do not take.
  * Included once for each precision with REAL, LAPACK(name), CBLAS(name), NAME(name), UNIT, SAFE and
- * residual() defined.
+ * NAME(residual) defined.
  *
  * Scale by powers of two where the rows or columns differ much, factor, estimate the condition,
  * then for blocks of right-hand sides solve and refine with residuals in twice the precision. Where
@@ -439,7 +439,7 @@ static bool residual_piece(void *arg, int64_t piece, int slot) {
     const struct blasd_engine *e = work->e;
     int from = (int)piece * work->each, left = work->k - from;
     (void)slot;
-    residual(e, e->x, e->b, e->r, work->column + from, left < work->each ? left : work->each);
+    NAME(residual)(e, e->x, e->b, e->r, work->column + from, left < work->each ? left : work->each);
     return blasd_wanted();
 }
 
@@ -641,6 +641,31 @@ static bool doubtful(struct blasd_engine *e, const struct blasd_block *block, la
     return !(condition * (double)UNIT < DOUBT);
 }
 
+/* Whether some x of a block may be doubtful: one estimate, with the largest that each element of x
+ * and b has in any column against its column's size, in place of one for each column. */
+static bool some_doubtful(struct blasd_engine *e, const struct blasd_block *block) {
+    REAL *most = e->r;
+    if (e->scaled || block->k < 3) return true;
+    memset(most, 0, (size_t)e->n * sizeof *most);
+    memset(e->sum, 0, (size_t)e->n * sizeof *e->sum);
+    for (lapack_int c = 0; c < block->k; c++) {
+        const REAL *x = at(e->x, e->n, 0, c), *b = at(e->b, e->n, 0, c);
+        double size = NAME(largest)(x, e->n);
+        if (size == 0 || !isfinite(block->error[c])) continue;
+        for (lapack_int i = 0; i < e->n; i++) {
+            most[i] = (REAL)fmax((double)most[i], fabs((double)x[i]) / size);
+            e->sum[i] = fmax(e->sum[i], fabs((double)b[i]) / size);
+        }
+    }
+    for (lapack_int j = 0; j < e->n; j++) {
+        const REAL *column = at(e->matrix, e->n, 0, j);
+        for (lapack_int i = 0; i < e->n; i++)
+            e->sum[i] += fabs((double)column[i]) * (double)most[j];
+    }
+    e->unit_exponent = 0;
+    return !(blasd_engine_norm_inverse(e, apply_condition) * (double)UNIT < DOUBT);
+}
+
 static bool refactor(struct blasd_engine *e, const REAL *a) {
     return e->factored == a || prepare(e, a);
 }
@@ -674,6 +699,7 @@ static bool run_block(struct blasd_engine *e, struct blasd_system *system,
         system->rcond = e->rcond;
         if (!(e->rcond < 2 * e->n * (double)UNIT)) continue;
         if (!refactor(e, system->a)) return false; /* QR may have left nothing */
+        if (!some_doubtful(e, block)) continue;
         for (lapack_int c = 0; c < block->k && !system->doubtful && blasd_wanted(); c++)
             system->doubtful = doubtful(e, block, c);
     }

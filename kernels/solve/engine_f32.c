@@ -19,30 +19,45 @@
 #define UNIT 0x1p-24f
 #define SAFE 0x1p40f
 #define BAND 40 /* exponents of a right-hand side that are solved at once */
-#define RESIDUAL_SUMS 1024
+#define RESIDUAL_SUMS 2048
+#define MOST_ROWS 256 /* of a strip */
+#define FOUR 4        /* columns of A at a time */
 #define RESIDUAL_UNIT 0x1p-52
 
+/* sum -= a x, for FOUR columns of a, `rows` apart. */
 BLASD_CLONES
-static void subtract_column_f32(double *restrict sum, const float *restrict column, double x,
-                                int64_t n) {
-    for (int64_t i = 0; i < n; i++) sum[i] -= (double)column[i] * x;
+static void subtract_columns_f32(double *restrict sum, const double *restrict a,
+                                 const double x[FOUR], int64_t rows) {
+    const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
+    const double *restrict a1 = a + rows, *restrict a2 = a1 + rows, *restrict a3 = a2 + rows;
+    for (int64_t i = 0; i < rows; i++)
+        sum[i] = sum[i] - a[i] * x0 - a1[i] * x1 - a2[i] * x2 - a3[i] * x3;
 }
 
 /* Columns c[0 .. k] of r := b - A x, rounded once. By strips of rows, whose sums stay in the cache;
- * a strip's piece of a column of A serves all k. */
-static void residual(const struct blasd_engine *e, const float *x, const float *b, float *r,
-                     const lapack_int *c, int k) {
-    double sum[RESIDUAL_SUMS];
-    const int64_t n = e->n, strip = RESIDUAL_SUMS / k;
+ * a strip's piece of FOUR columns of A becomes double once and serves all k. */
+BLASD_CLONES
+static void residual_f32(const struct blasd_engine *e, const float *x, const float *b, float *r,
+                         const lapack_int *c, int k) {
+    double sum[RESIDUAL_SUMS], piece[FOUR * MOST_ROWS], by[FOUR];
+    const int64_t n = e->n, strip = RESIDUAL_SUMS / k < MOST_ROWS ? RESIDUAL_SUMS / k : MOST_ROWS;
     const float *matrix = e->matrix;
     for (int64_t i = 0; i < n; i += strip) {
         int64_t rows = n - i < strip ? n - i : strip;
         for (int m = 0; m < k; m++)
             for (int64_t p = 0; p < rows; p++) sum[m * strip + p] = (double)b[c[m] * n + i + p];
-        for (int64_t j = 0; j < n; j++)
-            for (int m = 0; m < k; m++)
-                subtract_column_f32(sum + m * strip, matrix + j * n + i, (double)x[c[m] * n + j],
-                                    rows);
+        for (int64_t j = 0; j < n; j += FOUR) {
+            int64_t count = n - j < FOUR ? n - j : FOUR;
+            for (int64_t q = 0; q < count; q++)
+                for (int64_t p = 0; p < rows; p++)
+                    piece[q * rows + p] = (double)matrix[(j + q) * n + i + p];
+            memset(piece + count * rows, 0, (size_t)((FOUR - count) * rows) * sizeof *piece);
+            for (int m = 0; m < k; m++) {
+                for (int64_t q = 0; q < FOUR; q++)
+                    by[q] = q < count ? (double)x[c[m] * n + j + q] : 0;
+                subtract_columns_f32(sum + m * strip, piece, by, rows);
+            }
+        }
         for (int m = 0; m < k; m++)
             for (int64_t p = 0; p < rows; p++) r[c[m] * n + i + p] = (float)sum[m * strip + p];
     }
