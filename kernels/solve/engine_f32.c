@@ -18,8 +18,9 @@
 #define NAME(name) name##_f32
 #define UNIT 0x1p-24f
 #define SAFE 0x1p40f
-#define BAND 40 /* exponents of a right-hand side that are solved at once */
-#define RESIDUAL_SUMS 2048
+#define BAND 40             /* exponents of a right-hand side that are solved at once */
+#define RESIDUAL_COLUMNS 32 /* whose residuals are computed together */
+#define RESIDUAL_SUMS 4096
 #define MOST_ROWS 256 /* of a strip */
 #define FOUR 4        /* columns of A at a time */
 #define RESIDUAL_UNIT 0x1p-52

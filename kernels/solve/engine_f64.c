@@ -20,6 +20,8 @@
 #define BAND 400           /* exponents of a right-hand side that are solved at once */
 #define RESIDUAL_SUMS 2048 /* shorter columns are read too much in pieces */
 #define RESIDUAL_UNIT 0x1p-104
+#define RESIDUAL_COLUMNS 8 /* whose residuals are computed together */
+#define UPDATE update_f64
 #define FOUR 4 /* columns of A at a time */
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* it would trip over the resolvers */
@@ -85,6 +87,36 @@ static void residual_f64(const struct blasd_engine *e, const double *x, const do
         for (int m = 0; m < k; m++)
             for (int64_t p = 0; p < rows; p++)
                 r[c[m] * n + i + p] = sum[m * strip + p] + rest[m * strip + p];
+    }
+}
+
+/* sum -= a x in plain arithmetic, for FOUR columns of a, n apart. */
+BLASD_CLONES
+static void subtract_plainly_f64(double *restrict sum, const double *restrict a, int64_t n,
+                                 const double x[FOUR], int64_t rows) {
+    const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
+    for (int64_t i = 0; i < rows; i++)
+        sum[i] = sum[i] - a[i] * x0 - a[n + i] * x1 - a[2 * n + i] * x2 - a[3 * n + i] * x3;
+}
+
+/* Columns c[0 .. k] of r := r - A (x - d), where d is the x that r is of. */
+static void update_f64(const struct blasd_engine *e, const lapack_int *c, int k) {
+    const int64_t n = e->n, strip = RESIDUAL_SUMS / k;
+    const double *matrix = e->matrix, *x = e->x, *d = e->d;
+    double *r = e->r, by[FOUR];
+    for (int64_t i = 0; i < n; i += strip) {
+        int64_t rows = n - i < strip ? n - i : strip, j = 0;
+        for (; j + FOUR <= n; j += FOUR)
+            for (int m = 0; m < k; m++) {
+                for (int64_t q = 0; q < FOUR; q++)
+                    by[q] = x[c[m] * n + j + q] - d[c[m] * n + j + q];
+                subtract_plainly_f64(r + c[m] * n + i, matrix + j * n + i, n, by, rows);
+            }
+        for (; j < n; j++)
+            for (int m = 0; m < k; m++)
+                for (int64_t p = 0; p < rows; p++)
+                    r[c[m] * n + i + p] -=
+                        matrix[j * n + i + p] * (x[c[m] * n + j] - d[c[m] * n + j]);
     }
 }
 
