@@ -20,47 +20,42 @@
 #define SAFE 0x1p40f
 #define BAND 40             /* exponents of a right-hand side that are solved at once */
 #define RESIDUAL_COLUMNS 32 /* whose residuals are computed together */
-#define RESIDUAL_SUMS 4096
-#define MOST_ROWS 256 /* of a strip */
-#define FOUR 4        /* columns of A at a time */
+#define ROWS 64             /* of a tile of A that is widened */
+#define DEPTH 128           /* its columns */
 #define RESIDUAL_UNIT 0x1p-52
 
-/* sum -= a x, for FOUR columns of a, `rows` apart. */
+/* A block of float32, `from` apart, in double. */
 BLASD_CLONES
-static void subtract_columns_f32(double *restrict sum, const double *restrict a,
-                                 const double x[FOUR], int64_t rows) {
-    const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
-    const double *restrict a1 = a + rows, *restrict a2 = a1 + rows, *restrict a3 = a2 + rows;
-    for (int64_t i = 0; i < rows; i++)
-        sum[i] = sum[i] - a[i] * x0 - a1[i] * x1 - a2[i] * x2 - a3[i] * x3;
+static void widen_f32(double *restrict to, int64_t to_row, const float *restrict from,
+                      int64_t from_row, int64_t rows, int64_t length) {
+    for (int64_t j = 0; j < rows; j++)
+        for (int64_t i = 0; i < length; i++) to[j * to_row + i] = (double)from[j * from_row + i];
 }
 
-/* Columns c[0 .. k] of r := b - A x, rounded once. By strips of rows, whose sums stay in the cache;
- * a strip's piece of FOUR columns of A becomes double once and serves all k. */
-BLASD_CLONES
+/* Columns c[0 .. k] of r := b - A x, rounded once: products by tiles, in double, in which those of
+ * two numbers are exact. */
 static void residual_f32(const struct blasd_engine *e, const float *x, const float *b, float *r,
                          const lapack_int *c, int k) {
-    double sum[RESIDUAL_SUMS], piece[FOUR * MOST_ROWS], by[FOUR];
-    const int64_t n = e->n, strip = RESIDUAL_SUMS / k < MOST_ROWS ? RESIDUAL_SUMS / k : MOST_ROWS;
+    double sum[RESIDUAL_COLUMNS * ROWS], tile[DEPTH * ROWS], wide[RESIDUAL_COLUMNS * DEPTH];
+    const int64_t n = e->n;
     const float *matrix = e->matrix;
-    for (int64_t i = 0; i < n; i += strip) {
-        int64_t rows = n - i < strip ? n - i : strip;
-        for (int m = 0; m < k; m++)
-            for (int64_t p = 0; p < rows; p++) sum[m * strip + p] = (double)b[c[m] * n + i + p];
-        for (int64_t j = 0; j < n; j += FOUR) {
-            int64_t count = n - j < FOUR ? n - j : FOUR;
-            for (int64_t q = 0; q < count; q++)
-                for (int64_t p = 0; p < rows; p++)
-                    piece[q * rows + p] = (double)matrix[(j + q) * n + i + p];
-            memset(piece + count * rows, 0, (size_t)((FOUR - count) * rows) * sizeof *piece);
-            for (int m = 0; m < k; m++) {
-                for (int64_t q = 0; q < FOUR; q++)
-                    by[q] = q < count ? (double)x[c[m] * n + j + q] : 0;
-                subtract_columns_f32(sum + m * strip, piece, by, rows);
-            }
+    for (int64_t i = 0; i < n; i += ROWS) {
+        int64_t rows = n - i < ROWS ? n - i : ROWS;
+        for (int m = 0; m < k; m++) widen_f32(sum + m * ROWS, ROWS, b + c[m] * n + i, n, 1, rows);
+        for (int64_t j = 0; j < n; j += DEPTH) {
+            int64_t depth = n - j < DEPTH ? n - j : DEPTH;
+            widen_f32(tile, ROWS, matrix + j * n + i, n, depth, rows);
+            for (int m = 0; m < k; m++)
+                widen_f32(wide + m * DEPTH, DEPTH, x + c[m] * n + j, n, 1, depth);
+            if (k == 1)
+                cblas_dgemv(CblasColMajor, CblasNoTrans, (int)rows, (int)depth, -1, tile, ROWS,
+                            wide, 1, 1, sum, 1);
+            else
+                cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, (int)rows, k, (int)depth, -1,
+                            tile, ROWS, wide, DEPTH, 1, sum, ROWS);
         }
         for (int m = 0; m < k; m++)
-            for (int64_t p = 0; p < rows; p++) r[c[m] * n + i + p] = (float)sum[m * strip + p];
+            for (int64_t p = 0; p < rows; p++) r[c[m] * n + i + p] = (float)sum[m * ROWS + p];
     }
 }
 
