@@ -22,6 +22,7 @@ struct blasd_block {
     double error[BLASD_ENGINE_COLUMNS], first_error[BLASD_ENGINE_COLUMNS];
     double last[BLASD_ENGINE_COLUMNS];
     int steps[BLASD_ENGINE_COLUMNS];
+    bool light[BLASD_ENGINE_COLUMNS]; /* whose last residual was updated in plain arithmetic */
     bool done[BLASD_ENGINE_COLUMNS], converged[BLASD_ENGINE_COLUMNS];
 };
 

@@ -1,6 +1,6 @@
 /* The engine: one system at a time, of any structure, with the care that the lanes do not take.
  * Included once for each precision with REAL, LAPACK(name), CBLAS(name), NAME(name), UNIT, SAFE and
- * residual() defined.
+ * NAME(residual) defined.
  *
  * Scale by powers of two where the rows or columns differ much, factor, estimate the condition,
  * then for blocks of right-hand sides solve and refine with residuals in twice the precision. Where
@@ -11,7 +11,7 @@
 #define MOST_STEPS 10
 #define DOUBT 0x1p-4 /* of x: with a larger error not one digit need be right */
 #define NOISE 0x1p-20
-#define RESIDUAL_COLUMNS 8 /* whose residuals are computed together */
+#define LIGHT 0x1p-10 /* of u: what an update in plain arithmetic may hide of a residual */
 #define TILE 32
 #define BLOCK 8 /* elements, about a line of the cache: those of so many rows stay in it */
 #define SUMS 32 /* a chain of sums or comparisons waits for each; so many go side by side */
@@ -432,25 +432,34 @@ struct NAME(residuals) {
     const struct blasd_engine *e;
     lapack_int column[BLASD_ENGINE_COLUMNS];
     int k, each; /* of a piece */
+    bool light;
 };
 
 static bool residual_piece(void *arg, int64_t piece, int slot) {
     const struct NAME(residuals) *work = arg;
     const struct blasd_engine *e = work->e;
     int from = (int)piece * work->each, left = work->k - from;
+    int count = left < work->each ? left : work->each;
     (void)slot;
-    residual(e, e->x, e->b, e->r, work->column + from, left < work->each ? left : work->each);
+#ifdef UPDATE
+    if (work->light) {
+        UPDATE(e, work->column + from, count);
+        return blasd_wanted();
+    }
+#endif
+    NAME(residual)(e, e->x, e->b, e->r, work->column + from, count);
     return blasd_wanted();
 }
 
-/* r := b - A x for the columns that are not done. */
-static void residual_block(struct blasd_engine *e, const struct blasd_block *block) {
-    struct NAME(residuals) work = {.e = e};
+/* r := b - A x for the columns that are not done, of those that are light or of the others. */
+static void residual_block(struct blasd_engine *e, const struct blasd_block *block, bool light) {
+    struct NAME(residuals) work = {.e = e, .light = light};
     struct blasd_parallel loop = {.piece = residual_piece, .arg = &work, .threads = e->threads};
     for (lapack_int c = 0; c < block->k; c++)
-        if (!block->done[c]) work.column[work.k++] = c;
-    work.each = work.k < RESIDUAL_COLUMNS ? work.k : RESIDUAL_COLUMNS;
+        if (!block->done[c] && block->light[c] == light) work.column[work.k++] = c;
     if (work.k == 0) return;
+    work.each = e->threads > 1 ? (work.k + e->threads - 1) / e->threads : work.k;
+    if (work.each > RESIDUAL_COLUMNS) work.each = RESIDUAL_COLUMNS;
     loop.count = (work.k + work.each - 1) / work.each;
     blasd_parallel_run(&loop);
 }
@@ -477,13 +486,41 @@ static double step_forward(struct blasd_engine *e, lapack_int c) {
     return size;
 }
 
+/* The corrections shrink by so much each time (the first one may have been small by luck). */
+static double shrinking(const struct blasd_engine *e, const struct blasd_block *block, lapack_int c,
+                        int step, double size) {
+    double ratio = size / block->last[c];
+    return step == 1 || ratio < e->contraction ? fmax(ratio, fmin(e->contraction, 0.5)) : ratio;
+}
+
+/* By how much an update of the residual in plain arithmetic may be off, as backward_error counts:
+ * with A (x - d) and r. */
+static double hidden(const struct blasd_engine *e, const struct blasd_block *block, lapack_int c,
+                     double size) {
+    return (e->n + 2) * (double)UNIT * (2 * size + block->error[c]);
+}
+
+/* Whether this correction is the last one, and so small that its residual needs no extended
+ * precision to be known. */
+static bool light(const struct blasd_engine *e, const struct blasd_block *block, lapack_int c,
+                  int step, double size) {
+#ifdef UPDATE
+    return !e->scaled && size * shrinking(e, block, c, step, size) <= UNIT / 4 &&
+           hidden(e, block, c, size) <= LIGHT * (double)UNIT;
+#else
+    (void)e, (void)block, (void)c, (void)step, (void)size;
+    return false;
+#endif
+}
+
 /* Keeps the better of x and the one before it, in d. Decides whether column c is done. */
 static void judge_step(struct blasd_engine *e, struct blasd_block *block, lapack_int c, int step,
                        double size) {
     lapack_int n = e->n;
     REAL *x = at(e->x, n, 0, c);
-    double ratio = size / block->last[c];
+    double ratio = shrinking(e, block, c, step, size);
     double error = backward_error(e, block, c);
+    if (block->light[c]) error += hidden(e, block, c, size);
     if (!(error <= 2 * UNIT || error < block->error[c])) {
         memcpy(x, at(e->d, n, 0, c), (size_t)n * sizeof(REAL));
         block->done[c] = true;
@@ -492,9 +529,7 @@ static void judge_step(struct blasd_engine *e, struct blasd_block *block, lapack
     block->error[c] = error;
     block->steps[c] = step;
     block->last[c] = size;
-    /* the corrections shrink by `ratio` each time (the first one may have been small by luck): is
-     * what is left below the last digit? */
-    if (step == 1 || ratio < e->contraction) ratio = fmax(ratio, fmin(e->contraction, 0.5));
+    /* is what is left below the last digit? */
     block->converged[c] = error <= 2 * UNIT && size * ratio <= UNIT / 4;
     block->done[c] = block->converged[c] || !(ratio <= 0.5);
 }
@@ -530,11 +565,12 @@ static void solve_block(struct blasd_engine *e, struct blasd_block *block) {
     size_t bytes = (size_t)n * (size_t)block->k * sizeof(REAL);
     int most = e->shape.refinement == BLASD_REFINE_NONE ? 0 : MOST_STEPS;
     double sizes[BLASD_ENGINE_COLUMNS];
-    bool all = true;
+    bool all = true, again;
     memset(block->done, 0, sizeof block->done);
+    memset(block->light, 0, sizeof block->light);
     memcpy(e->x, e->b, bytes);
     apply_factors(e, e->x, block->k, false);
-    residual_block(e, block);
+    residual_block(e, block, false);
     if (!blasd_wanted()) return;
     for (lapack_int c = 0; c < block->k; c++) {
         block->first_error[c] = block->error[c] = backward_error(e, block, c);
@@ -548,14 +584,22 @@ static void solve_block(struct blasd_engine *e, struct blasd_block *block) {
         memcpy(e->d, e->r, bytes);
         apply_factors(e, e->d, block->k, false);
         for (lapack_int c = 0; c < block->k; c++)
-            if (!block->done[c]) sizes[c] = step_forward(e, c);
-        residual_block(e, block);
+            if (!block->done[c]) {
+                sizes[c] = step_forward(e, c);
+                block->light[c] = light(e, block, c, step, sizes[c]);
+            }
+        residual_block(e, block, false);
+        residual_block(e, block, true);
         if (!blasd_wanted()) return;
         all = true;
+        again = false;
         for (lapack_int c = 0; c < block->k; c++) {
             if (!block->done[c]) judge_step(e, block, c, step, sizes[c]);
+            again = again || (block->light[c] && !block->done[c]);
+            block->light[c] = false;
             all = all && block->done[c];
         }
+        if (again) residual_block(e, block, false); /* what is corrected next is known in full */
     }
     take_back(e, block);
 }
@@ -641,6 +685,31 @@ static bool doubtful(struct blasd_engine *e, const struct blasd_block *block, la
     return !(condition * (double)UNIT < DOUBT);
 }
 
+/* Whether some x of a block may be doubtful: one estimate, with the largest that each element of x
+ * and b has in any column against its column's size, in place of one for each column. */
+static bool some_doubtful(struct blasd_engine *e, const struct blasd_block *block) {
+    REAL *most = e->r;
+    if (e->scaled || block->k < 3) return true;
+    memset(most, 0, (size_t)e->n * sizeof *most);
+    memset(e->sum, 0, (size_t)e->n * sizeof *e->sum);
+    for (lapack_int c = 0; c < block->k; c++) {
+        const REAL *x = at(e->x, e->n, 0, c), *b = at(e->b, e->n, 0, c);
+        double size = NAME(largest)(x, e->n);
+        if (size == 0 || !isfinite(block->error[c])) continue;
+        for (lapack_int i = 0; i < e->n; i++) {
+            most[i] = (REAL)fmax((double)most[i], fabs((double)x[i]) / size);
+            e->sum[i] = fmax(e->sum[i], fabs((double)b[i]) / size);
+        }
+    }
+    for (lapack_int j = 0; j < e->n; j++) {
+        const REAL *column = at(e->matrix, e->n, 0, j);
+        for (lapack_int i = 0; i < e->n; i++)
+            e->sum[i] += fabs((double)column[i]) * (double)most[j];
+    }
+    e->unit_exponent = 0;
+    return !(blasd_engine_norm_inverse(e, apply_condition) * (double)UNIT < DOUBT);
+}
+
 static bool refactor(struct blasd_engine *e, const REAL *a) {
     return e->factored == a || prepare(e, a);
 }
@@ -674,6 +743,7 @@ static bool run_block(struct blasd_engine *e, struct blasd_system *system,
         system->rcond = e->rcond;
         if (!(e->rcond < 2 * e->n * (double)UNIT)) continue;
         if (!refactor(e, system->a)) return false; /* QR may have left nothing */
+        if (!some_doubtful(e, block)) continue;
         for (lapack_int c = 0; c < block->k && !system->doubtful && blasd_wanted(); c++)
             system->doubtful = doubtful(e, block, c);
     }

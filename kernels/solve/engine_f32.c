@@ -18,33 +18,44 @@
 #define NAME(name) name##_f32
 #define UNIT 0x1p-24f
 #define SAFE 0x1p40f
-#define BAND 40 /* exponents of a right-hand side that are solved at once */
-#define RESIDUAL_SUMS 1024
+#define BAND 40             /* exponents of a right-hand side that are solved at once */
+#define RESIDUAL_COLUMNS 32 /* whose residuals are computed together */
+#define ROWS 64             /* of a tile of A that is widened */
+#define DEPTH 128           /* its columns */
 #define RESIDUAL_UNIT 0x1p-52
 
+/* A block of float32, `from` apart, in double. */
 BLASD_CLONES
-static void subtract_column_f32(double *restrict sum, const float *restrict column, double x,
-                                int64_t n) {
-    for (int64_t i = 0; i < n; i++) sum[i] -= (double)column[i] * x;
+static void widen_f32(double *restrict to, int64_t to_row, const float *restrict from,
+                      int64_t from_row, int64_t rows, int64_t length) {
+    for (int64_t j = 0; j < rows; j++)
+        for (int64_t i = 0; i < length; i++) to[j * to_row + i] = (double)from[j * from_row + i];
 }
 
-/* Columns c[0 .. k] of r := b - A x, rounded once. By strips of rows, whose sums stay in the cache;
- * a strip's piece of a column of A serves all k. */
-static void residual(const struct blasd_engine *e, const float *x, const float *b, float *r,
-                     const lapack_int *c, int k) {
-    double sum[RESIDUAL_SUMS];
-    const int64_t n = e->n, strip = RESIDUAL_SUMS / k;
+/* Columns c[0 .. k] of r := b - A x, rounded once: products by tiles, in double, in which those of
+ * two numbers are exact. */
+static void residual_f32(const struct blasd_engine *e, const float *x, const float *b, float *r,
+                         const lapack_int *c, int k) {
+    double sum[RESIDUAL_COLUMNS * ROWS], tile[DEPTH * ROWS], wide[RESIDUAL_COLUMNS * DEPTH];
+    const int64_t n = e->n;
     const float *matrix = e->matrix;
-    for (int64_t i = 0; i < n; i += strip) {
-        int64_t rows = n - i < strip ? n - i : strip;
-        for (int m = 0; m < k; m++)
-            for (int64_t p = 0; p < rows; p++) sum[m * strip + p] = (double)b[c[m] * n + i + p];
-        for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < n; i += ROWS) {
+        int64_t rows = n - i < ROWS ? n - i : ROWS;
+        for (int m = 0; m < k; m++) widen_f32(sum + m * ROWS, ROWS, b + c[m] * n + i, n, 1, rows);
+        for (int64_t j = 0; j < n; j += DEPTH) {
+            int64_t depth = n - j < DEPTH ? n - j : DEPTH;
+            widen_f32(tile, ROWS, matrix + j * n + i, n, depth, rows);
             for (int m = 0; m < k; m++)
-                subtract_column_f32(sum + m * strip, matrix + j * n + i, (double)x[c[m] * n + j],
-                                    rows);
+                widen_f32(wide + m * DEPTH, DEPTH, x + c[m] * n + j, n, 1, depth);
+            if (k == 1)
+                cblas_dgemv(CblasColMajor, CblasNoTrans, (int)rows, (int)depth, -1, tile, ROWS,
+                            wide, 1, 1, sum, 1);
+            else
+                cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, (int)rows, k, (int)depth, -1,
+                            tile, ROWS, wide, DEPTH, 1, sum, ROWS);
+        }
         for (int m = 0; m < k; m++)
-            for (int64_t p = 0; p < rows; p++) r[c[m] * n + i + p] = (float)sum[m * strip + p];
+            for (int64_t p = 0; p < rows; p++) r[c[m] * n + i + p] = (float)sum[m * ROWS + p];
     }
 }
 
