@@ -115,6 +115,26 @@ def test_an_answer_that_never_comes():
             asyncio.run(main())
 
 
+def test_nothing_is_smuggled_into_a_request(service, client):
+    """An id or a key that comes from somebody else ends no line of the request, in either client."""
+    bad = ("x HTTP/1.1\r\nHost: a\r\n\r\nGET /ops", "a\nb", "a b\r\n")
+
+    async def main():
+        async with blasd.AsyncClient(service.url) as one:
+            for text in bad:
+                with pytest.raises(ValueError):
+                    await one.job(text)
+                with pytest.raises(ValueError):
+                    await one.submit("matmul", a=[[1.0]], b=[[1.0]], idempotency_key=text + "\r\n")
+            assert await one.ready()
+    asyncio.run(main())
+    for text in bad:
+        with pytest.raises((ValueError, blasd.Error)):
+            client.job(text)
+        with pytest.raises((ValueError, blasd.Error)):
+            client.submit("matmul", a=[[1.0]], b=[[1.0]], idempotency_key=text + "\r\n")
+
+
 # --- futures ----------------------------------------------------------------------------------------------------------
 
 

@@ -167,7 +167,10 @@ class AsyncPool:
     async def carry(self, request: Request) -> Answer:
         """As transport.Pool.carry."""
         settings = self.settings
-        head = "".join(f"{name}: {value}\r\n" for name, value in {**settings.headers, **request.headers}.items())
+        lines = [f"{name}: {value}" for name, value in {**settings.headers, **request.headers}.items()]
+        if any(c in line for line in lines for c in "\r\n\0") or any(c <= " " or c == "\x7f" for c in request.path):
+            raise ValueError("a header or an id has a line break, a space or a control character in it")
+        head = "".join(f"{line}\r\n" for line in lines)
         text = (f"{request.method} {settings.target(request.path)} HTTP/1.1\r\n{head}"
                 f"Content-Length: {request.length}\r\n\r\n").encode("latin-1")
         small = request.length < 65536
