@@ -8,7 +8,10 @@
 ## make bench        measurements (bench/README.md); ARGS="--quick --only json-256" passes options on
 ## make test-gpu     on a machine with a GPU: conformance, leaks, benchmarks
 ## make fuzz         the fuzzers, FUZZ_SECONDS (60) each
-## make soak         the load tests for a minute each
+## make chaos        kills, stops and fills a service under load; ARGS="--kills 10000" or "--seconds 600 --seed N"
+## make attack       what hostile clients do, SCALE (10) times as much as in make test
+## make soak         the load tests for a minute each, then half an hour in which memory must be flat
+## make analyze      gcc -fanalyzer, clang-tidy, cppcheck; make test-thread: threads under ThreadSanitizer
 ## make test-fresh   `make demo` and `make test` in a bare root (needs root)
 ## make test-image   builds and runs the container image (needs root)
 ## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
@@ -23,12 +26,15 @@ CC = gcc
 CXX = g++
 PYTHON ?= /usr/bin/python3
 
-PACKAGES = libmicrohttpd jansson hiredis libcurl
+PACKAGES = libmicrohttpd jansson hiredis libcurl libseccomp
 WARN = -Wall -Wextra -Wpointer-arith -Wshadow -Wundef -Wvla -Wformat=2 -Wcast-align \
        -Wconversion -Wno-sign-conversion -Wfloat-conversion
 WARN_C = -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
 OPT ?= -O2 -g
-HARDEN = -fstack-protector-strong -fno-strict-overflow
+# tests/integration/test_hardening.py reads from the program that all of this is in it
+HARDEN = -fstack-protector-strong -fstack-clash-protection -fno-strict-overflow
+HARDEN += $(if $(filter x86_64,$(shell uname -m)),-fcf-protection) $(if $(SANITIZE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack
 FLAGS = -Isrc -I. -I$(BUILD)/gen -D_GNU_SOURCE $(OPT) $(WARN) $(HARDEN) $(WERROR) -MMD -MP -fPIC -pthread
 ifneq ($(SANITIZE),)
 FLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
@@ -110,7 +116,7 @@ $(BUILD)/gen/openapi_json.h: api/openapi.json
 	@mk/bytes.sh openapi_json $< >$@
 
 # in this order: a list in a prerequisite must be known when it is read
-include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/install.mk
+include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/analyze.mk mk/install.mk
 
 # Files generated from tables in the code and committed, because people read them where they lie.
 GENERATED_DOCS = api/errors.json docs/errors.md docs/limits.md docs/operations.md

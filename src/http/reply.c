@@ -123,17 +123,33 @@ const char *http_retry_after(enum blasd_code code) {
     }
 }
 
-void http_log_job(const struct http_exchange *exchange, const char *what,
-                  const struct blasd_err *problem) {
-    const struct blasd_err_info *info = blasd_err_info(problem->code);
+static void client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
     const union MHD_ConnectionInfo *peer = NULL;
-    const char *op = exchange->upload == NULL ? NULL : exchange->upload->op;
-    char client[HTTP_PEER_TEXT];
     if (exchange->connection != NULL)
         peer = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     http_peer_text(peer == NULL ? NULL : peer->client_addr, client);
+}
+
+static const char *op_text(const struct http_exchange *exchange) {
+    const char *op = exchange->upload == NULL ? NULL : exchange->upload->op;
+    return op == NULL ? "-" : op;
+}
+
+void http_log_job(const struct http_exchange *exchange, const char *what,
+                  const struct blasd_err *problem) {
+    const struct blasd_err_info *info = blasd_err_info(problem->code);
+    char client[HTTP_PEER_TEXT];
+    client_text(exchange, client);
     blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s client=%s", what,
-                  exchange->id, info->name, info->http_status, op == NULL ? "-" : op, client);
+                  exchange->id, info->name, info->http_status, op_text(exchange), client);
+}
+
+void http_audit_job(const struct http_exchange *exchange, bool repeated) {
+    char client[HTTP_PEER_TEXT];
+    if (!exchange->home->server->options->audit) return;
+    client_text(exchange, client);
+    blasd_log(BLASD_LOG_INFO, "job %s: id=%s op=%s client=%s", repeated ? "repeated" : "accepted",
+              exchange->id, op_text(exchange), client);
 }
 
 /* A job that was to be submitted: the one line about it has the id that its answer has. */
