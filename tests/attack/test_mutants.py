@@ -94,8 +94,9 @@ TOKENS = [b"\r\n", b"\n", b" ", b"\t", b":", b"\0", b"%00", b"%zz", b"Transfer-E
           b"X: " + b"y" * 5000 + b"\r\n"]
 
 
-def test_mutated_heads(service, scale):
-    """An answer, or a connection that is closed: never one that hangs, never a part that dies."""
+def test_mutated_heads(make_service, scale):
+    """An answer, or a connection that is closed when its time is up: never one that hangs, never a part that dies."""
+    service = make_service("--limit", "connection_idle_s=1", "--limit", "request_s=1")
     rng, before = random.Random(f"{SEED} heads"), parts(service)
     body = b'{"inputs":{"a":[[1]],"b":[[2]]}}'
     for number in range(150 * scale):
