@@ -12,12 +12,21 @@
 #include "core/record.h"
 #include "store/store.h"
 
-/* Who asks. Every call that touches jobs takes one; today there is one, "anonymous", and it is
- * stored with each job so that tenants can come without a change of schema. */
+#define BLASD_TENANT_MAX 32 /* a zero included */
+
+/* Who asks. Every call that touches jobs takes one: it makes, finds and changes jobs of that tenant
+ * alone, and those of another are to it as if they never were. */
 struct blasd_principal {
-    char tenant[32];
+    char tenant[BLASD_TENANT_MAX];
+    /* Its share beside other tenants. 0: that of a weight of 1, and nothing below is looked at. */
+    double weight;
+    uint64_t jobs, bytes;  /* queued and running at the most; 0: only the queue's own limits */
+    uint64_t stored_bytes; /* of results: once they are more, no job is taken; 0: likewise */
 };
 extern const struct blasd_principal blasd_anonymous;
+
+/* Whether `name` can be a tenant's: 1 to 31 letters, digits, `.`, `_` or `-`. */
+bool blasd_tenant_valid(const char *name);
 
 struct blasd_queue_options {
     const char *url;  /* "redis://[user:password@]host[:port][/db]" or "unix:/path.sock" */

@@ -20,6 +20,7 @@ struct blasd_claim {
     int64_t submitted_us; /* Redis' clock */
     int64_t claimed_us;   /* Redis' clock */
     bool stored;          /* its inputs are in the blob "ID.in" */
+    char tenant[BLASD_TENANT_MAX]; /* "": one that no limits are kept for */
 };
 
 /* How a claimed job ended. */
