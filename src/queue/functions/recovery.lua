@@ -82,10 +82,10 @@ local function lapsed(name, epoch)
 end
 
 -- Idle workers beside waiting jobs: one that could not take them at once, as others were in its way.
-local function serve_backlog(lines)
+local function serve_backlog()
     if call('HLEN', K.idle) == 0 then return end
     local count = {0, 0, 0}
-    for line, jobs in pairs(lines) do
+    for line, jobs in pairs(waiting()) do
         local class = CLASS_OF[sub(line, 1, 1)]
         count[class] = count[class] + jobs
     end
@@ -146,10 +146,9 @@ local function reroute(class, lines)
     for _, line in ipairs(lines) do reroute_line(line) end
 end
 
--- `lines`: of all that wait.
-local function reroute_stranded(live, lines)
+local function reroute_stranded(live)
     local of = {{}, {}, {}}
-    for line, jobs in pairs(lines) do
+    for line, jobs in pairs(waiting()) do
         local class = of[CLASS_OF[sub(line, 1, 1)]]
         if jobs > 0 then class[#class + 1] = line end
     end
@@ -198,9 +197,8 @@ local function housekeeping()
     blobs = blobs + sync_fit()
     recount()
     forget_opened()
-    local lines = waiting()
-    reroute_stranded(live, lines)
-    serve_backlog(lines)
+    reroute_stranded(live)
+    serve_backlog()
     local first = call('ZRANGE', K.deadlines, 0, 0, 'WITHSCORES')
     return {now, counted('jobs'), counted('bytes'), live[1], live[2], blobs,
             tonumber(first[2] or 0), kept_bytes('a'), call('GET', K.idkey) or ''}

@@ -137,7 +137,7 @@ static void turn(struct env *env, int ms) {
         }                                                                                          \
     } while (0)
 
-static void linger(struct env *env, int ms) {
+__attribute__((unused)) static void linger(struct env *env, int ms) {
     for (int64_t end = blasd_clock_ns() + ms * BLASD_MS; blasd_clock_ns() < end;) turn(env, 5);
 }
 
@@ -214,7 +214,7 @@ static redisReply *ask(redisContext *c, const char *fmt, ...) {
     return r;
 }
 
-static long long ask_number(struct env *env, const char *fmt, const char *arg) {
+__attribute__((unused)) static long long ask_number(struct env *env, const char *fmt, const char *arg) {
     redisReply *r = ask(env->client, fmt, arg);
     long long n;
     assert_non_null(r);

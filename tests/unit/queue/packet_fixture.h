@@ -180,7 +180,7 @@ static inline const char *finish_raw(struct bed *bed, struct blasd_worker_queue 
 
 static inline void expect_record(struct bed *bed, const char *id) {
     char record[64];
-    snprintf(record, sizeof record, "record of %s", id);
+    snprintf(record, sizeof record, "record of %.41s", id);
     assert_string_equal(record_line(bed, id, 0), record);
 }
 

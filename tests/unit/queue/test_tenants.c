@@ -224,7 +224,7 @@ static void who_comes_late_is_next(void **state) {
             finish_claims(worker, claims, count);
             count = claim(worker, 16, PLENTY, claims);
             blasd_worker_queue_demand(worker, 0, 0);
-            assert_in_range(count, 1, 3); /* so that the next one need not wait long */
+            assert_in_range(count, 1, 6); /* so that the next one need not wait long */
             assert_int_equal(count_of(&bed, "late", claims, count), 1);
             assert_string_equal(claims[0].id, late);
             finish_claims(worker, claims, count);
@@ -314,7 +314,7 @@ static void a_packet_beyond_the_limits(void **state) {
     struct bed bed;
     struct packet packet;
     (void)state;
-    bed_open(&bed, &server, "part");
+    bed_open(&bed, &server, "some");
     packet_make(&packet, BLASD_ID_ASYNC, 5);
     assert_string_equal(submit_packet_as(&bed, &packet, "2", 100, "", "\t\tmatmul\tann\t1 3 0 0"),
                         "00066");
