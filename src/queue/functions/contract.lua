@@ -25,7 +25,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        none; SEG: the segment its inputs lie in; WORK: what each job counts for in
                        its tenant's share, in us by the tenant's weight, of a tenant that is metered;
                        N: jobs of a packet; KEY: its Idempotency-Key
-  {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists
+  {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
+                       `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
                        packet, a PIECE with each job's frame
   {q}:opened           hash PACKET -> "ID ID ...", of packets that were opened, while jobs of them
@@ -52,7 +53,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:seconds:TENANT   zset "KIND:B" -> the second behind those its ids are made in
   {q}:tenants:KIND:B   set of the tenants that have such a bucket, for the sweep of blobs
   {q}:recbytes         hash BUCKET -> bytes of records, their blobs and keys; fields `s`, `a`: of
-                       all of the kind, ":TENANT": of all of the tenant. Those of kind a stay for
+                       all of the kind, ":TENANT": of all of the tenant, but of `anonymous`. Those of kind a stay for
                        their time: where they are as many as may be (record_bytes), jobs are
                        refused. Field `schema`: 3
   {q}:gone             hash KIND -> the highest B dropped so far

@@ -70,12 +70,10 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
     e.count, e.names[count] = count, name
     e.jobs, e.cost = e.jobs + job.jobs, e.cost + job.jobs * job.cost
     if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - job.jobs end
-    local of = e.of[job.tenant]
-    if not of then
-        of = {}
-        e.of[job.tenant] = of
+    if job.tenant ~= NOBODY then
+        local of = e.of[job.tenant] or {}
+        e.of[job.tenant], of[#of + 1] = of, name
     end
-    of[#of + 1] = name
     if job.metered then
         local used = e.used[job.tenant] or {jobs = 0, bytes = 0}
         e.used[job.tenant] = used
@@ -118,9 +116,11 @@ end
 
 -- Changes the bytes of records: of a bucket, of all of its kind, and of all of its tenant.
 local function weigh(bucket, by)
-    local own = match(bucket, '^%a:%d+(:.*)$')
+    local own = match(bucket, ':[^:]*$')
     call('HINCRBY', K.recbytes, sub(bucket, 1, 1), whole(by))
-    if call('HINCRBY', K.recbytes, own, whole(by)) <= 0 then call('HDEL', K.recbytes, own) end
+    if own ~= ':' .. NOBODY and call('HINCRBY', K.recbytes, own, whole(by)) <= 0 then
+        call('HDEL', K.recbytes, own)
+    end
     return call('HINCRBY', K.recbytes, bucket, whole(by))
 end
 

@@ -87,9 +87,11 @@ local function intake_write(t)
     if #entries == t.written then return end
     for i = t.written + 1, #entries do
         local e, n = entries[i], #stubs
-        local names = of[e.tenant] or {}
         stubs[n + 1], stubs[n + 2], frames[n + 1], frames[n + 2] = e.name, e.stub, e.name, e.frame
-        of[e.tenant], names[#names + 1] = names, e.name
+        if e.tenant ~= NOBODY then
+            local names = of[e.tenant] or {}
+            of[e.tenant], names[#names + 1] = names, e.name
+        end
     end
     call_many('HSET', K.pending, stubs)
     call_many('HSET', K.frames, frames)

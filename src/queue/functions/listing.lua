@@ -133,10 +133,15 @@ end
 local function step_of(p, phase, found)
     if phase == 'e' then return step_records(p, found) end
     local names, stubs = {}, {}
-    for i, stub in ipairs(get_many(K.pending, found)) do
-        if stub and (p.which == 'any' or not p.finder(found[i])) then
-            names[#names + 1], stubs[#stubs + 1] = found[i], stub
+    local function add(name, stub)
+        if stub and (p.which == 'any' or not p.finder(name)) then
+            names[#names + 1], stubs[#stubs + 1] = name, stub
         end
+    end
+    if p.tenant == NOBODY then
+        for i = 1, #found, 2 do add(found[i], found[i + 1]) end
+    else
+        for i, stub in ipairs(get_many(K.pending, found)) do add(found[i], stub) end
     end
     return step_pending(p, names, stubs)
 end
@@ -145,7 +150,7 @@ end
 -- step was at its end.
 local function scan_step(p, phase, key, most, scan)
     local command, each = 'HSCAN', 2
-    if phase == 'p' then command, each = 'SSCAN', 1 end
+    if phase == 'p' and p.tenant ~= NOBODY then command, each = 'SSCAN', 1 end
     local r = call(command, key, scan, 'COUNT', p.slots and 1 or most)
     if not p.slots and (scan ~= '0' or r[1] ~= '0') then
         local jobs = 0
@@ -166,8 +171,8 @@ local function list_steps(p, phase, bucket, scan)
     end
     if phase == 'r' then return list_running(p) and '' or here() end
     while true do
-        local key = phase == 'p' and K.names_of .. p.tenant or
-                    K.rec_of .. bucket .. ':' .. p.tenant
+        local key = phase == 'e' and K.rec_of .. bucket .. ':' .. p.tenant or
+                    p.tenant == NOBODY and K.pending or K.names_of .. p.tenant
         local on = scan_step(p, phase, key, STEP[sub(bucket or phase, 1, 1)], scan)
         if not on then return here(p.slots) end
         scan, p.last, p.at, p.looked = on, '', '', p.looked + 1 -- it costs where it finds none, too

@@ -53,10 +53,12 @@ local function open_packet(packet, stub)
     end)
     call('HDEL', K.pending, packet)
     call('HDEL', K.frames, packet)
-    call('SREM', K.names_of .. job.tenant, packet)
     call_many('HSET', K.pending, stubs)
     call_many('HSET', K.frames, frames)
-    call_many('SADD', K.names_of .. job.tenant, ids)
+    if job.tenant ~= NOBODY then
+        call('SREM', K.names_of .. job.tenant, packet)
+        call_many('SADD', K.names_of .. job.tenant, ids)
+    end
     if #ids > 0 then call('HSET', K.opened, packet, concat(ids, ' ')) end
     local missing = #ids - job.jobs -- where its pieces are damaged
     tally('jobs', missing)

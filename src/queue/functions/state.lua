@@ -10,6 +10,7 @@ local WIDTH = {s = 1, a = 8} -- seconds of a record bucket, by the id's kind
 local MANY = 2000            -- arguments of one command; Lua's stack holds some 8,000
 local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
 local PIECE_HEAD = 45        -- bytes of a piece before its record
+local NOBODY = 'anonymous'   -- the tenant where there are no keys: alone, so nothing is kept apart
 local ID, PACKET = 41, 29    -- characters of an id, and those of it that name its packet
 
 -- Filled in by the first call: while this file is loaded there are no globals but `redis`.

@@ -4,12 +4,10 @@
 local upgrade
 do
 
-local ONLY = 'anonymous'
-
 -- Those in the lists of schema 5, and how many of them each list had.
 local function upgrade_lists()
     for si, key in pairs(K.wait) do
-        local old, line = sub(key, 1, -2), si .. ' ' .. ONLY
+        local old, line = sub(key, 1, -2), si .. ' ' .. NOBODY
         if call('EXISTS', old) == 1 then
             call('RENAME', old, line_key(line))
             compact(line)
@@ -18,41 +16,29 @@ local function upgrade_lists()
     end
 end
 
-local function upgrade_pending()
-    local scan = '0'
-    repeat
-        local r, names = call('HSCAN', K.pending, scan, 'COUNT', MANY), {}
-        for i = 1, #r[2], 2 do names[#names + 1] = r[2][i] end
-        call_many('SADD', K.names_of .. ONLY, names)
-        scan = r[1]
-    until scan == '0'
-end
-
 local function upgrade_records()
     local seconds, all = sub(K.seconds_of, 1, -2), call('ZRANGE', K.recs, 0, -1, 'WITHSCORES')
     for i = 1, #all, 2 do
         local place, expires = all[i], all[i + 1]
-        local bucket, bytes = place .. ':' .. ONLY, call('HGET', K.recbytes, place)
+        local bucket, bytes = place .. ':' .. NOBODY, call('HGET', K.recbytes, place)
         for _, of in ipairs({K.rec_of, K.out_of, K.seg_of, K.keys_of}) do
             if call('EXISTS', of .. place) == 1 then call('RENAME', of .. place, of .. bucket) end
         end
         call('ZREM', K.recs, place)
         call('ZADD', K.recs, expires, bucket)
-        call('SADD', K.tenants_of .. place, ONLY)
+        call('SADD', K.tenants_of .. place, NOBODY)
         if bytes then
             call('HDEL', K.recbytes, place)
             call('HSET', K.recbytes, bucket, bytes)
-            call('HINCRBY', K.recbytes, ':' .. ONLY, bytes)
         end
     end
-    if call('EXISTS', seconds) == 1 then call('RENAME', seconds, K.seconds_of .. ONLY) end
+    if call('EXISTS', seconds) == 1 then call('RENAME', seconds, K.seconds_of .. NOBODY) end
 end
 
 upgrade = function()
     if call('HGET', K.recbytes, 'schema') == '3' then return end
     call('HSET', K.recbytes, 'schema', 3)
     upgrade_lists()
-    upgrade_pending()
     upgrade_records()
 end
 
