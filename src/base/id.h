@@ -36,7 +36,8 @@ struct blasd_id_key {
     uint64_t word[2];
 };
 void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key);
-/* A key that follows from another and a name of up to 32 characters, and tells nothing of either. */
+/* A key that follows from another and a name of up to 32 characters, and tells nothing of either.
+ */
 struct blasd_id_key blasd_id_key_for(const struct blasd_id_key *key, const char *name);
 bool blasd_id_signed(const char *id, const struct blasd_id_key *key);
 /* Whether `text` has the form of an id. */

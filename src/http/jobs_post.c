@@ -236,9 +236,9 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                           "the job has %d outputs, and a .npy file holds one", outputs);
     exchange->upload->outputs = plan.output_bytes > plan.input_bytes ? plan.output_bytes : 0;
     exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
-    exchange->upload->work_s = http_placement_work(
-        &exchange->home->placement, blasd_front_queue_view(exchange->home->queue),
-        exchange->upload->device, job->op, &plan);
+    exchange->upload->work_s = http_placement_work(&exchange->home->placement,
+                                                   blasd_front_queue_view(exchange->home->queue),
+                                                   exchange->upload->device, job->op, &plan);
     choose_batch_key(exchange->upload, &plan, *cost);
     return 0;
 }

@@ -235,9 +235,9 @@ int http_placement_check_time(const struct http_placement *choice,
 #define USUAL_FLOPS 1e10
 #define USUAL_BYTES 1e9
 
-double http_placement_work(const struct http_placement *choice,
-                           const struct blasd_queue_view *view, enum blasd_device_class class,
-                           const struct blasd_op *op, const struct blasd_plan *plan) {
+double http_placement_work(const struct http_placement *choice, const struct blasd_queue_view *view,
+                           enum blasd_device_class class, const struct blasd_op *op,
+                           const struct blasd_plan *plan) {
     struct blasd_cost_guess guess;
     if (class == BLASD_DEVICE_ANY)
         class = view->workers_of[BLASD_DEVICE_CPU] > 0 ? BLASD_DEVICE_CPU : BLASD_DEVICE_CUDA;

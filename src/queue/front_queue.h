@@ -65,9 +65,9 @@ struct blasd_submission {
 
 /* `id`: the job's id, which is an earlier job's where the Idempotency-Key had been used for the
  * same request (*repeated; the waiter then waits for that one, and a record that is already final
- * comes to it right after). Errors: queue_full, quota_exceeded (`field` names which), queue_unavailable and disk_full (it is then
- * not known whether the job was queued), results_full, no_such_device, idempotency_conflict,
- * inputs_lost. */
+ * comes to it right after). Errors: queue_full, quota_exceeded (`field` names which),
+ * queue_unavailable and disk_full (it is then not known whether the job was queued), results_full,
+ * no_such_device, idempotency_conflict, inputs_lost. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
 /* Whether a submission that ended with this may have been queued all the same, by a call whose

@@ -81,8 +81,7 @@ static void record_reply(struct front_call *call, const redisReply *reply,
 /* `forget`: "0" or "1" for cancel, else NULL; `waiter`: for watch, else NULL. */
 static void ask_record(struct blasd_front_queue *queue, const char *function,
                        const struct blasd_principal *principal, const char *id, const char *forget,
-                       struct blasd_waiter *waiter, blasd_record_fn done,
-                       void *arg) {
+                       struct blasd_waiter *waiter, blasd_record_fn done, void *arg) {
     struct blasd_err err;
     struct record_call *c = new_call(queue, sizeof *c, record_reply, &err);
     bool valid = blasd_id_valid(id);

@@ -218,8 +218,8 @@ static uint64_t stream_of(const struct blasd_submission *s) {
     return 1 + 3 * (uint64_t)class_of(s) + (uint64_t)s->job->priority;
 }
 
-/* What a job counts for in its tenant's share, in us. In steps of powers of two: jobs that differ in
- * it share no packet. */
+/* What a job counts for in its tenant's share, in us. In steps of powers of two: jobs that differ
+ * in it share no packet. */
 static uint64_t share_of(const struct blasd_principal *principal, double work_s) {
     double us = (work_s > 0 ? work_s * 1e6 : 1000) / principal->weight;
     uint64_t share = 1;

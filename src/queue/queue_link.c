@@ -11,7 +11,8 @@
 const struct blasd_principal blasd_anonymous = {.tenant = "anonymous"};
 
 bool blasd_tenant_valid(const char *name) {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t len = strspn(name, letters);
     return len > 0 && len < BLASD_TENANT_MAX && name[len] == '\0';
 }

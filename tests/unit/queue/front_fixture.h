@@ -214,7 +214,8 @@ static redisReply *ask(redisContext *c, const char *fmt, ...) {
     return r;
 }
 
-__attribute__((unused)) static long long ask_number(struct env *env, const char *fmt, const char *arg) {
+__attribute__((unused)) static long long ask_number(struct env *env, const char *fmt,
+                                                    const char *arg) {
     redisReply *r = ask(env->client, fmt, arg);
     long long n;
     assert_non_null(r);

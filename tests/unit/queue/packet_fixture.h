@@ -326,14 +326,16 @@ static inline void audit(struct bed *bed) {
         "  end\n"
         "end\n"
         "for name, stub in pairs(stubs) do\n"
-        "  if not named[name] and stub:match('^[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)') ~= 'anonymous' then return name .. ' is not named' end\n"
+        "  if not named[name] and stub:match('^[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)') ~= 'anonymous' "
+        "then return name .. ' is not named' end\n"
         "end\n"
         "local metered = call('HGETALL', q .. ':used')\n"
         "for i = 1, #metered, 2 do\n"
         "  local tenant = metered[i]:match('^jobs (.*)$')\n"
         "  if tenant then\n"
         "    if used[tenant] ~= tonumber(metered[i + 1]) then\n"
-        "      return tenant .. ' has ' .. (used[tenant] or 0) .. ' jobs, not ' .. metered[i + 1] end\n"
+        "      return tenant .. ' has ' .. (used[tenant] or 0) .. ' jobs, not ' .. metered[i + 1] "
+        "end\n"
         "    used[tenant] = nil\n"
         "  end\n"
         "end\n"
@@ -369,9 +371,8 @@ static inline void audit(struct bed *bed) {
 
 /* Nothing is pending and nothing is left of what was. */
 static inline void expect_empty(struct bed *bed) {
-    static const char *const gone[] = {
-        "pending", "frames", "attempts", "deadlines",
-        "opened",  "used",   "shares",   "names:anonymous"};
+    static const char *const gone[] = {"pending", "frames", "attempts", "deadlines",
+                                       "opened",  "used",   "shares",   "names:anonymous"};
     redisReply *reply;
     audit(bed);
     for (int i = 0; i < 3; i++) drop(fcall(bed, "tick", NULL));

@@ -139,8 +139,7 @@ static void test_unavailable(void **state) {
     assert_int_equal(queue_open(env), 0);
     start = blasd_clock_ns();
     s = submit(env, (struct want){.watch = true});
-    blasd_front_queue_get(env->queue, &who, s->id, on_record,
-                          &got);
+    blasd_front_queue_get(env->queue, &who, s->id, on_record, &got);
     UNTIL(env, s->answered == 1 && got.answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
     assert_int_equal(got.code, BLASD_E_queue_unavailable);

@@ -301,8 +301,7 @@ static void test_dealt_with_alone(void **state) {
     blasd_front_queue_unwatch(env->queue, &env->seen[0].waiter); /* before it is answered */
     UNTIL(env, env->answered == 6);
     blasd_front_queue_unwatch(env->queue, &env->seen[1].waiter);
-    blasd_front_queue_cancel(env->queue, &who, env->seen[2].id,
-                             false, on_record, &got);
+    blasd_front_queue_cancel(env->queue, &who, env->seen[2].id, false, on_record, &got);
     UNTIL(env, got.answered == 1 && env->ended == 1);
     assert_true(record_is(got.record, got.record_len, BLASD_CANCELLED));
     assert_true(record_is(env->seen[2].record, env->seen[2].record_len, BLASD_CANCELLED));

@@ -23,8 +23,7 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
 
 static struct got end(struct env *env, const char *id, bool forget) {
     struct got got = {0};
-    blasd_front_queue_cancel(env->queue, &who, id, forget,
-                             on_record, &got);
+    blasd_front_queue_cancel(env->queue, &who, id, forget, on_record, &got);
     UNTIL(env, got.answered == 1);
     return got;
 }
@@ -113,8 +112,7 @@ static void test_message_first(void **state) {
     /* the same for a watch of a job that was submitted without one */
     s = submit(env, (struct want){.watch = false});
     UNTIL(env, s->answered == 1);
-    blasd_front_queue_watch(env->queue, &who, s->id, &s->waiter,
-                            on_record, &got);
+    blasd_front_queue_watch(env->queue, &who, s->id, &s->waiter, on_record, &got);
     blasd_front_queue_flush(env->queue);
     hold_commands(env);
     usleep(50000); /* Redis takes the watch before the job ends */

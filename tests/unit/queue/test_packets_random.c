@@ -71,8 +71,7 @@ static void new_jobs(struct world *w, const struct packet *packet, const char *d
         if (digits[1] != '\0' && digits[i] != '0') continue;
         struct model *job = &w->jobs[w->count++];
         assert_true(w->count < JOBS);
-        *job = (struct model){
-            .tenant = tenant, .holder = -1, .group = -1, .channels = channels};
+        *job = (struct model){.tenant = tenant, .holder = -1, .group = -1, .channels = channels};
         memcpy(job->id, packet->id[i], sizeof job->id);
     }
 }
@@ -92,7 +91,9 @@ static void do_submit(struct world *w) {
     tenant = tenants[who];
     snprintf(note, sizeof note, "%s\t%s\tmatmul\t%s%s", segments[pick(w, 4)],
              channel < CHANNELS ? channel_names[channel] : "", tenant,
-             who == 0 ? "" : pick(w, 2) ? "\t100 0 0 0" : "\t5000 0 0 0");
+             who == 0     ? ""
+             : pick(w, 2) ? "\t100 0 0 0"
+                          : "\t5000 0 0 0");
     unsigned channels = channel < CHANNELS ? 1u << channel : 0;
     if (packet.jobs == 1) {
         char text[16], frame[64];

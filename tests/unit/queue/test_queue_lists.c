@@ -141,8 +141,10 @@ static void what_comes_back_stands_first(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ghosts_are_passed_over), cmocka_unit_test(many_ghosts_at_once),
-        cmocka_unit_test(ghosts_do_not_pile_up),  cmocka_unit_test(what_comes_back_stands_first),
+        cmocka_unit_test(ghosts_are_passed_over),
+        cmocka_unit_test(many_ghosts_at_once),
+        cmocka_unit_test(ghosts_do_not_pile_up),
+        cmocka_unit_test(what_comes_back_stands_first),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

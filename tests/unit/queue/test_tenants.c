@@ -9,7 +9,8 @@ static int submit_metered(struct bed *bed, const char *who, const char *id, cons
     char note[128];
     snprintf(note, sizeof note, "\t\tmatmul\t%s\t%d%s", who, work, limits);
     redisReply *reply = fcall(bed, "submit", NEXT_SEQ, id, id, si, "100", "", note, NULL);
-    int code = reply->element[3]->type == REDIS_REPLY_INTEGER ? (int)reply->element[3]->integer : -1;
+    int code =
+        reply->element[3]->type == REDIS_REPLY_INTEGER ? (int)reply->element[3]->integer : -1;
     drop(reply);
     return code;
 }
@@ -52,8 +53,8 @@ static void expect_unknown(struct bed *bed, const char *function, const char *wo
     const char *const ids[] = {never, id};
     const char *did[2];
     for (int i = 0; i < 2; i++) {
-        redisReply *reply = word ? fcall(bed, function, word, ids[i], NULL)
-                                 : fcall(bed, function, ids[i], NULL);
+        redisReply *reply =
+            word ? fcall(bed, function, word, ids[i], NULL) : fcall(bed, function, ids[i], NULL);
         assert_int_equal(reply->elements, 1);
         assert_int_equal(reply->element[0]->type, REDIS_REPLY_INTEGER);
         assert_int_equal(reply->element[0]->integer, 404);
@@ -118,7 +119,8 @@ static int pages(struct bed *bed, const char *which) {
     char cursor[128] = "";
     int count = 0;
     do {
-        redisReply *reply = fcall(bed, "list", which, "", "0", "9000000000000000", "5", cursor, NULL);
+        redisReply *reply =
+            fcall(bed, "list", which, "", "0", "9000000000000000", "5", cursor, NULL);
         snprintf(cursor, sizeof cursor, "%s", reply->element[0]->str);
         drop(reply);
         count++;
@@ -235,8 +237,8 @@ static void who_comes_late_is_next(void **state) {
     }
 }
 
-/* What several tenants that always wait are given is as their work says, in small claims as in large
- * ones. `work`: of a job of each. */
+/* What several tenants that always wait are given is as their work says, in small claims as in
+ * large ones. `work`: of a job of each. */
 static void expect_shares(const char *name, int claim_jobs, int rounds, const int work[3]) {
     static const char *const names[] = {"ann", "ben", "cid"};
     static struct blasd_claim claims[64];
@@ -250,8 +252,7 @@ static void expect_shares(const char *name, int claim_jobs, int rounds, const in
     for (int i = 0; i < rounds; i++) {
         int count = claim(worker, claim_jobs, PLENTY, claims);
         assert_in_range(count, 1, claim_jobs);
-        for (int t = 0; t < 3; t++)
-            given[t] += work[t] * count_of(&bed, names[t], claims, count);
+        for (int t = 0; t < 3; t++) given[t] += work[t] * count_of(&bed, names[t], claims, count);
         blasd_worker_queue_demand(worker, 0, 0);
         finish_claims(worker, claims, count);
     }
@@ -360,9 +361,9 @@ static void outputs_of_each_are_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others_jobs_never_were),   cmocka_unit_test(lists_know_one_tenant),
-        cmocka_unit_test(keys_are_one_tenants),     cmocka_unit_test(who_comes_late_is_next),
-        cmocka_unit_test(each_has_its_share),       cmocka_unit_test(limits_of_a_tenant),
+        cmocka_unit_test(others_jobs_never_were),     cmocka_unit_test(lists_know_one_tenant),
+        cmocka_unit_test(keys_are_one_tenants),       cmocka_unit_test(who_comes_late_is_next),
+        cmocka_unit_test(each_has_its_share),         cmocka_unit_test(limits_of_a_tenant),
         cmocka_unit_test(a_packet_beyond_the_limits), cmocka_unit_test(outputs_of_each_are_kept),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
