@@ -88,11 +88,9 @@ struct http_stopping {
 
 struct http_loop {
     struct http_server *server; /* borrowed */
-    struct blasd_loop *loop;    /* owned, as the next two */
+    struct blasd_loop *loop;    /* owned, as the next */
     struct blasd_front_queue *queue;
-    struct MHD_Daemon *daemon; /* owned */
-    struct blasd_watcher daemon_watcher;
-    struct http_acceptor acceptor;
+    struct http_acceptor acceptor;   /* its daemons are owned here */
     struct http_metrics *metrics;    /* this loop's own counters; borrowed from the server */
     struct http_placement placement; /* of the device class for a job */
     struct blasd_list exchanges;     /* every one, by its node */

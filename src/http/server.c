@@ -1,11 +1,11 @@
 /* The loops: what happens in one turn, and how they start and end.
  *
- * All waiting is done in one epoll set of our own, which holds libmicrohttpd's epoll descriptor,
- * the connections to the queue and the descriptors of suspended clients. libmicrohttpd itself is
- * only ever asked to do what is ready now: its own waits with suspended connections can hang (it
- * takes events in rounds of 128 and, after a full round, waits with the same time-out although
- * connections lie ready). What it leaves undone keeps its descriptor readable, so the next turn
- * goes on with it. Read next: exchange.h, acceptor.h. */
+ * All waiting is done in one epoll set of our own, which holds the epoll descriptors of
+ * libmicrohttpd's daemons, the connections to the queue and the descriptors of suspended clients.
+ * libmicrohttpd itself is only ever asked to do what is ready now: its own waits with suspended
+ * connections can hang (it takes events in rounds of 128 and, after a full round, waits with the
+ * same time-out although connections lie ready). What it leaves undone keeps its descriptor
+ * readable, so the next turn goes on with it. Read next: exchange.h, acceptor.h. */
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/cut.h"
@@ -38,7 +38,9 @@
 #define QUEUE_DOWN_NS INT64_C(1000000000)   /* before it is worth a word */
 #define QUEUE_AGAIN_NS INT64_C(10000000000) /* between two of them */
 #define RESTS_A_TURN 4
-#define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
+#define SMALL_MEMORY ((size_t)16 * BLASD_KIB) /* of a connection of small posts, at most */
+#define LARGE_MEMORY ((size_t)BLASD_MIB)      /* of one of large bodies, at least */
+#define INTAKE_LEAST (64 * BLASD_MIB)         /* what may be received however full the store is */
 #define LAST_MOMENTS_NS                                                                            \
     INT64_C(3000000000) /* after the grace period, for what is then answered                       \
                          */
@@ -133,11 +135,13 @@ static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
 /* libmicrohttpd reads once from a connection when it is run. Bodies come in pieces: short ones are
  * taken to their ends in one turn, so that the jobs of all go to the queue together, in larger
  * calls than if each turn ended a few of them. */
-static void run_daemon(struct http_loop *loop) {
+static void run_daemons(struct http_loop *loop) {
     int runs = 0;
     do {
         loop->turn.rest = false;
-        if (http_acceptor_busy(&loop->acceptor)) MHD_run(loop->daemon);
+        for (int i = 0; i < HTTP_MEMORIES; i++)
+            if (http_daemon_busy(&loop->acceptor.daemons[i]))
+                MHD_run(loop->acceptor.daemons[i].daemon);
     } while (loop->turn.rest && ++runs <= RESTS_A_TURN);
     http_acceptor_turn(&loop->acceptor);
 }
@@ -159,12 +163,17 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
  * with an event or is known to `turn`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
-    unsigned long long left;
+    int wait = -1;
     if (turn->resumed || turn->more || turn->rest || loop->shared_files.first != NULL) return 0;
-    if (!http_acceptor_busy(&loop->acceptor) || MHD_get_timeout(loop->daemon, &left) != MHD_YES)
-        return -1;
-    if (left == 0 && loop->parking.count > 0) return PARKED_WAIT_MS;
-    return left > 60000 ? 60000 : (int)left;
+    for (int i = 0; i < HTTP_MEMORIES; i++) {
+        const struct http_daemon *daemon = &loop->acceptor.daemons[i];
+        unsigned long long left;
+        if (!http_daemon_busy(daemon) || MHD_get_timeout(daemon->daemon, &left) != MHD_YES)
+            continue;
+        if (left > 60000) left = 60000;
+        if (wait < 0 || (int)left < wait) wait = (int)left;
+    }
+    return wait == 0 && loop->parking.count > 0 ? PARKED_WAIT_MS : wait;
 }
 
 static void set_parking(struct http_loop *loop) {
@@ -189,7 +198,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     admit_waiting(loop);
     loop->turn.resumed = loop->turn.more = false;
     http_pieces_turn(&loop->pieces);
-    run_daemon(loop);
+    run_daemons(loop);
     http_admission_turn(loop);
     http_shared_file_turn(loop);
     set_parking(loop);
@@ -217,7 +226,7 @@ static void drain(struct http_loop *loop) {
     }
     /* what the kernel has accepted already would be reset when the socket closes: take it first */
     http_acceptor_close(&loop->acceptor);
-    for (int i = 0; i < 64; i++) run_daemon(loop);
+    for (int i = 0; i < 64; i++) run_daemons(loop);
     if (atomic_load(&server->told) > 1) on_grace(&loop->stopping.grace);
 }
 
@@ -274,11 +283,10 @@ __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char
  * libmicrohttpd receives into half of a connection's memory, and makes that larger by an eighth of
  * what is left where it has less room than the increment: with one above the half it does so before
  * each receive, and a body of 33 KB with its head comes in one piece less. */
-static int start_daemon(struct http_loop *loop) {
+static int start_daemon(struct http_loop *loop, struct http_daemon *daemon, size_t memory) {
     const struct blasd_limits *limits = loop->server->limits;
     const union MHD_DaemonInfo *info;
-    const size_t memory = (size_t)limits->connection_bytes;
-    loop->daemon = MHD_start_daemon(
+    daemon->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET, 0,
         NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections,
@@ -291,11 +299,23 @@ static int start_daemon(struct http_loop *loop) {
         MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1,
 #endif
         MHD_OPTION_END);
-    info =
-        loop->daemon == NULL ? NULL : MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    info = daemon->daemon == NULL ? NULL
+                                  : MHD_get_daemon_info(daemon->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL) return -1;
-    loop->daemon_watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
-    return blasd_loop_watch(loop->loop, &loop->daemon_watcher, EPOLLIN);
+    daemon->watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
+    return blasd_loop_watch(loop->loop, &daemon->watcher, EPOLLIN);
+}
+
+static int start_daemons(struct http_loop *loop) {
+    const size_t usual = (size_t)loop->server->limits->connection_bytes;
+    const size_t memory[HTTP_MEMORIES] = {
+        [HTTP_SMALL_POSTS] = usual < SMALL_MEMORY ? usual : SMALL_MEMORY,
+        [HTTP_ANY_REQUEST] = usual,
+        [HTTP_LARGE_BODIES] = usual > LARGE_MEMORY ? usual : LARGE_MEMORY,
+    };
+    for (int i = 0; i < HTTP_MEMORIES; i++)
+        if (start_daemon(loop, &loop->acceptor.daemons[i], memory[i]) != 0) return -1;
+    return 0;
 }
 
 static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
@@ -313,12 +333,11 @@ static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
     close(fd);
 }
 
-/* The daemon, and the acceptor before it. */
+/* The daemons, and the acceptor before them. */
 static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err *err) {
     const struct blasd_limits *limits = loop->server->limits;
-    if (start_daemon(loop) != 0)
+    if (start_daemons(loop) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
-    loop->acceptor.daemon = loop->daemon;
     loop->acceptor.limit = limits->connections;
     loop->acceptor.limit_of_one = limits->connections_per_address > 0
                                       ? limits->connections_per_address
@@ -373,9 +392,11 @@ static void loop_stop(struct http_loop *loop) {
     loop->stopping.out_of_time = true;
     /* libmicrohttpd stops only without suspended ones */
     BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_abandon(exchange_of(node));
-    if (loop->daemon != NULL) {
-        MHD_run(loop->daemon);
-        MHD_stop_daemon(loop->daemon);
+    for (int i = 0; i < HTTP_MEMORIES; i++) {
+        struct MHD_Daemon *daemon = loop->acceptor.daemons[i].daemon;
+        if (daemon == NULL) continue;
+        MHD_run(daemon);
+        MHD_stop_daemon(daemon);
     }
     http_acceptor_free(&loop->acceptor);
     blasd_front_queue_free(loop->queue);
