@@ -57,6 +57,14 @@ def _triangle(name: str) -> str:
     return "lower" if name.upper() == "L" else "upper"
 
 
+def _svd_of(result: Result) -> Any:
+    return SVDResult(result["U"], result["S"], result["Vh"])
+
+
+def _qr_of(result: Result) -> Any:
+    return QRResult(result["Q"], result["R"]) if "Q" in result else result["R"]
+
+
 def _lstsq_of(result: Result, rows: int) -> LstsqResult:
     rank, residuals, columns = result["rank"], result["residuals"], result["x"].shape[0]
     if rank.ndim:
@@ -85,13 +93,11 @@ class Decompositions:
     def svd(self, a: Any, full_matrices: bool = True, compute_uv: bool = True, **options: Any) -> Any:
         """As numpy.linalg.svd: (U, S, Vh), or S alone."""
         params = {"full_matrices": full_matrices, "compute_uv": compute_uv}
-        return self._named(Named("svd", {"a": a}, params, (lambda r: SVDResult(r["U"], r["S"], r["Vh"])) if compute_uv
-                                 else (lambda r: r["S"])), options)
+        return self._named(Named("svd", {"a": a}, params, _svd_of if compute_uv else lambda r: r["S"]), options)
 
     def qr(self, a: Any, mode: str = "reduced", **options: Any) -> Any:
         """As numpy.linalg.qr: (Q, R), or R alone with mode "r"."""
-        return self._named(Named("qr", {"a": a}, {"mode": mode}, (lambda r: r["R"]) if mode == "r"
-                                 else (lambda r: QRResult(r["Q"], r["R"]))), options)
+        return self._named(Named("qr", {"a": a}, {"mode": mode}, _qr_of), options)
 
     def cholesky(self, a: Any, *, upper: bool = False, **options: Any) -> Any:
         """As numpy.linalg.cholesky: the lower factor of positive definite matrices, or the upper one."""
