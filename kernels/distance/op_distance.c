@@ -340,19 +340,6 @@ static int distance_plan(const struct blasd_job *job, struct blasd_plan *plan,
     plan->workspace_bytes = (uint64_t)bytes;
     plan->device_bytes = plan->workspace_bytes;
     plan->batchable = true;
-    for (int i = IN_X; i <= IN_VI; i++) {
-        blasd_key_add_int(&plan->key, blasd_job_has(job, i));
-        if (i <= IN_Y && blasd_job_has(job, i))
-            blasd_key_add_tensor(&plan->key, &job->inputs[i].tensor);
-    }
-    for (int i = 0; params[i].name != NULL; i++) {
-        if (params[i].kind == BLASD_PARAM_FLOAT)
-            blasd_key_add(&plan->key, &job->params[i].f, sizeof job->params[i].f);
-        else if (params[i].kind == BLASD_PARAM_INT)
-            blasd_key_add_int(&plan->key, job->params[i].i);
-        else
-            blasd_key_add_int(&plan->key, job->params[i].choice);
-    }
     return 0;
 }
 
