@@ -18,11 +18,11 @@
 #define NAME(name) name##_f32
 #define UNIT 0x1p-24f
 #define SAFE 0x1p40f
-#define BAND 40             /* exponents of a right-hand side that are solved at once */
-#define RESIDUAL_COLUMNS 32 /* whose residuals are computed together */
-#define ROWS 64             /* of a tile of A that is widened */
-#define STRIP 1024          /* rows whose sums are kept for one column */
-#define DEPTH 128           /* its columns */
+#define BAND 40              /* exponents of a right-hand side that are solved at once */
+#define RESIDUAL_COLUMNS 128 /* whose residuals are computed together */
+#define ROWS 256             /* of a tile of A that is widened */
+#define STRIP 1024           /* rows whose sums are kept for one column */
+#define DEPTH 96             /* its columns */
 #define RESIDUAL_UNIT 0x1p-52
 #define LIGHT 0x1p-6 /* of u: what an update in plain arithmetic may hide of a residual */
 #define UPDATE_TERMS(n) ((n) < UPDATE_DEPTH ? (n) + 4 : UPDATE_DEPTH + 4) /* roundings of it */

@@ -22,7 +22,9 @@
 #define RESIDUAL_UNIT 0x1p-104
 #define RESIDUAL_COLUMNS 32 /* whose residuals are computed together, */
 #define RESIDUAL_GROUP 8    /* by so many that their sums stay in the cache */
-#define LIGHT 0x1p-10       /* of u: what an update in plain arithmetic may hide of a residual */
+#define RESIDUAL_STRIP (RESIDUAL_SUMS / RESIDUAL_GROUP) /* rows of several columns' sums */
+#define SIZES_DEPTH 64
+#define LIGHT 0x1p-10 /* of u: what an update in plain arithmetic may hide of a residual */
 #define UPDATE_TERMS(n) ((n) + 4) /* roundings of it */
 #define FOUR 4                    /* columns of A at a time */
 
@@ -83,35 +85,26 @@ static void subtract_below_f64(double *restrict sum, double *restrict rest,
     }
 }
 
-/* sum += |a| |x|, for FOUR columns of a, n apart. */
-WITH_FMA
-static void add_sizes_f64(double *restrict sum, const double *restrict a, int64_t n,
-                          const double x[FOUR], int64_t rows) {
-    const double x0 = fabs(x[0]), x1 = fabs(x[1]), x2 = fabs(x[2]), x3 = fabs(x[3]);
-    for (int64_t i = 0; i < rows; i++) {
-        double one = __builtin_fma(fabs(a[n + i]), x1, fabs(a[i]) * x0);
-        sum[i] += __builtin_fma(fabs(a[3 * n + i]), x3, __builtin_fma(fabs(a[2 * n + i]), x2, one));
-    }
+BLASD_CLONES
+static void take_sizes_f64(double *restrict to, const double *restrict from, int64_t count) {
+    for (int64_t i = 0; i < count; i++) to[i] = fabs(from[i]);
 }
 
 /* Where sums begin so that they stay far from 0: above |b| + |A| |x|, for k columns of a strip. */
 static void start_above_f64(const struct blasd_engine *e, const double *x, const double *b,
-                            const lapack_int *c, int k, int64_t i, int64_t strip, int64_t rows,
-                            double *above) {
+                            const lapack_int *c, int k, int64_t i, int64_t rows, double *above) {
+    double tile[RESIDUAL_STRIP * SIZES_DEPTH], by[RESIDUAL_GROUP * SIZES_DEPTH];
     const int64_t n = e->n;
     const double *matrix = e->matrix;
-    int64_t j = 0;
-    for (int m = 0; m < k; m++)
-        for (int64_t p = 0; p < rows; p++) above[m * strip + p] = fabs(b[c[m] * n + i + p]);
-    for (; j + FOUR <= n; j += FOUR)
-        for (int m = 0; m < k; m++)
-            add_sizes_f64(above + m * strip, matrix + j * n + i, n, x + c[m] * n + j, rows);
-    for (; j < n; j++)
-        for (int m = 0; m < k; m++)
-            for (int64_t p = 0; p < rows; p++)
-                above[m * strip + p] += fabs(matrix[j * n + i + p] * x[c[m] * n + j]);
-    for (int m = 0; m < k; m++)
-        for (int64_t p = 0; p < rows; p++) above[m * strip + p] *= 4;
+    for (int m = 0; m < k; m++) take_sizes_f64(above + m * RESIDUAL_STRIP, b + c[m] * n + i, rows);
+    for (int64_t j = 0; j < n; j += SIZES_DEPTH) {
+        int64_t depth = n - j < SIZES_DEPTH ? n - j : SIZES_DEPTH;
+        for (int64_t q = 0; q < depth; q++)
+            take_sizes_f64(tile + q * rows, matrix + (j + q) * n + i, rows);
+        for (int m = 0; m < k; m++) take_sizes_f64(by + m * SIZES_DEPTH, x + c[m] * n + j, depth);
+        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, (int)rows, k, (int)depth, 4, tile,
+                    (int)rows, by, SIZES_DEPTH, j == 0 ? 4 : 1, above, RESIDUAL_STRIP);
+    }
 }
 
 /* Columns c[0 .. k] of r := b - A x, rounded once. By strips of rows, whose sums stay in the cache;
@@ -119,13 +112,13 @@ static void start_above_f64(const struct blasd_engine *e, const double *x, const
 static void residual_group(const struct blasd_engine *e, const double *x, const double *b,
                            double *r, const lapack_int *c, int k) {
     double sum[RESIDUAL_SUMS], rest[RESIDUAL_SUMS], above[RESIDUAL_SUMS] = {0};
-    const int64_t n = e->n, strip = RESIDUAL_SUMS / k;
-    const double *matrix = e->matrix;
     const bool several = e->shape.columns > 1;
+    const int64_t n = e->n, strip = several ? RESIDUAL_STRIP : RESIDUAL_SUMS;
+    const double *matrix = e->matrix;
     for (int64_t i = 0; i < n; i += strip) {
         int64_t rows = n - i < strip ? n - i : strip, j = 0;
         /* of several columns sizes cost less than they save; one waits for memory, not for sums */
-        if (several) start_above_f64(e, x, b, c, k, i, strip, rows, above);
+        if (several) start_above_f64(e, x, b, c, k, i, rows, above);
         for (int m = 0; m < k; m++)
             for (int64_t p = 0; p < rows; p++) {
                 double from = above[m * strip + p], value = b[c[m] * n + i + p];

@@ -79,22 +79,12 @@ static void store_block(const struct blasd_engine *e, struct blasd_block *block,
 static double backward_error(const struct blasd_engine *e, struct blasd_block *block,
                              lapack_int c) {
     const REAL *x = at(e->x, e->n, 0, c), *r = at(e->r, e->n, 0, c);
-    long double size_x = 0, size_r = 0, below;
-    double plain_x = 0, plain_r = 0;
-    for (lapack_int i = 0; i < e->n; i++) {
-        double sx = fabs((double)x[i]), sr = fabs((double)r[i]);
-        /* written so that a NaN stays */
-        if (!(sx <= plain_x)) plain_x = sx;
-        if (!(sr <= plain_r)) plain_r = sr;
-        if (!isfinite(sx) || !isfinite(sr)) return INFINITY;
-        if (e->scaled) {
-            size_x = fmaxl(size_x, ldexpl(sx, e->column_scale[i]));
-            size_r = fmaxl(size_r, ldexpl(sr, -e->row_scale[i]));
-        }
-    }
-    if (!e->scaled) {
-        size_x = plain_x;
-        size_r = plain_r;
+    long double size_x = NAME(size_of)(x, e->n), size_r = NAME(size_of)(r, e->n), below;
+    if (!isfinite(size_x) || !isfinite(size_r)) return INFINITY;
+    if (e->scaled) size_x = size_r = 0;
+    for (lapack_int i = 0; e->scaled && i < e->n; i++) {
+        size_x = fmaxl(size_x, ldexpl(fabs((double)x[i]), e->column_scale[i]));
+        size_r = fmaxl(size_r, ldexpl(fabs((double)r[i]), -e->row_scale[i]));
     }
     block->below[c] = below = e->norm_inf * size_x + block->norm_b[c];
     return below > 0 ? (double)(size_r / below) * (1 + 4 * (double)UNIT * (e->n + 2)) +
@@ -168,20 +158,11 @@ static void residual_block(struct blasd_engine *e, const struct blasd_block *blo
     blasd_parallel_run(&loop);
 }
 
-static double size_of(const REAL *v, lapack_int n) {
-    double most = 0;
-    for (lapack_int i = 0; i < n; i++) {
-        double size = fabs((double)v[i]);
-        if (!(size <= most)) most = size;
-    }
-    return most;
-}
-
 /* x + d in place of x for column c, and the old x in d; how large d was against x. */
 static double step_forward(struct blasd_engine *e, lapack_int c) {
     lapack_int n = e->n;
     REAL *x = at(e->x, n, 0, c), *d = at(e->d, n, 0, c);
-    double size = size_of(d, n) / size_of(x, n);
+    double size = NAME(size_of)(d, n) / NAME(size_of)(x, n);
     for (lapack_int i = 0; i < n; i++) {
         REAL next = x[i] + d[i];
         d[i] = x[i];
@@ -275,7 +256,7 @@ static void solve_block(struct blasd_engine *e, struct blasd_block *block) {
         block->first_error[c] = block->error[c] = backward_error(e, block, c);
         block->steps[c] = 0;
         block->last[c] = 1;
-        block->converged[c] = size_of(at(e->r, n, 0, c), n) == 0;
+        block->converged[c] = NAME(size_of)(at(e->r, n, 0, c), n) == 0;
         block->done[c] = block->converged[c] || !isfinite(block->error[c]);
         all = all && block->done[c];
     }

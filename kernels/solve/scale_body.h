@@ -76,6 +76,19 @@ static double NAME(largest)(const REAL *x, int64_t n) {
     return all;
 }
 
+/* The same, but NaN where an element is not finite. */
+BLASD_CLONES
+static double NAME(size_of)(const REAL *x, int64_t n) {
+    REAL none[SUMS] = {0};
+    double all = NAME(largest)(x, n);
+    int64_t i = 0;
+    for (; i + SUMS <= n; i += SUMS)
+        for (int k = 0; k < SUMS; k++) none[k] += 0 * x[i + k];
+    for (; i < n; i++) none[0] += 0 * x[i];
+    for (int k = 0; k < SUMS; k++) all += (double)none[k];
+    return all;
+}
+
 /* What a column adds to the largest and to the sum of each row; `ret`: its own. */
 BLASD_CLONES
 static void NAME(measure_column)(const REAL *restrict x, int64_t n, double *restrict most,
