@@ -44,7 +44,7 @@ struct proof {
     double *row, *mean, *length;      /* owned: q each; length: of the columns of W^1/2 A */
     double *sizes, *h;                /* owned: q each */
     struct dd *v, *best, *g, *sum;    /* owned: q each */
-    double alpha;
+    double alpha, spread;
 };
 
 static double gamma_of(double terms) {
@@ -217,7 +217,8 @@ static double distance(struct proof *p, bool wide) {
 
 /* ---- a target ---- */
 
-/* g := A'W (y - A v) in double-double, and in `sizes` what its error is relative to. */
+/* g := A'W (y - A v) in double-double; in `sizes` what the error of its sums is relative to, and in
+ * `spread` the length of what that of y - A v is, times W^1/2. */
 DD_CLONES
 static void gradient(struct proof *p, int64_t target) {
     int64_t q = p->q, t = p->shape->t, done = 0;
@@ -227,6 +228,7 @@ static void gradient(struct proof *p, int64_t target) {
         p->g[j] = p->sum[j] = dd_from(0);
         p->sizes[j] = 0;
     }
+    p->spread = 0;
     for (int64_t i = 0; i < p->n && blasd_wanted_after(&done, 40 * q); i++) {
         struct dd rest = dd_from(ldexp(p->data->y[i * t + target] - shift, exponent));
         double size = fabs(rest.hi), w = weight(p, i);
@@ -235,10 +237,11 @@ static void gradient(struct proof *p, int64_t target) {
             rest = dd_subtract(rest, dd_scale(p->v[j], p->row[j]));
             size += fabs(p->row[j] * p->v[j].hi);
         }
+        p->spread += w * size * size;
         rest = dd_scale(rest, w);
         for (int64_t j = 0; j < q; j++) {
             p->sum[j] = dd_add(p->sum[j], dd_scale(rest, p->row[j]));
-            p->sizes[j] += fabs(p->row[j]) * w * size;
+            p->sizes[j] += fabs(p->row[j] * rest.hi);
         }
         if (i % ROWS != ROWS - 1 && i != p->n - 1) continue;
         for (int64_t j = 0; j < q; j++) {
@@ -251,7 +254,7 @@ static void gradient(struct proof *p, int64_t target) {
 /* h := R'g; returns its length, and in *unsure that of what it may be off by. */
 static double project(struct proof *p, double *unsure) {
     double n = (double)p->n, q = (double)p->q, most = 0, squares = 0, errors = 0;
-    double each = (8 * (q + 2) + 4 * ((n < ROWS ? n : ROWS + n / ROWS) + 8)) * U * U;
+    double each = 4 * ((n < ROWS ? n : ROWS + n / ROWS) + 8) * U * U;
     for (int64_t k = 0; k < p->q; k++) {
         struct dd sum = {0, 0};
         double off = 0;
@@ -267,7 +270,9 @@ static double project(struct proof *p, double *unsure) {
         errors += off * off;
         if (!(fabs(p->h[k]) <= most)) most = fabs(p->h[k]);
     }
-    *unsure = up(sqrt(up(errors, q + 2)) + TINY, 4);
+    *unsure = up(sqrt(up(errors, q + 2)) + TINY, 4) +
+              8 * (q + 2) * U * U * up(sqrt((1 + p->alpha) * up(p->spread, n + q + 8)), 8);
+    *unsure = up(*unsure, 4);
     return most < FAR ? up(sqrt(up(squares, q + 2)) + TINY, 4) : INFINITY;
 }
 
