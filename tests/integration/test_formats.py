@@ -25,14 +25,17 @@ def test_every_form_in_and_out(service, form, accept):
 def test_complex_systems_in_every_form(service, form, accept, dtype):
     a, x = np.array([[2j, 1], [-1, 4 - 1j]], dtype), np.array([[1 - 2j], [0.5j]], dtype)
     inputs = {"a": a, "b": a @ x}
+    wanted = "safetensors" if accept == "safetensors" else "json"  # .npy is for one output
     if form == "json":  # an element is a list of its two parts
         body = {"op": "solve", "inputs": {name: {"dtype": dtype, "shape": list(v.shape), "data": np.stack(
-            [v.real, v.imag], -1).ravel().tolist()} for name, v in inputs.items()}}
+            [v.real, v.imag], -1).reshape(-1, 2).tolist()} for name, v in inputs.items()}}
         answer = service.request("POST", "/jobs?wait=30", json.dumps(body),
-                                 {"Content-Type": TYPES[form], "Accept": TYPES[accept]})
+                                 {"Content-Type": TYPES[form], "Accept": TYPES[wanted]})
     else:
-        answer = service.post("solve", inputs, form=form, accept=accept)
+        answer = service.post("solve", inputs, form=form, accept=wanted)
     assert answer.status == 200, answer.body
+    if accept == "npy":
+        answer = service.request("GET", answer.json()["outputs"]["x"]["href"], headers={"Accept": TYPES["npy"]})
     if accept == "json":
         output = answer.json()["outputs"]["x"]
         assert output["dtype"] == dtype and output["shape"] == [2, 1]
