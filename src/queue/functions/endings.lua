@@ -1,7 +1,7 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
 local function ending_new()
-    return {count = 0, names = {}, jobs = 0, terse = {}, cost = 0, segs = {}, into = {}, told = {},
+    return {count = 0, names = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
             ends = {}, one_channel = false}
 end
 
@@ -156,7 +156,7 @@ local function sync_fit()
     return blobs
 end
 
--- Takes the ghosts out of a list, and counts what it holds; what is left keeps its order.
+-- Takes the tombstones out of a list, and counts what it holds; what is left keeps its order.
 local function compact(si)
     local key, jobs = K.wait[si], 0
     local left = call('LLEN', key)
@@ -174,7 +174,7 @@ end
 -- list, for to search it would take the longer the longer the queue is. So that what is left there
 -- is not without bounds, a list more than half of which are such names is gone through.
 local GHOSTS = 1000
-local function count_ghosts(ended)
+local function count_tombstones(ended)
     local held, waited = {}, {}
     for _, worker in ipairs(call('HKEYS', K.workers)) do
         for _, name in ipairs(claimed_names(worker)) do held[name] = true end
@@ -218,7 +218,7 @@ local function ending_commit(e, worker)
     if e.count == 0 then return counted('jobs') end
     call_many('HDEL', K.pending, e.names)
     call_many('HDEL', K.frames, e.names)
-    if #e.terse > 0 then count_ghosts(e.terse) end
+    if #e.summaries > 0 then count_tombstones(e.summaries) end
     local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
     tally('bytes', -e.cost)
     local prog = worker and K.prog_of .. worker or K.attempts
@@ -250,8 +250,8 @@ end
 local UNLOGGED = 1000 -- lines that wait for a front end
 
 -- Ends a pending job without a worker; returns its record.
-local function ending_add_terse(e, id, job, state, code, finder)
-    local record = terse(id, job, state, code, finder)
+local function ending_add_summary(e, id, job, state, code, finder)
+    local record = summary(id, job, state, code, finder)
     local piece = struct.pack('<I4', #record) .. id .. record
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
     ending_add(e, id, job, piece, 0, '', label)
@@ -259,7 +259,7 @@ local function ending_add_terse(e, id, job, state, code, finder)
         call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code)
         call('LTRIM', K.unlogged, -UNLOGGED, -1)
     end
-    e.terse[#e.terse + 1] = {id, job.si}
+    e.summaries[#e.summaries + 1] = {id, job.si}
     return record
 end
 
@@ -270,7 +270,7 @@ local function expire_due()
     local e, finder = ending_new(), running_finder(#ids)
     for i, stub in ipairs(get_many(K.pending, ids)) do
         if stub then
-            ending_add_terse(e, ids[i], parse(stub), 'expired', 'deadline_exceeded', finder)
+            ending_add_summary(e, ids[i], parse(stub), 'expired', 'deadline_exceeded', finder)
         end
     end
     ending_commit(e)
