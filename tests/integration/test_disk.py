@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from service import Redis, Service
+from service import Redis, Service, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 MIB = 1 << 20
@@ -96,13 +96,6 @@ def taken_at_last(service, seconds=60):
             return job_id
         time.sleep(0.1)
     raise AssertionError(problem)
-
-
-def wait_for(what, seconds=60):
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def ready_problem(service):
