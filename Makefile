@@ -156,7 +156,7 @@ lint:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 lint-objects
 	@$(PYTHON) .ci/objects.py build/lint-gcc
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-clang CC=clang CXX=clang++ WERROR=-Werror OPT=-O1 lint-objects
-	@$(MAKE) --no-print-directory -s -j2 check-generated
+	@$(MAKE) --no-print-directory -s -j2 BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 check-generated
 
 .PHONY: clean
 clean:

@@ -16,7 +16,7 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
     free(upload->job);
-    blasd_spares_give(&exchange->home->freelists.uploads, upload);
+    blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
 
 /* Ends the taking in: nothing of the body is wanted any more. */
@@ -107,7 +107,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .device = request->query.device,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
-                                           .spares = &upload->exchange->home->freelists.intakes};
+                                           .freelist = &upload->exchange->home->freelists.intakes};
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
 
@@ -148,7 +148,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
 }
 
 void http_jobs_post_begin(struct http_exchange *exchange) {
-    struct http_upload *upload = blasd_spares_take_zeroed(&exchange->home->freelists.uploads);
+    struct http_upload *upload = blasd_freelist_take_zeroed(&exchange->home->freelists.uploads);
     struct blasd_err err = {0};
     if (upload == NULL) {
         http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");

@@ -353,6 +353,15 @@ class Service:
         return answer.safetensors()
 
 
+def wait_for(what, why="", seconds=120):
+    """What it gives, once that is something."""
+    end = time.monotonic() + seconds
+    while not (got := what()):
+        assert time.monotonic() < end, f"not within {seconds} s: {why or what}"
+        time.sleep(0.05)
+    return got
+
+
 ENDED = ("succeeded", "failed", "cancelled", "expired")
 
 

@@ -1,10 +1,9 @@
-"""Small jobs beside one that takes long, on the only worker: what the heavy lane promises."""
+"""Small jobs beside one that takes long, on the only worker: what the slow pool promises."""
 import os
 import signal
-import time
 
 import numpy as np
-from service import ENDED, until
+from service import ENDED, until, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
 
@@ -106,7 +105,7 @@ def test_a_job_after_a_lapsed_lease_is_not_taken_for_cancelled(make_service):
             n = 2500
             heavy = service.post("matmul", {"a": np.ones((n, n)), "b": np.ones((n, n))}, wait=0,
                                  form="safetensors").json()["id"]
-            time.sleep(4)
+            wait_for(lambda: not service.request("GET", "/devices").json()["devices"], "the lease has lapsed")
         finally:
             os.kill(worker, signal.SIGCONT)
         job = until(service, heavy, ENDED)

@@ -1,6 +1,6 @@
 /* Where tensors lie: in place, converted, one after the other; and stored jobs that lie. */
-#include "worker/bind.h"
 #include "worker/ending.h"
+#include "worker/map_io.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static struct blasd_arena arena;
 static struct blasd_claim claim;
 static struct blasd_item item;
 static struct blasd_task task;
-static struct blasd_bound bound;
+static struct blasd_io io;
 static struct blasd_err err;
 /* as Redis hands it over: aligned to nothing */
 static unsigned char bytes[1 + 256];
@@ -80,7 +80,7 @@ static int setup(void **state) {
     blasd_id_new(BLASD_ID_SYNC, 1000000, claim.id);
     memset(&item, 0, sizeof item);
     memset(&task, 0, sizeof task);
-    memset(&bound, 0, sizeof bound);
+    memset(&io, 0, sizeof io);
     err = (struct blasd_err){0};
     memcpy(payload, values, sizeof values);
     item.claim = &claim;
@@ -96,13 +96,13 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    blasd_bound_close(&bound);
+    blasd_io_close(&io);
     blasd_arena_release(&arena);
     return 0;
 }
 
-static int bind(void) {
-    return blasd_bind_inputs(NULL, &arena, &item, &task, &bound, &err);
+static int map(void) {
+    return blasd_io_map_inputs(NULL, &arena, &item, &task, &io, &err);
 }
 
 static void expect_values(const double *want) {
@@ -112,7 +112,7 @@ static void expect_values(const double *want) {
 
 static void test_right_inputs_are_copied_once_and_aligned(void **state) {
     (void)state;
-    assert_int_equal(bind(), 0);
+    assert_int_equal(map(), 0);
     assert_int_equal((uintptr_t)task.inputs[0].data % 64, 0);
     assert_int_equal(arena.used, 64);
     assert_null(task.inputs[1].data);
@@ -122,11 +122,11 @@ static void test_right_inputs_are_copied_once_and_aligned(void **state) {
 static void test_column_major(void **state) {
     (void)state;
     item.job.inputs[0].tensor.order = BLASD_COLUMN_MAJOR;
-    assert_int_equal(bind(), 0);
+    assert_int_equal(map(), 0);
     assert_int_equal(task.inputs[0].order, BLASD_ROW_MAJOR);
     expect_values((double[]){0, 2, 4, 1, 3, 5});
     item.plan.keep_order[0] = true;
-    assert_int_equal(bind(), 0);
+    assert_int_equal(map(), 0);
     assert_int_equal(task.inputs[0].order, BLASD_COLUMN_MAJOR);
     expect_values((double[]){0, 1, 2, 3, 4, 5});
 }
@@ -137,7 +137,7 @@ static void test_other_dtype(void **state) {
     item.plan.input_dtype[0] = BLASD_float32;
     item.plan.keep_order[0] = true;
     item.job.inputs[0].tensor.order = BLASD_COLUMN_MAJOR;
-    assert_int_equal(bind(), 0);
+    assert_int_equal(map(), 0);
     assert_int_equal(task.inputs[0].dtype, BLASD_float32);
     assert_int_equal(task.inputs[0].order, BLASD_ROW_MAJOR);
     got = task.inputs[0].data;
@@ -149,13 +149,13 @@ static void test_empty_inputs_are_there(void **state) {
     item.job.inputs[0].tensor.shape[0] = 0;
     item.job.inputs[0].source.bytes = 0;
     item.job.payload_bytes = 0;
-    assert_int_equal(bind(), 0);
+    assert_int_equal(map(), 0);
     assert_non_null(task.inputs[0].data);
 }
 
 static void expect_refused(void) {
     err = (struct blasd_err){0};
-    assert_int_equal(bind(), -(int)BLASD_E_internal_error);
+    assert_int_equal(map(), -(int)BLASD_E_internal_error);
     assert_int_equal(err.code, BLASD_E_internal_error);
 }
 
@@ -180,7 +180,7 @@ static void test_stored_jobs_that_lie(void **state) {
 static void test_no_memory(void **state) {
     (void)state;
     arena.max = 32;
-    assert_int_equal(bind(), -(int)BLASD_E_out_of_memory);
+    assert_int_equal(map(), -(int)BLASD_E_out_of_memory);
 }
 
 static void plan_outputs(void) {
@@ -197,14 +197,14 @@ static void test_outputs_lie_one_after_the_other(void **state) {
     memset(rubbish, 0xaa, 4096);
     blasd_arena_reset(&arena);
     plan_outputs();
-    assert_int_equal(blasd_bind_outputs(NULL, &options, &arena, &item, &task, &bound, &err), 0);
-    assert_int_equal(bound.payload_bytes, 192);
-    assert_ptr_equal(task.outputs[0].data, bound.base);
+    assert_int_equal(blasd_io_map_outputs(NULL, &options, &arena, &item, &task, &io, &err), 0);
+    assert_int_equal(io.payload_bytes, 192);
+    assert_ptr_equal(task.outputs[0].data, io.base);
     assert_int_equal(task.outputs[1].rank, -1);
-    assert_ptr_equal(task.outputs[2].data, bound.base + 128);
-    for (int i = 72; i < 128; i++) assert_int_equal(bound.base[i], 0);
-    for (int i = 136; i < 192; i++) assert_int_equal(bound.base[i], 0);
-    blasd_ending_record(&item, &task, &bound, NULL, &times, &place, &record);
+    assert_ptr_equal(task.outputs[2].data, io.base + 128);
+    for (int i = 72; i < 128; i++) assert_int_equal(io.base[i], 0);
+    for (int i = 136; i < 192; i++) assert_int_equal(io.base[i], 0);
+    blasd_ending_record(&item, &task, &io, NULL, &times, &place, &record);
     assert_int_equal(record.state, BLASD_SUCCEEDED);
     assert_int_equal(record.outputs[0].offset, 0);
     assert_int_equal(record.outputs[0].bytes, 72);
@@ -222,18 +222,18 @@ static void test_a_slice_is_used_where_it_lies(void **state) {
     (void)state;
     memcpy(room + 128, payload, 48);
     item.job.slice = (struct blasd_slice){"0123456789abcdef", 7, 128};
-    assert_int_equal(bind(), 0);
+    assert_int_equal(map(), 0);
     assert_ptr_equal(task.inputs[0].data, room + 128);
     item.job.slice.generation = 6; /* the segment is used again */
-    assert_int_equal(bind(), -(int)BLASD_E_inputs_lost);
+    assert_int_equal(map(), -(int)BLASD_E_inputs_lost);
     item.plan.outputs[0] = blasd_tensor_make(BLASD_float64, 1, (int64_t[]){260});
     memset(room, 0xaa, sizeof room);
     taken = 0;
-    assert_int_equal(blasd_bind_outputs(NULL, &options, &arena, &item, &task, &bound, &err), 0);
+    assert_int_equal(blasd_io_map_outputs(NULL, &options, &arena, &item, &task, &io, &err), 0);
     assert_int_equal(taken, 1);
     assert_ptr_equal(task.outputs[0].data, room + 64);
     for (int i = 0; i < 32; i++) assert_int_equal(room[64 + 2080 + i], 0);
-    blasd_ending_record(&item, &task, &bound, NULL, &times, &place, &record);
+    blasd_ending_record(&item, &task, &io, NULL, &times, &place, &record);
     assert_string_equal(record.slice.segment, "0123456789abcdef");
     assert_int_equal(record.slice.offset, 64);
     assert_false(record.payload_in_blob);
@@ -249,7 +249,7 @@ static void test_what_a_kernel_moves_itself_is_no_computing(void **state) {
     claim.submitted_us = 10;
     claim.claimed_us = 60;
     item.job.receive_us = 5;
-    blasd_ending_record(&item, &task, &bound, &err, &times, &place, &record);
+    blasd_ending_record(&item, &task, &io, &err, &times, &place, &record);
     assert_int_equal(record.timing.queue_us, 50);
     assert_int_equal(record.timing.batch_wait_us, 1000);
     assert_int_equal(record.timing.upload_us, 5000);
@@ -257,7 +257,7 @@ static void test_what_a_kernel_moves_itself_is_no_computing(void **state) {
     assert_int_equal(record.timing.download_us, 2000);
     assert_int_equal(record.timing.total_us, 15055);
     task.upload_us = 20000; /* more than there was */
-    blasd_ending_record(&item, &task, &bound, &err, &times, &place, &record);
+    blasd_ending_record(&item, &task, &io, &err, &times, &place, &record);
     assert_int_equal(record.timing.total_us, 15055);
     assert_true(record.timing.compute_us >= 0);
 }

@@ -1,4 +1,4 @@
-/* The heavy lane, against a queue in memory and a kernel that can wait for other jobs to end. */
+/* The slow pool, against a queue in memory and a kernel that can wait for other jobs to end. */
 #include "core/kernel.h"
 
 extern const struct blasd_backend lane_backend;
@@ -310,7 +310,7 @@ static void test_what_runs_ends_and_what_waits_goes_back(void **state) {
     blasd_store_remove(fake.store, name);
 }
 
-/* On a device of two units the lane has two threads. */
+/* On a device of two units the slow pool has two threads. */
 static int setup_two(void **state) {
     int code = setup(state);
     fake.more_units = 1;

@@ -1,29 +1,29 @@
 /* Inputs to where the kernel reads them, outputs to where it writes them. */
-#include "worker/bind.h"
+#include "worker/map_io.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* The payload's first byte, aligned to 64: the mapped blob or slice, or a copy of what came with
  * the frame (which lies wherever the reply of Redis put it). */
-static int bind_payload(struct blasd_worker_queue *queue, struct blasd_arena *arena,
-                        const struct blasd_item *item, struct blasd_bound *bound,
-                        unsigned char **ret, struct blasd_err *err) {
+static int map_payload(struct blasd_worker_queue *queue, struct blasd_arena *arena,
+                       const struct blasd_item *item, struct blasd_io *io, unsigned char **ret,
+                       struct blasd_err *err) {
     const struct blasd_job *job = &item->job;
     if (job->payload_in_blob) {
         char name[BLASD_BLOB_NAME];
         int code;
         snprintf(name, sizeof name, "%s.in", item->claim->id);
-        code = blasd_worker_queue_blob_get(queue, name, job->payload_bytes, &bound->in, err);
+        code = blasd_worker_queue_blob_get(queue, name, job->payload_bytes, &io->in, err);
         if (code != 0) return code;
-        bound->has_in = true;
-        *ret = bound->in.data;
+        io->has_in = true;
+        *ret = io->in.data;
         return 0;
     }
     if (blasd_slice_given(&job->slice)) {
         const void *data;
         int code = blasd_worker_queue_slice_get(queue, &job->slice, job->payload_bytes, &data,
-                                                &bound->view, err);
+                                                &io->view, err);
         *ret = (unsigned char *)(uintptr_t)data; /* no kernel writes to its inputs */
         return code;
     }
@@ -56,8 +56,8 @@ static void warn_of_integers(const struct blasd_tensor *from, const char *name,
                         name, (unsigned long long)((const uint64_t *)from->data)[at]);
 }
 
-static int bind_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
-                      unsigned char *payload, struct blasd_task *task, struct blasd_err *err) {
+static int map_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
+                     unsigned char *payload, struct blasd_task *task, struct blasd_err *err) {
     const struct blasd_input *input = &item->job.inputs[i];
     enum blasd_dtype dtype = item->plan.input_dtype[i];
     struct blasd_tensor from = input->tensor, *to = &task->inputs[i];
@@ -86,14 +86,14 @@ static int bind_input(struct blasd_arena *arena, const struct blasd_item *item, 
     return 0;
 }
 
-int blasd_bind_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
-                      const struct blasd_item *item, struct blasd_task *task,
-                      struct blasd_bound *bound, struct blasd_err *err) {
+int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
+                        const struct blasd_item *item, struct blasd_task *task, struct blasd_io *io,
+                        struct blasd_err *err) {
     unsigned char *payload = NULL;
-    int code = bind_payload(queue, arena, item, bound, &payload, err);
+    int code = map_payload(queue, arena, item, io, &payload, err);
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) task->inputs[i].data = NULL;
     for (int i = 0; code == 0 && item->job.op->inputs[i].name != NULL; i++)
-        if (blasd_job_has(&item->job, i)) code = bind_input(arena, item, i, payload, task, err);
+        if (blasd_job_has(&item->job, i)) code = map_input(arena, item, i, payload, task, err);
     return code;
 }
 
@@ -120,73 +120,74 @@ static int make_way(struct blasd_worker_queue *queue, struct blasd_store *store,
 }
 
 static int make_blob(struct blasd_worker_queue *queue, struct blasd_store *store,
-                     struct blasd_arena *arena, const struct blasd_item *item,
-                     struct blasd_bound *bound, struct blasd_err *err) {
+                     struct blasd_arena *arena, const struct blasd_item *item, struct blasd_io *io,
+                     struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     int code;
     snprintf(name, sizeof name, "%s.out", item->claim->id);
     code = make_way(queue, store, item->claim->id, name, err);
     if (code != 0) return code;
-    code = blasd_blob_obtain(store, name, bound->payload_bytes, &bound->out, err);
+    code = blasd_blob_obtain(store, name, io->payload_bytes, &io->out, err);
     if (code != 0) return code;
-    bound->has_out = true;
-    code = blasd_blob_fit(&bound->out, bound->payload_bytes, err);
-    if (code == 0 && !bound->out.recycled && blasd_store_kind(store) == BLASD_STORE_DIR &&
-        arena->used + bound->payload_bytes <= STAGED_BYTES)
-        bound->base = blasd_arena_take(arena, bound->payload_bytes);
-    bound->staged = bound->base != NULL;
-    if (code != 0 || bound->staged) return code;
-    code = blasd_blob_map(&bound->out, err);
-    if (code == 0) bound->base = bound->out.data;
+    io->has_out = true;
+    code = blasd_blob_fit(&io->out, io->payload_bytes, err);
+    if (code == 0 && !io->out.recycled && blasd_store_kind(store) == BLASD_STORE_DIR &&
+        arena->used + io->payload_bytes <= STAGED_BYTES)
+        io->base = blasd_arena_take(arena, io->payload_bytes);
+    io->staged = io->base != NULL;
+    if (code != 0 || io->staged) return code;
+    code = blasd_blob_map(&io->out, err);
+    if (code == 0) io->base = io->out.data;
     return code;
 }
 
-int blasd_bind_outputs(struct blasd_worker_queue *queue, const struct blasd_queue_options *options,
-                       struct blasd_arena *arena, const struct blasd_item *item,
-                       struct blasd_task *task, struct blasd_bound *bound, struct blasd_err *err) {
+int blasd_io_map_outputs(struct blasd_worker_queue *queue,
+                         const struct blasd_queue_options *options, struct blasd_arena *arena,
+                         const struct blasd_item *item, struct blasd_task *task,
+                         struct blasd_io *io, struct blasd_err *err) {
     const struct blasd_tensor *planned = item->plan.outputs;
     uint64_t total = 0;
     int code;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) task->outputs[i].rank = -1;
     for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
         if (planned[i].rank < 0) continue;
-        bound->offsets[i] = total;
-        bound->reserved[i] = blasd_tensor_bytes(&planned[i]);
-        total += blasd_align_up(bound->reserved[i]);
+        io->offsets[i] = total;
+        io->reserved[i] = blasd_tensor_bytes(&planned[i]);
+        total += blasd_align_up(io->reserved[i]);
     }
-    bound->payload_bytes = total;
-    bound->base = blasd_worker_queue_slice_take(queue, item->claim->id, total, &bound->slice);
-    if (bound->base != NULL) {
+    io->payload_bytes = total;
+    io->base = blasd_worker_queue_slice_take(queue, item->claim->id, total, &io->slice);
+    if (io->base != NULL) {
         /* no blob and no copy */
     } else if (total > options->limits->inline_bytes) {
-        code = make_blob(queue, options->store, arena, item, bound, err);
+        code = make_blob(queue, options->store, arena, item, io, err);
         if (code != 0) return code;
-    } else if ((bound->base = blasd_arena_take(arena, total)) == NULL) {
+    } else if ((io->base = blasd_arena_take(arena, total)) == NULL) {
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of outputs",
                           (unsigned long long)total);
     }
     for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
-        uint64_t bytes = bound->reserved[i];
+        uint64_t bytes = io->reserved[i];
         if (planned[i].rank < 0) continue;
         task->outputs[i] = planned[i];
         task->outputs[i].order = BLASD_ROW_MAJOR;
-        task->outputs[i].data = bound->base + bound->offsets[i];
+        task->outputs[i].data = io->base + io->offsets[i];
         /* what lies between two outputs travels too, and must not be another job's bytes */
         memset((unsigned char *)task->outputs[i].data + bytes, 0, blasd_align_up(bytes) - bytes);
     }
     return 0;
 }
 
-int blasd_bound_settle(struct blasd_bound *bound, struct blasd_err *err) {
-    if (!bound->staged) return 0;
-    bound->staged = false;
-    return blasd_blob_write(&bound->out, 0, bound->base, bound->payload_bytes, err);
+int blasd_io_settle(struct blasd_io *io, struct blasd_err *err) {
+    if (!io->staged) return 0;
+    io->staged = false;
+    return blasd_blob_write(&io->out, 0, io->base, io->payload_bytes, err);
 }
 
-void blasd_bound_close(struct blasd_bound *bound) {
-    if (bound->has_in) blasd_blob_close(&bound->in);
-    if (bound->has_out) blasd_blob_close(&bound->out);
-    blasd_views_let_go(bound->view);
-    bound->has_in = bound->has_out = false;
-    bound->view = NULL;
+void blasd_io_close(struct blasd_io *io) {
+    if (io->has_in) blasd_blob_close(&io->in);
+    if (io->has_out) blasd_blob_close(&io->out);
+    blasd_views_let_go(io->view);
+    io->has_in = io->has_out = false;
+    io->view = NULL;
 }
