@@ -2,11 +2,12 @@
  * words. */
 #include "clients/c/internal.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_KEY 128 /* characters of an idempotency key */
+#define MOST_KEY 128 /* bytes of an idempotency key */
 
 static bool is_zero(const uint64_t *words, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -50,10 +51,10 @@ static int check_inputs(const struct blasd_request *request, struct blasd_proble
 static int check_key(const char *key, struct blasd_problem *problem) {
     size_t len = key == NULL ? 1 : strlen(key);
     bool good = len >= 1 && len <= MOST_KEY;
-    for (size_t i = 0; good && key != NULL && i < len; i++) good = key[i] > ' ' && key[i] < 0x7f;
+    for (size_t i = 0; good && key != NULL && i < len; i++) good = !iscntrl((unsigned char)key[i]);
     if (good) return 0;
     return blasd_problem_set(problem, "invalid_request",
-                             "an idempotency key is 1 to %d visible ASCII characters", MOST_KEY);
+                             "an idempotency key is 1 to %d bytes without control characters", MOST_KEY);
 }
 
 /* What would be followed or sent blindly. */

@@ -17,8 +17,8 @@ function finish(  file, count, list, i) {
         page == "libblasd" ? "" : escaped(substr(names, 3)), escaped(summary) >file
     print ".SH SYNOPSIS\n.nf\n#include <blasd.h>\n\ncc program.c $(pkg\\-config \\-\\-cflags \\-\\-libs blasd)\n.fi" >file
     printf ".SH DESCRIPTION\n%s", body >file
-    print ".SH SEE ALSO\n.BR libblasd (3), blasd_client (3), blasd_job (3), blasd_async (3), blasd_shared (3)," >file
-    print ".BR blasd_reply (3), blasd (1)" >file
+    print ".SH SEE ALSO\n.BR libblasd (3),\n.BR blasd_client (3),\n.BR blasd_job (3),\n.BR blasd_async (3)," >file
+    print ".BR blasd_shared (3),\n.BR blasd_reply (3),\n.BR blasd (1)" >file
     close(file)
     count = split(names, list, ", ")
     for (i = 1; i <= count; i++) if (list[i] != "" && list[i] != page) {
