@@ -221,6 +221,25 @@ def test_examples_keep_their_memory_in_order(example, sharing):
     assert done.stderr == "" and done.stdout
 
 
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_are_cplusplus_too(example, sharing, tmp_path):
+    done = subprocess.run(["g++", "-x", "c++", "-std=c++20", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers",
+                           f"-I{ROOT}", ROOT / f"clients/c/examples/{example}.c", "-x", "none", f"-L{BLASD.parent}",
+                           "-lblasd_client", "-lcurl", "-ljansson", "-pthread", "-o", tmp_path / "program"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert run(tmp_path / "program", sharing.url, before=CHECK if shutil.which("valgrind") else ()).stdout
+
+
+@pytest.mark.parametrize("compiler", [["gcc", "-std=c99"], ["gcc", "-std=c17"], ["g++", "-x", "c++", "-std=c++11"],
+                                      ["g++", "-x", "c++", "-std=c++20"]])
+def test_the_header_is_plain(compiler, tmp_path):
+    (tmp_path / "program.c").write_text('#include "clients/c/blasd.h"\nint main(void) { return !BLASD_VERSION_AT_LEAST(0, 2, 0); }\n')
+    done = subprocess.run([*compiler, "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", f"-I{ROOT}",
+                           tmp_path / "program.c"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @needs_valgrind
 def test_memory_where_things_go_wrong(make_service):
     service = make_service()

@@ -24,14 +24,14 @@ static int failures;
 /* The reply is ours now. */
 static void on_done(void *arg, uint64_t job, struct blasd_reply *reply,
                     const struct blasd_problem *problem) {
-    struct system *system = arg;
+    struct system *system = (struct system *)arg;
     const struct blasd_array *x = reply == NULL ? NULL : blasd_reply_array(reply, "x");
     if (x == NULL) {
         fprintf(stderr, "job %llu: %s\n", (unsigned long long)job,
                 problem != NULL ? problem->message : "it has no x");
         failures++;
     } else {
-        const double *values = x->data;
+        const double *values = (const double *)x->data;
         system->solved = true;
         for (int i = 0; i < N; i++) system->solved = system->solved && values[i] == i;
     }

@@ -49,7 +49,7 @@ static int any_arrays(struct blasd_client *client) {
     struct blasd_array inputs[2] = {{.name = "a", .dtype = "float64", .rank = 2, .shape = {N, N}},
                                     {.name = "b", .dtype = "float64", .rank = 2, .shape = {N, N}}};
     struct blasd_request request = {.op = "matmul", .inputs = inputs, .input_count = 2};
-    double *a = malloc(N * N * sizeof *a), *b = malloc(N * N * sizeof *b);
+    double *a = (double *)malloc(N * N * sizeof *a), *b = (double *)malloc(N * N * sizeof *b);
     int code = -1;
     if (a != NULL && b != NULL) {
         fill(a, b);
@@ -72,7 +72,7 @@ static int arrays_in_place(struct blasd_client *client) {
     struct blasd_shared *shared;
     int code = 0;
     if (blasd_shared_new(client, specs, 2, &shared, &problem) != 0) return fail(&problem);
-    fill(blasd_shared_data(shared, "a"), blasd_shared_data(shared, "b"));
+    fill((double *)blasd_shared_data(shared, "a"), (double *)blasd_shared_data(shared, "b"));
     request.shared = shared;
     for (int i = 0; code == 0 && i < 2; i++) code = run(client, &request);
     blasd_shared_free(shared);
