@@ -30,6 +30,7 @@ static const struct command {
     {"cancel", blasd_cli_cancel, "cancel jobs, or forget those that have ended"},
     {"jobs", blasd_cli_jobs, "list the jobs of a service"},
     {"top", blasd_cli_top, "a live view of a service: queue, devices, jobs"},
+    {"keys", blasd_cmd_keys, "make, list and revoke keys"},
     {"try-blas", blasd_cmd_try_blas, NULL}, /* for this program itself */
     {"version", cmd_version, "the version of this executable"},
     {"help", cmd_help, "this text, or `blasd help COMMAND`"},
