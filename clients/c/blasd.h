@@ -18,8 +18,9 @@
  *
  * Needs libcurl and jansson. A client serves any number of threads at once, once it is set up; the
  * other objects belong to one thread at a time. After fork parent and child may both go on with a
- * client; the arrays of blasd_shared_new are one memory to both, and a blasd_async stays with the
- * process that made it. Functions return 0, or -1 with `problem` filled. Times are in seconds.
+ * client (but over TLS not where another thread used it just then, for OpenSSL has locks); the
+ * arrays of blasd_shared_new are one memory to both, and a blasd_async stays with the process that
+ * made it. Functions return 0, or -1 with `problem` filled. Times are in seconds.
  * Nothing is printed, nothing exits.
  *
  * The structs of this header are to be made of zeros, as initializers make them: their `reserved`

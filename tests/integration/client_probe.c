@@ -1,6 +1,7 @@
 /* What test_c_client.py does to the C client: threads that share one, many jobs in one event loop,
- * what is refused. One word says what; the service's URL comes from BLASD_URL. Prints what it sees,
- * for the test to judge; exits 0 where the client did as its header says. */
+ * what is refused. One word says what; the service's URL comes from BLASD_URL, a file of its
+ * authority from PROBE_CA. Prints what it sees, for the test to judge; exits 0 where the client did
+ * as its header says. */
 #include "clients/c/blasd.h"
 
 #include <poll.h>
@@ -51,16 +52,17 @@ static void *work(void *arg) {
     return NULL;
 }
 
-/* While they run this process forks, whose child uses the client, too. */
-static int threads(struct blasd_client *client) {
+/* While they run this process forks, whose child uses the client, too; not so over TLS, for
+ * OpenSSL's locks may be held at that moment. */
+static int threads(struct blasd_client *client, bool forks) {
     static struct worker workers[THREADS + 1];
-    int right = 0, status = 1;
-    pid_t child;
+    int right = 0, status = 0;
+    pid_t child = -1;
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){.client = client, .who = i + 1};
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) return 1;
     }
-    child = fork();
+    if (forks) child = fork();
     if (child == 0) {
         struct worker own = {.client = client, .who = 1000};
         work(&own);
@@ -70,8 +72,29 @@ static int threads(struct blasd_client *client) {
         pthread_join(workers[i].thread, NULL);
         right += workers[i].right;
     }
-    waitpid(child, &status, 0);
+    if (forks) waitpid(child, &status, 0);
     printf("%d right of %d, child %d\n", right, THREADS * EACH, status);
+    return 0;
+}
+
+/* A client that has connections, in this process and two children at once. */
+static int forks(struct blasd_client *client) {
+    struct worker own = {.client = client, .who = 1};
+    int right, status[2] = {1, 1};
+    pid_t children[2];
+    work(&own);
+    for (int i = 0; i < 2; i++)
+        if ((children[i] = fork()) == 0) {
+            own = (struct worker){.client = client, .who = 2 + i};
+            work(&own);
+            blasd_client_free(client);
+            _exit(own.right == EACH ? 0 : 1);
+        }
+    right = own.right;
+    own = (struct worker){.client = client, .who = 9};
+    work(&own);
+    for (int i = 0; i < 2; i++) waitpid(children[i], &status[i], 0);
+    printf("%d right of %d, children %d %d\n", right + own.right, 2 * EACH, status[0], status[1]);
     return 0;
 }
 
@@ -183,9 +206,15 @@ int main(int argc, char **argv) {
     struct blasd_client *client = blasd_client_new(NULL);
     const char *what = argc > 1 ? argv[1] : "";
     int code = 2;
+    struct blasd_problem problem;
+    const char *ca = getenv("PROBE_CA");
     if (client == NULL) return code;
+    if (ca != NULL && blasd_client_set_tls(client, ca, NULL, NULL, true, &problem) != 0)
+        return complain(&problem);
     if (strcmp(what, "threads") == 0)
-        code = threads(client);
+        code = threads(client, ca == NULL);
+    else if (strcmp(what, "forks") == 0)
+        code = forks(client);
     else if (strcmp(what, "many") == 0 && argc > 3)
         code = many(client, atoi(argv[2]), atoi(argv[3]));
     else if (strcmp(what, "ends") == 0)

@@ -2,11 +2,9 @@
 import contextlib
 import http.server
 import json
-import pathlib
 import socket
 import socketserver
 import ssl
-import subprocess
 import threading
 
 import numpy as np
@@ -27,11 +25,21 @@ def document(value, status=200, **headers):
     return status, {"Content-Type": kind, **headers}, json.dumps(value).encode()
 
 
+def context_of(certificate, asks=None):
+    """Of a service that shows a certificate, (file, key), and with `asks` takes no client without one of that authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    if asks:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(asks)
+    return context
+
+
 class Pretender:
     """`seen` has (method, path, headers, body) of each request; `answer(request, n)` gives what the n-th is told, or
     None, which ends the connection without a word."""
 
-    def __init__(self, answer, path=None, context=None):
+    def __init__(self, answer, path=None, context=None, host="127.0.0.1"):
         outer = self
         self.seen, lock = [], threading.Lock()
 
@@ -80,9 +88,9 @@ class Pretender:
                     connection = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
                 return connection, address
 
-        self.server = Server(str(path) if path else ("127.0.0.1", 0), Handler)
+        self.server = Server(str(path) if path else (host, 0), Handler)
         scheme = "https" if context else "http"
-        self.url = f"unix:{path}" if path else f"{scheme}://127.0.0.1:{self.server.server_port}"
+        self.url = f"unix:{path}" if path else f"{scheme}://{host}:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def __enter__(self):
@@ -91,33 +99,3 @@ class Pretender:
     def __exit__(self, *exception):
         self.server.shutdown()
         self.server.server_close()
-
-
-class Certificates:
-    """An authority, a service of 127.0.0.1, one of another name, and a client; each NAME.pem and NAME.key."""
-
-    def __init__(self, folder):
-        self.folder = pathlib.Path(folder)
-        self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                      "-subj", "/CN=an authority", "-keyout", "ca.key", "-out", "ca.pem")
-        for name, names in (("service", "IP:127.0.0.1"), ("other", "DNS:other.example"), ("client", "DNS:client")):
-            self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}",
-                          "-keyout", f"{name}.key", "-out", f"{name}.csr")
-            (self.folder / "ext").write_text(f"subjectAltName={names}\n")
-            self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-                          "-days", "2", "-extfile", "ext", "-out", f"{name}.pem")
-
-    def _openssl(self, *arguments):
-        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True)
-
-    def __getitem__(self, file):
-        return str(self.folder / file)
-
-    def context(self, name="service", asks=False):
-        """Of a service; one that asks takes no client without a certificate."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self[f"{name}.pem"], self[f"{name}.key"])
-        if asks:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(self["ca.pem"])
-        return context

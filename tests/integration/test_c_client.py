@@ -8,8 +8,10 @@ import time
 
 import numpy as np
 import pytest
-from pretender import DOCUMENT, Certificates, Pretender, document, succeeded
-from service import BLASD, ROOT
+from pretender import DOCUMENT, Pretender, context_of, document, succeeded
+from service import BLASD, ROOT, Service
+from test_auth import keys
+from test_tls import Authority
 
 PROBE = BLASD.parent / "client_probe"
 EXAMPLES = sorted(path.stem for path in (ROOT / "clients/c/examples").glob("*.c"))
@@ -125,8 +127,14 @@ def test_a_service_that_says_nothing_is_given_up_in_time():
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    return Certificates(tmp_path_factory.mktemp("certificates"))
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"), "ours")
+
+
+@pytest.fixture(scope="module")
+def shown(authority):
+    """A certificate of localhost and 127.0.0.1, and its key."""
+    return authority.sign("service")
 
 
 def jobs(request, number):
@@ -155,36 +163,63 @@ def test_a_key_goes_to_no_other_host():
         assert "307" in done.stderr and not other.seen
 
 
-def test_https_is_verified(certificates):
-    good = ["--ca", certificates["ca.pem"]]
-    with Pretender(jobs, context=certificates.context()) as pretender:
+def test_https_is_verified(authority, shown):
+    good = ["--ca", authority.cert]
+    with Pretender(jobs, context=context_of(shown)) as pretender:
         assert DOCUMENT["id"] in blasd("jobs", "--url", pretender.url, *good).stdout
         assert DOCUMENT["id"] in blasd("jobs", "--url", pretender.url, "--insecure").stdout
         before = len(pretender.seen)
         done = blasd("jobs", "--url", pretender.url, "--json", status=1)
         assert "certificate" in done.stderr and '"retry":false' in done.stdout
-        assert "certificate" in blasd("jobs", "--url", pretender.url, "--ca", certificates["client.pem"], status=1).stderr
+        assert "certificate" in blasd("jobs", "--url", pretender.url, "--ca", shown[1], status=1).stderr
         assert len(pretender.seen) == before
         assert "No such file" in blasd("jobs", "--url", pretender.url, "--ca", "/nonexistent", status=1).stderr
-    with Pretender(jobs, context=certificates.context("other")) as pretender:
-        assert "127.0.0.1" in blasd("jobs", "--url", pretender.url, *good, status=1).stderr and not pretender.seen
+    with Pretender(jobs, context=context_of(shown), host="127.0.0.2") as pretender:  # which it is not for
+        assert "127.0.0.2" in blasd("jobs", "--url", pretender.url, *good, status=1).stderr and not pretender.seen
 
 
-def test_https_with_a_client_certificate(certificates):
-    with Pretender(jobs, context=certificates.context(asks=True)) as pretender:
-        arguments = ["jobs", "--url", pretender.url, "--ca", certificates["ca.pem"]]
+def test_https_with_a_client_certificate(authority, shown):
+    with Pretender(jobs, context=context_of(shown, asks=authority.cert)) as pretender:
+        arguments = ["jobs", "--url", pretender.url, "--ca", authority.cert]
         blasd(*arguments, status=1)
         assert not pretender.seen
-        own = ["--cert", certificates["client.pem"], "--cert-key", certificates["client.key"]]
-        assert DOCUMENT["id"] in blasd(*arguments, *own).stdout
+        certificate, key = authority.sign("client", usage="clientAuth")
+        assert DOCUMENT["id"] in blasd(*arguments, "--cert", certificate, "--cert-key", key).stdout
 
 
-def test_large_bodies_over_https(certificates, tmp_path):
+def test_large_bodies_over_https(authority, shown, tmp_path):
     np.save(tmp_path / "a.npy", np.ones((1500, 1500)))
     files = [f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy"]
-    with Pretender(lambda request, number: succeeded(), context=certificates.context()) as pretender:
-        done = blasd("run", "--url", pretender.url, "--ca", certificates["ca.pem"], "matmul", *files, "-q")
+    with Pretender(lambda request, number: succeeded(), context=context_of(shown)) as pretender:
+        done = blasd("run", "--url", pretender.url, "--ca", authority.cert, "matmul", *files, "-q")
         assert done.stdout.split()[-1] == "4" and len(pretender.seen[-1][3]) > 36_000_000
+
+
+def test_a_service_with_keys_and_tls(authority, shown, tmp_path):
+    """Threads, a fork and many jobs at once over TLS; what a key may not; a certificate in place of a key."""
+    file = tmp_path / "keys.json"
+    user = keys("add", "alice", file=file).strip()
+    reader = keys("add", "bob", "--tenant", "alice", "--role", "read", file=file).strip()
+    keys("add", "robot", "--tenant", "alice", "--certificate", "robot-7", file=file)
+    certificate, key = authority.sign("robot-7", usage="clientAuth")
+    service = Service(tmp_path, "--keys", str(file), "--tls-cert", str(shown[0]), "--tls-key", str(shown[1]),
+                      "--tls-client-ca", str(authority.cert))
+    service.start()
+    np.save(tmp_path / "a.npy", np.eye(2))
+    files = [f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy"]
+    where = ["--url", service.url, "--ca", authority.cert]
+    try:
+        probe = {"url": service.url, "PROBE_CA": str(authority.cert), "BLASD_API_KEY": user}
+        assert run(PROBE, "threads", **probe).stdout == "640 right of 640, child 0\n"
+        assert run(PROBE, "forks", **probe).stdout == "80 right of 80, children 0 0\n"
+        assert run(PROBE, "many", 200, 16, **probe).stdout == "200 right, 200 calls\n"
+        job = blasd("submit", *where, "matmul", *files, BLASD_API_KEY=user).stdout.strip()
+        assert "c: float64 (2, 2)" in blasd("get", *where, job, "-w", 30, BLASD_API_KEY=reader).stdout
+        assert '"code":"forbidden"' in blasd("submit", *where, "--json", "matmul", *files, BLASD_API_KEY=reader, status=1).stdout
+        assert '"status":401' in blasd("jobs", *where, "--json", status=1).stdout
+        assert job in blasd("jobs", *where, "--cert", certificate, "--cert-key", key).stdout
+    finally:
+        service.stop()
 
 
 def test_a_socket_of_this_machine(tmp_path):
