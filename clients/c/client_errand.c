@@ -208,13 +208,25 @@ static enum blasd_step submit_again(struct blasd_errand *errand, bool sent) {
     return now + errand->pause >= errand->end ? BLASD_DONE : BLASD_SLEEP;
 }
 
+/* Who gives up can come back for it. */
+static void say_id(struct blasd_errand *errand) {
+    struct blasd_problem *problem = &errand->problem;
+    size_t len = strlen(problem->message);
+    snprintf(problem->message + len, sizeof problem->message - len, ". The job %s goes on",
+             blasd_reply_id(errand->reply));
+}
+
 /* A service that cannot be reached, or says that it cannot answer now, is asked again for some
  * seconds: the job is safe meanwhile. */
 static enum blasd_step ask_again(struct blasd_errand *errand) {
     double now = blasd_now_seconds();
     if (errand->patience_end == 0) errand->patience_end = now + PATIENCE;
     if (errand->waits && now >= errand->end && errand->phase == BLASD_LOOK) return time_out(errand);
-    if (!errand->problem.retry || now + PATIENCE_STEP >= errand->patience_end) return fail(errand);
+    if (!errand->problem.retry) return fail(errand);
+    if (now + PATIENCE_STEP >= errand->patience_end) {
+        say_id(errand);
+        return fail(errand);
+    }
     errand->pause = PATIENCE_STEP;
     return BLASD_SLEEP;
 }

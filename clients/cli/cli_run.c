@@ -219,6 +219,9 @@ static int run(const struct order *order, struct blasd_client *client) {
         cli_report(&order->cli, &order->saves, order->quiet, reply);
     else
         complain(order, &problem);
+    if (status != CLI_OK && reply != NULL)
+        cli_say(&order->cli, "the results are kept for a while: blasd result %s",
+                blasd_reply_id(reply));
     blasd_reply_free(reply);
     return cli_interrupted != 0 && status != CLI_OK ? 128 + cli_interrupted : status;
 }

@@ -123,6 +123,17 @@ def test_a_service_that_says_nothing_is_given_up_in_time():
         silent.set()
 
 
+def test_who_gives_up_is_told_which_job_goes_on(tmp_path):
+    job = "a" + "1" * 40
+
+    def answer(request, number):
+        return document({**DOCUMENT, "id": job, "state": "queued"}, 202) if number == 0 else None
+    with Pretender(answer) as pretender:
+        done = run(PROBE, "once", 60, 0, url=pretender.url, status=1)
+    assert done.stderr.startswith("connection_failed") and f"The job {job} goes on" in done.stderr
+    assert len(pretender.seen) > 3 and {method for method, *_ in pretender.seen[1:]} == {"GET"}
+
+
 # --- keys, TLS, sockets, proxies --------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -125,6 +126,14 @@ def test_an_output_that_cannot_be_written(tmp_path, files):
     done = run(NOWHERE, "matmul", *files, *["-o", tmp_path / "c.npy"] * 17, status=2)
     assert "more than 16 outputs" in done.stderr
     assert not (tmp_path / "c.npy").exists()
+
+
+def test_an_output_that_cannot_be_written_after_all(service, files):
+    """The disk was full: where the results are is told."""
+    done = run(service.url, "matmul", *files, "-o", "/dev/full", status=1)
+    [job] = re.findall("blasd result ([sa][0-9a-f]{40})", done.stderr)
+    assert "No space left" in done.stderr
+    assert subprocess.run([BLASD, "result", "--url", service.url, job, "-q"], capture_output=True, timeout=60).returncode == 0
 
 
 def test_an_output_that_the_operation_has_not(service, tmp_path, files):
