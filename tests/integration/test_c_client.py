@@ -2,6 +2,8 @@
 import os
 import re
 import shutil
+import socket
+import struct
 import subprocess
 import threading
 import time
@@ -206,6 +208,22 @@ def test_large_bodies_over_https(authority, shown, tmp_path):
         assert done.stdout.split()[-1] == "4" and len(pretender.seen[-1][3]) > 36_000_000
 
 
+def test_a_connection_of_tls_that_breaks_while_it_is_written_to(authority, shown, tmp_path):
+    """Is an error, not a signal that ends the program."""
+    np.save(tmp_path / "a.npy", np.ones((1500, 1500)))
+    context = context_of(shown)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            connection, _ = listener.accept()
+            with context.wrap_socket(connection, server_side=True) as talk:
+                talk.recv(1000)
+                talk.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        threading.Thread(target=serve, daemon=True).start()
+        done = blasd("run", "--url", f"https://127.0.0.1:{listener.getsockname()[1]}", "--ca", authority.cert, "matmul",
+                     f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", status=1)
+    assert "may have taken the job" in done.stderr
+
+
 def test_a_service_with_keys_and_tls(authority, shown, tmp_path):
     """Threads, a fork and many jobs at once over TLS; what a key may not; a certificate in place of a key."""
     file = tmp_path / "keys.json"
@@ -294,11 +312,11 @@ def test_memory_where_things_go_wrong(make_service):
         run(PROBE, "once", 60, 3, url=pretender.url, before=CHECK)
         pretender.seen.clear()
         assert "connection_failed" in run(PROBE, "once", 60, 0, url=pretender.url, before=CHECK, status=1).stderr
-    for body in (b"", b"{", b"[]", b"\0" * 8, b"\xff" * 100, succeeded()[2][:40]):
-        for kind in ("application/json", "application/x-safetensors"):
-            with Pretender(lambda request, number: (200, {"Content-Type": kind}, body)) as pretender:
-                done = run(PROBE, "once", 60, 0, url=pretender.url, before=CHECK, status=1)
-                assert done.stderr.startswith("bad_answer"), (kind, body)
+    for kind, body in (("json", b""), ("json", b"{"), ("json", b"[]"), ("x-safetensors", b""), ("x-safetensors", b"\0" * 8),
+                       ("x-safetensors", b"\xff" * 100), ("x-safetensors", succeeded()[2][:40])):
+        with Pretender(lambda request, number: (200, {"Content-Type": f"application/{kind}"}, body)) as pretender:
+            done = run(PROBE, "once", 60, 0, url=pretender.url, before=CHECK, status=1)
+            assert done.stderr.startswith("bad_answer"), (kind, body)
     with service.worker_held():
         with subprocess.Popen([*CHECK, PROBE, "ends"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                               env={**QUIET, "BLASD_URL": service.url}) as probe:
