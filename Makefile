@@ -23,7 +23,7 @@ CC = gcc
 CXX = g++
 PYTHON ?= /usr/bin/python3
 
-PACKAGES = libmicrohttpd jansson hiredis libcurl
+PACKAGES = libmicrohttpd jansson hiredis libcurl zlib
 WARN = -Wall -Wextra -Wpointer-arith -Wshadow -Wundef -Wvla -Wformat=2 -Wcast-align \
        -Wconversion -Wno-sign-conversion -Wfloat-conversion
 WARN_C = -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
@@ -39,7 +39,7 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire store redis queue http worker
+FLOORS = base core wire store redis queue oip http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
 CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))
@@ -47,7 +47,7 @@ CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c)
 obj = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 folder_sources = $(wildcard src/$(1)/*.c src/$(1)/*.cc)
 ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/client.a
-GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/version.h
+GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/pages.h $(BUILD)/gen/version.h
 
 .PHONY: all help FORCE
 all: $(BUILD)/blasd $(BUILD)/libblasd_client.a
@@ -108,13 +108,16 @@ $(BUILD)/gen/version.h: VERSION
 $(BUILD)/gen/openapi_json.h: api/openapi.json
 	@mkdir -p $(@D)
 	@mk/bytes.sh openapi_json $< >$@
+$(BUILD)/gen/pages.h: api/docs.html api/style.css
+	@mkdir -p $(@D)
+	@{ mk/bytes.sh docs_html api/docs.html; mk/bytes.sh style_css api/style.css; } >$@
 
 # in this order: a list in a prerequisite must be known when it is read
 include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/install.mk
 
 # Files generated from tables in the code and committed, because people read them where they lie.
-GENERATED_DOCS = api/errors.json docs/errors.md docs/limits.md docs/operations.md
-$(BUILD)/generate: $(BUILD)/obj/docs/generate.c.o $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+GENERATED_DOCS = api/errors.json api/operations.json docs/errors.md docs/limits.md docs/operations.md
+$(BUILD)/generate: $(BUILD)/obj/docs/generate.c.o $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 	$(CC) $(LDFLAGS) -pthread -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 .PHONY: generated check-generated
 generated: $(BUILD)/generate

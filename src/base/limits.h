@@ -74,6 +74,8 @@ struct blasd_err;
       "how fast a body that takes longer than request_s has to come, on average")                  \
     X(connection_bytes, 48 * BLASD_KIB, 4 * BLASD_KIB, 16 * BLASD_MIB, "bytes",                    \
       "memory of one connection for headers and the receive buffer")                               \
+    X(shared_regions, 256, 1, 65536, "regions",                                                    \
+      "regions of shared memory that clients of the Open Inference Protocol may register")         \
     X(list_jobs, 100, 1, 100, "jobs", "most jobs on a page of GET /jobs")                          \
     X(stop_s, 5, 1, 86400, "seconds",                                                              \
       "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \

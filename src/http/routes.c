@@ -1,6 +1,7 @@
 /* The table of routes, and how a path finds its row. */
 #include "http/routes.h"
 
+#include "http/inference.h"
 #include "http/jobs.h"
 
 #include <string.h>
@@ -16,6 +17,19 @@
 
 static const struct http_body_handlers jobs = {
     .admit = http_jobs_post_admit, .gone = http_jobs_post_gone, .release = http_jobs_post_release};
+static const struct http_body_handlers inferences = {.admit = http_jobs_post_admit,
+                                                     .gone = http_jobs_post_gone,
+                                                     .release = http_jobs_post_release,
+                                                     .compressed = true};
+
+#define MODEL_ROUTES(path)                                                                         \
+    {path, READ, 0, NULL, NULL, http_oip_model, NULL},                                             \
+        {path "/ready", READ, 0, NULL, NULL, http_oip_model_ready, NULL},                          \
+        {path "/config", READ, 0, NULL, NULL, http_oip_config, NULL},                              \
+        {path "/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL}, {                         \
+        path "/infer", HTTP_POST, 0, http_inference_begin, http_jobs_post_body,                    \
+            http_jobs_post_run, &inferences                                                        \
+    }
 
 const struct http_route http_routes[] = {
     {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body, http_jobs_post_run,
@@ -33,6 +47,28 @@ const struct http_route http_routes[] = {
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL},
     {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL},
+    {"/docs", READ, 0, NULL, NULL, http_docs, NULL},
+    {"/docs/style.css", READ, 0, NULL, NULL, http_docs_style, NULL},
+    {"/errors/{code}", READ, 0, NULL, NULL, http_error_page, NULL},
+    {"/v2", READ, 0, NULL, NULL, http_oip_server, NULL},
+    {"/v2/health/live", READ, 0, NULL, NULL, http_health_live, NULL},
+    {"/v2/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL},
+    {"/v2/repository/index", HTTP_POST, 0, NULL, NULL, http_oip_repository, NULL},
+    MODEL_ROUTES("/v2/models/{name}"),
+    MODEL_ROUTES("/v2/models/{name}/versions/{version}"),
+    /* behind those of one model: the last row that matches is taken */
+    {"/v2/models/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL},
+    {"/v2/systemsharedmemory/status", READ, 0, NULL, NULL, http_oip_regions_status, NULL},
+    {"/v2/systemsharedmemory/unregister", HTTP_POST, 0, NULL, NULL, http_oip_regions_unregister,
+     NULL},
+    {"/v2/systemsharedmemory/region/{name}/status", READ, 0, NULL, NULL, http_oip_regions_status,
+     NULL},
+    {"/v2/systemsharedmemory/region/{name}/register", HTTP_POST, 0, NULL, http_oip_regions_body,
+     http_oip_regions_register, NULL},
+    {"/v2/systemsharedmemory/region/{name}/unregister", HTTP_POST, 0, NULL, NULL,
+     http_oip_regions_unregister, NULL},
+    {"/v2/cudasharedmemory/status", READ, 0, NULL, NULL, http_oip_no_regions, NULL},
+    {"/v2/cudasharedmemory/unregister", HTTP_POST, 0, NULL, NULL, http_oip_no_unregister, NULL},
     {NULL, 0, 0, NULL, NULL, NULL, NULL},
 };
 
@@ -60,6 +96,14 @@ static bool matches(const char *pattern, const char *path, char captures[HTTP_CA
         }
     }
     return *path == '\0';
+}
+
+const struct http_dialect *http_dialect_find(const char *path) {
+    const struct http_dialect *dialect = &http_inference_dialect;
+    size_t len = strlen(dialect->prefix);
+    bool under =
+        strncmp(path, dialect->prefix, len) == 0 && (path[len] == '/' || path[len] == '\0');
+    return under ? dialect : NULL;
 }
 
 const struct http_route *http_route_find(const char *path, enum http_method method,
