@@ -82,6 +82,21 @@ def add_operations(document, ops):
                              "discriminator": {"propertyName": "op", "mapping": names}}
 
 
+# What any route may answer, before it is asked what it does.
+COMMON = ("400", "403", "408", "413", "415", "431")
+
+
+def add_answers(document):
+    for path, item in document["paths"].items():
+        name = "InferenceError" if path.split("/")[1] == "v2" else "Problem"
+        for method, operation in item.items():
+            if method != "parameters":
+                answers = operation["responses"]
+                for status in COMMON:
+                    answers.setdefault(status, {"$ref": f"#/components/responses/{name}"})
+                operation["responses"] = {status: answers[status] for status in sorted(answers)}
+
+
 # --- the page -----------------------------------------------------------------------------------------------------
 
 PAGE = """<!DOCTYPE html>
@@ -203,6 +218,7 @@ def main():
     with open(HERE / "openapi.yaml", encoding="utf-8") as file:
         document = yaml.safe_load(file)
     add_operations(document, json.loads((HERE / "operations.json").read_text(encoding="utf-8"))["ops"])
+    add_answers(document)
     made = {"openapi.json": json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n",
             "docs.html": page_of(document).encode("ascii", "xmlcharrefreplace").decode()}
     for name, text in made.items():

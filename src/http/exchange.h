@@ -210,8 +210,10 @@ struct http_exchange {
     char id[BLASD_ID_LEN + 1]; /* of the job */
     struct http_wait wait;
     struct {
-        int output; /* position of the one output asked for; -1: all; -2: the document */
-        int format; /* enum blasd_format of the answer */
+        int output;   /* position of the one output asked for; -1: all; -2: the document */
+        int format;   /* enum blasd_format of the answer */
+        bool partial; /* only bytes `from` to `to` of `all` are sent, as Range asks */
+        uint64_t from, to, all;
     } wanted;
     struct http_upload *upload;       /* POST /jobs: upload.h; owned */
     struct http_inference *inference; /* of the Open Inference Protocol: inference.h; owned */

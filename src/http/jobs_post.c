@@ -217,7 +217,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     const struct blasd_limits *limits = exchange->home->server->limits;
     struct blasd_plan plan;
     uint64_t memory;
-    int outputs = 0, rc = blasd_job_plan(job, &plan, err);
+    int output = 0, rc = blasd_job_plan(job, &plan, err);
     if (rc != 0) return rc;
     if (__builtin_add_overflow(plan.input_bytes, plan.output_bytes, cost) ||
         __builtin_add_overflow(*cost, plan.workspace_bytes, &memory))
@@ -245,11 +245,10 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                                        blasd_front_queue_view(exchange->home->queue), job->device,
                                        job->op, &plan, memory, err);
     if (rc != 0) return rc;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
-        if (plan.outputs[i].rank >= 0) outputs++;
-    if (exchange->wanted.format == BLASD_FORMAT_NPY && outputs != 1)
+    while (output < BLASD_MAX_OUTPUTS - 1 && plan.outputs[output].rank < 0) output++;
+    if (exchange->wanted.format == BLASD_FORMAT_NPY && plan.outputs[output].dtype == BLASD_bfloat16)
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
-                          "the job has %d outputs, and a .npy file holds one", outputs);
+                          "the output is bfloat16, which a .npy file cannot hold");
     exchange->upload->outputs = plan.output_bytes > plan.input_bytes ? plan.output_bytes : 0;
     exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
     choose_batch_key(exchange->upload, &plan, *cost);

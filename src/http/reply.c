@@ -9,6 +9,7 @@
 #include "http/peer.h"
 #include "http/upload.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,6 +191,11 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     if (response != NULL && http_retry_after(problem->code) != NULL)
         add(response, "Retry-After", http_retry_after(problem->code));
     note_refusal(exchange, problem, response);
+    if (response != NULL && problem->code == BLASD_E_range_not_satisfiable) {
+        char range[48];
+        snprintf(range, sizeof range, "bytes */%" PRIu64, exchange->wanted.all);
+        add(response, "Content-Range", range);
+    }
     if (response != NULL && status == 405) {
         char methods[64];
         method_names(exchange->allow, methods, sizeof methods);

@@ -100,6 +100,26 @@ static void read_prefer(struct http_request *request, const char *value, size_t 
     }
 }
 
+/* "bytes=0-99", "bytes=100-" or "bytes=-100". Any other is passed over, as RFC 9110 says of what a
+ * server does not take, and so are several. */
+static void read_range(struct http_range *range, const char *value) {
+    char first[24] = "", last[24] = "";
+    size_t split, end;
+    if (strncasecmp(value, "bytes=", 6) != 0) return;
+    value += 6;
+    split = strcspn(value, "-");
+    if (value[split] != '-') return;
+    end = strlen(value + split + 1);
+    if (split >= sizeof first || end >= sizeof last) return;
+    memcpy(first, value, split);
+    memcpy(last, value + split + 1, end);
+    *range = (struct http_range){.last = UINT64_MAX, .from_end = split == 0};
+    range->given = range->from_end ? http_count_read(last, &range->first)
+                                   : http_count_read(first, &range->first) &&
+                                         (end == 0 || (http_count_read(last, &range->last) &&
+                                                       range->last >= range->first));
+}
+
 /* "k", as the header's draft writes it, and k are one key. */
 static int unquote_key(struct http_request *request, const char *value, struct blasd_err *err) {
     size_t len = 0;
@@ -191,6 +211,8 @@ int http_request_header(struct http_request *request, const char *name, const ch
     }
     if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
     if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
+    if (strcasecmp(name, "Range") == 0) read_range(&request->range, value);
+    if (strcasecmp(name, "If-Range") == 0) request->if_range = true;
     if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
     if (strcasecmp(name, "Expect") == 0)
         request->framing.expects_continue = strcasecmp(value, "100-continue") == 0;

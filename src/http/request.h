@@ -49,6 +49,12 @@ struct http_prefer {
     double wait_s; /* not yet capped */
 };
 
+/* Range: the one range of bytes that is asked for. */
+struct http_range {
+    bool given, from_end; /* from_end: the last `first` bytes */
+    uint64_t first, last; /* last UINT64_MAX: to the end */
+};
+
 /* Where the body ends, and how it comes. */
 struct http_framing {
     bool expects_continue, chunked;
@@ -82,6 +88,8 @@ struct http_request {
     bool elsewhere;                         /* tensors may come beside the body; set by a route */
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;
+    struct http_range range;
+    bool if_range; /* then there is none: we give no validators */
     struct http_framing framing;
     struct http_query query;
     char key[HTTP_IDEMPOTENCY_KEY_MAX + 1]; /* idempotency_key, where it is not the header itself */

@@ -85,14 +85,25 @@ static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     return (ssize_t)len;
 }
 
-static int output_count(const struct blasd_record *record, int *only) {
-    int count = 0;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
-        if (record->outputs[i].tensor.rank < 0) continue;
-        *only = i;
-        count++;
-    }
-    return count;
+/* The one that an operation is asked for: the first of its outputs. -1: the record has none. */
+static int main_output(const struct blasd_record *record) {
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (record->outputs[i].tensor.rank >= 0) return i;
+    return -1;
+}
+
+/* Whether one output is asked for by its name. */
+static bool is_output(const struct http_exchange *exchange) {
+    return exchange->captures[1][0] != '\0' && exchange->dialect == NULL;
+}
+
+static void add_ranges(const struct http_exchange *exchange, struct MHD_Response *response) {
+    char range[80];
+    (void)MHD_add_response_header(response, "Accept-Ranges", "bytes");
+    if (!exchange->wanted.partial) return;
+    snprintf(range, sizeof range, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, exchange->wanted.from,
+             exchange->wanted.to, exchange->wanted.all);
+    (void)MHD_add_response_header(response, "Content-Range", range);
 }
 
 static void send_tensors(struct http_exchange *exchange, struct MHD_Response *response,
@@ -104,15 +115,46 @@ static void send_tensors(struct http_exchange *exchange, struct MHD_Response *re
         http_reply_job_headers(exchange, response,
                                exchange->request.method == HTTP_POST ? exchange->id : NULL);
     }
-    http_exchange_answer(exchange, 200, response);
+    if (response != NULL && is_output(exchange) && format != BLASD_FORMAT_JSON)
+        add_ranges(exchange, response);
+    http_exchange_answer(exchange, exchange->wanted.partial ? 206 : 200, response);
+}
+
+/* Cuts an output to the range that is asked for, if one is. */
+static int cut_range(struct http_exchange *exchange, struct blasd_answer *answer,
+                     struct blasd_err *err) {
+    const struct http_range *range = &exchange->request.range;
+    int64_t size = blasd_answer_size(answer);
+    uint64_t all = (uint64_t)size, from = range->first, to = range->last;
+    if (!range->given || exchange->request.if_range || !is_output(exchange) || size < 0) return 0;
+    if (range->from_end) {
+        from = all > range->first ? all - range->first : 0;
+        if (range->first == 0) from = all;
+    }
+    if (to > all - 1) to = all - 1;
+    exchange->wanted.all = all;
+    if (all == 0 || from >= all)
+        return blasd_fail(err, BLASD_E_range_not_satisfiable, "Range",
+                          "the output has %" PRIu64 " bytes in this format", all);
+    blasd_answer_cut(answer, from, to - from + 1);
+    exchange->wanted.partial = true;
+    exchange->wanted.from = from;
+    exchange->wanted.to = to;
+    return 0;
 }
 
 static struct blasd_answer *make_answer(struct http_exchange *exchange,
                                         const struct blasd_record *record, const char *payload,
                                         int output, enum blasd_format format,
                                         struct blasd_err *err) {
+    struct blasd_answer *answer;
     if (exchange->dialect != NULL) return exchange->dialect->answer(exchange, record, payload, err);
-    return blasd_answer_new(record, payload, output, format);
+    answer = blasd_answer_new(record, payload, output, format);
+    if (answer != NULL && cut_range(exchange, answer, err) != 0) {
+        blasd_answer_free(answer);
+        answer = NULL;
+    }
+    return answer;
 }
 
 /* Whether the answer is one that may be compressed, and the client wants that. */
@@ -189,7 +231,7 @@ static int output_wanted(const struct http_exchange *exchange, const struct blas
     int output =
         exchange->wanted.output == HTTP_DOCUMENT ? HTTP_ALL_OUTPUTS : exchange->wanted.output;
     if (output == HTTP_ALL_OUTPUTS && exchange->wanted.format == BLASD_FORMAT_NPY)
-        output_count(record, &output);
+        output = main_output(record);
     return output;
 }
 
@@ -304,7 +346,6 @@ static bool has_small_output(const struct http_exchange *exchange,
 /* Whether the record has what the exchange asks for; else the answer is a problem. */
 static int check_wanted(struct http_exchange *exchange, const struct blasd_record *record,
                         struct blasd_err *err) {
-    int only;
     if (!blasd_state_final(record->state))
         return blasd_fail(err, BLASD_E_not_finished, "", "the job is %s",
                           blasd_state_names[record->state]);
@@ -325,11 +366,10 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
             return blasd_fail(err, BLASD_E_output_not_found, exchange->captures[1],
                               "the job has no output '%s'", exchange->captures[1]);
     }
-    if (exchange->wanted.format == BLASD_FORMAT_NPY && exchange->wanted.output < 0 &&
-        output_count(record, &only) != 1)
+    if (exchange->wanted.format == BLASD_FORMAT_NPY &&
+        !blasd_answer_possible(record, output_wanted(exchange, record), BLASD_FORMAT_NPY))
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
-                          "the job has %d outputs, and a .npy file holds one",
-                          output_count(record, &only));
+                          "a .npy file cannot hold bfloat16, nor nothing");
     return 0;
 }
 

@@ -29,6 +29,7 @@ struct blasd_answer {
     struct json_elements json; /* the tensor being written, as text */
     uint64_t raw_at;           /* or as it is */
     int64_t size;
+    uint64_t left;       /* bytes that may still be read */
     struct part parts[]; /* as many as the record has outputs, at the most */
 };
 
@@ -42,7 +43,9 @@ bool blasd_answer_possible(const struct blasd_record *record, int output,
 struct blasd_answer *blasd_answer_begin(int parts_most, size_t text_most) {
     struct blasd_answer *answer;
     answer = calloc(1, sizeof *answer + (size_t)parts_most * sizeof *answer->parts);
-    if (answer != NULL) blasd_buf_init(&answer->text, text_most);
+    if (answer == NULL) return NULL;
+    blasd_buf_init(&answer->text, text_most);
+    answer->left = UINT64_MAX;
     return answer;
 }
 
@@ -190,6 +193,7 @@ static size_t read_tensor(struct blasd_answer *answer, char *out, size_t max) {
 
 size_t blasd_answer_read(struct blasd_answer *answer, char *out, size_t max) {
     size_t done = 0;
+    if (max > answer->left) max = (size_t)answer->left;
     while (done < max) {
         bool last = !answer->in_tensor && answer->part == answer->part_count;
         size_t n = answer->in_tensor ? read_tensor(answer, out + done, max - done)
@@ -197,7 +201,24 @@ size_t blasd_answer_read(struct blasd_answer *answer, char *out, size_t max) {
         if (last && n == 0) break;
         done += n;
     }
+    answer->left -= done;
     return done;
+}
+
+/* Passes bytes: those of tensors are not touched. */
+void blasd_answer_cut(struct blasd_answer *answer, uint64_t from, uint64_t len) {
+    char room[256];
+    while (from > 0) {
+        uint64_t ahead = 0;
+        if (answer->in_tensor)
+            ahead = blasd_tensor_bytes(&answer->parts[answer->part].tensor) - answer->raw_at;
+        if (ahead > from) ahead = from;
+        answer->raw_at += ahead;
+        from -= ahead;
+        if (from > 0) from -= blasd_answer_read(answer, room, from < sizeof room ? from : 1);
+    }
+    answer->size = (int64_t)len;
+    answer->left = len;
 }
 
 void blasd_answer_free(struct blasd_answer *answer) {

@@ -58,6 +58,9 @@ struct blasd_answer *blasd_answer_new(const struct blasd_record *record, const v
                                       int output, enum blasd_format format);
 /* Bytes in all, or -1 where only writing them out tells (JSON). */
 int64_t blasd_answer_size(const struct blasd_answer *answer);
+/* Before it is read: leaves only the `len` bytes from `from` on, which are in it; of an answer
+ * whose size is known. */
+void blasd_answer_cut(struct blasd_answer *answer, uint64_t from, uint64_t len);
 /* Copies the next bytes into `out` and fills it (`max` bytes) unless the answer ends; 0 at the end.
  */
 size_t blasd_answer_read(struct blasd_answer *answer, char *out, size_t max);

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import struct
 import subprocess
 import uuid
 import zlib
@@ -252,6 +251,39 @@ def test_statistics(make_service):
     solve = next(model for model in stats("/v2/models/stats") if model["name"] == "solve")
     assert solve["inference_stats"]["fail"]["count"] == 1 and solve["inference_count"] == 0
     assert len(stats("/v2/models/stats")) == len(service.request("GET", "/ops").json()["ops"])
+
+
+PACK = {"gzip": gzip.compress, "deflate": zlib.compress}
+UNPACK = {"gzip": gzip.decompress, "deflate": zlib.decompress}
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize("side", [3, 200, 900])
+def test_compressed_both_ways(service, coding, side):
+    a = RNG.integers(0, 9, (side, side)).astype(float)
+    body, headers = body_of({"a": a, "b": np.eye(side)}, binary=("a", "b"), parameters={"binary_data_output": True})
+    answer = service.request("POST", "/v2/models/matmul/infer", PACK[coding](body),
+                             {**headers, "Content-Encoding": coding, "Accept-Encoding": coding}, check=False)
+    assert answer.status == 200, answer.body
+    if side > 3:
+        assert answer.headers["Content-Encoding"] == coding and len(answer.body) < a.nbytes / 2
+        answer.body = UNPACK[coding](answer.body)
+    np.testing.assert_array_equal(read(answer)[1]["c"], a)
+
+
+def test_compressed_bodies_that_are_wrong(make_service):
+    service = make_service("--limit", "json_bytes=1M", "--limit", "body_bytes=2M")
+    body, _ = body_of({"a": A, "b": B})
+    for packed, coding in ((gzip.compress(body)[:-9], "gzip"), (gzip.compress(body) + b"x", "gzip"), (body, "gzip"),
+                           (b"", "gzip"), (zlib.compress(body), "gzip"), (gzip.compress(body), "deflate")):
+        answer = service.request("POST", "/v2/models/matmul/infer", packed, {"Content-Encoding": coding})
+        assert answer.status == 400 and list(answer.json()) == ["error"], (packed[:20], coding)
+    bomb = gzip.compress(b" " * (1 << 26))
+    error_of(service.request("POST", "/v2/models/matmul/infer", bomb, {"Content-Encoding": "gzip"}), 413, "body_too_large")
+    answer = service.request("POST", "/v2/models/matmul/infer", body, {"Content-Encoding": "br"})
+    assert answer.status == 415 and list(answer.json()) == ["error"]
+    for path in ("/jobs", "/v2/repository/index"):
+        assert service.request("POST", path, gzip.compress(body), {"Content-Encoding": "gzip"}).status == 415
 
 
 # --- shared memory ------------------------------------------------------------------------------------------------
