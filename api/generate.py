@@ -83,17 +83,17 @@ def add_operations(document, ops):
 
 
 # What any route may answer, before it is asked what it does.
-COMMON = ("400", "403", "408", "413", "415", "431")
+COMMON = {"400": "", "401": "", "403": "", "408": "", "413": "", "415": "", "429": "Busy", "431": ""}
 
 
 def add_answers(document):
     for path, item in document["paths"].items():
-        name = "InferenceError" if path.split("/")[1] == "v2" else "Problem"
+        names = {"": "InferenceError", "Busy": "InferenceBusy"} if path.split("/")[1] == "v2" else {"": "Problem", "Busy": "Busy"}
         for method, operation in item.items():
             if method != "parameters":
                 answers = operation["responses"]
-                for status in COMMON:
-                    answers.setdefault(status, {"$ref": f"#/components/responses/{name}"})
+                for status, kind in COMMON.items():
+                    answers.setdefault(status, {"$ref": f"#/components/responses/{names[kind]}"})
                 operation["responses"] = {status: answers[status] for status in sorted(answers)}
 
 

@@ -222,6 +222,8 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (__builtin_add_overflow(plan.input_bytes, plan.output_bytes, cost) ||
         __builtin_add_overflow(*cost, plan.workspace_bytes, &memory))
         memory = UINT64_MAX;
+    if ((rc = blasd_identity_check_job(&exchange->caller, job->op, job->priority, err)) != 0)
+        return rc;
     if (plan.items > (double)limits->job_items)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs",
                           "its leading dimensions make %.0f problems, and a job may have %" PRIu64
@@ -243,7 +245,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (rc == 0)
         rc = http_placement_check_time(&exchange->home->placement,
                                        blasd_front_queue_view(exchange->home->queue), job->device,
-                                       job->op, &plan, memory, err);
+                                       job->op, &plan, memory, exchange->caller.job_s, err);
     if (rc != 0) return rc;
     while (output < BLASD_MAX_OUTPUTS - 1 && plan.outputs[output].rank < 0) output++;
     if (exchange->wanted.format == BLASD_FORMAT_NPY && plan.outputs[output].dtype == BLASD_bfloat16)

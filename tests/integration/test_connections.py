@@ -266,10 +266,12 @@ def test_large_bodies_and_results_pass_while_others_wait(service):
 
 
 def test_beyond_the_limit_connections_wait_for_their_turn(make_service):
-    """Silent ones count too; who comes beyond the limit is served once another one leaves."""
+    """Those that have only begun a request count, too; who comes beyond the limit is served once another one leaves."""
     service = make_service("--limit", "connections=16", "--limit", "connections_per_address=16")
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(connect(service)) for _ in range(16)]
+        for sock in socks[8:]:
+            sock.sendall(b"P")
         for sock in socks[:8]:
             served(sock, small())
         with connect(service) as late:
