@@ -5,10 +5,10 @@ REPLAY = $(patsubst tests/fuzz/fuzz_%.c,$(BUILD)/tests/fuzz/replay_%,$(FUZZ_C))
 FUZZERS = $(patsubst tests/fuzz/fuzz_%.c,build/fuzz/tests/fuzz/fuzz_%,$(FUZZ_C))
 FUZZ_SECONDS ?= 60
 # those of the way in have operations of their own
-WIRE_FUZZERS = frame intake_json intake_multipart intake_safetensors
+WIRE_FUZZERS = frame intake_json intake_multipart intake_safetensors oip
 FUZZ_LINK = -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 $(WIRE_FUZZERS:%=$(BUILD)/tests/fuzz/replay_%) $(WIRE_FUZZERS:%=$(BUILD)/tests/fuzz/fuzz_%): \
-    $(BUILD)/lib/wire.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+    $(BUILD)/lib/oip.a $(BUILD)/lib/wire.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 OTHER_FUZZERS = $(filter-out $(WIRE_FUZZERS),$(patsubst tests/fuzz/fuzz_%.c,%,$(FUZZ_C)))
 $(OTHER_FUZZERS:%=$(BUILD)/tests/fuzz/replay_%) $(OTHER_FUZZERS:%=$(BUILD)/tests/fuzz/fuzz_%): $(BUILD)/lib/main.a $(ARCHIVES)
 $(BUILD)/tests/fuzz/replay_%: $(BUILD)/obj/tests/fuzz/fuzz_%.c.o $(BUILD)/obj/tests/fuzz/fuzz_replay.c.o

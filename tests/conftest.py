@@ -2,13 +2,14 @@
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
 
-from service import Service  # noqa: E402
+from service import BLASD, ROOT, Service  # noqa: E402
 
 # A shell that runs the tests in the background has them, and so the services, ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,6 +28,19 @@ def sharing(tmp_path_factory):
     shared = Service(tmp_path_factory.mktemp("sharing"), "--share").start()
     yield shared
     shared.stop()
+
+
+@pytest.fixture(scope="session")
+def venv():
+    """Gives the folder of a virtual environment with programs that others wrote, from PyPI: venv("inference")."""
+    def make(group):
+        folder = pathlib.Path(BLASD).resolve().parent / f"test-venv-{group}"
+        made = subprocess.run([ROOT / "bench/peers/make-venv.sh", group, folder], capture_output=True, text=True,
+                              timeout=1000, check=False)
+        if made.returncode != 0:
+            pytest.skip(f"the registry of packages cannot be reached, or lacks them: {made.stderr.strip()}")
+        return folder
+    return make
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ struct blasd_job {
     enum blasd_priority priority;
     enum blasd_device_class device;
     int64_t deadline_ms; /* from submission on Redis' clock; 0: none */
+    uint16_t most_s;     /* it may compute for so long, where job_s is not less; 0: job_s alone */
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the payload is the blob "ID.in", not bytes beside the frame */
     struct blasd_slice slice; /* or it lies there, where one is given */
@@ -94,7 +95,8 @@ struct blasd_plan {
     uint64_t device_least_bytes;
     const char *host_only; /* NULL; or only the CPU runs it: what the kernels of a device take, in
                             * words that name the limit; static */
-    struct blasd_key key;  /* of the batch this job can join; filled by the operation */
+    struct blasd_key key;  /* of the batch this job can join: inputs and parameters, filled in by
+                            * blasd_job_plan from the descriptor */
     bool batchable;        /* false: runs alone */
 };
 

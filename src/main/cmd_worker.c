@@ -101,13 +101,10 @@ static bool measures(const struct settings *settings) {
 /* Before the device is looked for: its libraries start threads, which then are held, too. */
 static void give_up_files(const struct settings *settings) {
     const struct common_options *common = &settings->common;
-    const char *write[3] = {0};
-    struct confine_files files = {.write = write,
-                                  .network = common_needs_network(common),
-                                  .card = strncmp(settings->device, "cpu:", 4) != 0};
-    int count = 0;
-    if (common_blob_dir(common) != NULL) write[count++] = common_blob_dir(common);
-    if (settings->measured != NULL && measures(settings)) write[count] = settings->measured;
+    const struct confine_files files = {
+        .write = {common_blob_dir(common), measures(settings) ? settings->measured : NULL},
+        .network = common_needs_network(common),
+        .card = strncmp(settings->device, "cpu:", 4) != 0};
     if (!common->no_confine) confine_files(&files);
 }
 

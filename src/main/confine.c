@@ -66,7 +66,6 @@ static const char *const system_files[] = {
     "/dev/full", "/dev/random", "/dev/urandom", "/etc/ld.so.cache", "/etc/localtime", "/etc/passwd",
     "/etc/group", "/etc/nvidia", NULL};
 static const char *const network_files[] = {"/etc", "/run/systemd/resolve", "/run/resolvconf", NULL};
-static const char *const written_files[] = {"/dev/null", NULL};
 
 /* A path that is not there needs no rule. */
 static void allow(const struct ruleset *ruleset, const char *path, uint64_t rights) {
@@ -83,21 +82,22 @@ static void allow(const struct ruleset *ruleset, const char *path, uint64_t righ
 }
 
 static void allow_all(const struct ruleset *ruleset, const char *const *paths, uint64_t rights) {
-    for (; paths != NULL && *paths != NULL; paths++) {
-        /* it would be made later, when nothing can be made there any more */
-        if ((rights & LANDLOCK_ACCESS_FS_MAKE_REG) != 0) (void)mkdir(*paths, 0700);
-        allow(ruleset, *paths, rights);
-    }
+    for (; *paths != NULL; paths++) allow(ruleset, *paths, rights);
+}
+
+/* In the directory that the file lies in. */
+static void allow_beside(const struct ruleset *ruleset, const char *file, uint64_t rights) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(file, '/');
+    int len = slash == NULL ? 1 : (int)(slash - file);
+    snprintf(folder, sizeof folder, "%.*s", len, slash == NULL ? "." : file);
+    if (len > 0) allow(ruleset, folder, rights);
 }
 
 /* Where a library in use lies others may that it opens later. */
 static int allow_library(struct dl_phdr_info *info, size_t size, void *ruleset) {
-    char folder[PATH_MAX];
-    const char *slash = strrchr(info->dlpi_name, '/');
     (void)size;
-    if (slash == NULL || slash == info->dlpi_name) return 0;
-    snprintf(folder, sizeof folder, "%.*s", (int)(slash - info->dlpi_name), info->dlpi_name);
-    allow(ruleset, folder, READ);
+    if (strchr(info->dlpi_name, '/') != NULL) allow_beside(ruleset, info->dlpi_name, READ);
     return 0;
 }
 
@@ -109,8 +109,7 @@ static void allow_card_libraries(const struct ruleset *ruleset) {
     ssize_t len = readlink("/proc/self/exe", folder, sizeof folder - 1);
     if (len > 0) {
         folder[len] = '\0';
-        *strrchr(folder, '/') = '\0';
-        allow(ruleset, folder, READ);
+        allow_beside(ruleset, folder, READ);
     }
     while (at != NULL && *at != '\0') {
         size_t one = strcspn(at, ":");
@@ -208,9 +207,16 @@ void confine_files(const struct confine_files *files) {
     allow_all(&ruleset, system_files, READ);
     dl_iterate_phdr(allow_library, &ruleset);
     if (files->network) allow_all(&ruleset, network_files, READ);
-    allow_all(&ruleset, files->read, READ);
-    allow_all(&ruleset, written_files, READ | LANDLOCK_ACCESS_FS_WRITE_FILE);
-    allow_all(&ruleset, files->write, READ | WRITE | TRUNCATE);
+    for (size_t i = 0; i < sizeof files->read / sizeof *files->read; i++)
+        if (files->read[i] != NULL) allow_beside(&ruleset, files->read[i], READ);
+    for (size_t i = 0; i < sizeof files->write / sizeof *files->write; i++) {
+        if (files->write[i] == NULL) continue;
+        (void)mkdir(files->write[i], 0700); /* later it could not be made any more */
+        allow(&ruleset, files->write[i], READ | WRITE | TRUNCATE);
+    }
+    if (files->socket != NULL)
+        allow_beside(&ruleset, files->socket, LANDLOCK_ACCESS_FS_REMOVE_FILE);
+    allow(&ruleset, "/dev/null", READ | LANDLOCK_ACCESS_FS_WRITE_FILE);
     if (files->card && !allow_card(&ruleset))
         blasd_log(BLASD_LOG_WARN, "the card's files are not in /dev yet: files are not confined");
     else if (hold_threads() != 0)

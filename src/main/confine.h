@@ -7,13 +7,14 @@
 
 #include <stdbool.h>
 
-/* Paths, which end with NULL. Of a file that is written anew, which is another file then, name the
- * directory. */
+/* What is within reach beside the system's own and the libraries in use. All borrowed; any
+ * may be NULL. */
 struct confine_files {
-    const char *const *read;  /* beside the system's own and the libraries in use; NULL: none */
-    const char *const *write; /* directories, made where they are missing, and files; NULL: none */
-    bool network;             /* false: this process needs neither TCP nor names of hosts */
-    bool card;                /* it uses a device with a driver: its files, too */
+    const char *read[4];  /* files, with all beside them: one that is written anew is another one */
+    const char *write[2]; /* directories, made where they are missing */
+    const char *socket;   /* that will be removed; NULL: none */
+    bool network;         /* false: this process needs neither TCP nor names of hosts */
+    bool card;            /* it uses a device with a driver: its files, too */
 };
 
 /* Call both before there are threads of our own; what is missing here is said in the log, and is no

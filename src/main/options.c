@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 static const char common_usage[] =
-    "  --redis URL            redis://[user:password@]host[:port][/db], unix:/path, or file:/path "
+    "  --redis URL            redis://[user:password@]host[:port][/db] (rediss:// with TLS), "
+    "unix:/path, or file:/path "
     "of a\n"
     "                         file that holds one of these, so that nobody else reads a password "
     "[BLASD_REDIS]\n"
@@ -114,7 +115,7 @@ static int common_take(struct common_options *common, int option, char *value) {
     case OPTION_QUEUE: common->queue = value; return 0;
     case OPTION_BLOBS: common->blobs = value; return 0;
     case OPTION_LOG: return set_level(common, value);
-    case OPTION_OPEN: common->no_confine = true; return 0;
+    case OPTION_FREE: common->no_confine = true; return 0;
     case OPTION_LIMIT:
         if (blasd_limits_set(&common->limits, value, &err) == 0) return 0;
         fprintf(stderr, "blasd: --limit %s: %s\n", value, err.detail);

@@ -22,7 +22,15 @@ struct common_options {
 };
 
 /* Rows for a table of getopt_long, and what they print in a usage text. */
-enum { OPTION_REDIS = 256, OPTION_LOSE, OPTION_QUEUE, OPTION_BLOBS, OPTION_LIMIT, OPTION_LOG, OPTION_OPEN };
+enum {
+    OPTION_REDIS = 256,
+    OPTION_LOSE,
+    OPTION_QUEUE,
+    OPTION_BLOBS,
+    OPTION_LIMIT,
+    OPTION_LOG,
+    OPTION_FREE
+};
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
 #define COMMON_OPTIONS                                                                             \
@@ -32,7 +40,7 @@ enum { OPTION_REDIS = 256, OPTION_LOSE, OPTION_QUEUE, OPTION_BLOBS, OPTION_LIMIT
     {"blobs", required_argument, NULL, OPTION_BLOBS},                                              \
     {"limit", required_argument, NULL, OPTION_LIMIT},                                              \
     {"log-level", required_argument, NULL, OPTION_LOG},                                            \
-    {"no-confine", no_argument, NULL, OPTION_OPEN},                                                \
+    {"no-confine", no_argument, NULL, OPTION_FREE},                                                \
     {"help", no_argument, NULL, 'h'}
 /* clang-format on */
 

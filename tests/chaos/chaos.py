@@ -219,7 +219,8 @@ class Run:
     def close(self):
         if self.service.process is not None:
             self.service.stop(check=False)
-        if self.disk is not None:
+        if self.disk is not None:  # what lay there explains a failure
+            shutil.copytree(self.disk.at, self.folder / "disk", ignore=shutil.ignore_patterns("*.sock"), dirs_exist_ok=True)
             self.disk.unmount()
         self.history.file.close()
 

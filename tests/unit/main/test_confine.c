@@ -150,8 +150,7 @@ static void *early(void *unused) {
 }
 
 static int in_confinement(void) {
-    const char *const write[] = {mine, NULL};
-    const struct confine_files files = {.write = write};
+    const struct confine_files files = {.write = {mine}};
     pthread_t thread;
     sem_init(&confined, 0, 0);
     sem_init(&tried, 0, 0);
