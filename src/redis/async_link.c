@@ -11,6 +11,7 @@
 #include "redis/redis_tls.h"
 
 #include <fcntl.h>
+#include <hiredis/sds.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -75,11 +76,18 @@ static void ev_cleanup(void *data) {
     try_later(link);
 }
 
+/* hiredis 0.14 makes a new buffer each time it has written one, and does not look whether there was
+ * memory for it. */
+static bool has_buffer(redisAsyncContext *ac) {
+    if (ac->c.obuf == NULL) ac->c.obuf = sdsempty();
+    return ac->c.obuf != NULL;
+}
+
 static void handle_ready(struct blasd_watcher *watcher, uint32_t events) {
     struct blasd_async_link *link = blasd_container_of(watcher, struct blasd_async_link, watcher);
     redisAsyncContext *ac = link->ac;
     int more = 0;
-    if ((events & EPOLLOUT) != 0) redisAsyncHandleWrite(ac);
+    if ((events & EPOLLOUT) != 0 && has_buffer(ac)) redisAsyncHandleWrite(ac);
     if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
         for (int reads = 0; link->ac == ac && ac != NULL && reads < READS_A_TURN; reads++) {
             redisAsyncHandleRead(ac);
@@ -208,7 +216,7 @@ int blasd_async_link_send(struct blasd_async_link *link, const char *command, si
                           redisCallbackFn *fn, void *arg) {
     redisAsyncContext *ac = link->ac;
     const redisCallback *last;
-    if (link->state != BLASD_LINK_UP) return -1;
+    if (link->state != BLASD_LINK_UP || !has_buffer(ac)) return -1;
     last = ac->replies.tail;
     return sent(ac, last, redisAsyncFormattedCommand(ac, fn, arg, command, len));
 }
@@ -217,14 +225,14 @@ int blasd_async_link_send_args(struct blasd_async_link *link, int count, const c
                                const size_t *lens, redisCallbackFn *fn, void *arg) {
     redisAsyncContext *ac = link->ac;
     const redisCallback *last;
-    if (link->state != BLASD_LINK_UP) return -1;
+    if (link->state != BLASD_LINK_UP || !has_buffer(ac)) return -1;
     last = ac->replies.tail;
     return sent(ac, last, redisAsyncCommandArgv(ac, fn, arg, count, (const char **)args, lens));
 }
 
 bool blasd_async_link_flush(struct blasd_async_link *link) {
     if (link->state != BLASD_LINK_UP) return false;
-    if ((link->want & EPOLLOUT) != 0) redisAsyncHandleWrite(link->ac);
+    if ((link->want & EPOLLOUT) != 0 && has_buffer(link->ac)) redisAsyncHandleWrite(link->ac);
     sync_events(link);
     return link->ac != NULL && (link->want & EPOLLOUT) == 0;
 }

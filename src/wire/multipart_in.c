@@ -142,10 +142,12 @@ static int feed_headers(struct multipart_reader *reader, const char **bytes, siz
     while (*len > 0) {
         const char *line = memchr(*bytes, '\n', *len);
         size_t take = line == NULL ? *len : (size_t)(line - *bytes) + 1, all;
-        if (blasd_buf_add(&reader->headers, *bytes, take) != 0)
+        if (!blasd_buf_fits(&reader->headers, take))
             return blasd_fail(err, BLASD_E_malformed_multipart, "",
                               "the headers of part %llu are larger than %d bytes",
                               (unsigned long long)reader->parts, HEADERS_MOST);
+        if (blasd_buf_add(&reader->headers, *bytes, take) != 0)
+            return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
         *bytes += take;
         *len -= take;
         if (line == NULL) return 0;
