@@ -20,6 +20,7 @@ struct blasd_client {
     char *base;      /* the service's URL without a slash at its end */
     char *shown;     /* the same without user and password, for messages */
     char *directory; /* where files are shared with the service; NULL: nowhere */
+    char prefix[BLASD_SHARED_NAME + 1]; /* of their names */
 };
 
 /* An answer as it arrives. */
@@ -393,7 +394,7 @@ int blasd_client_submit(struct blasd_client *client, const struct blasd_request 
     *ret = NULL;
     if (check_request(request, problem) != 0) return -1;
     if (shared == NULL && client->directory != NULL)
-        shared = copy = blasd_shared_copy(client->directory, request);
+        shared = copy = blasd_shared_copy(client->directory, client->prefix, request);
     if (shared == NULL)
         code = submit_body(client, request, wait_seconds, ret, problem);
     else
@@ -490,12 +491,14 @@ static int refuse_directory(struct blasd_problem *problem, const char *directory
 
 int blasd_client_share(struct blasd_client *client, struct blasd_problem *problem) {
     struct blasd_reply *reply = NULL;
-    const char *directory;
+    const char *directory, *prefix;
     int code = -1;
     stop_sharing(client);
     if (ask(client, "GET", "/share", "Accept: application/json", 0, &reply, problem) != 0)
         return -1;
     directory = json_string_value(json_object_get(reply->document, "directory"));
+    prefix = json_string_value(json_object_get(reply->document, "prefix"));
+    snprintf(client->prefix, sizeof client->prefix, "%s", prefix == NULL ? "" : prefix);
     if (directory == NULL)
         blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
     else if (!is_blob_directory(directory))
@@ -514,7 +517,7 @@ int blasd_shared_new(struct blasd_client *client, const struct blasd_array *spec
     if (client->directory == NULL)
         return blasd_problem_set(problem, "sharing_off",
                                  "the client shares nothing: call blasd_client_share first");
-    if (blasd_shared_open(client->directory, ret, problem) != 0) return -1;
+    if (blasd_shared_open(client->directory, client->prefix, ret, problem) != 0) return -1;
     if (blasd_shared_lay_out(*ret, specs, count, problem) == 0) return 0;
     blasd_shared_free(*ret);
     *ret = NULL;

@@ -87,15 +87,16 @@ int blasd_client_complete(struct blasd_client *client, struct blasd_reply **repl
 
 /* --- client_share.c: files in the service's directory */
 
-/* An empty file of ours, to be laid out by one of the next two. */
-int blasd_shared_open(const char *directory, struct blasd_shared **ret,
+/* An empty file of ours, its name begun with `prefix`, to be laid out by one of the next two. */
+int blasd_shared_open(const char *directory, const char *prefix, struct blasd_shared **ret,
                       struct blasd_problem *problem);
 /* Gives the file room for these arrays and maps it; values are zeros. no_space. */
 int blasd_shared_lay_out(struct blasd_shared *shared, const struct blasd_array *specs, int count,
                          struct blasd_problem *problem);
 /* A file with the request's inputs copied into it; NULL where sending them is better (they are
  * small) or the only way (no room, no directory, a .npy file that is not row-major as it lies). */
-struct blasd_shared *blasd_shared_copy(const char *directory, const struct blasd_request *request);
+struct blasd_shared *blasd_shared_copy(const char *directory, const char *prefix,
+                                       const struct blasd_request *request);
 /* Maps the outputs of a job that has succeeded; false: they do not all lie in a file there. */
 bool blasd_reply_map(struct blasd_reply *reply, const char *directory);
 

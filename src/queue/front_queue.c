@@ -9,6 +9,7 @@
 #include "queue/front.h"
 
 #include "base/clock.h"
+#include "base/hex.h"
 #include "base/container.h"
 
 #include <inttypes.h>
@@ -481,6 +482,16 @@ void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_pr
     struct blasd_id_key key = front_id_key(queue, principal);
     blasd_id_new(kind, blasd_clock_wall_us(), id);
     blasd_id_sign(id, &key);
+}
+
+void blasd_front_queue_tag(const struct blasd_front_queue *queue,
+                           const struct blasd_principal *principal,
+                           char tag[BLASD_TENANT_TAG + 1]) {
+    struct blasd_id_key key = front_id_key(queue, principal);
+    key = blasd_id_key_for(&key, "tag");
+    tag[0] = '\0';
+    if (strcmp(principal->tenant, blasd_anonymous.tenant) != 0)
+        *blasd_hex_write(tag, key.word[0], BLASD_TENANT_TAG) = '\0';
 }
 
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue) {
