@@ -23,13 +23,16 @@ CC = gcc
 CXX = g++
 PYTHON ?= /usr/bin/python3
 
-PACKAGES = libmicrohttpd jansson hiredis libcurl
+PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium libcurl
+# hiredis has TLS from 1.0 on, in a library of its own
+REDIS_TLS := $(shell pkg-config --exists hiredis_ssl openssl 2>/dev/null && echo 1)
+PACKAGES += $(if $(REDIS_TLS),hiredis_ssl openssl)
 WARN = -Wall -Wextra -Wpointer-arith -Wshadow -Wundef -Wvla -Wformat=2 -Wcast-align \
        -Wconversion -Wno-sign-conversion -Wfloat-conversion
 WARN_C = -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
 OPT ?= -O2 -g
 HARDEN = -fstack-protector-strong -fno-strict-overflow
-FLAGS = -Isrc -I. -I$(BUILD)/gen -D_GNU_SOURCE $(OPT) $(WARN) $(HARDEN) $(WERROR) -MMD -MP -fPIC -pthread
+FLAGS = -Isrc -I. -I$(BUILD)/gen -D_GNU_SOURCE $(if $(REDIS_TLS),-DBLASD_REDIS_TLS) $(OPT) $(WARN) $(HARDEN) $(WERROR) -MMD -MP -fPIC -pthread
 ifneq ($(SANITIZE),)
 FLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 LDFLAGS += -fsanitize=$(SANITIZE)
@@ -39,7 +42,7 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire store redis queue http worker
+FLOORS = base core wire store redis auth queue http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
 CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))

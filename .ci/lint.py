@@ -16,12 +16,15 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLOORS = {"base": 0, "core": 1, "wire": 2, "store": 2, "redis": 2, "kernels": 2, "queue": 3, "http": 4, "worker": 4,
+FLOORS = {"base": 0, "core": 1, "wire": 2, "store": 2, "redis": 2, "auth": 2, "kernels": 2, "queue": 3, "http": 4, "worker": 4,
           "main": 5}
 HEADERS = {  # header -> the only folders that may include it
-    r"(hiredis/)?(hiredis|async|read|sds)\.h": {"src/redis", "src/queue"},
+    r"(hiredis/)?(hiredis|hiredis_ssl|async|read|sds)\.h": {"src/redis", "src/queue"},
+    r"openssl/.*": {"src/redis"},
     r"microhttpd\.h": {"src/http"},
-    r"jansson\.h": {"src/wire", "src/http", "src/main", "src/worker", "clients/c"},
+    r"jansson\.h": {"src/auth", "src/wire", "src/http", "src/main", "src/worker", "clients/c"},
+    r"gnutls/.*": {"src/http"},
+    r"sodium\.h": {"src/auth"},
     r"curl/.*": {"clients/c"},
 }
 BANNED = r"\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|system|popen|atoi|atof|asctime|ctime)\s*\("

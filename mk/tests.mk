@@ -27,6 +27,7 @@ $(filter $(BUILD)/tests/unit/core/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/c
 $(filter $(BUILD)/tests/unit/kernels/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/wire/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/store/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/store.a
+$(filter $(BUILD)/tests/unit/auth/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/auth.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/store.a $(BUILD)/lib/redis.a $(BUILD)/lib/queue.a $(BUILD)/lib/kernels.a $(BUILD)/lib/main.a
 $(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %/client.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/client/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/client.a

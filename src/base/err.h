@@ -20,6 +20,11 @@
       "Send it as `curl -F name=@file.npy` does.")                                                 \
     X(malformed_query, 400, false, "A query parameter or header could not be read",                \
       "See GET /openapi.json for the parameters of this route.")                                   \
+    X(unauthorized, 401, false, "The request shows no valid key",                                  \
+      "Send `Authorization: Bearer KEY`; whoever runs the service makes one with "                 \
+      "`blasd keys add`.")                                                                         \
+    X(forbidden, 403, false, "The key may not do this",                                            \
+      "Use a key whose role and scopes cover the request; `detail` says what is missing.")         \
     X(forbidden_host, 403, false, "The Host header does not name this service",                    \
       "Use the address the service listens on, or start it with --allow-host NAME.")               \
     X(forbidden_origin, 403, false, "Requests from web pages of other origins are refused",        \
@@ -86,6 +91,10 @@
     X(quota_exceeded, 429, true, "The tenant has as much of the service as it may",                \
       "Wait until jobs of yours have ended, or forget results with DELETE /jobs/ID?forget=1, "     \
       "then send the request again.")                                                              \
+    X(rate_limited, 429, true, "The key submits more jobs a second than it may",                   \
+      "Send the request again after the seconds in Retry-After.")                                  \
+    X(too_many_failures, 429, true, "Too many requests of this address showed a wrong key",        \
+      "Correct the key, and send the request again after the seconds in Retry-After.")             \
     X(results_full, 429, true, "Results that are kept leave no room for those of new jobs",        \
       "Forget those you have fetched with DELETE /jobs/ID?forget=1, or send the request again "    \
       "later.")                                                                                    \

@@ -22,8 +22,7 @@
 #define BODY_WORTH_MEMORY BLASD_MIB /* below, more gains nothing that can be measured */
 #define LARGE_MOST 64               /* their memory stays bounded whatever clients announce */
 
-/* The parts of an address that somebody else does not have; false: none. */
-static bool part_of(const struct sockaddr *address, uint64_t *part) {
+bool http_address_part(const struct sockaddr *address, uint64_t *part) {
     const struct sockaddr_in *four = (const void *)address;
     const struct sockaddr_in6 *six = (const void *)address;
     *part = 0;
@@ -46,7 +45,7 @@ static uint32_t slot_of(const struct http_crowd *crowd, uint64_t part, int row) 
 
 void http_crowd_count(struct http_crowd *crowd, const struct sockaddr *address, bool began) {
     uint64_t part;
-    if (!part_of(address, &part)) return;
+    if (!http_address_part(address, &part)) return;
     for (int row = 0; row < 2; row++)
         crowd->slots[row][slot_of(crowd, part, row)] += began ? 1 : UINT32_MAX;
 }
@@ -54,7 +53,7 @@ void http_crowd_count(struct http_crowd *crowd, const struct sockaddr *address, 
 uint32_t http_crowd_of(const struct http_crowd *crowd, const struct sockaddr *address) {
     uint32_t one, other;
     uint64_t part;
-    if (!part_of(address, &part)) return 0;
+    if (!http_address_part(address, &part)) return 0;
     one = crowd->slots[0][slot_of(crowd, part, 0)];
     other = crowd->slots[1][slot_of(crowd, part, 1)];
     return one < other ? one : other;

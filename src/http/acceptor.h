@@ -16,6 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The part of an address that somebody else does not have, of IPv6 its /64; false: it has none. */
+bool http_address_part(const struct sockaddr *address, uint64_t *part);
+
 #define HTTP_CROWD_SLOTS 4096
 
 /* Connections by the address that they come from, without its port; of IPv6 by its /64. An address

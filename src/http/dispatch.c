@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "http/authenticate.h"
 #include "http/head.h"
 #include "http/reply.h"
 #include "http/routes.h"
@@ -153,9 +154,10 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
     struct collecting collecting = {.exchange = exchange};
     request->method = http_method_find(method);
     exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
-    if (read_head(exchange, method, version, &collecting.err) == 0)
+    if (read_head(exchange, method, version, &collecting.err) == 0 &&
         http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
-                          &collecting.err);
+                          &collecting.err) == 0)
+        http_authenticate(exchange, &collecting.err);
     if (collecting.err.code == BLASD_OK && exchange->route != NULL)
         MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,
                                     &collecting);
@@ -224,7 +226,7 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
             http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
     }
     if (!exchange->answer.made || !too_much_to_drain(exchange)) return MHD_YES;
-    http_close_with_problem(exchange->home, exchange->route,
+    http_close_with_problem(exchange->home, exchange->route, exchange->connection,
                             http_connection_fd(exchange->connection), &exchange->answer.problem);
     exchange->client.linger = true;
     return MHD_NO; /* closes */
@@ -258,7 +260,7 @@ void *http_exchange_uri(void *cls, const char *uri, struct MHD_Connection *conne
         return NULL;
     blasd_fail(&problem, BLASD_E_malformed_query, "", "the query has %d parameters; %d are read",
                count, HTTP_PARAMS_MOST);
-    http_close_with_problem(exchange->home, NULL, fd, &problem);
+    http_close_with_problem(exchange->home, NULL, connection, fd, &problem);
     (void)shutdown(fd, SHUT_WR);
     exchange->client.closing = exchange->client.linger = exchange->complete = true;
     return exchange;

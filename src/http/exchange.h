@@ -10,6 +10,7 @@
 #ifndef BLASD_HTTP_EXCHANGE_H
 #define BLASD_HTTP_EXCHANGE_H
 
+#include "auth/auth.h"
 #include "base/buf.h"
 #include "base/loop.h"
 #include "base/spares.h"
@@ -31,12 +32,14 @@ struct http_shared_file;
 struct http_loop;
 struct http_upload;
 struct http_connection;
+struct http_tls;
 
 /* What all loops share. Constant once the loops run, but for the atomics. */
 struct http_server {
     const struct blasd_http_options *options;
     const struct blasd_limits *limits;
     struct blasd_store *store;
+    struct http_tls *tls;            /* owned; NULL: none */
     const struct http_route *routes; /* ended by one whose path is NULL */
     struct http_origins origins;
     struct http_loop *loops;                /* owned */
@@ -45,6 +48,7 @@ struct http_server {
     _Atomic uint64_t intake_limit;          /* what they may be */
     _Atomic uint64_t store_free, store_all; /* a second ago */
     _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */
+    struct blasd_timer serving;      /* the first loop's, until jobs would run */
     bool queue_taken;                /* it has been told that jobs are taken */
     int64_t queue_down_ns; /* since when the first loop's queue takes no jobs; 0: it does */
     int64_t queue_told_ns; /* when on_queue was told so; 0: not since it did */
@@ -120,6 +124,10 @@ struct http_body_handlers {
     void (*release)(struct http_exchange *exchange);
 };
 
+/* A route without any is for admins alone. */
+#define HTTP_ROLE(role) (1u << (role))
+#define HTTP_OPEN (1u << 31) /* to everybody, also without a key */
+
 struct http_route {
     const char *path; /* {…} stands for one segment; also the label in metrics */
     unsigned methods; /* HTTP_ bits this row serves */
@@ -129,6 +137,7 @@ struct http_route {
     void (*body)(struct http_exchange *exchange, const void *bytes, size_t len);
     void (*run)(struct http_exchange *exchange);
     const struct http_body_handlers *jobs; /* NULL: the route takes none in */
+    unsigned roles; /* who may call it beside admins, HTTP_ROLE bits, or HTTP_OPEN */
 };
 
 #define HTTP_CAPTURES 2
@@ -139,6 +148,8 @@ struct http_answering {
     struct blasd_err problem; /* where the answer is a problem */
     bool made;                /* or its making is under way */
     bool early;               /* libmicrohttpd would not take it yet */
+    unsigned retry_s;         /* Retry-After of a problem; 0: as its code says */
+    struct blasd_rate_view rate;
 };
 
 /* The bytes of the body that were seen: by now, when it was refused, and at the last check. */
@@ -170,6 +181,7 @@ struct http_exchange {
     struct blasd_list node;            /* in home->exchanges */
     struct MHD_Connection *connection; /* NULL once libmicrohttpd is done with it */
     const struct http_route *route;    /* NULL: none */
+    struct blasd_identity caller;      /* who asks; until the head is read, who may nothing */
     struct http_request request;
     char captures[HTTP_CAPTURES][64]; /* what stood for {…} */
     unsigned allow;                   /* methods of the path, for OPTIONS and 405 */
@@ -235,9 +247,11 @@ static inline int http_route_number(const struct http_loop *loop, const struct h
 /* lingering_close.c: reads on for a moment after an early answer, so that a client that is still
  * sending sees it. `fd` is duplicated. */
 void http_lingering_close(struct http_loop *loop, int fd);
-/* Sends a problem as raw bytes on `fd`, for libmicrohttpd takes no answer in mid-body; it counts as
- * an answer of `route` (NULL: of none). */
-void http_close_with_problem(struct http_loop *loop, const struct http_route *route, int fd,
+/* Sends a problem past libmicrohttpd, which takes no answer in mid-body; it counts as an answer of
+ * `route` (NULL: of none). `connection` NULL: libmicrohttpd does not have the connection of `fd`
+ * yet; with TLS nothing can be said there. */
+void http_close_with_problem(struct http_loop *loop, const struct http_route *route,
+                             struct MHD_Connection *connection, int fd,
                              const struct blasd_err *problem);
 
 #endif

@@ -134,7 +134,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     upload->wait_s = http_request_wait(request, limits, &preferred);
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
-    blasd_front_queue_id(exchange->home->queue, &blasd_anonymous,
+    blasd_front_queue_id(exchange->home->queue, &exchange->caller.principal,
                          upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, exchange->id);
     if (request->body_file != NULL &&
         (rc = http_shared_file_adopt(exchange, &upload->sink, err)) != 0)
@@ -206,6 +206,8 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (__builtin_add_overflow(plan.input_bytes, plan.output_bytes, cost) ||
         __builtin_add_overflow(*cost, plan.workspace_bytes, &memory))
         memory = UINT64_MAX;
+    if ((rc = blasd_identity_check_job(&exchange->caller, job->op, job->priority, err)) != 0)
+        return rc;
     if (plan.items > (double)limits->job_items)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs",
                           "its leading dimensions make %.0f problems, and a job may have %" PRIu64
@@ -227,7 +229,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (rc == 0)
         rc = http_placement_check_time(&exchange->home->placement,
                                        blasd_front_queue_view(exchange->home->queue), job->device,
-                                       job->op, &plan, memory, err);
+                                       job->op, &plan, memory, exchange->caller.job_s, err);
     if (rc != 0) return rc;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
         if (plan.outputs[i].rank >= 0) outputs++;

@@ -23,6 +23,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
     memset(plain.id, '0', BLASD_ID_LEN);
     plain.id[0] = BLASD_ID_SYNC;
     plain.created_us = plain.receive_us = 0;
+    plain.most_s = 0;
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
@@ -59,8 +60,8 @@ void http_jobs_post_gone(struct http_exchange *exchange) {
         exchange->request.idempotency_key != NULL)
         return;
     http_exchange_hold(exchange);
-    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, false,
-                             on_cancelled, exchange);
+    blasd_front_queue_cancel(exchange->home->queue, &exchange->caller.principal, exchange->id,
+                             false, on_cancelled, exchange);
 }
 
 /* The inputs belong to the queue now, or to nobody. */
@@ -144,6 +145,7 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     memcpy(job->id, exchange->id, sizeof job->id);
     job->payload_bytes = upload->sink.total;
     job->created_us = blasd_clock_wall_us();
+    job->most_s = (uint16_t)exchange->caller.job_s;
     job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
 }
 
@@ -196,7 +198,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         (rc = fingerprint(upload, job, &submission.fingerprint, err)) != 0)
         return rc;
     if ((rc = place_inputs(upload, job, err)) != 0) return rc;
-    blasd_front_queue_join(loop->queue, &blasd_anonymous, &submission, exchange->id);
+    blasd_front_queue_join(loop->queue, &exchange->caller.principal, &submission, exchange->id);
     memcpy(job->id, exchange->id, sizeof job->id);
     if ((rc = write_frame(upload, job, err)) != 0 || (rc = reserve_outputs(upload, err)) != 0) {
         blasd_front_queue_slice_drop(loop->queue, &job->slice);
@@ -215,6 +217,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     http_exchange_hold(exchange);
     loop->submitting++;
     if (submission.waiter != NULL) http_wait_begin(exchange, upload->wait_s);
-    blasd_front_queue_submit(loop->queue, &blasd_anonymous, &submission, on_submitted, exchange);
+    blasd_front_queue_submit(loop->queue, &exchange->caller.principal, &submission, on_submitted,
+                             exchange);
     return 0;
 }

@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 /* the last place stands for every other status */
-static const unsigned statuses[HTTP_MAX_STATUSES] = {
-    200, 202, 204, 400, 403, 404, 405, 406, 408, 409, 410, 413, 415, 422, 429, 431, 500, 503, 504};
+static const unsigned statuses[HTTP_MAX_STATUSES] = {200, 202, 204, 400, 401, 403, 404,
+                                                     405, 406, 408, 409, 410, 413, 415,
+                                                     422, 429, 431, 500, 503, 504};
 static const double bounds[HTTP_BUCKETS] = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                             0.25,   0.5,   1,      2.5,   5,    10,    30,   60};
 

@@ -212,23 +212,25 @@ static bool predict(const struct http_placement_class *class, const struct blasd
 int http_placement_check_time(const struct http_placement *choice,
                               const struct blasd_queue_view *view, enum blasd_device_class wish,
                               const struct blasd_op *op, const struct blasd_plan *plan,
-                              uint64_t host_bytes, struct blasd_err *err) {
-    double least = INFINITY;
+                              uint64_t host_bytes, uint64_t key_s, struct blasd_err *err) {
+    bool by_key = key_s > 0 && !(choice->most_s > 0 && choice->most_s <= (double)key_s);
+    double least = INFINITY, most_s = by_key ? (double)key_s : choice->most_s;
     struct blasd_plan certain = *plan;
     if (plan->flops_least > 0) certain.flops = plan->flops_least;
-    for (int c = BLASD_DEVICE_CPU; choice->most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
+    for (int c = BLASD_DEVICE_CPU; most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
         const struct http_placement_class *class = &choice->of[c];
         struct blasd_cost_guess guess;
         if (!may_go(choice, view, wish, c) || !fits(class, c, plan, host_bytes)) continue;
         if (!predict(class, op, &certain, &guess)) return 0;
         if (guess.alone_s < least) least = guess.alone_s;
     }
-    if (!isfinite(least) || least <= choice->most_s) return 0;
+    if (!isfinite(least) || least <= most_s) return 0;
     return blasd_fail(
         err, BLASD_E_job_too_long, "",
         "it is predicted to take %.3g s at least (%.3g operations, %.0f problems), and a "
-        "job may take %" PRIu64 " s (limit job_s)",
-        least, certain.flops, plan->items < 1 ? 1 : plan->items, (uint64_t)choice->most_s);
+        "job may take %" PRIu64 " s (%s)",
+        least, certain.flops, plan->items < 1 ? 1 : plan->items, (uint64_t)most_s,
+        by_key ? "of its key" : "limit job_s");
 }
 
 /* Of a processor, where nothing was measured. */

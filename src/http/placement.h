@@ -55,11 +55,12 @@ int http_placement_check(const struct http_placement *choice, const struct blasd
                          enum blasd_device_class wish, const struct blasd_plan *plan,
                          uint64_t host_bytes, struct blasd_err *err);
 /* Refuses a job that is predicted to take longer than a job may on each class that it may go to,
- * with job_too_long. A class whose speed is not known yet may be fast enough. */
+ * with job_too_long; `key_s`: as its key allows, 0: no less than others. A class whose speed is not
+ * known yet may be fast enough. */
 int http_placement_check_time(const struct http_placement *choice,
                               const struct blasd_queue_view *view, enum blasd_device_class wish,
                               const struct blasd_op *op, const struct blasd_plan *plan,
-                              uint64_t host_bytes, struct blasd_err *err);
+                              uint64_t host_bytes, uint64_t key_s, struct blasd_err *err);
 /* The class a job of device `any` is to be queued for, which is then counted as sent there; `any`
  * where only one class lives or nothing is known to choose by. */
 enum blasd_device_class http_placement_pick(struct http_placement *choice,

@@ -9,6 +9,7 @@
 #include "http/peer.h"
 #include "http/upload.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,15 +31,28 @@ static void method_names(unsigned methods, char *text, size_t size) {
     snprintf(text + at, size - at, "OPTIONS");
 }
 
+/* How many jobs its key may still submit in this second. */
+static void add_rate(const struct http_exchange *exchange, struct MHD_Response *response) {
+    const struct blasd_rate_view *rate = &exchange->answer.rate;
+    char text[64];
+    if (rate->limit == 0) return;
+    snprintf(text, sizeof text, "\"jobs\";q=%" PRIu64 ";w=1", rate->limit);
+    add(response, "RateLimit-Policy", text);
+    snprintf(text, sizeof text, "\"jobs\";r=%" PRIu64 ";t=1", rate->remaining);
+    add(response, "RateLimit", text);
+}
+
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type) {
     if (type != NULL) add(response, "Content-Type", type);
     if (exchange->home->stopping.draining || exchange->request.framing.ambiguous)
         add(response, "Connection", "close");
+    add_rate(exchange, response);
     if (!exchange->foreign) return;
     add(response, "Access-Control-Allow-Origin", exchange->request.origin);
     add(response, "Access-Control-Expose-Headers",
-        "Location, Retry-After, Preference-Applied, Request-Id");
+        "Location, Retry-After, Preference-Applied, Request-Id, RateLimit, RateLimit-Policy, "
+        "WWW-Authenticate");
     add(response, "Vary", "Origin");
 }
 
@@ -123,6 +137,13 @@ const char *http_retry_after(enum blasd_code code) {
     }
 }
 
+static const char *retry_after(const struct http_exchange *exchange, enum blasd_code code,
+                               char text[16]) {
+    if (exchange->answer.retry_s == 0) return http_retry_after(code);
+    snprintf(text, 16, "%u", exchange->answer.retry_s);
+    return text;
+}
+
 void http_log_job(const struct http_exchange *exchange, const char *what,
                   const struct blasd_err *problem) {
     const struct blasd_err_info *info = blasd_err_info(problem->code);
@@ -150,13 +171,15 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     unsigned status = (unsigned)info->http_status;
     struct MHD_Response *response;
     struct blasd_buf body;
+    char seconds[16];
     bool written;
     exchange->answer.problem = *problem;
     blasd_buf_init(&body, 16 * BLASD_KIB);
     written = blasd_problem_document(problem, &body) == 0;
     response = response_of(exchange, &body, written, PROBLEM_TYPE);
     if (response != NULL && http_retry_after(problem->code) != NULL)
-        add(response, "Retry-After", http_retry_after(problem->code));
+        add(response, "Retry-After", retry_after(exchange, problem->code, seconds));
+    if (response != NULL && status == 401) add(response, "WWW-Authenticate", HTTP_CHALLENGE);
     note_refusal(exchange, problem, response);
     if (response != NULL && status == 405) {
         char methods[64];
@@ -211,7 +234,7 @@ void http_reply_options(struct http_exchange *exchange) {
         if (exchange->foreign) {
             add(response, "Access-Control-Allow-Methods", methods);
             add(response, "Access-Control-Allow-Headers",
-                "Content-Type, Accept, Prefer, Idempotency-Key");
+                "Authorization, Content-Type, Accept, Prefer, Idempotency-Key");
             add(response, "Access-Control-Max-Age", "600");
         }
     }

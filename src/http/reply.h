@@ -8,6 +8,8 @@
 #include <jansson.h>
 
 #define HTTP_TYPE_JSON "application/json"
+/* of a 401: what to show */
+#define HTTP_CHALLENGE "Bearer realm=\"blasd\""
 
 /* `body` is taken and left empty. `type` is static text. */
 void http_reply_buf(struct http_exchange *exchange, unsigned status, const char *type,

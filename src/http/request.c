@@ -165,6 +165,7 @@ static const char **plain_header(struct http_request *request, const char **name
                  {"Origin", &request->origin},
                  {"Body-File", &request->body_file},
                  {"Content-Type", &request->content_type},
+                 {"Authorization", &request->authorization},
                  {"Sec-Fetch-Site", &request->fetch.site},
                  {"Sec-Fetch-Mode", &request->fetch.mode},
                  {"Sec-Fetch-Dest", &request->fetch.dest},

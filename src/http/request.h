@@ -70,7 +70,7 @@ struct http_query {
 /* All text is borrowed from the connection and lasts as long as the request. Zero it before use. */
 struct http_request {
     enum http_method method;
-    const char *host, *origin, *content_type, *idempotency_key;
+    const char *host, *origin, *content_type, *idempotency_key, *authorization;
     struct {
         const char *site, *mode, *dest;
     } fetch; /* Sec-Fetch-…: what a browser says of itself */

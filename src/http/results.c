@@ -354,5 +354,6 @@ void http_result_on_record(void *arg, const struct blasd_err *err, const void *r
 void http_jobs_fetch(struct http_exchange *exchange) {
     http_exchange_hold(exchange);
     (exchange->wait.status == 202 ? blasd_front_queue_keep : blasd_front_queue_get)(
-        exchange->home->queue, &blasd_anonymous, exchange->id, http_result_on_record, exchange);
+        exchange->home->queue, &exchange->caller.principal, exchange->id, http_result_on_record,
+        exchange);
 }

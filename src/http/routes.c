@@ -14,26 +14,31 @@
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
      HTTP_PARAM_CURSOR)
 
+/* Who may call what. */
+#define WRITES HTTP_ROLE(BLASD_ROLE_USER)
+#define READS (WRITES | HTTP_ROLE(BLASD_ROLE_READ))
+#define ANY_KEY (READS | HTTP_ROLE(BLASD_ROLE_METRICS))
+
 static const struct http_body_handlers jobs = {
     .admit = http_jobs_post_admit, .gone = http_jobs_post_gone, .release = http_jobs_post_release};
 
 const struct http_route http_routes[] = {
     {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body, http_jobs_post_run,
-     &jobs},
-    {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list, NULL},
-    {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get, NULL},
-    {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL},
-    {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result, NULL},
-    {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output, NULL},
-    {"/ops", READ, 0, NULL, NULL, http_ops_list, NULL},
-    {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL},
-    {"/devices", READ, 0, NULL, NULL, http_devices, NULL},
-    {"/share", READ, 0, NULL, NULL, http_share, NULL},
-    {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL},
-    {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL},
-    {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL},
-    {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL},
-    {NULL, 0, 0, NULL, NULL, NULL, NULL},
+     &jobs, WRITES},
+    {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list, NULL, READS},
+    {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get, NULL, READS},
+    {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
+    {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result, NULL, READS},
+    {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output, NULL, READS},
+    {"/ops", READ, 0, NULL, NULL, http_ops_list, NULL, ANY_KEY},
+    {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL, ANY_KEY},
+    {"/devices", READ, 0, NULL, NULL, http_devices, NULL, ANY_KEY},
+    {"/share", READ, 0, NULL, NULL, http_share, NULL, WRITES},
+    {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, HTTP_ROLE(BLASD_ROLE_METRICS)},
+    {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
+    {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
+    {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},
+    {NULL, 0, 0, NULL, NULL, NULL, NULL, 0},
 };
 
 _Static_assert(sizeof http_routes / sizeof *http_routes <= HTTP_MAX_ROUTES,

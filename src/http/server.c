@@ -14,6 +14,7 @@
 #include "http/peer.h"
 #include "http/routes.h"
 #include "http/timeouts.h"
+#include "http/tls.h"
 #include "http/upload.h"
 #include "http/waiters.h"
 
@@ -31,6 +32,7 @@
 
 #define SPARE_BLOCKS 64
 #define TICK_NS INT64_C(200000000)
+#define SERVING_NS INT64_C(10000000)
 #define PARKED_WAIT_MS 3    /* longer than most jobs take: they need no time-out */
 #define PARKED_FROM 8.0     /* answers a turn: with fewer, turns would be made only to ask */
 #define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
@@ -78,6 +80,18 @@ static void tell_of_queue(struct http_loop *loop) {
     server->options->on_queue(server->options->arg, view->trouble);
 }
 
+/* Asked often, for somebody waits for the service to start. */
+static void look_serving(struct blasd_timer *timer) {
+    struct http_server *server = blasd_container_of(timer, struct http_server, serving);
+    struct http_loop *loop = &server->loops[0];
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    if (loop->stopping.draining) return;
+    if (view->available && view->workers > 0)
+        server->options->on_serving(server->options->arg);
+    else
+        (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + SERVING_NS);
+}
+
 /* A loop that stands still keeps its clients waiting: then the whole gives no sign of life. */
 static void give_sign(struct http_server *server) {
     const struct blasd_http_options *options = server->options;
@@ -95,11 +109,21 @@ static struct http_exchange *exchange_of(struct blasd_list *node) {
     return blasd_container_of(node, struct http_exchange, node);
 }
 
+static void reread_keys(struct http_server *server) {
+    struct blasd_err err = {0};
+    int rc = server->options->auth == NULL ? 0 : blasd_auth_refresh(server->options->auth, &err);
+    if (rc > 0)
+        blasd_log(BLASD_LOG_INFO, "the keys have changed: %zu are in force",
+                  blasd_auth_keys(server->options->auth));
+    if (rc < 0) blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
+}
+
 static void on_tick(struct blasd_timer *timer) {
     struct http_loop *loop = blasd_container_of(timer, struct http_loop, ticking.timer);
     loop->ticking.count++;
     if (loop == &loop->server->loops[0] && loop->ticking.count % SLOW_TICKS == 0) {
         measure_intake(loop->server);
+        reread_keys(loop->server);
         give_sign(loop->server);
     }
     if (loop == &loop->server->loops[0] && loop->server->options->on_queue != NULL)
@@ -122,13 +146,25 @@ static void on_grace(struct blasd_timer *timer) {
     }
 }
 
+static void reread(struct http_server *server) {
+    struct blasd_err err = {0};
+    reread_keys(server);
+    if (server->tls == NULL) return;
+    if (http_tls_reread(server->tls, &err) == 0)
+        blasd_log(BLASD_LOG_INFO, "the certificate was read anew");
+    else
+        blasd_log(BLASD_LOG_ERROR, "%s; the certificate stays as it was", err.detail);
+}
+
 /* On the first loop alone, which tells every other. */
-static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
+static void on_told(struct blasd_watcher *watcher, uint32_t events) {
     struct http_loop *loop = blasd_container_of(watcher, struct http_loop, stopping.told);
     char byte;
     (void)events;
     if (read(watcher->fd, &byte, 1) != 1) return;
-    if (atomic_fetch_add(&loop->server->told, 1) == 0)
+    if (byte == SIGHUP)
+        reread(loop->server);
+    else if (atomic_fetch_add(&loop->server->told, 1) == 0)
         (void)eventfd_write(loop->server->quit_fd, 1);
 }
 
@@ -286,15 +322,19 @@ __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char
 static int start_daemon(struct http_loop *loop, struct http_daemon *daemon, size_t memory) {
     const struct blasd_limits *limits = loop->server->limits;
     const union MHD_DaemonInfo *info;
+    struct MHD_OptionItem tls[HTTP_TLS_OPTIONS] = {{.option = MHD_OPTION_END}};
+    const unsigned flags = loop->server->tls == NULL ? 0 : MHD_USE_TLS;
+    if (loop->server->tls != NULL) http_tls_options(loop->server->tls, tls);
     daemon->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET, 0,
-        NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET |
+            flags,
+        0, NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
         memory / 2 + memory / 32, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)limits->connection_idle_s, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed,
         loop, MHD_OPTION_NOTIFY_CONNECTION, count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK,
-        unescape, NULL, MHD_OPTION_URI_LOG_CALLBACK, http_exchange_uri, loop,
+        unescape, NULL, MHD_OPTION_URI_LOG_CALLBACK, http_exchange_uri, loop, MHD_OPTION_ARRAY, tls,
 #if HTTP_STRICT_LIBRARY
         MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1,
 #endif
@@ -328,7 +368,7 @@ static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
     blasd_fail(&problem, BLASD_E_too_many_connections, "",
                "this address has %" PRIu64 " connections open (limit connections_per_address)",
                loop->acceptor.limit_of_one);
-    http_close_with_problem(loop, NULL, fd, &problem);
+    http_close_with_problem(loop, NULL, NULL, fd, &problem);
     http_lingering_close(loop, fd);
     close(fd);
 }
@@ -378,7 +418,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     rc = start_serving(loop, options->listen_fds[number], err);
     if (rc != 0) return rc;
     loop->stopping.quit = (struct blasd_watcher){.fd = server->quit_fd, .ready = start_draining};
-    loop->stopping.told = (struct blasd_watcher){.fd = options->stop_fd, .ready = on_stop};
+    loop->stopping.told = (struct blasd_watcher){.fd = options->stop_fd, .ready = on_told};
     if (blasd_loop_watch(loop->loop, &loop->stopping.quit, EPOLLIN) != 0 ||
         (number == 0 && blasd_loop_watch(loop->loop, &loop->stopping.told, EPOLLIN) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "epoll: %s", strerror(errno));
@@ -436,8 +476,10 @@ static int run_all(struct http_server *server, struct blasd_err *err) {
     if (rc != 0) {
         atomic_store(&server->told, 2);
         (void)eventfd_write(server->quit_fd, 1);
-    } else if (options->on_ready != NULL) {
-        options->on_ready(options->arg);
+    } else {
+        if (options->on_ready != NULL) options->on_ready(options->arg);
+        server->serving.fire = look_serving;
+        if (options->on_serving != NULL) look_serving(&server->serving);
     }
     run_loop(&server->loops[0]);
     for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
@@ -464,12 +506,14 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     server.metrics = calloc(count, sizeof *server.metrics);
     if (server.loops == NULL || server.metrics == NULL || server.quit_fd < 0)
         rc = blasd_fail(err, BLASD_E_internal_error, "", "no memory or descriptors are left");
+    if (rc == 0 && options->tls != NULL) rc = http_tls_open(options->tls, &server.tls, err);
     for (; rc == 0 && started < options->loops; started++)
         rc = loop_start(&server.loops[started], &server, started, err);
     if (rc == 0) rc = run_all(&server, err);
     for (int i = 0; i < started; i++) loop_stop(&server.loops[i]);
     for (int i = started; i < options->loops; i++) close(options->listen_fds[i]);
     if (server.quit_fd >= 0) close(server.quit_fd);
+    http_tls_free(server.tls);
     free(server.loops);
     free(server.metrics);
     return rc;

@@ -26,6 +26,8 @@ struct http_connection {
     int64_t since_ns;           /* its beginning, or the end of its last request */
     bool asks;                  /* the head of a request has come, and no answer has gone */
     bool closing;
+    bool certified;    /* its certificate was looked for */
+    char *certificate; /* owned; whose the client has shown, or NULL */
 };
 
 /* New, which stays until http_connection_end; NULL: no memory, and the connection has no limit. */

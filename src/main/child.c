@@ -21,7 +21,7 @@
 #define DELAY_MOST_MS 5000
 #define LOOK_NS (1000 * BLASD_MS)
 
-enum { SAYS_ALIVE = 'a', SAYS_QUIET = 'q' };
+enum { SAYS_ALIVE = 'a', SAYS_SERVING = 's', SAYS_QUIET = 'q' };
 
 /* In the new process. What it inherits: standard error, the descriptors asked for, the environment;
  * its own process group, so that Ctrl-C reaches the supervisor alone, which then ends all in order.
@@ -116,6 +116,8 @@ static void notified(struct blasd_watcher *watcher, uint32_t events) {
         return;
     }
     child_sign(child);
+    if (memchr(bytes, SAYS_SERVING, (size_t)got) != NULL && child->events->on_serving != NULL)
+        child->events->on_serving(child);
     if (memchr(bytes, SAYS_QUIET, (size_t)got) != NULL && child->events->on_quiet != NULL)
         child->events->on_quiet(child);
 }
@@ -237,6 +239,11 @@ bool child_tell_ready(void) {
 void child_tell_alive(void *unused) {
     (void)unused;
     tell(SAYS_ALIVE);
+}
+
+void child_tell_serving(void *unused) {
+    (void)unused;
+    tell(SAYS_SERVING);
 }
 
 void child_tell_quiet(void *unused) {

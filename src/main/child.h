@@ -15,8 +15,8 @@
 
 #define CHILD_KEEP_MOST 66
 /* The environment variable that names the descriptor on which a child says, each with one byte,
- * that it is ready, once a second from then on that it is alive, and while it ends that it has
- * nothing under way. */
+ * that it is ready, once a second from then on that it is alive, once that what it serves can be
+ * used, and while it ends that it has nothing under way. */
 #define CHILD_NOTIFY "BLASD_NOTIFY_FD"
 
 struct child;
@@ -24,6 +24,7 @@ struct child;
 /* What a child does; each may be NULL. */
 struct child_events {
     void (*on_ready)(struct child *child);
+    void (*on_serving)(struct child *child);
     void (*on_quiet)(struct child *child);
     /* It ended; it will be started again after this unless child_stop was called or *again is set
      * to false. */
@@ -72,6 +73,8 @@ bool child_tell_ready(void);
 bool child_has_supervisor(void);
 /* The same, that it is alive; nothing before it was ready. */
 void child_tell_alive(void *unused);
+/* The same, that what it serves can be used. */
+void child_tell_serving(void *unused);
 /* The same, that it has nothing under way any more. */
 void child_tell_quiet(void *unused);
 

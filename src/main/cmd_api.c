@@ -3,6 +3,7 @@
 #include "http/http.h"
 #include "main/child.h"
 #include "main/commands.h"
+#include "main/doors.h"
 #include "main/listen.h"
 #include "main/options.h"
 #include "main/signal_pipe.h"
@@ -21,8 +22,9 @@ static const char usage[] =
     "usage: blasd api --redis URL [options]\n"
     "\n"
     "Takes jobs over HTTP, queues them in Redis, hands their results out, until SIGTERM.\n"
-    "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one\n"
-    "  --loops N              event loops, each a thread; default 1\n"
+    "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one; unix:PATH is a\n"
+    "                         socket, for this user alone where there are no keys\n"
+    "  --loops N              event loops, each a thread; default 1\n" DOOR_USAGE
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
     "  --share                clients on this machine may hand in files of the blob directory\n"
@@ -36,6 +38,7 @@ static const char notes[] =
 
 struct settings {
     struct common_options common;
+    struct door_options doors;
     const char *listen, *fds;
     int loops;
     bool share, low_latency;
@@ -47,6 +50,7 @@ struct settings {
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
+    if (doors_take(&settings->doors, option, value) == 0) return 0;
     switch (option) {
     case 'l': settings->listen = value; return 0;
     case 'f': settings->fds = value; return 0;
@@ -63,6 +67,7 @@ static int take_option(void *arg, int option, char *value) {
 
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
+                                            DOOR_OPTIONS,
                                             {"listen", required_argument, NULL, 'l'},
                                             {"listen-fds", required_argument, NULL, 'f'},
                                             {"loops", required_argument, NULL, 'n'},
@@ -90,22 +95,36 @@ static void on_ready(void *arg) {
 
 static void on_queue(void *arg, const struct blasd_err *trouble) {
     struct settings *settings = arg;
-    char url[300];
+    char url[LISTEN_URL];
     if (trouble != NULL) {
         blasd_log(BLASD_LOG_WARN, "no job can be taken: %s", trouble->detail);
         return;
     }
     if (settings->ready) blasd_log(BLASD_LOG_INFO, "jobs are taken again");
     if (!settings->ready && !settings->has_supervisor) {
-        listeners_url(&settings->listeners, url, sizeof url);
+        listeners_url(&settings->listeners, settings->doors.tls_cert != NULL, url);
         printf("ready %s\n", url);
         fflush(stdout);
     }
     settings->ready = true;
 }
 
+/* The sockets; whether they may be served; and who may come in, where that is not everybody. */
+static int open_doors(struct settings *settings, struct blasd_auth **auth, struct blasd_err *err) {
+    const struct door_options *doors = &settings->doors;
+    int code = settings->fds != NULL ? listeners_adopt(&settings->listeners, settings->fds, err)
+                                     : listeners_open(&settings->listeners, settings->listen,
+                                                      settings->loops, doors->keys != NULL, err);
+    if (code == 0) code = doors_check(doors, &settings->listeners, err);
+    if (code == 0 && doors->keys != NULL) code = blasd_auth_open(doors->keys, auth, err);
+    return code;
+}
+
 static int run(struct settings *settings) {
-    static const int ends[] = {SIGTERM, SIGINT, 0};
+    static const int ends[] = {SIGTERM, SIGINT, 0}, rereads[] = {SIGTERM, SIGINT, SIGHUP, 0};
+    const struct door_options *doors = &settings->doors;
+    const struct blasd_tls_files tls = {doors->tls_cert, doors->tls_key, doors->client_ca};
+    struct blasd_auth *auth = NULL;
     const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
     struct blasd_queue_options queue = {.url = settings->common.redis,
                                         .name = settings->common.queue,
@@ -115,11 +134,14 @@ static int run(struct settings *settings) {
                                          .allow_hosts = settings->hosts.texts,
                                          .allow_origins = settings->origins.texts,
                                          .unusable_devices = settings->unusable.texts,
-                                         .stop_fd = signal_pipe_open(ends),
+                                         .stop_fd =
+                                             signal_pipe_open(doors_reread(doors) ? rereads : ends),
+                                         .tls = doors->tls_cert == NULL ? NULL : &tls,
                                          .share = settings->share,
                                          .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
+                                         .on_serving = child_tell_serving,
                                          .on_queue = on_queue,
                                          .on_alive = child_tell_alive,
                                          .on_quiet = child_tell_quiet,
@@ -130,9 +152,7 @@ static int run(struct settings *settings) {
         blasd_log(BLASD_LOG_ERROR, "cannot wait for signals: %s", strerror(errno));
         return BLASD_EXIT_FAILED;
     }
-    code = settings->fds != NULL
-               ? listeners_adopt(&settings->listeners, settings->fds, &err)
-               : listeners_open(&settings->listeners, settings->listen, settings->loops, &err);
+    code = open_doors(settings, &auth, &err);
     if (code == 0) code = blasd_store_open(blobs, &queue.store, &err);
     if (code == 0 && settings->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
         code = blasd_fail(&err, BLASD_E_internal_error, "",
@@ -142,8 +162,11 @@ static int run(struct settings *settings) {
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;
         options.loops = settings->listeners.count;
+        options.auth = auth;
         code = blasd_http_run(&options, &err);
     }
+    listeners_remove(&settings->listeners);
+    blasd_auth_free(auth);
     blasd_store_free(queue.store);
     close(options.stop_fd);
     if (code == 0) return BLASD_EXIT_OK;
@@ -163,7 +186,9 @@ static void keep_memory(void) {
 
 int blasd_cmd_api(int argc, char **argv) {
     struct settings settings = {.listen = "127.0.0.1:8080", .loops = 1};
-    int status = parse(&settings, argc, argv);
+    int status;
+    doors_init(&settings.doors);
+    status = parse(&settings, argc, argv);
     if (status == 0) {
         prctl(PR_SET_NAME, "blasd api");
         keep_memory();

@@ -23,6 +23,7 @@ static const struct command {
     {"worker", blasd_cmd_worker, "one worker alone, over a Redis given"},
     {"devices", blasd_cmd_devices, "what this machine offers, measured"},
     {"run", blasd_cmd_run, "send one job from files and print or save its results"},
+    {"keys", blasd_cmd_keys, "make, list and revoke keys"},
     {"try-blas", blasd_cmd_try_blas, NULL}, /* for this program itself */
     {"version", cmd_version, "the version of this executable"},
     {"help", cmd_help, "this text, or `blasd help COMMAND`"},

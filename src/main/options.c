@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 static const char common_usage[] =
-    "  --redis URL            redis://[user:password@]host[:port][/db], unix:/path, or file:/path "
+    "  --redis URL            redis://[user:password@]host[:port][/db] (rediss:// with TLS), "
+    "unix:/path, or file:/path "
     "of a\n"
     "                         file that holds one of these, so that nobody else reads a password "
     "[BLASD_REDIS]\n"

@@ -473,7 +473,7 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
 /* The anonymous tenant's is the deployment's own: its ids outlive the coming of tenants. */
 struct blasd_id_key front_id_key(const struct blasd_front_queue *queue,
                                  const struct blasd_principal *principal) {
-    if (strcmp(principal->tenant, blasd_anonymous.tenant) == 0) return queue->id_key;
+    if (front_alone(principal)) return queue->id_key;
     return blasd_id_key_for(&queue->id_key, principal->tenant);
 }
 
@@ -490,7 +490,7 @@ void blasd_front_queue_tag(const struct blasd_front_queue *queue,
     struct blasd_id_key key = front_id_key(queue, principal);
     key = blasd_id_key_for(&key, "tag");
     tag[0] = '\0';
-    if (strcmp(principal->tenant, blasd_anonymous.tenant) != 0)
+    if (!front_alone(principal))
         *blasd_hex_write(tag, key.word[0], BLASD_TENANT_TAG) = '\0';
 }
 

@@ -9,24 +9,14 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "core/job.h"
+#include "core/principal.h"
 #include "core/record.h"
 #include "store/store.h"
 
-#define BLASD_TENANT_MAX 32 /* a zero included */
-
-/* Who asks. Every call that touches jobs takes one: it makes, finds and changes jobs of that tenant
- * alone, and those of another are to it as if they never were. */
-struct blasd_principal {
-    char tenant[BLASD_TENANT_MAX];
-    /* Its share beside other tenants. 0: that of a weight of 1, and nothing below is looked at. */
-    double weight;
-    uint64_t jobs, bytes;  /* queued and running at the most; 0: only the queue's own limits */
-    uint64_t stored_bytes; /* of results: once they are more, no job is taken; 0: likewise */
-};
+/* Every call that touches jobs takes who asks: it makes, finds and changes jobs of that tenant
+ * alone, and those of another are to it as if they never were. Without keys everybody is this one.
+ */
 extern const struct blasd_principal blasd_anonymous;
-
-/* Whether `name` can be a tenant's: 1 to 31 letters, digits, `.`, `_` or `-`. */
-bool blasd_tenant_valid(const char *name);
 
 struct blasd_queue_options {
     const char *url;  /* "redis://[user:password@]host[:port][/db]" or "unix:/path.sock" */

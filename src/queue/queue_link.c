@@ -1,4 +1,4 @@
-/* Tenants' names, the limits as the functions take them, the first words on a connection.
+/* The anonymous tenant, the limits as the functions take them, the first words on a connection.
  * Read next: worker_queue.c, front_queue.c. */
 #include "queue/queue_link.h"
 
@@ -9,13 +9,6 @@
 #include <string.h>
 
 const struct blasd_principal blasd_anonymous = {.tenant = "anonymous"};
-
-bool blasd_tenant_valid(const char *name) {
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    size_t len = strspn(name, letters);
-    return len > 0 && len < BLASD_TENANT_MAX && name[len] == '\0';
-}
 
 const struct blasd_link_library blasd_queue_library = {BLASD_QUEUE_LIBRARY, functions_lua};
 

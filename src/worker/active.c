@@ -22,10 +22,11 @@ enum blasd_told blasd_heartbeat_told(const struct blasd_heartbeat *heartbeat,
     return atomic_load(&heartbeat->active[slot].told);
 }
 
-int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, struct blasd_err *err) {
+int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, enum blasd_slot slot,
+                             struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_job_too_long, "",
-                      "the job computed for longer than %" PRIu64 " s (limit job_s)",
-                      heartbeat->options->queue.limits->job_s);
+                      "the job computed for longer than %" PRIu64 " s (limit job_s, or its key's)",
+                      heartbeat->active[slot].most_s);
 }
 
 void blasd_heartbeat_sign(struct blasd_heartbeat *heartbeat) {
@@ -63,6 +64,16 @@ void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     pthread_mutex_unlock(&heartbeat->lock);
 }
 
+/* How long a batch may compute: as the job of it that may least. 0: as long as it takes. */
+static uint64_t least_time(const struct blasd_heartbeat *heartbeat, struct blasd_item *const *jobs,
+                           int count) {
+    uint64_t least = heartbeat->options->queue.limits->job_s;
+    for (int i = 0; i < count; i++)
+        if (jobs[i]->job.most_s > 0 && (least == 0 || jobs[i]->job.most_s < least))
+            least = jobs[i]->job.most_s;
+    return least;
+}
+
 void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_slot slot,
                            struct blasd_item *const *jobs, int count) {
     struct active *active = &heartbeat->active[slot];
@@ -74,6 +85,7 @@ void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_slot sl
     active->computing = true;
     active->since_ns = atomic_load(&heartbeat->clock_ns);
     active->told_ns = 0;
+    active->most_s = least_time(heartbeat, jobs, count);
     atomic_store(&active->progress, 0.0);
     atomic_store(&active->told, BLASD_GO_ON);
     pthread_mutex_unlock(&heartbeat->lock);

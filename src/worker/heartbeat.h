@@ -65,7 +65,8 @@ void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_slot slot
  * Borrowed. */
 struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat, enum blasd_slot slot);
 /* The error of a job that was told BLASD_TOO_LONG; returns its negative code. */
-int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, struct blasd_err *err);
+int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, enum blasd_slot slot,
+                             struct blasd_err *err);
 enum blasd_told blasd_heartbeat_told(const struct blasd_heartbeat *heartbeat, enum blasd_slot slot);
 
 #endif

@@ -21,6 +21,7 @@ struct active {
     int64_t began_ns;
     bool computing;
     int64_t since_ns, told_ns; /* the watchdog's clock: it began; it was told to end, 0: not yet */
+    uint64_t most_s;           /* it may compute for so long; 0: as long as it takes */
     _Atomic double progress;
     _Atomic enum blasd_told told;
 };

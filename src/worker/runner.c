@@ -211,7 +211,8 @@ static int heed(struct blasd_batcher *batcher, int code, struct blasd_err *err) 
     enum blasd_told told = blasd_heartbeat_ran(batcher->heartbeat, batcher->slot);
     if (code == -(int)BLASD_E_device_error) return code;
     if (told == BLASD_UNWANTED) return 0; /* store_part says so for each job */
-    if (told == BLASD_TOO_LONG) return blasd_heartbeat_too_long(batcher->heartbeat, err);
+    if (told == BLASD_TOO_LONG)
+        return blasd_heartbeat_too_long(batcher->heartbeat, batcher->slot, err);
     if (code != 0 && err->code == BLASD_OK)
         blasd_fail(err, BLASD_E_internal_error, "", "the kernel gave up without saying why");
     return code;

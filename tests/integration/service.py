@@ -79,7 +79,7 @@ class ApiText:
             method = "GET"
         operation = self.document["paths"].get(template, {}).get(method.lower())
         if operation is None:  # not in the text, so the server must know nothing of it
-            assert answer.status in (400, 403, 404, 405, 413, 414, 431, 501), (method, path, answer.status)
+            assert answer.status in (400, 401, 403, 404, 405, 413, 414, 431, 501), (method, path, answer.status)
             return
         self.seen[template, method.lower(), answer.status] += 1
         described = operation["responses"].get(str(answer.status))
@@ -209,6 +209,7 @@ class Service:
         self.options, self.env = options, env
         self.process, self.url, self.port = None, None, None
         self.program = [BLASD]  # and what may stand before it, such as another user
+        self.headers, self.tls = {}, None  # of every request; an ssl.SSLContext
 
     def start(self, listen="127.0.0.1:0", timeout=60):
         self.log = open(self.folder / "log", "ab")
@@ -218,7 +219,7 @@ class Service:
             env={**os.environ, **(self.env or {})})
         ready, _, _ = select.select([self.process.stdout], [], [], timeout)
         line = self.process.stdout.readline().decode() if ready else ""
-        match = re.fullmatch(r"ready (http://[^:]+:(\d+))\n", line)
+        match = re.fullmatch(r"ready (https?://[^:]+:(\d+))\n", line)
         if not match:
             self.stop(check=False)
             raise AssertionError(f"no ready line but {line!r}; log:\n{self.log_text()}")
@@ -288,9 +289,10 @@ class Service:
         raise AssertionError(f"not ready after {timeout} s; log:\n{self.log_text()}")
 
     def request(self, method, path, body=None, headers=None, timeout=60, check=True):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = (http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=self.tls)
+                      if self.tls else http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout))
         try:
-            connection.request(method, path, body, headers or {})
+            connection.request(method, path, body, {**self.headers, **(headers or {})})
             response = connection.getresponse()
             answer = Answer(response.status, response.headers, response.read())
         finally:

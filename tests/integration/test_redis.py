@@ -265,7 +265,7 @@ def test_a_password_shows_in_no_list_of_processes_and_no_log(server, tmp_path, h
         service.stop(check=False)
 
 
-@pytest.mark.parametrize("url", [f"redis://:{SECRET}@nowhere:x", f"rediss://u:{SECRET}@h", f"redis:{SECRET}@h"])
+@pytest.mark.parametrize("url", [f"redis://:{SECRET}@nowhere:x", f"rediss://u:{SECRET}@h:x", f"redis:{SECRET}@h"])
 def test_a_password_in_a_wrong_address_is_not_told(url):
     done = subprocess.run([BLASD, "api", "--listen", "127.0.0.1:0", "--redis", url], capture_output=True, timeout=60, text=True)
     assert done.returncode != 0 and "redis://" in done.stderr and SECRET not in done.stderr + done.stdout

@@ -89,7 +89,7 @@ static void try_one(struct env *env) {
 static void limits_refuse(void **state) {
     struct env *env = *state;
     as("ann");
-    who.jobs = 2;
+    who.quotas.jobs = 2;
     try_one(env);
     try_one(env);
     assert_int_equal(refusal.code, BLASD_OK);
@@ -97,8 +97,8 @@ static void limits_refuse(void **state) {
     assert_int_equal(refusal.code, BLASD_E_quota_exceeded);
     assert_string_equal(refusal.field, "jobs");
     assert_non_null(strstr(refusal.detail, " 2 "));
-    who.jobs = 0;
-    who.bytes = 250;
+    who.quotas.jobs = 0;
+    who.quotas.bytes = 250;
     try_one(env);
     assert_int_equal(refusal.code, BLASD_E_quota_exceeded);
     assert_string_equal(refusal.field, "bytes");
@@ -108,11 +108,11 @@ static void limits_refuse(void **state) {
     worker_register(env);
     assert_int_equal(work_once(env), 3);
     as("ann");
-    who.stored_bytes = 1;
+    who.quotas.stored_bytes = 1;
     try_one(env);
     assert_int_equal(refusal.code, BLASD_E_quota_exceeded);
     assert_string_equal(refusal.field, "stored_bytes");
-    who.stored_bytes = 1000000;
+    who.quotas.stored_bytes = 1000000;
     try_one(env);
     assert_int_equal(refusal.code, BLASD_OK);
 }
@@ -121,16 +121,20 @@ static void limits_refuse(void **state) {
 static void a_full_queue_tells_no_numbers(void **state) {
     struct env *env = env_new(NULL);
     (void)state;
-    env->limits.queue_jobs = 7;
+    env->limits.queue_jobs = 12;
     env->limits.queue_bytes = 123456;
     env_open(env);
     as("ann");
-    for (int i = 0; i < 7; i++) try_one(env);
+    for (int i = 0; i < 10; i++) try_one(env);
     assert_int_equal(refusal.code, BLASD_OK);
+    try_one(env); /* one tenant does not fill it */
+    assert_int_equal(refusal.code, BLASD_E_quota_exceeded);
     as("ben");
+    for (int i = 0; i < 2; i++) try_one(env);
+    assert_int_equal(refusal.code, BLASD_OK);
     try_one(env);
     assert_int_equal(refusal.code, BLASD_E_queue_full);
-    assert_null(strstr(refusal.detail, "700")); /* bytes that are there */
+    assert_null(strstr(refusal.detail, "1200")); /* bytes that are there */
     env_free(env);
 }
 

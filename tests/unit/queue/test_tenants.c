@@ -188,11 +188,7 @@ static void keys_are_one_tenants(void **state) {
         tenant = bad[i];
         id_make(again, BLASD_ID_SYNC, 0);
         assert_int_equal(submit_as(&bed, again, "2", "100", "", ""), 4);
-        assert_false(blasd_tenant_valid(bad[i]));
     }
-    assert_true(blasd_tenant_valid("alice.b") && blasd_tenant_valid("A-1_z"));
-    assert_true(blasd_tenant_valid("0123456789012345678901234567890"));
-    assert_false(blasd_tenant_valid("01234567890123456789012345678901"));
     tenant = "anonymous";
     bed_close(&bed);
 }
