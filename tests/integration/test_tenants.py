@@ -171,7 +171,8 @@ def hunt(one, side):
             assert repr(SECRET).encode() not in answer.body and b"%.6e" % SECRET not in answer.body, (op, side, params)
             if answer.status != 200:
                 continue
-            job = json.loads(answer.body)["id"] if accept == "json" else answer.safetensors()[1]["id"]
+            document = answer.json() if answer.headers["Content-Type"] == TYPES["json"] else answer.safetensors()[1]
+            job = document["id"]
             for path in (f"/jobs/{job}/result", *(f"/jobs/{job}/outputs/{name}" for name in ("c", "x", "d", "coef", "indices"))):
                 for form in ("npy", "safetensors"):
                     got = one.request("GET", path, headers={"Accept": TYPES[form]}, check=False).body
@@ -195,7 +196,7 @@ def test_a_body_that_ends_early_shows_nothing(two, side):
     whole = safetensors({"a": np.ones((side, side)), "b": np.eye(side)}, op="matmul")
     for cut in (8 * side, 8, 1):
         answer = ben.request("POST", "/jobs?wait=30", whole[:-cut], {"Content-Type": TYPES["safetensors"]})
-        assert answer.status == 400 and PATTERN not in answer.body
+        assert answer.status in (400, 422) and PATTERN not in answer.body
     text = json.dumps({"op": "matmul", "inputs": {"a": {"dtype": "float64", "shape": [side, side], "data": [1.0] * (side * side - 1)},
                                                   "b": [[1.0]]}})
     answer = ben.request("POST", "/jobs?wait=30", text, {"Content-Type": "application/json"})
