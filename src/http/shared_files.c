@@ -24,11 +24,10 @@ void http_share(struct http_exchange *exchange) {
     if (check_on(exchange, &err) != 0)
         http_reply_problem(exchange, &err);
     else
-        http_reply_json(exchange,
-                        json_pack("{s:s,s:s,s:s,s:i,s:I}", "directory",
-                                  blasd_store_path(server->store), "prefix", tag, "suffix", ".put",
-                                  "alignment", 64, "body_bytes",
-                                  (json_int_t)server->limits->body_bytes));
+        http_reply_json(exchange, json_pack("{s:s,s:s,s:s,s:i,s:I}", "directory",
+                                            blasd_store_path(server->store), "prefix", tag,
+                                            "suffix", ".put", "alignment", 64, "body_bytes",
+                                            (json_int_t)server->limits->body_bytes));
 }
 
 static bool is_safetensors(const char *type) {

@@ -9,8 +9,8 @@
 #include "queue/front.h"
 
 #include "base/clock.h"
-#include "base/hex.h"
 #include "base/container.h"
+#include "base/hex.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -490,8 +490,7 @@ void blasd_front_queue_tag(const struct blasd_front_queue *queue,
     struct blasd_id_key key = front_id_key(queue, principal);
     key = blasd_id_key_for(&key, "tag");
     tag[0] = '\0';
-    if (!front_alone(principal))
-        *blasd_hex_write(tag, key.word[0], BLASD_TENANT_TAG) = '\0';
+    if (!front_alone(principal)) *blasd_hex_write(tag, key.word[0], BLASD_TENANT_TAG) = '\0';
 }
 
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue) {

@@ -65,10 +65,8 @@ static void refused(struct blasd_front_queue *queue, const struct item *item,
     item->done(item->arg, err, item->id, false);
 }
 
-/* What the tenant may take up: without limits of its own three quarters of all, so that others are
- * not shut out. */
-static struct blasd_quotas quotas_of(const struct blasd_front_queue *queue,
-                                     const struct blasd_principal *principal) {
+struct blasd_quotas blasd_front_queue_quotas(const struct blasd_front_queue *queue,
+                                             const struct blasd_principal *principal) {
     struct blasd_quotas quotas = principal->quotas;
     if (quotas.jobs == 0) quotas.jobs = 1 + queue->limits.queue_jobs / 4 * 3;
     if (quotas.bytes == 0) quotas.bytes = 1 + queue->limits.queue_bytes / 4 * 3;
@@ -79,7 +77,7 @@ static struct blasd_quotas quotas_of(const struct blasd_front_queue *queue,
 /* One of the tenant's own limits says no. */
 static void over_quota(const struct blasd_front_queue *queue, const struct blasd_principal *who,
                        long long code, struct blasd_err *err) {
-    struct blasd_quotas quotas = quotas_of(queue, who);
+    struct blasd_quotas quotas = blasd_front_queue_quotas(queue, who);
     if (code == 6)
         blasd_fail(err, BLASD_E_quota_exceeded, "jobs",
                    "the tenant may have %" PRIu64 " jobs queued and running", quotas.jobs);
@@ -252,7 +250,7 @@ static size_t write_note(const struct blasd_front_queue *queue,
                            s->job->op->name);
     len += blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
     if (front_alone(principal)) return len;
-    struct blasd_quotas quotas = quotas_of(queue, principal);
+    struct blasd_quotas quotas = blasd_front_queue_quotas(queue, principal);
     const uint64_t numbers[] = {share_of(principal, s->work_s), quotas.jobs, quotas.bytes,
                                 quotas.stored_bytes};
     for (int i = 0; i < 4; i++) {

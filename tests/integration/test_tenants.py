@@ -127,6 +127,82 @@ def test_who_ran_beside_it_is_nobodys_business(two):
             assert document["execution"]["batch_size"] <= len(jobs)
 
 
+def test_what_workers_do_is_not_told_to_everybody(tmp_path):
+    file, secrets = keys(tmp_path, ann={"tenant": "ann"}, reader={"tenant": "ann", "role": "read"},
+                         watcher={"role": "metrics"}, admin={"role": "admin"})
+    service = Service(tmp_path / "service", "--keys", file).start()
+    try:
+        ones = {name: As(service, secret) for name, secret in secrets.items()}
+        ones["ann"].submit("matmul", {"a": np.eye(3), "b": np.eye(3)}, "?wait=30")
+        seen = {name: one.request("GET", "/devices").json() for name, one in ones.items()}
+        for name, document in seen.items():
+            told = name in ("watcher", "admin")
+            assert ("queue" in document) == told
+            for device in document["devices"]:
+                for work in ("jobs", "failed", "batches", "running", "busy_s", "busy_share", "jobs_per_s", "memory_free_bytes"):
+                    assert (work in device) == told, (name, work)
+        assert ones["watcher"].request("GET", "/metrics").status == 200
+        for name in ("ann", "reader"):
+            assert ones[name].request("GET", "/metrics").status == 403
+    finally:
+        service.stop(check=False)
+
+
+def test_quotas_refuse_their_tenant_alone(tmp_path):
+    file, secrets = keys(tmp_path, few={"tenant": "few", "max_jobs": 2}, small={"tenant": "small", "max_bytes": 1000},
+                         full={"tenant": "full", "max_stored_bytes": 1}, free={"tenant": "free"})
+    service = Service(tmp_path / "service", "--keys", file).start()
+    try:
+        ones = {name: As(service, secret) for name, secret in secrets.items()}
+        a = np.eye(5)
+
+        def refused(one, name, limit, wait=""):
+            answer = one.submit("matmul", {"a": a, "b": a}, wait)
+            assert answer.status == 429 and answer.json()["code"] == "quota_exceeded", answer.body
+            assert answer.headers["RateLimit-Policy"] == f'"{name}";q={limit}'
+            assert answer.headers["RateLimit"].startswith(f'"{name}";r=0;t=')
+            assert int(answer.headers["Retry-After"]) > 0
+
+        with service.worker_held():
+            mine = [ones["few"].submit("matmul", {"a": a, "b": a}).json()["id"] for _ in range(2)]
+            refused(ones["few"], "queued-jobs", 2)
+            ones["small"].submit("matmul", {"a": a, "b": a})  # 600 bytes
+            refused(ones["small"], "queued-bytes", 1000)
+            refused(ones["small"], "queued-bytes", 1000, "?wait=1")
+            assert ones["free"].submit("matmul", {"a": a, "b": a}).status == 202
+        for job in mine:
+            wait_for(ones["few"], job, "succeeded")
+        assert ones["few"].submit("matmul", {"a": a, "b": a}, "?wait=30").status == 200
+        job = ones["full"].submit("matmul", {"a": a, "b": a}, "?wait=30").json()["id"]
+        refused(ones["full"], "stored-bytes", 1)
+        assert ones["full"].request("DELETE", f"/jobs/{job}?forget=1").status == 200
+        assert ones["full"].submit("matmul", {"a": a, "b": a}, "?wait=30").status == 200
+    finally:
+        service.stop(check=False)
+
+
+def test_a_file_that_is_shared_is_one_tenants(tmp_path):
+    file, secrets = keys(tmp_path, ann={"tenant": "ann"}, ben={"tenant": "ben"})
+    service = Service(tmp_path / "service", "--share", "--keys", file).start()
+    try:
+        ann, ben = (As(service, secrets[name]) for name in ("ann", "ben"))
+        told = ann.request("GET", "/share").json()
+        assert len(told["prefix"]) == 16 and told["prefix"] != ben.request("GET", "/share").json()["prefix"]
+        import blasd
+        for one, other in ((ann, ben), (ben, ann)):
+            client = blasd.Client(service.url, api_key=one.secret, share=True)
+            arrays = client.shared(a=((300, 300), "float64"), b=((300, 300), "float64"))
+            arrays["a"][...], arrays["b"][...] = 2, np.eye(300)
+            np.testing.assert_array_equal(client.run("matmul", **arrays)["c"], arrays["a"])
+            head = {"Body-File": arrays.file.name, "Content-Type": TYPES["safetensors"]}
+            answer = other.request("POST", "/jobs?op=matmul&wait=30", headers=head)
+            assert answer.status == 422 and answer.json()["code"] == "body_file_refused"
+            assert one.request("POST", "/jobs?op=matmul&wait=30", headers=head).status == 200
+            client.close()
+    finally:
+        service.stop(check=False)
+
+
 # --- hygiene: bytes of one tenant in what another one gets ----------------------------------------------------------
 
 def mark(one, side):
