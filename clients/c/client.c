@@ -16,10 +16,10 @@
 
 struct blasd_client {
     CURL *curl;
-    pid_t owner;     /* the process whose connections `curl` holds */
-    char *base;      /* the service's URL without a slash at its end */
-    char *shown;     /* the same without user and password, for messages */
-    char *directory; /* where files are shared with the service; NULL: nowhere */
+    pid_t owner;                        /* the process whose connections `curl` holds */
+    char *base;                         /* the service's URL without a slash at its end */
+    char *shown;                        /* the same without user and password, for messages */
+    char *directory;                    /* where files are shared with the service; NULL: nowhere */
     char prefix[BLASD_SHARED_NAME + 1]; /* of their names */
 };
 
