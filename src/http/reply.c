@@ -47,6 +47,21 @@ static void add_rate(const struct http_exchange *exchange, struct MHD_Response *
     add(response, "RateLimit", text);
 }
 
+/* Which of its tenant's quotas is used up. */
+static void add_quota(const struct http_exchange *exchange, const struct blasd_err *problem,
+                      struct MHD_Response *response) {
+    struct blasd_quotas quotas =
+        blasd_front_queue_quotas(exchange->home->queue, &exchange->caller.principal);
+    bool jobs = strcmp(problem->field, "jobs") == 0, bytes = strcmp(problem->field, "bytes") == 0;
+    const char *name = jobs ? "queued-jobs" : bytes ? "queued-bytes" : "stored-bytes";
+    uint64_t most = jobs ? quotas.jobs : bytes ? quotas.bytes : quotas.stored_bytes;
+    char text[64];
+    snprintf(text, sizeof text, "\"%s\";q=%" PRIu64, name, most);
+    add(response, "RateLimit-Policy", text);
+    snprintf(text, sizeof text, "\"%s\";r=0;t=%s", name, http_retry_after(problem->code));
+    add(response, "RateLimit", text);
+}
+
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type) {
     if (type != NULL) add(response, "Content-Type", type);
@@ -227,6 +242,8 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     response = response_of(exchange, &body, type != NULL, type);
     if (response != NULL && http_retry_after(problem->code) != NULL)
         add(response, "Retry-After", retry_after(exchange, problem->code, seconds));
+    if (response != NULL && problem->code == BLASD_E_quota_exceeded)
+        add_quota(exchange, problem, response);
     if (response != NULL && status == 401) add(response, "WWW-Authenticate", HTTP_CHALLENGE);
     note_refusal(exchange, problem, response);
     if (response != NULL && problem->code == BLASD_E_range_not_satisfiable) {
