@@ -23,7 +23,7 @@ CC = gcc
 CXX = g++
 PYTHON ?= /usr/bin/python3
 
-PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium libcurl
+PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium librhonabwy libcurl
 # hiredis has TLS from 1.0 on, in a library of its own
 REDIS_TLS := $(shell pkg-config --exists hiredis_ssl openssl 2>/dev/null && echo 1)
 PACKAGES += $(if $(REDIS_TLS),hiredis_ssl openssl)

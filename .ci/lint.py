@@ -24,7 +24,7 @@ HEADERS = {  # header -> the only folders that may include it
     r"microhttpd\.h": {"src/http"},
     r"jansson\.h": {"src/auth", "src/wire", "src/http", "src/main", "src/worker", "clients/c"},
     r"gnutls/.*": {"src/http"},
-    r"sodium\.h": {"src/auth"},
+    r"(sodium|rhonabwy)\.h": {"src/auth"},
     r"curl/.*": {"clients/c"},
 }
 BANNED = r"\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|system|popen|atoi|atof|asctime|ctime)\s*\("

@@ -4,12 +4,12 @@
 # The Dockerfile, `make demo` and `make test` all call this file: package names stand here and nowhere else.
 set -eu
 
-build="gcc g++ make pkg-config libc6-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libhiredis-dev libsodium-dev libssl-dev
+build="gcc g++ make pkg-config libc6-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libhiredis-dev libsodium-dev libssl-dev librhonabwy-dev
     libopenblas-dev liblapacke-dev libcurl4-openssl-dev redis-server ca-certificates"
 demo="curl python3 python3-numpy"
 test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-yaml python3-jsonschema python3-scipy
     python3-pandas python3-sklearn python3-hypothesis python3-pip python3-venv python3-setuptools
-    python3-wheel procps openssl"
+    python3-wheel procps openssl python3-jwt python3-cryptography"
 lint="clang clang-format python3 python3-numpy mypy git"
 fuzz="clang llvm"
 bench="python3 python3-numpy python3-venv python3-pip redis-tools git"
