@@ -12,7 +12,7 @@ test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-yaml pytho
     python3-wheel procps openssl python3-jwt python3-cryptography"
 lint="clang clang-format python3 python3-numpy mypy git"
 fuzz="clang llvm"
-bench="python3 python3-numpy python3-venv python3-pip redis-tools git"
+bench="python3 python3-numpy python3-venv python3-pip redis-tools git openssl"
 image="buildah debootstrap docker-compose"
 
 say() { printf 'blasd: %s\n' "$*" >&2; }

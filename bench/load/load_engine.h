@@ -17,6 +17,7 @@ struct polled_job {
 
 struct connection {
     int fd;
+    struct load_tls *tls; /* owned; NULL: none */
     enum connection_state state;
     bool connected, in_ring, again, send_failed;
     unsigned served;
