@@ -9,7 +9,6 @@
  * request costs no system call beside one send, one receive and its share of a wait. Read next:
  * load_jobs.c. */
 #include "load_engine.h"
-#include "load_tls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -70,7 +69,7 @@ static struct connection *take_free(struct engine *engine) {
 }
 
 static void close_connection(struct connection *c) {
-    load_tls_free(c->tls);
+    SSL_free(c->tls);
     c->tls = NULL;
     if (c->fd >= 0) close(c->fd);
     c->fd = -1;

@@ -191,7 +191,8 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
         on_grace(&loop->stopping.grace);
 }
 
-/* For whoever is parked libmicrohttpd says that it cannot wait. What else it cannot wait for comes
+/* For whoever is parked libmicrohttpd says that it cannot wait, and for who has not ended the
+ * handshake of TLS. What else it cannot wait for comes
  * with an event or is known to `turn`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
@@ -199,7 +200,7 @@ static int wait_ms(struct http_loop *loop) {
     if (turn->resumed || turn->more || turn->rest || loop->shared_files.first != NULL) return 0;
     if (!http_acceptor_busy(&loop->acceptor) || MHD_get_timeout(loop->daemon, &left) != MHD_YES)
         return -1;
-    if (left == 0 && loop->parking.count > 0) return PARKED_WAIT_MS;
+    if (left == 0 && (loop->parking.count > 0 || loop->server->tls != NULL)) return PARKED_WAIT_MS;
     return left > 60000 ? 60000 : (int)left;
 }
 
