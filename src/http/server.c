@@ -1,11 +1,11 @@
 /* The loops: what happens in one turn, and how they start and end.
  *
- * All waiting is done in one epoll set of our own, which holds libmicrohttpd's epoll descriptor,
- * the connections to the queue and the descriptors of suspended clients. libmicrohttpd itself is
- * only ever asked to do what is ready now: its own waits with suspended connections can hang (it
- * takes events in rounds of 128 and, after a full round, waits with the same time-out although
- * connections lie ready). What it leaves undone keeps its descriptor readable, so the next turn
- * goes on with it. Read next: exchange.h, acceptor.h. */
+ * All waiting is done in one epoll set of our own, which holds the epoll descriptors of
+ * libmicrohttpd's daemons, the connections to the queue and the descriptors of suspended clients.
+ * libmicrohttpd itself is only ever asked to do what is ready now: its own waits with suspended
+ * connections can hang (it takes events in rounds of 128 and, after a full round, waits with the
+ * same time-out although connections lie ready). What it leaves undone keeps its descriptor
+ * readable, so the next turn goes on with it. Read next: exchange.h, acceptor.h. */
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/cut.h"
@@ -40,7 +40,9 @@
 #define QUEUE_DOWN_NS INT64_C(1000000000)   /* before it is worth a word */
 #define QUEUE_AGAIN_NS INT64_C(10000000000) /* between two of them */
 #define RESTS_A_TURN 4
-#define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
+#define SMALL_MEMORY ((size_t)16 * BLASD_KIB) /* of a connection of small posts, at most */
+#define LARGE_MEMORY ((size_t)BLASD_MIB)      /* of one of large bodies, at least */
+#define INTAKE_LEAST (64 * BLASD_MIB)         /* what may be received however full the store is */
 #define LAST_MOMENTS_NS                                                                            \
     INT64_C(3000000000) /* after the grace period, for what is then answered                       \
                          */
@@ -169,11 +171,13 @@ static void on_told(struct blasd_watcher *watcher, uint32_t events) {
 /* libmicrohttpd reads once from a connection when it is run. Bodies come in pieces: short ones are
  * taken to their ends in one turn, so that the jobs of all go to the queue together, in larger
  * calls than if each turn ended a few of them. */
-static void run_daemon(struct http_loop *loop) {
+static void run_daemons(struct http_loop *loop) {
     int runs = 0;
     do {
         loop->turn.rest = false;
-        if (http_acceptor_busy(&loop->acceptor)) MHD_run(loop->daemon);
+        for (int i = 0; i < HTTP_MEMORIES; i++)
+            if (http_daemon_busy(&loop->acceptor.daemons[i]))
+                MHD_run(loop->acceptor.daemons[i].daemon);
     } while (loop->turn.rest && ++runs <= RESTS_A_TURN);
     http_acceptor_turn(&loop->acceptor);
 }
@@ -196,12 +200,18 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
  * with an event or is known to `turn`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
-    unsigned long long left;
+    int wait = -1;
     if (turn->resumed || turn->more || turn->rest || loop->shared_files.first != NULL) return 0;
-    if (!http_acceptor_busy(&loop->acceptor) || MHD_get_timeout(loop->daemon, &left) != MHD_YES)
-        return -1;
-    if (left == 0 && (loop->parking.count > 0 || loop->server->tls != NULL)) return PARKED_WAIT_MS;
-    return left > 60000 ? 60000 : (int)left;
+    for (int i = 0; i < HTTP_MEMORIES; i++) {
+        const struct http_daemon *daemon = &loop->acceptor.daemons[i];
+        unsigned long long left;
+        if (!http_daemon_busy(daemon) || MHD_get_timeout(daemon->daemon, &left) != MHD_YES)
+            continue;
+        if (left > 60000) left = 60000;
+        if (wait < 0 || (int)left < wait) wait = (int)left;
+    }
+    if (wait == 0 && (loop->parking.count > 0 || loop->server->tls != NULL)) return PARKED_WAIT_MS;
+    return wait;
 }
 
 static void set_parking(struct http_loop *loop) {
@@ -226,7 +236,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     admit_waiting(loop);
     loop->turn.resumed = loop->turn.more = false;
     http_pieces_turn(&loop->pieces);
-    run_daemon(loop);
+    run_daemons(loop);
     http_admission_turn(loop);
     http_shared_file_turn(loop);
     set_parking(loop);
@@ -254,7 +264,7 @@ static void drain(struct http_loop *loop) {
     }
     /* what the kernel has accepted already would be reset when the socket closes: take it first */
     http_acceptor_close(&loop->acceptor);
-    for (int i = 0; i < 64; i++) run_daemon(loop);
+    for (int i = 0; i < 64; i++) run_daemons(loop);
     if (atomic_load(&server->told) > 1) on_grace(&loop->stopping.grace);
 }
 
@@ -311,14 +321,13 @@ __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char
  * libmicrohttpd receives into half of a connection's memory, and makes that larger by an eighth of
  * what is left where it has less room than the increment: with one above the half it does so before
  * each receive, and a body of 33 KB with its head comes in one piece less. */
-static int start_daemon(struct http_loop *loop) {
+static int start_daemon(struct http_loop *loop, struct http_daemon *daemon, size_t memory) {
     const struct blasd_limits *limits = loop->server->limits;
     const union MHD_DaemonInfo *info;
-    const size_t memory = (size_t)limits->connection_bytes;
     struct MHD_OptionItem tls[HTTP_TLS_OPTIONS] = {{.option = MHD_OPTION_END}};
     const unsigned flags = loop->server->tls == NULL ? 0 : MHD_USE_TLS;
     if (loop->server->tls != NULL) http_tls_options(loop->server->tls, tls);
-    loop->daemon = MHD_start_daemon(
+    daemon->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET |
             flags,
         0, NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
@@ -332,11 +341,23 @@ static int start_daemon(struct http_loop *loop) {
         MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1,
 #endif
         MHD_OPTION_END);
-    info =
-        loop->daemon == NULL ? NULL : MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    info = daemon->daemon == NULL ? NULL
+                                  : MHD_get_daemon_info(daemon->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL) return -1;
-    loop->daemon_watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
-    return blasd_loop_watch(loop->loop, &loop->daemon_watcher, EPOLLIN);
+    daemon->watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
+    return blasd_loop_watch(loop->loop, &daemon->watcher, EPOLLIN);
+}
+
+static int start_daemons(struct http_loop *loop) {
+    const size_t usual = (size_t)loop->server->limits->connection_bytes;
+    const size_t memory[HTTP_MEMORIES] = {
+        [HTTP_SMALL_POSTS] = usual < SMALL_MEMORY ? usual : SMALL_MEMORY,
+        [HTTP_ANY_REQUEST] = usual,
+        [HTTP_LARGE_BODIES] = usual > LARGE_MEMORY ? usual : LARGE_MEMORY,
+    };
+    for (int i = 0; i < HTTP_MEMORIES; i++)
+        if (start_daemon(loop, &loop->acceptor.daemons[i], memory[i]) != 0) return -1;
+    return 0;
 }
 
 static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
@@ -354,12 +375,11 @@ static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
     close(fd);
 }
 
-/* The daemon, and the acceptor before it. */
+/* The daemons, and the acceptor before them. */
 static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err *err) {
     const struct blasd_limits *limits = loop->server->limits;
-    if (start_daemon(loop) != 0)
+    if (start_daemons(loop) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
-    loop->acceptor.daemon = loop->daemon;
     loop->acceptor.limit = limits->connections;
     loop->acceptor.limit_of_one = limits->connections_per_address > 0
                                       ? limits->connections_per_address
@@ -386,11 +406,11 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     loop->metrics = &server->metrics[number];
     blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);
     loop->freelists.intakes =
-        (struct blasd_spares){.size = blasd_intake_bytes(), .most = SPARE_BLOCKS};
+        (struct blasd_freelist){.size = blasd_intake_bytes(), .most = SPARE_BLOCKS};
     loop->freelists.exchanges =
-        (struct blasd_spares){.size = sizeof(struct http_exchange), .most = HTTP_EXCHANGES_KEPT};
+        (struct blasd_freelist){.size = sizeof(struct http_exchange), .most = HTTP_EXCHANGES_KEPT};
     loop->freelists.uploads =
-        (struct blasd_spares){.size = sizeof(struct http_upload), .most = HTTP_EXCHANGES_KEPT};
+        (struct blasd_freelist){.size = sizeof(struct http_upload), .most = HTTP_EXCHANGES_KEPT};
     loop->loop = blasd_loop_new();
     if (loop->loop == NULL)
         return blasd_fail(err, BLASD_E_internal_error, "", "an event loop could not be made: %s",
@@ -414,9 +434,11 @@ static void loop_stop(struct http_loop *loop) {
     loop->stopping.out_of_time = true;
     /* libmicrohttpd stops only without suspended ones */
     BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_abandon(exchange_of(node));
-    if (loop->daemon != NULL) {
-        MHD_run(loop->daemon);
-        MHD_stop_daemon(loop->daemon);
+    for (int i = 0; i < HTTP_MEMORIES; i++) {
+        struct MHD_Daemon *daemon = loop->acceptor.daemons[i].daemon;
+        if (daemon == NULL) continue;
+        MHD_run(daemon);
+        MHD_stop_daemon(daemon);
     }
     http_acceptor_free(&loop->acceptor);
     blasd_front_queue_free(loop->queue);
@@ -426,9 +448,9 @@ static void loop_stop(struct http_loop *loop) {
     }
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
-    blasd_spares_release(&loop->freelists.exchanges);
-    blasd_spares_release(&loop->freelists.uploads);
-    blasd_spares_release(&loop->freelists.intakes);
+    blasd_freelist_release(&loop->freelists.exchanges);
+    blasd_freelist_release(&loop->freelists.uploads);
+    blasd_freelist_release(&loop->freelists.intakes);
 }
 
 /* Each connection is a descriptor, and each body or result on its way may be one more. */
@@ -484,6 +506,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     measure_intake(&server);
     server.loops = calloc(count, sizeof *server.loops);
     server.metrics = calloc(count, sizeof *server.metrics);
+    http_regions_init(&server.regions);
     if (server.loops == NULL || server.metrics == NULL || server.quit_fd < 0)
         rc = blasd_fail(err, BLASD_E_internal_error, "", "no memory or descriptors are left");
     if (rc == 0 && options->tls != NULL) rc = http_tls_open(options->tls, &server.tls, err);
@@ -493,6 +516,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     for (int i = 0; i < started; i++) loop_stop(&server.loops[i]);
     for (int i = started; i < options->loops; i++) close(options->listen_fds[i]);
     if (server.quit_fd >= 0) close(server.quit_fd);
+    http_regions_release(&server.regions);
     http_tls_free(server.tls);
     free(server.loops);
     free(server.metrics);
