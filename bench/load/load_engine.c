@@ -136,9 +136,9 @@ static void send_more(struct engine *engine, struct connection *c) {
         ssize_t n;
         if (c->tls != NULL) {
             bool head = c->sent < c->head_len;
-            n = load_tls_send(
-                c->tls, head ? c->head + c->sent : request->body + (c->sent - c->head_len),
-                head ? c->head_len - c->sent : all - c->sent);
+            n = load_tls_send(c->tls,
+                              head ? c->head + c->sent : request->body + (c->sent - c->head_len),
+                              head ? c->head_len - c->sent : all - c->sent);
         } else if (c->sent < c->head_len && request->body_len > 0) {
             struct iovec parts[2] = {
                 {(void *)(uintptr_t)(c->head + c->sent), c->head_len - c->sent},

@@ -169,6 +169,10 @@ static const char *retry_after(const struct http_exchange *exchange, enum blasd_
     return text;
 }
 
+static const char *or_dash(const char *text) {
+    return text[0] == '\0' ? "-" : text;
+}
+
 void http_log_job(const struct http_exchange *exchange, const char *what,
                   const struct blasd_err *problem) {
     const struct blasd_err_info *info = blasd_err_info(problem->code);
@@ -178,8 +182,10 @@ void http_log_job(const struct http_exchange *exchange, const char *what,
     if (exchange->connection != NULL)
         peer = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     http_peer_text(peer == NULL ? NULL : peer->client_addr, client);
-    blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s client=%s", what,
-                  exchange->id, info->name, info->http_status, op == NULL ? "-" : op, client);
+    blasd_log_job(
+        BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s tenant=%s key=%s client=%s", what,
+        exchange->id, info->name, info->http_status, op == NULL ? "-" : op,
+        or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
 }
 
 /* A job that was to be submitted: the one line about it has the id that its answer has. */
