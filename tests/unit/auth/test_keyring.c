@@ -50,6 +50,7 @@ static void test_round_trip(void **state) {
     (void)state;
     blasd_identity_init(&other.caller, BLASD_ROLE_ADMIN);
     snprintf(other.caller.name, sizeof other.caller.name, "bob");
+    other.caller.principal.weight = 1; /* which is what a key has that says nothing */
     snprintf(other.caller.principal.tenant, sizeof other.caller.principal.tenant, "bob");
     assert_int_equal(blasd_keyring_add(&ring, &key, &err), 0);
     assert_int_equal(blasd_keyring_add(&ring, &other, &err), 0);
