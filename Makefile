@@ -28,7 +28,7 @@ CXX = g++
 OBJCOPY ?= objcopy
 PYTHON ?= /usr/bin/python3
 
-PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium libcurl libseccomp zlib
+PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium librhonabwy libcurl libseccomp zlib
 # hiredis has TLS from 1.0 on, in a library of its own
 REDIS_TLS := $(shell pkg-config --exists hiredis_ssl openssl 2>/dev/null && echo 1)
 PACKAGES += $(if $(REDIS_TLS),hiredis_ssl openssl)

@@ -184,6 +184,10 @@ static const char *retry_after(const struct http_exchange *exchange, enum blasd_
     return text;
 }
 
+static const char *or_dash(const char *text) {
+    return text[0] == '\0' ? "-" : text;
+}
+
 static void client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
     const union MHD_ConnectionInfo *peer = NULL;
     if (exchange->connection != NULL)
@@ -201,16 +205,19 @@ void http_log_job(const struct http_exchange *exchange, const char *what,
     const struct blasd_err_info *info = blasd_err_info(problem->code);
     char client[HTTP_PEER_TEXT];
     client_text(exchange, client);
-    blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s client=%s", what,
-                  exchange->id, info->name, info->http_status, op_text(exchange), client);
+    blasd_log_job(
+        BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s tenant=%s key=%s client=%s", what,
+        exchange->id, info->name, info->http_status, op_text(exchange),
+        or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
 }
 
 void http_audit_job(const struct http_exchange *exchange, bool repeated) {
     char client[HTTP_PEER_TEXT];
     if (!exchange->home->server->options->audit) return;
     client_text(exchange, client);
-    blasd_log(BLASD_LOG_INFO, "job %s: id=%s op=%s client=%s", repeated ? "repeated" : "accepted",
-              exchange->id, op_text(exchange), client);
+    blasd_log(BLASD_LOG_INFO, "job %s: id=%s op=%s tenant=%s key=%s client=%s",
+              repeated ? "repeated" : "accepted", exchange->id, op_text(exchange),
+              or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
 }
 
 /* A job that was to be submitted: the one line about it has the id that its answer has. */

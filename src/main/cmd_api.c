@@ -132,9 +132,11 @@ static int open_doors(struct settings *settings, struct blasd_auth **auth, struc
     const struct door_options *doors = &settings->doors;
     int code = settings->fds != NULL ? listeners_adopt(&settings->listeners, settings->fds, err)
                                      : listeners_open(&settings->listeners, settings->listen,
-                                                      settings->loops, doors->keys != NULL, err);
+                                                      settings->loops, doors_closed(doors), err);
     if (code == 0) code = doors_check(doors, &settings->listeners, err);
-    if (code == 0 && doors->keys != NULL) code = blasd_auth_open(doors->keys, auth, err);
+    if (code == 0 && doors_closed(doors))
+        code = blasd_auth_open(doors->keys, doors->tokens.keys == NULL ? NULL : &doors->tokens,
+                               auth, err);
     return code;
 }
 

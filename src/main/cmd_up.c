@@ -245,7 +245,8 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         blasd_fail(err, BLASD_E_internal_error, "", "no memory for the environment");
         return status;
     }
-    if (listeners_open(&listeners, settings->listen, loops, settings->doors.keys != NULL, err) != 0)
+    if (listeners_open(&listeners, settings->listen, loops, doors_closed(&settings->doors), err) !=
+        0)
         return status;
     if (doors_check(&settings->doors, &listeners, err) != 0) goto done;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
