@@ -13,6 +13,7 @@
 ## make test-image   builds and runs the container image (needs root)
 ## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
 ## make generated    writes anew what is generated from the code's tables and committed (docs, api)
+## make new-op      NAME=name: the folder of a new operation, which builds and passes its tests
 ## make install      DESTDIR= PREFIX=/usr/local: the program, the C client, manual pages, a systemd unit; also uninstall
 ## make clean        removes build/
 ##
@@ -135,6 +136,10 @@ check-generated: $(BUILD)/generate
 	@for f in $(GENERATED_DOCS); do $< $$(basename $$f) | cmp -s - $$f || { echo "$$f is stale: run make generated"; exit 1; }; done
 	@$(PYTHON) api/generate.py --check
 
+.PHONY: new-op
+new-op:
+	@mk/new-op.sh "$(NAME)"
+
 # Everything from nothing: these install what is missing first.
 .PHONY: demo test lint
 demo:
@@ -159,7 +164,7 @@ lint:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 lint-objects
 	@$(PYTHON) .ci/objects.py build/lint-gcc
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-clang CC=clang CXX=clang++ WERROR=-Werror OPT=-O1 lint-objects
-	@$(MAKE) --no-print-directory -s -j2 check-generated
+	@$(MAKE) --no-print-directory -s -j2 BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 check-generated
 
 .PHONY: clean
 clean:

@@ -8,7 +8,7 @@ build="gcc g++ make pkg-config libc6-dev libmicrohttpd-dev libgnutls28-dev libja
     libopenblas-dev liblapacke-dev libcurl4-openssl-dev redis-server ca-certificates"
 demo="curl python3 python3-numpy"
 test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-yaml python3-jsonschema python3-scipy
-    python3-pandas python3-sklearn python3-hypothesis python3-pip python3-venv python3-setuptools
+    python3-pandas python3-sklearn python3-hypothesis python3-mpmath python3-pip python3-venv python3-setuptools
     python3-wheel procps valgrind cmake openssl man-db zsh"
 lint="clang clang-format python3 python3-numpy mypy git"
 fuzz="clang llvm"

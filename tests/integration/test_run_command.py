@@ -38,7 +38,7 @@ def printed(pretender, files, body):
     return lines[0], " ".join(lines[1:]).split()
 
 
-@pytest.mark.parametrize("dtype", sorted(CODES))
+@pytest.mark.parametrize("dtype", sorted(name for name in CODES if np.dtype(name).kind != "c"))
 def test_every_dtype_is_printed_by_value(pretender, files, dtype):
     """What is printed reads back as what was sent, to the last bit."""
     kind = np.dtype(dtype).kind

@@ -229,7 +229,7 @@ static void test_no_data_is_needed_where_there_are_no_elements(void **state) {
                                    {.name = "b", .dtype = "float64", .rank = 2, .shape = {3, 0}}};
     struct blasd_request request = {.op = "matmul", .inputs = empty, .input_count = 2};
     struct blasd_problem problem = {0};
-    struct pretender p;
+    static struct pretender p;
     struct blasd_client *client;
     (void)state;
     start(&p, "1");
@@ -270,7 +270,7 @@ static void test_a_refused_connection_may_be_tried_again(void **state) {
 static void expect_sent(const struct blasd_request *request, const char *methods, int rc) {
     struct blasd_problem problem = {0};
     struct blasd_client *client;
-    struct pretender p;
+    static struct pretender p;
     start(&p, "101");
     client = blasd_client_new(p.url);
     assert_int_equal(ask(client, &problem), 0);
