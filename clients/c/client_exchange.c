@@ -10,6 +10,8 @@
 
 #define SAFETENSORS "application/x-safetensors"
 #define CONNECT_S 60L
+#define IDLE_S                                                                                     \
+    45L /* a connection that idled longer is not used again: the service is about to end it */
 #define LARGE_BODY (UINT64_C(1) << 20) /* from so many bytes on buffers are large, too */
 
 static void add_header(struct blasd_exchange *exchange, const char *line) {
@@ -105,6 +107,7 @@ void blasd_exchange_open(struct blasd_exchange *exchange, struct blasd_client *c
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME,
                      (long)(client->silence_s + (wait < 1e6 ? wait : 1e6) + 0.999));
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
+    curl_easy_setopt(curl, CURLOPT_MAXAGE_CONN, IDLE_S);
     if (limit > 0) curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(limit * 1000) + 1);
     curl_easy_setopt(curl, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(curl, CURLOPT_PREREQFUNCTION, before_sending);

@@ -88,6 +88,8 @@ void cli_print_job(const json_t *job);
 void cli_format_job(const json_t *job, char *out, size_t room);
 extern const char cli_job_heads[];
 void cli_format_bytes(double bytes, char out[16]);
+/* A JSON string of whatever bytes. New reference. */
+json_t *cli_string(const char *text);
 void cli_print_json(const json_t *document);
 /* The document of a reply. New reference; never NULL. */
 json_t *cli_document(const struct blasd_reply *reply);

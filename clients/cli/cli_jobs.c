@@ -181,8 +181,8 @@ static bool cancel_one(const struct cli *cli, struct blasd_client *client, const
                       : blasd_client_cancel(client, id, &reply, &problem);
     if (code != 0) {
         cli_complain(&quiet, &problem);
-        json_array_append_new(list, json_pack("{s:s*, s:{s:s, s:i}}", "id", id, "error", "code",
-                                              problem.code, "status", problem.status));
+        json_array_append_new(list, json_pack("{s:o, s:{s:s, s:i}}", "id", cli_string(id), "error",
+                                              "code", problem.code, "status", problem.status));
         return false;
     }
     if (!cli->json) printf("%s  %s\n", id, blasd_reply_state(reply));
