@@ -117,7 +117,8 @@ bool blasd_errand_prepare(struct blasd_errand *errand, struct blasd_exchange *ex
     *exchange = (struct blasd_exchange){0};
     good = errand->phase == BLASD_SUBMIT ? prepare_submit(errand, exchange, curl)
                                          : prepare_of_job(errand, exchange, curl);
-    if (good) return true;
+    if (good && !exchange->failed) return true;
+    if (good) blasd_problem_set(&errand->problem, "out_of_memory", "no memory for the request");
     blasd_exchange_close(exchange);
     blasd_reply_free(errand->reply);
     errand->reply = NULL;
