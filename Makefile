@@ -13,6 +13,7 @@
 ## make test-image   builds and runs the container image (needs root)
 ## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
 ## make generated    writes anew what is generated from the code's tables and committed (docs, api)
+## make new-op      NAME=name: the folder of a new operation, which builds and passes its tests
 ## make install      DESTDIR= PREFIX=/usr/local: the program, the C client, manual pages, a systemd unit; also uninstall
 ## make clean        removes build/
 ##
@@ -21,6 +22,7 @@ BUILD ?= build
 SANITIZE ?=
 CC = gcc
 CXX = g++
+OBJCOPY ?= objcopy
 PYTHON ?= /usr/bin/python3
 
 PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium libcurl zlib
@@ -49,7 +51,7 @@ CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c)
 
 obj = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 folder_sources = $(wildcard src/$(1)/*.c src/$(1)/*.cc)
-ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/client.a
+ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/cli.a $(BUILD)/lib/client.a
 GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/pages.h $(BUILD)/gen/version.h
 
 .PHONY: all help FORCE
@@ -61,8 +63,14 @@ help:
 # seen, too, and no rule of times would.
 comma = ,
 write_if_changed = @mkdir -p $(@D); $(1) >$@.new; if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
-$(BUILD)/libblasd_client.a: $(BUILD)/lib/client.a
-	@cp $< $@
+# One object in which only what the header declares is global, so that it meets no name of a program's.
+$(BUILD)/libblasd_client.a: $(BUILD)/lib/client.a clients/c/blasd.h deploy/install/exports.sh
+	@mkdir -p $(BUILD)/obj
+	@deploy/install/exports.sh clients/c/blasd.h names >$(BUILD)/obj/client.names
+	$(LD) -r -o $(BUILD)/obj/client.whole.o --whole-archive $<
+	$(OBJCOPY) --keep-global-symbols=$(BUILD)/obj/client.names $(BUILD)/obj/client.whole.o
+	@rm -f $@
+	ar rcs $@ $(BUILD)/obj/client.whole.o
 
 $(BUILD)/blasd: $(BUILD)/lib/main.a $(ARCHIVES)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
@@ -75,6 +83,7 @@ endef
 $(foreach f,$(FLOORS) main,$(eval $(call archive,$(f),$(call obj,$(call folder_sources,$(f))))))
 $(eval $(call archive,kernels,$(call obj,$(KERNEL_C)) $(BUILD)/obj/gen/ops.c.o $(BUILD)/obj/gen/cpu_kernels.c.o))
 $(eval $(call archive,client,$(call obj,$(wildcard clients/c/*.c))))
+$(eval $(call archive,cli,$(call obj,$(wildcard clients/cli/*.c))))
 $(BUILD)/lib/%.list: FORCE
 	$(call write_if_changed,echo $(OBJECTS))
 $(BUILD)/lib/%.a: $(BUILD)/lib/%.list
@@ -130,6 +139,10 @@ check-generated: $(BUILD)/generate
 	@for f in $(GENERATED_DOCS); do $< $$(basename $$f) | cmp -s - $$f || { echo "$$f is stale: run make generated"; exit 1; }; done
 	@$(PYTHON) api/generate.py --check
 
+.PHONY: new-op
+new-op:
+	@mk/new-op.sh "$(NAME)"
+
 # Everything from nothing: these install what is missing first.
 .PHONY: demo test lint
 demo:
@@ -154,7 +167,7 @@ lint:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 lint-objects
 	@$(PYTHON) .ci/objects.py build/lint-gcc
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-clang CC=clang CXX=clang++ WERROR=-Werror OPT=-O1 lint-objects
-	@$(MAKE) --no-print-directory -s -j2 check-generated
+	@$(MAKE) --no-print-directory -s -j2 BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 check-generated
 
 .PHONY: clean
 clean:

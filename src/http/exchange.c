@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 
 struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Connection *connection) {
-    struct http_exchange *exchange = blasd_spares_take_zeroed(&loop->freelists.exchanges);
+    struct http_exchange *exchange = blasd_freelist_take_zeroed(&loop->freelists.exchanges);
     if (exchange == NULL) return NULL;
     exchange->home = loop;
     exchange->connection = connection;
@@ -29,7 +29,7 @@ static void exchange_free(struct http_exchange *exchange) {
     if (exchange->upload != NULL) exchange->route->jobs->release(exchange);
     http_inference_free(exchange->inference);
     blasd_buf_release(&exchange->small_body);
-    blasd_spares_give(&loop->freelists.exchanges, exchange);
+    blasd_freelist_give(&loop->freelists.exchanges, exchange);
 }
 
 void http_exchange_hold(struct http_exchange *exchange) {

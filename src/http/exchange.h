@@ -12,8 +12,8 @@
 
 #include "auth/auth.h"
 #include "base/buf.h"
+#include "base/freelist.h"
 #include "base/loop.h"
-#include "base/spares.h"
 #include "http/acceptor.h"
 #include "http/admission.h"
 #include "http/http.h"
@@ -63,7 +63,7 @@ struct http_server {
 
 /* Memory of a loop that is used again: of exchanges, and of what reads bodies. */
 struct http_freelists {
-    struct blasd_spares exchanges, uploads, intakes;
+    struct blasd_freelist exchanges, uploads, intakes;
 };
 
 /* Exchanges that wait without being suspended; the most that may. */

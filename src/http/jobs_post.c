@@ -18,7 +18,7 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     blasd_buf_release(&upload->body);
     http_stream_free(upload->unpacker);
     free(upload->job);
-    blasd_spares_give(&exchange->home->freelists.uploads, upload);
+    blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
 
 /* Ends the taking in: nothing of the body is wanted any more. */
@@ -59,7 +59,9 @@ static int check_queue(const struct http_exchange *exchange, struct blasd_err *e
                           view->kept_limit);
     if (jobs >= view->jobs_limit)
         return blasd_fail(err, BLASD_E_queue_full, "",
-                          "%" PRIu64 " jobs are queued or running (limit queue_jobs)", jobs);
+                          "%" PRIu64 " jobs are queued or running, and no more may be (limit "
+                          "queue_jobs)",
+                          view->jobs_limit);
     if (bytes > view->bytes_limit)
         return blasd_fail(err, BLASD_E_body_too_large, "",
                           "the body has %" PRIu64 " bytes, and the whole queue takes %" PRIu64
@@ -67,9 +69,9 @@ static int check_queue(const struct http_exchange *exchange, struct blasd_err *e
                           bytes, view->bytes_limit);
     if (view->bytes > view->bytes_limit - bytes)
         return blasd_fail(err, BLASD_E_queue_full, "",
-                          "%" PRIu64 " bytes more than the %" PRIu64
-                          " queued or running do not fit (limit queue_bytes)",
-                          bytes, view->bytes);
+                          "%" PRIu64 " bytes more than are queued or running do not fit: %" PRIu64
+                          " at the most (limit queue_bytes)",
+                          bytes, view->bytes_limit);
     return 0;
 }
 
@@ -107,7 +109,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .device = request->query.device,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
-                                           .spares = &upload->exchange->home->freelists.intakes};
+                                            .freelist = &upload->exchange->home->freelists.intakes};
     http_inference_intake(upload->exchange, &options);
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
@@ -135,8 +137,8 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     upload->wait_s = http_request_wait(request, limits, &preferred);
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
-    blasd_front_queue_id(exchange->home->queue, upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC,
-                         exchange->id);
+    blasd_front_queue_id(exchange->home->queue, &blasd_anonymous,
+                         upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, exchange->id);
     if (request->body_file != NULL &&
         (rc = http_shared_file_adopt(exchange, &upload->sink, err)) != 0)
         return rc;
@@ -149,7 +151,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
 }
 
 void http_jobs_post_begin(struct http_exchange *exchange) {
-    struct http_upload *upload = blasd_spares_take_zeroed(&exchange->home->freelists.uploads);
+    struct http_upload *upload = blasd_freelist_take_zeroed(&exchange->home->freelists.uploads);
     struct blasd_err err = {0};
     if (upload == NULL) {
         http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
@@ -253,6 +255,9 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                           "the output is bfloat16, which a .npy file cannot hold");
     exchange->upload->outputs = plan.output_bytes > plan.input_bytes ? plan.output_bytes : 0;
     exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
+    exchange->upload->work_s = http_placement_work(&exchange->home->placement,
+                                                   blasd_front_queue_view(exchange->home->queue),
+                                                   exchange->upload->device, job->op, &plan);
     choose_batch_key(exchange->upload, &plan, *cost);
     return 0;
 }

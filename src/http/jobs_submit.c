@@ -19,6 +19,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
     struct blasd_buf *scratch = &upload->exchange->home->scratch;
     struct blasd_job plain = *job;
     struct http_sum sum = {.hash = UINT64_C(0x626c617364)};
+    uint64_t tensors;
     int rc;
     memset(plain.id, '0', BLASD_ID_LEN);
     plain.id[0] = BLASD_ID_SYNC;
@@ -27,12 +28,8 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-        const struct blasd_source *source = &job->inputs[i].source;
-        if (source->kind != BLASD_SOURCE_PAYLOAD) continue;
-        rc = http_body_sink_sum(&upload->sink, source->offset, source->bytes, &sum, err);
-        if (rc != 0) return rc;
-    }
+    tensors = http_sum_end(&upload->sink.sum); /* the frame says where each ends */
+    http_sum_add(&sum, &tensors, sizeof tensors);
     *hash = http_sum_end(&sum);
     return 0;
 }
@@ -109,9 +106,9 @@ static int reserve_outputs(struct http_upload *upload, struct blasd_err *err) {
     if (bytes <= free_bytes && taken <= free_bytes - bytes) return 0;
     atomic_fetch_sub(&server->outputs_coming, bytes);
     return blasd_fail(err, BLASD_E_no_space, "",
-                      "the outputs come to %" PRIu64 " bytes, and of the %" PRIu64
-                      " that are free jobs before it may need %" PRIu64,
-                      bytes, free_bytes, taken);
+                      "the outputs come to %" PRIu64 " bytes, and those of jobs before it leave "
+                      "less than that of the blob store",
+                      bytes);
 }
 
 static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
@@ -186,6 +183,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     struct http_loop *loop = exchange->home;
     struct blasd_submission submission = {.job = job,
                                           .cost_bytes = cost,
+                                          .work_s = upload->work_s,
                                           .company = upload->small ? &upload->batch_key : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,

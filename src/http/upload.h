@@ -25,6 +25,7 @@ struct http_upload {
     struct blasd_job
         *job;         /* owned: read, checked and waiting for admission all the same; else NULL */
     uint64_t cost;    /* of that job */
+    double work_s;    /* predicted */
     uint64_t outputs; /* bytes that its plan predicts, where they are more than its inputs */
     /* The job may share its entry of the queue with those of the same key. */
     bool small;

@@ -15,7 +15,7 @@ struct blasd_intake {
     struct blasd_body body;
     struct blasd_named_inputs inputs;
     struct blasd_request_fields fields;
-    struct blasd_spares *spares;      /* borrowed; NULL: none */
+    struct blasd_freelist *freelist;  /* borrowed; NULL: none */
     struct blasd_body_reader *reader; /* owned */
     uint64_t fed;
     bool guess;  /* there was no Content-Type and the first byte is still to come */
@@ -104,11 +104,11 @@ size_t blasd_intake_bytes(void) {
 
 /* An intake with nothing set that blasd_intake_free would not take; the arrays are left as they
  * are. */
-static struct blasd_intake *make(struct blasd_spares *spares) {
+static struct blasd_intake *make(struct blasd_freelist *freelist) {
     struct blasd_intake *intake =
-        spares != NULL ? blasd_spares_take(spares) : malloc(sizeof *intake);
+        freelist != NULL ? blasd_freelist_take(freelist) : malloc(sizeof *intake);
     if (intake == NULL) return NULL;
-    intake->spares = spares;
+    intake->freelist = freelist;
     intake->inputs.count = 0;
     intake->reader = NULL;
     intake->fed = 0;
@@ -118,7 +118,7 @@ static struct blasd_intake *make(struct blasd_spares *spares) {
 
 int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_sink *sink,
                      struct blasd_intake **ret, struct blasd_err *err) {
-    struct blasd_intake *intake = make(options->spares);
+    struct blasd_intake *intake = make(options->freelist);
     int rc;
     *ret = NULL;
     if (intake == NULL)
@@ -192,8 +192,8 @@ void blasd_intake_free(struct blasd_intake *intake) {
     if (intake == NULL) return;
     if (intake->reader != NULL) intake->reader->free(intake->reader);
     blasd_request_fields_release(&intake->fields);
-    if (intake->spares != NULL)
-        blasd_spares_give(intake->spares, intake);
+    if (intake->freelist != NULL)
+        blasd_freelist_give(intake->freelist, intake);
     else
         free(intake);
 }

@@ -8,8 +8,8 @@
 #define BLASD_WIRE_INTAKE_H
 
 #include "base/err.h"
+#include "base/freelist.h"
 #include "base/limits.h"
-#include "base/spares.h"
 #include "core/job.h"
 
 struct blasd_body;
@@ -40,7 +40,7 @@ struct blasd_intake_options {
      * then refused before room is made for it */
     uint64_t content_length;
     const struct blasd_limits *limits; /* borrowed for the life of the intake */
-    struct blasd_spares *spares;       /* the same; blocks of blasd_intake_bytes(); NULL: none */
+    struct blasd_freelist *freelist;   /* the same; blocks of blasd_intake_bytes(); NULL: none */
     /* What reads the body whatever its Content-Type (body_reader.h); NULL: what that names. */
     struct blasd_body_reader *(*reader)(const struct blasd_body *body, void *arg);
     void *reader_arg; /* borrowed for the life of the intake */

@@ -119,7 +119,8 @@ class Answer:
         header = json.loads(self.body[8:8 + length])
         job = json.loads(header.pop("__metadata__")["job"])
         data, arrays = self.body[8 + length:], {}
-        codes = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "BOOL": "?"}
+        codes = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "BOOL": "?",
+                 "C128": "<c16", "C64": "<c8"}
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
             arrays[name] = np.frombuffer(data[begin:end], codes[entry["dtype"]]).reshape(entry["shape"])
@@ -132,7 +133,8 @@ class Answer:
 
 
 CODES = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int16": "I16",
-         "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL"}
+         "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL",
+         "complex128": "C128", "complex64": "C64"}
 
 
 def safetensors(arrays, **metadata):
@@ -352,6 +354,15 @@ class Service:
         answer = self.post(op, inputs, params, accept="safetensors", **more)
         assert answer.status == 200 and answer.headers["Content-Type"] == TYPES["safetensors"], answer.body[:2000]
         return answer.safetensors()
+
+
+def wait_for(what, why="", seconds=120):
+    """What it gives, once that is something."""
+    end = time.monotonic() + seconds
+    while not (got := what()):
+        assert time.monotonic() < end, f"not within {seconds} s: {why or what}"
+        time.sleep(0.05)
+    return got
 
 
 ENDED = ("succeeded", "failed", "cancelled", "expired")

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from service import children, command_line
+from service import children, command_line, wait_for
 
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
@@ -92,10 +92,7 @@ def test_a_killed_service_finds_its_jobs_again(make_service):
     parts = children(service.process.pid)
     service.process.kill()
     service.stop(check=False)
-    end = time.monotonic() + 10
-    while any(command_line(p) for p in parts) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not any(command_line(p) for p in parts)
+    wait_for(lambda: not any(command_line(p) for p in parts))
     service.start()
     for job_id in ids:
         job = service.request("GET", f"/jobs/{job_id}?wait=60", timeout=90).json()
@@ -122,11 +119,8 @@ def test_half_a_call_at_the_end_of_redis_file_is_never_done(make_service):
     assert f"the last {len(torn)} bytes of its file" in service.log_text()
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
     killed = service.kill("redis")
-    end = time.monotonic() + 30
-    while service.part("redis") in (killed, None) and time.monotonic() < end:
-        time.sleep(0.05)
-    while service.post("matmul", SMALL).status != 200 and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for(lambda: service.part("redis") not in (killed, None))
+    wait_for(lambda: service.post("matmul", SMALL).status == 200)
     assert service.request("GET", f"/jobs/{ghost.decode()}").status == 404
     assert service.request("GET", f"/jobs/{kept}").json()["state"] == "succeeded"
 
@@ -160,9 +154,4 @@ def test_blobs_do_not_pile_up(make_service):
     service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=1")
     stored = {"a": np.ones((200, 200)), "b": np.eye(200)}
     ids = [service.post("matmul", stored, form="safetensors").json()["id"] for _ in range(10)]
-    end = time.monotonic() + 60
-    left = ids
-    while left and time.monotonic() < end:
-        left = [i for i in ids if list(pathlib.Path("/dev/shm").glob(f"blasd-*/{i}.*"))]
-        time.sleep(0.3)
-    assert not left
+    wait_for(lambda: not [i for i in ids if list(pathlib.Path("/dev/shm").glob(f"blasd-*/{i}.*"))])

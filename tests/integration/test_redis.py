@@ -5,11 +5,10 @@ import pathlib
 import select
 import signal
 import subprocess
-import time
 
 import numpy as np
 import pytest
-from service import BLASD, Redis, Service
+from service import BLASD, Redis, Service, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 SECRET = "s3cr3t-of-the-test"
@@ -88,13 +87,6 @@ def server(tmp_path):
     one = Server(tmp_path / "redis")
     yield one
     one.close()
-
-
-def wait_for(what, seconds=60):
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def ready_line(process, seconds):
