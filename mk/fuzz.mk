@@ -4,7 +4,7 @@ FUZZ_C = $(filter-out %/fuzz_replay.c,$(wildcard tests/fuzz/fuzz_*.c))
 REPLAY = $(patsubst tests/fuzz/fuzz_%.c,$(BUILD)/tests/fuzz/replay_%,$(FUZZ_C))
 FUZZERS = $(patsubst tests/fuzz/fuzz_%.c,build/fuzz/tests/fuzz/fuzz_%,$(FUZZ_C))
 FUZZ_SECONDS ?= 60
-WIRE_ARCHIVES = $(BUILD)/lib/wire.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+WIRE_ARCHIVES = $(BUILD)/lib/oip.a $(BUILD)/lib/wire.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(BUILD)/tests/fuzz/replay_%: $(BUILD)/obj/tests/fuzz/fuzz_%.c.o $(BUILD)/obj/tests/fuzz/fuzz_replay.c.o $(WIRE_ARCHIVES)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $^ $(LIBS)

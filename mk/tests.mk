@@ -17,7 +17,7 @@ $(BUILD)/tests/unit/queue/redis_clock.so: tests/unit/queue/redis_clock.c
 	$(CC) -std=c17 -D_GNU_SOURCE -O2 -fPIC $(WARN) $(WARN_C) $(WERROR) -shared -o $@ $<
 $(filter $(BUILD)/tests/unit/queue/% $(BUILD)/tests/unit/main/%,$(UNIT)): | $(BUILD)/tests/unit/queue/redis_clock.so
 $(BUILD)/tests/unit/cuda/test_cuda_nvml $(BUILD)/tests/unit/cuda/test_cuda_worker: $(BUILD)/tests/unit/cuda/fake_nvml.so
-$(BUILD)/tests/unit/cuda/test_cuda_worker: $(filter-out %/client.a,$(ARCHIVES))
+$(BUILD)/tests/unit/cuda/test_cuda_worker: $(filter-out %/client.a %/cli.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/cuda/%,$(UNIT)): $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.c.o
 	@mkdir -p $(@D)
@@ -26,18 +26,20 @@ $(filter $(BUILD)/tests/unit/base/%,$(UNIT)): $(BUILD)/lib/base.a
 $(filter $(BUILD)/tests/unit/core/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a
 $(filter $(BUILD)/tests/unit/kernels/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/wire/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a
+$(filter $(BUILD)/tests/unit/oip/%,$(UNIT)): $(BUILD)/lib/oip.a $(BUILD)/lib/wire.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(filter $(BUILD)/tests/unit/store/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/store.a
 $(filter $(BUILD)/tests/unit/auth/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/auth.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/store.a $(BUILD)/lib/redis.a $(BUILD)/lib/queue.a $(BUILD)/lib/kernels.a $(BUILD)/lib/main.a
-$(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %/client.a,$(ARCHIVES))
+$(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %/client.a %/cli.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/client/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/client.a
-$(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a,$(ARCHIVES))
+$(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a %/cli.a,$(ARCHIVES))
 
 # the C client's examples, and a program that tests drive
-CLIENT_PROGRAMS = $(BUILD)/client_example $(BUILD)/share_example $(BUILD)/share_probe
-$(BUILD)/client_example $(BUILD)/share_example: $(BUILD)/%: $(BUILD)/obj/clients/c/examples/%.c.o $(BUILD)/libblasd_client.a
+EXAMPLES = $(patsubst clients/c/examples/%.c,$(BUILD)/%,$(wildcard clients/c/examples/*.c))
+CLIENT_PROGRAMS = $(EXAMPLES) $(BUILD)/share_probe $(BUILD)/client_probe
+$(EXAMPLES): $(BUILD)/%: $(BUILD)/obj/clients/c/examples/%.c.o $(BUILD)/libblasd_client.a
 CLIENT_C = $(wildcard clients/c/examples/*.c tests/integration/*.c)
-$(BUILD)/share_probe: $(BUILD)/obj/tests/integration/share_probe.c.o $(BUILD)/libblasd_client.a
+$(BUILD)/share_probe $(BUILD)/client_probe: $(BUILD)/%: $(BUILD)/obj/tests/integration/%.c.o $(BUILD)/libblasd_client.a
 $(CLIENT_PROGRAMS):
 	$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs libcurl jansson) -pthread
 

@@ -17,7 +17,7 @@ int blasd_file_replace(const char *path, const void *bytes, size_t len);
 /* Findings kept from one start to the next: DIR/NAME has a line that says all they depend on
  * (`key`, of which control characters are made blanks), when they were written, and what they are.
  * They hold for 30 days: clocks, cooling and neighbours change without a version. */
-#define BLASD_KEPT_KEY 1024
+#define BLASD_KEPT_KEY 2048
 /* NULL where there are none, or not under this key. New: freed by the caller. */
 char *blasd_kept_load(const char *dir, const char *name, const char *key, size_t most);
 /* Makes `dir`, not what is above it, where it is missing. 0, or -1 with errno. */

@@ -75,6 +75,9 @@ struct blasd_op {
      * of the size that a user would call n. With items 0: one that moves about n bytes and computes
      * next to nothing; false where the operation has none such. Shapes and kinds alone, no data. */
     bool (*sample)(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype);
+    /* Optional: makes the elements of input `i` of a sample, which hold numbers between 0 and 1 in
+     * no order, such that the job can be done with them. `input` is float64 or float32. */
+    void (*sample_values)(int i, const struct blasd_tensor *input);
 };
 
 /* Tables with a place for each operation have room for these; a build with more fails. */

@@ -106,9 +106,9 @@ static int reserve_outputs(struct http_upload *upload, struct blasd_err *err) {
     if (bytes <= free_bytes && taken <= free_bytes - bytes) return 0;
     atomic_fetch_sub(&server->outputs_coming, bytes);
     return blasd_fail(err, BLASD_E_no_space, "",
-                      "the outputs come to %" PRIu64 " bytes, and of the %" PRIu64
-                      " that are free jobs before it may need %" PRIu64,
-                      bytes, free_bytes, taken);
+                      "the outputs come to %" PRIu64 " bytes, and those of jobs before it leave "
+                      "less than that of the blob store",
+                      bytes);
 }
 
 static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
@@ -183,6 +183,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     struct http_loop *loop = exchange->home;
     struct blasd_submission submission = {.job = job,
                                           .cost_bytes = cost,
+                                          .work_s = upload->work_s,
                                           .company = upload->small ? &upload->batch_key : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,

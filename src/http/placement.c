@@ -231,6 +231,21 @@ int http_placement_check_time(const struct http_placement *choice,
         by_key ? "of its key" : "limit job_s");
 }
 
+/* Of a processor, where nothing was measured. */
+#define USUAL_FLOPS 1e10
+#define USUAL_BYTES 1e9
+
+double http_placement_work(const struct http_placement *choice, const struct blasd_queue_view *view,
+                           enum blasd_device_class class, const struct blasd_op *op,
+                           const struct blasd_plan *plan) {
+    struct blasd_cost_guess guess;
+    if (class == BLASD_DEVICE_ANY)
+        class = view->workers_of[BLASD_DEVICE_CPU] > 0 ? BLASD_DEVICE_CPU : BLASD_DEVICE_CUDA;
+    if (predict(&choice->of[class], op, plan, &guess)) return guess.share_s;
+    return BLASD_COST_JOB_S + plan->flops / USUAL_FLOPS +
+           (double)(plan->input_bytes + plan->output_bytes) / USUAL_BYTES;
+}
+
 /* The work that waits, now. */
 static double work_now(const struct http_placement_class *class, int workers, int64_t now_ns) {
     double passed = (double)(now_ns - class->at_ns) * 1e-9 * workers * class->rate;

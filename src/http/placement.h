@@ -70,6 +70,11 @@ enum blasd_device_class http_placement_pick(struct http_placement *choice,
 void http_placement_sent(struct http_placement *choice, const struct blasd_queue_view *view,
                          enum blasd_device_class class, const struct blasd_op *op,
                          const struct blasd_plan *plan, int64_t now_ns);
+/* Seconds that the job adds to the work of the class it is queued for, as far as can be said: what
+ * counts for the share of who sends it. */
+double http_placement_work(const struct http_placement *choice, const struct blasd_queue_view *view,
+                           enum blasd_device_class class, const struct blasd_op *op,
+                           const struct blasd_plan *plan);
 /* Whether there is anything to choose: both classes live. */
 static inline bool http_placement_open(const struct blasd_queue_view *view) {
     return view->workers_of[BLASD_DEVICE_CPU] > 0 && view->workers_of[BLASD_DEVICE_CUDA] > 0;

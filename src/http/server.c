@@ -504,6 +504,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     measure_intake(&server);
     server.loops = calloc(count, sizeof *server.loops);
     server.metrics = calloc(count, sizeof *server.metrics);
+    http_regions_init(&server.regions);
     if (server.loops == NULL || server.metrics == NULL || server.quit_fd < 0)
         rc = blasd_fail(err, BLASD_E_internal_error, "", "no memory or descriptors are left");
     if (rc == 0 && options->tls != NULL) rc = http_tls_open(options->tls, &server.tls, err);
@@ -513,6 +514,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     for (int i = 0; i < started; i++) loop_stop(&server.loops[i]);
     for (int i = started; i < options->loops; i++) close(options->listen_fds[i]);
     if (server.quit_fd >= 0) close(server.quit_fd);
+    http_regions_release(&server.regions);
     http_tls_free(server.tls);
     free(server.loops);
     free(server.metrics);

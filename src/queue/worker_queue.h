@@ -16,10 +16,11 @@ struct blasd_claim {
     char id[BLASD_ID_LEN + 1];
     const void *frame; /* borrowed until the next claim; see wire/frame.h */
     size_t frame_len;
-    int attempts;         /* workers that began it before this one and did not end it */
-    int64_t submitted_us; /* Redis' clock */
-    int64_t claimed_us;   /* Redis' clock */
-    bool stored;          /* its inputs are in the blob "ID.in" */
+    int attempts;                  /* workers that began it before this one and did not end it */
+    int64_t submitted_us;          /* Redis' clock */
+    int64_t claimed_us;            /* Redis' clock */
+    bool stored;                   /* its inputs are in the blob "ID.in" */
+    char tenant[BLASD_TENANT_MAX]; /* "": one that no limits are kept for */
 };
 
 /* How a claimed job ended. */

@@ -61,6 +61,7 @@ static int compare_items(const void *left, const void *right) {
     if (runs_alone(a) != runs_alone(b)) return runs_alone(b) ? -1 : 1;
     if (a->job.priority != b->job.priority) return a->job.priority < b->job.priority ? -1 : 1;
     if (a->job.op != b->job.op) return (uintptr_t)a->job.op < (uintptr_t)b->job.op ? -1 : 1;
+    if ((order = strcmp(a->claim->tenant, b->claim->tenant)) != 0) return order;
     if (p->len != q->len) return p->len < q->len ? -1 : 1;
     if (p->len <= BLASD_KEY_MAX) order = memcmp(p->bytes, q->bytes, p->len);
     return order != 0 ? order : a < b ? -1 : a > b;
@@ -68,7 +69,8 @@ static int compare_items(const void *left, const void *right) {
 
 static bool same_call(const struct blasd_item *a, const struct blasd_item *b) {
     return !runs_alone(a) && !runs_alone(b) && a->job.priority == b->job.priority &&
-           a->job.op == b->job.op && blasd_key_equal(&a->company, &b->company);
+           a->job.op == b->job.op && strcmp(a->claim->tenant, b->claim->tenant) == 0 &&
+           blasd_key_equal(&a->company, &b->company);
 }
 
 static bool fits(const struct blasd_group *group, const struct blasd_item *item,

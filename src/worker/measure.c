@@ -120,6 +120,7 @@ static bool prepare(struct blasd_measure *measure, int64_t n, int64_t items,
         input->data = blasd_arena_take(&measure->arena, blasd_tensor_bytes(input));
         if (input->data == NULL) return false;
         fill(input);
+        if (op->sample_values != NULL) op->sample_values(i, input);
     }
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
         struct blasd_tensor *output = &task->outputs[i];

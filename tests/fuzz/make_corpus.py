@@ -49,6 +49,31 @@ def json_seeds():
         "[%d,%d]" % (i % 7, i % 10) for i in range(2100)))
 
 
+def oip_seeds():
+    def tensor(name="a", shape=(2,), datatype="FP64", **more):
+        return {"name": name, "shape": list(shape), "datatype": datatype, **more}
+
+    def request(name, inputs, tail=None, **more):
+        text = json.dumps({"inputs": inputs, **more}).encode()
+        write("oip", name, struct.pack("<H", 0xffff if tail is None else len(text)) + text + (tail or b""))
+    request("flat", [tensor(data=[1, 2])])
+    request("nested", [tensor(shape=(2, 1), data=[[1], [2]]), tensor("b", (1,), "INT8", data=[-1])])
+    request("mismatch", [tensor(shape=(2, 2), data=[[1], [2]])])
+    request("bools", [tensor(datatype="BOOL", data=[True, False])])
+    request("parameters", [tensor(data=[1, 2])], id="x", parameters={
+        "k": 3, "alpha": 0.5, "mode": "tf32", "priority": 1, "timeout": 5000, "device": "cpu", "binary_data_output": True},
+        outputs=[{"name": "c", "parameters": {"binary_data": True}}])
+    request("binary", [tensor(parameters={"binary_data_size": 16}), tensor("b", (3,), "INT16", data=[1, 2, 3]),
+                       tensor("V", (1,), "FP32", parameters={"binary_data_size": 4})],
+            np.array([1.5, np.nan]).tobytes() + np.float32(2).tobytes())
+    request("short", [tensor(parameters={"binary_data_size": 16})], b"12345678")
+    request("shared", [tensor(parameters={"shared_memory_region": "r", "shared_memory_byte_size": 16,
+                                          "shared_memory_offset": 64})])
+    write("oip", "twice", b'\xff\xff{"inputs":[{"name":"a","data":[1],"data":[2]}]}')
+    write("oip", "behind", b'\xff\xff{"inputs":[{"data":[1] 2,"name":"a","shape":[1],"datatype":"FP64"}]}')
+    write("oip", "escaped", b'\xff\xff{"inp\\u0075ts":[{"d\\u0061ta":[1],"name":"a","shape":[1],"datatype":"FP64"}]}')
+
+
 def safetensors(tensors, metadata, align=1):
     header, data = {}, b""
     for name, (dtype, array) in tensors.items():
@@ -129,3 +154,4 @@ def multipart_seeds():
 json_seeds()
 safetensors_seeds()
 multipart_seeds()
+oip_seeds()

@@ -1,9 +1,11 @@
 """Fixtures: one service shared by the tests that break nothing, and a maker of services for those that do."""
+import pathlib
 import signal
+import subprocess
 
 import pytest
 
-from service import Service
+from service import BLASD, ROOT, Service
 
 # A shell that runs the tests in the background has them, and so the services, ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,6 +24,19 @@ def sharing(tmp_path_factory):
     shared = Service(tmp_path_factory.mktemp("sharing"), "--share").start()
     yield shared
     shared.stop()
+
+
+@pytest.fixture(scope="session")
+def venv():
+    """Gives the folder of a virtual environment with programs that others wrote, from PyPI: venv("inference")."""
+    def make(group):
+        folder = pathlib.Path(BLASD).resolve().parent / f"test-venv-{group}"
+        made = subprocess.run([ROOT / "bench/peers/make-venv.sh", group, folder], capture_output=True, text=True,
+                              timeout=1000, check=False)
+        if made.returncode != 0:
+            pytest.skip(f"the registry of packages cannot be reached, or lacks them: {made.stderr.strip()}")
+        return folder
+    return make
 
 
 @pytest.fixture

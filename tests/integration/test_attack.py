@@ -193,8 +193,8 @@ def test_damaged_stubs_and_lists_stop_no_other_job(make_service):
                                    b"0" * 1000, b"1 0-0 1e400 nan -5\tch\tnope\t")):
             redis("HSET", "{blasd}:pending", one, stub)
         for one in (b"", b"x", b"s" * 41, ids[0].encode() + b" 1 2", b"\xff" * 9):
-            redis("LPUSH", "{blasd}:wait:any:normal", one)
-        redis("HSET", "{blasd}:count", "2", "-7")
+            redis("LPUSH", "{blasd}:wait:any:normal:anonymous", one)
+        redis("HSET", "{blasd}:count", "2 anonymous", "-7")
     works(service)
     assert service.request("GET", "/jobs").status == 200
     for one in ids:

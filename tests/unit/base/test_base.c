@@ -142,6 +142,23 @@ static void signed_ids_are_known_again(void **state) {
     assert_in_range(known, 0, 1);
 }
 
+/* Keys of names: each its own, and another where the key is another. */
+static void keys_follow_from_names(void **state) {
+    static const char *const names[] = {"ann", "ben", "anna", "",
+                                        "0123456789012345678901234567890"};
+    enum { NAMES = sizeof names / sizeof *names };
+    const struct blasd_id_key keys[] = {{{1, 2}}, {{1, 3}}};
+    struct blasd_id_key made[2 * NAMES];
+    (void)state;
+    for (int i = 0; i < 2 * NAMES; i++) {
+        made[i] = blasd_id_key_for(&keys[i % 2], names[i / 2]);
+        struct blasd_id_key again = blasd_id_key_for(&keys[i % 2], names[i / 2]);
+        assert_memory_equal(&again, &made[i], sizeof again);
+        for (int j = 0; j < i; j++)
+            assert_true(made[i].word[0] != made[j].word[0] && made[i].word[1] != made[j].word[1]);
+    }
+}
+
 static void dates_are_rfc3339(void **state) {
     char text[BLASD_TIME_TEXT];
     (void)state;
@@ -218,6 +235,7 @@ int main(void) {
         cmocka_unit_test(ids_are_valid_distinct_and_carry_their_second),
         cmocka_unit_test(children_make_ids_of_their_own),
         cmocka_unit_test(signed_ids_are_known_again),
+        cmocka_unit_test(keys_follow_from_names),
         cmocka_unit_test(dates_are_rfc3339),
         cmocka_unit_test(limits_have_sane_defaults_and_take_units),
         cmocka_unit_test(bad_limits_are_refused_and_change_nothing),

@@ -97,7 +97,7 @@ static void turn(struct env *env, int ms) {
         }                                                                                          \
     } while (0)
 
-static void linger(struct env *env, int ms) {
+__attribute__((unused)) static void linger(struct env *env, int ms) {
     for (int64_t end = blasd_clock_ns() + ms * BLASD_MS; blasd_clock_ns() < end;) turn(env, 5);
 }
 
@@ -169,7 +169,8 @@ static redisReply *ask(redisContext *c, const char *fmt, ...) {
     return r;
 }
 
-static long long ask_number(struct env *env, const char *fmt, const char *arg) {
+__attribute__((unused)) static long long ask_number(struct env *env, const char *fmt,
+                                                    const char *arg) {
     redisReply *r = ask(env->client, fmt, arg);
     long long n;
     assert_non_null(r);
@@ -240,9 +241,10 @@ struct want {
     struct blasd_blob *blob;
 };
 
+static struct blasd_principal who = {.tenant = "anonymous"}; /* asks, and submits */
+
 __attribute__((unused)) static struct seen *submit(struct env *env, struct want want) {
     struct seen *s = &env->seen[env->seen_count++];
-    struct blasd_principal who = {"anonymous"};
     struct blasd_job job = {.op = &echo, .priority = BLASD_PRIORITY_NORMAL};
     char frame[] = "a frame";
     struct blasd_submission submission = {.job = &job,
@@ -287,7 +289,7 @@ static void on_record(void *arg, const struct blasd_err *err, const void *record
 
 static struct got get(struct env *env, const char *id) {
     struct got got = {0};
-    blasd_front_queue_get(env->queue, &(struct blasd_principal){"anonymous"}, id, on_record, &got);
+    blasd_front_queue_get(env->queue, &who, id, on_record, &got);
     assert_int_equal(got.answered, 0);
     UNTIL(env, got.answered == 1);
     return got;

@@ -82,12 +82,25 @@ static inline void bed_close(struct bed *bed) {
     blasd_store_free(bed->store);
 }
 
-/* FCALL blasd_5_<function>, with words ended by NULL behind LIMITS. New reply. */
+/* Whose jobs the calls below see and make. */
+static const char *tenant = "anonymous";
+
+/* Whether the function's first word is a tenant. */
+static inline bool of_tenant(const char *function) {
+    static const char *const names[] = {"get", "watch", "keep", "cancel", "list"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(function, names[i]) == 0) return true;
+    return false;
+}
+
+/* FCALL blasd_6_<function>, with words ended by NULL behind LIMITS and, where it takes one, the
+ * tenant. New reply. */
 static inline redisReply *fcall(struct bed *bed, const char *function, ...) {
     char name[64];
     const char *argv[64] = {"FCALL", name, "1", bed->tag, bed->link.text};
     int argc = 5;
     va_list words;
+    if (of_tenant(function)) argv[argc++] = tenant;
     snprintf(name, sizeof name, BLASD_QUEUE_LIBRARY "_%s", function);
     va_start(words, function);
     while (argc < 64 && (argv[argc] = va_arg(words, const char *))) argc++;
@@ -133,7 +146,7 @@ static inline const char *submit_seq(bool again) {
 static inline int submit_as(struct bed *bed, const char *id, const char *si, const char *cost,
                             const char *options, const char *channel) {
     char note[128];
-    snprintf(note, sizeof note, "\t%s\tmatmul\tanonymous", channel);
+    snprintf(note, sizeof note, "\t%s\tmatmul\t%s", channel, tenant);
     redisReply *reply = fcall(bed, "submit", NEXT_SEQ, id, id, si, cost, options, note, NULL);
     assert_int_equal(reply->elements, 4);
     const redisReply *r = reply->element[3];
@@ -223,9 +236,12 @@ static inline int list_all(struct bed *bed, const char *which, const char *limit
     return count;
 }
 
-/* What the queue counts: `field` jobs, bytes, or an SI. */
+/* What the queue counts: `field` jobs, bytes, or, of the tenant, an SI. */
 static inline long long counted(struct bed *bed, const char *field) {
-    redisReply *reply = redisCommand(bed->raw, "HGET %s:count %s", bed->tag, field);
+    char line[64];
+    snprintf(line, sizeof line, "%s %s", field, tenant);
+    redisReply *reply =
+        redisCommand(bed->raw, "HGET %s:count %s", bed->tag, field[1] == '\0' ? line : field);
     long long n = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
     drop(reply);
     return n;

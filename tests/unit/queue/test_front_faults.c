@@ -19,7 +19,7 @@ static void test_resend(void **state) {
     assert_int_equal(keyed->code, BLASD_OK);
     assert_false(keyed->repeated);
     assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 3);
-    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 3);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 3);
     /* and where it ended before the answer came */
     plain = submit(env, (struct want){.watch = true});
     blasd_front_queue_flush(env->queue);
@@ -32,7 +32,7 @@ static void test_resend(void **state) {
     expect_done(keyed);
     linger(env, 50);
     assert_int_equal(env->ended, 4);
-    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 0);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 0);
 }
 
 /* Either connection, both, and the functions. */
@@ -139,8 +139,7 @@ static void test_unavailable(void **state) {
     assert_int_equal(queue_open(env), 0);
     start = blasd_clock_ns();
     s = submit(env, (struct want){.watch = true});
-    blasd_front_queue_get(env->queue, &(struct blasd_principal){"anonymous"}, s->id, on_record,
-                          &got);
+    blasd_front_queue_get(env->queue, &who, s->id, on_record, &got);
     UNTIL(env, s->answered == 1 && got.answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
     assert_int_equal(got.code, BLASD_E_queue_unavailable);

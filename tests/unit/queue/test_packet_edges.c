@@ -1,5 +1,5 @@
 /* Packets at the edges: a full queue, calls sent again, segments, records that go, lists and
- * counts, workers of a class that do not come, idle workers, an earlier schema, and damage. */
+ * counts, workers of a class that do not come, idle workers, and damage. */
 #include "packet_fixture.h"
 
 #define NOTE "\t\tmatmul\tanonymous"

@@ -30,6 +30,11 @@ static redisContext *reconnect(const char *url) {
     return redis;
 }
 
+/* Whose a job is, of two tenants: its id tells it here. */
+static const char *tenant_of(const char *id) {
+    return id[BLASD_ID_LEN - 1] < '8' ? "ann" : "ben";
+}
+
 /* Submits batches; only what was acknowledged is noted. */
 static void *submitter(void *arg) {
     struct load *load = arg;
@@ -52,7 +57,8 @@ static void *submitter(void *arg) {
             a[2] = "2";
             a[3] = "100";
             a[4] = "";
-            a[5] = "\tnobody\tmatmul\tanonymous";
+            a[5] = strcmp(tenant_of(ids[i]), "ann") == 0 ? "\tnobody\tmatmul\tann\t100 0 0 0"
+                                                         : "\tnobody\tmatmul\tben\t300 0 0 0";
         }
         argv[6] = submit_seq(false);
         redisReply *reply = redisCommandArgv(redis, 7 + 6 * BATCH, argv, NULL);
@@ -119,11 +125,13 @@ static void *worker(void *arg) {
 static int missing(struct bed *bed, int count) {
     int bad = 0;
     for (int i = 0; i < count; i++) {
+        tenant = tenant_of(acknowledged[i]);
         redisReply *reply = fcall(bed, "get", acknowledged[i], NULL);
         const redisReply *r = reply->element[0];
         bad += r->type != REDIS_REPLY_STRING || strcmp(r->str, acknowledged[i]) != 0;
         drop(reply);
     }
+    tenant = "anonymous";
     return bad;
 }
 
@@ -237,6 +245,7 @@ static void test_workers_killed(void **state) {
     assert_int_equal(blasd_worker_queue_open(&bed.options, &super, &err), 0);
     for (int i = 0; i < JOBS; i++) {
         id_make(acknowledged[i], BLASD_ID_ASYNC, 0);
+        tenant = tenant_of(acknowledged[i]);
         assert_int_equal(submit_as(&bed, acknowledged[i], "2", "100", "", ""), 0);
     }
     for (int h = 0; h < HANDS; h++) pids[h] = labour_start(&bed, names[h]);

@@ -43,7 +43,7 @@ static long long record_fields(struct bed *bed, const struct packet *packet) {
     char key[40], head[9];
     snprintf(head, sizeof head, "%.8s", packet->name + 1);
     long long second = strtoll(head, NULL, 16);
-    snprintf(key, sizeof key, "rec:%c:%lld", packet->name[0],
+    snprintf(key, sizeof key, "rec:%c:%lld:anonymous", packet->name[0],
              second / (packet->name[0] == 's' ? 1 : 8));
     return ask(bed, "HLEN", key);
 }
