@@ -3,11 +3,13 @@
 NVCC ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 CUDA_HOME ?= $(abspath $(dir $(NVCC))..)
 CUDA_C = $(wildcard kernels/cuda/*.c)
-CUDA_OWN = $(filter-out kernels/cuda/library_%,$(wildcard kernels/*/*.cu))
+# calls of the library: library_NAME.cu with nvcc; the operations' own have a library_NAME.cc beside them for tests
+CUDA_LIBRARY = $(wildcard kernels/*/library_*.cu)
+CUDA_OWN = $(filter-out $(CUDA_LIBRARY),$(wildcard kernels/*/*.cu))
 CUDA_OPS = $(sort $(patsubst cuda_%.cu,%,$(notdir $(wildcard kernels/*/cuda_*.cu))))
 CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 CUDA_LIBS = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcublasLt -lcusolver -lcudart_static -lrt -ldl -lm
-CUDA_SO = $(call obj,$(CUDA_C) $(CUDA_OWN) $(wildcard kernels/cuda/library_*.cu)) $(BUILD)/obj/gen/cuda_ops.c.o
+CUDA_SO = $(call obj,$(CUDA_C) $(CUDA_OWN) $(CUDA_LIBRARY)) $(BUILD)/obj/gen/cuda_ops.c.o
 # -Wshadow takes C's struct NAME beside function NAME for a mistake
 SHIM = $(CXX) -std=c++20 -x c++ $(FLAGS) -Wno-shadow -fno-exceptions -fno-rtti
 $(BUILD)/obj/%.cu.o: %.cu
@@ -18,7 +20,7 @@ $(BUILD)/obj/shim/%.o: %
 	$(SHIM) -c $< -o $@
 $(BUILD)/obj/shim/kernels/%.o $(BUILD)/obj/shim/tests/standin/%.o: OPT = -O2 -g -fno-math-errno -fno-trapping-math -ffp-contract=off
 $(eval $(call archive,standin,$(call obj,$(CUDA_C)) $(BUILD)/obj/gen/cuda_ops.c.o \
-    $(patsubst %,$(BUILD)/obj/shim/%.o,$(CUDA_OWN) $(wildcard tests/standin/*.cc))))
+    $(patsubst %,$(BUILD)/obj/shim/%.o,$(CUDA_OWN) $(wildcard tests/standin/*.cc kernels/*/library_*.cc))))
 $(BUILD)/blasd_cuda.so: $(CUDA_SO) $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 	@echo '{ global: blasd_backend; local: *; };' > $(BUILD)/gen/blasd_cuda.map
 	$(CXX) -shared -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \

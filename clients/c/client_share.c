@@ -153,6 +153,11 @@ const struct blasd_array *blasd_shared_array(const struct blasd_shared *shared, 
     return NULL;
 }
 
+void *blasd_shared_data(struct blasd_shared *shared, const char *name) {
+    const struct blasd_array *array = blasd_shared_array(shared, name);
+    return array == NULL ? NULL : (void *)(uintptr_t)array->data;
+}
+
 /* --- copies */
 
 /* Where an input is copied from: memory, or a file where `fd` is one. */

@@ -216,14 +216,6 @@ static int plan_exact(const struct blasd_job *job, enum blasd_dtype *ret, struct
     return 0;
 }
 
-static void add_param(struct blasd_key *key, const struct blasd_param *param,
-                      const struct blasd_value *value) {
-    if (param->kind == BLASD_PARAM_FLOAT)
-        blasd_key_add(key, &value->f, sizeof value->f);
-    else
-        blasd_key_add_int(key, param->kind == BLASD_PARAM_BOOL ? value->b : value->choice);
-}
-
 static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
     struct blasd_matmul mm;
     struct blasd_tensor *out = &plan->outputs[0];
@@ -247,12 +239,10 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
         bool as_it_is = mm.exact && blasd_dtype_size(input->dtype) == 8;
         plan->input_dtype[i] = as_it_is ? input->dtype : compute;
         plan->keep_order[i] = i < 2 && input->rank == 2;
-        if (blasd_job_has(job, i)) blasd_key_add_tensor(&plan->key, input);
         if (blasd_job_has(job, i))
             plan->device_bytes +=
                 (uint64_t)blasd_tensor_elements(input) * blasd_dtype_size(compute);
     }
-    for (int i = 0; params[i].name != NULL; i++) add_param(&plan->key, &params[i], &job->params[i]);
     elements = (double)mm.batch_count * (double)mm.m * (double)mm.n;
     plan->items = (double)mm.batch_count;
     plan->flops = elements * (2.0 * (double)mm.k + (mm.add_c ? 2 : 0));

@@ -92,6 +92,7 @@ int auth_claims_read(const json_t *object, struct blasd_identity *caller, struct
         return wrong(err, "role", "\"admin\", \"user\", \"read\" or \"metrics\"");
     if (ops != NULL && read_ops(ops, caller, err) != 0) return -(int)err->code;
     if (limits != NULL && !json_is_object(limits)) return wrong(err, "limits", "an object");
+    if (caller->principal.weight == 0) caller->principal.weight = 1;
     json_object_foreach((json_t *)(uintptr_t)limits, name, value) {
         int rc = read_limit(name, value, caller, err);
         if (rc != 0) return rc;
@@ -116,7 +117,7 @@ int auth_claims_write(const struct blasd_identity *caller, json_t *object) {
             failed |=
                 json_object_set_new(limits, numbers[i].name, json_integer((json_int_t)number));
     }
-    if (caller->principal.weight != 0)
+    if (caller->principal.weight > 1)
         failed |= json_object_set_new(limits, "weight", json_integer(caller->principal.weight));
     if (caller->ceiling != BLASD_PRIORITY_HIGH)
         failed |= json_object_set_new(limits, "priority",

@@ -17,7 +17,7 @@ int blasd_file_replace(const char *path, const void *bytes, size_t len);
 /* Findings kept from one start to the next: DIR/NAME has a line that says all they depend on
  * (`key`, of which control characters are made blanks), when they were written, and what they are.
  * They hold for 30 days: clocks, cooling and neighbours change without a version. */
-#define BLASD_KEPT_KEY 1024
+#define BLASD_KEPT_KEY 2048
 /* NULL where there are none, or not under this key. New: freed by the caller. */
 char *blasd_kept_load(const char *dir, const char *name, const char *key, size_t most);
 /* Makes `dir`, not what is above it, where it is missing. 0, or -1 with errno. */
@@ -28,5 +28,8 @@ int blasd_kept_save(const char *dir, const char *name, const char *key, const ch
 void blasd_file_value(const char *path, const char *key, char *value, size_t size);
 /* What /proc/meminfo says of `key` ("MemTotal", "MemAvailable"), in bytes; 0 where it does not. */
 uint64_t blasd_memory_bytes(const char *key);
+/* How much memory this machine, or the container we run in, has for a process; 0 where nothing
+ * tells. */
+uint64_t blasd_host_memory(void);
 
 #endif

@@ -54,6 +54,37 @@ void blasd_key_add_tensor(struct blasd_key *key, const struct blasd_tensor *tens
         blasd_key_add(key, tensor->shape, (size_t)tensor->rank * sizeof *tensor->shape);
 }
 
+static int64_t value_bits(const struct blasd_param *param, const struct blasd_value *value) {
+    int64_t bits;
+    switch (param->kind) {
+    case BLASD_PARAM_BOOL: return value->b;
+    case BLASD_PARAM_INT: return value->i;
+    case BLASD_PARAM_FLOAT: memcpy(&bits, &value->f, sizeof bits); return bits;
+    default: return value->choice;
+    }
+}
+
+/* All that the descriptor says a job may differ in: nothing can be forgotten here. Parameters with
+ * their default take no room, so that jobs of many dimensions still have one. */
+static void make_key(const struct blasd_job *job, struct blasd_key *key) {
+    const unsigned char none = 0xff; /* no dtype */
+    key->len = 0;
+    for (int i = 0; job->op->inputs[i].name != NULL; i++) {
+        if (blasd_job_has(job, i))
+            blasd_key_add_tensor(key, &job->inputs[i].tensor);
+        else
+            blasd_key_add(key, &none, 1);
+    }
+    for (int i = 0; job->op->params[i].name != NULL; i++) {
+        const struct blasd_param *param = &job->op->params[i];
+        int64_t value = value_bits(param, &job->params[i]);
+        unsigned char at = (unsigned char)i;
+        if (value == value_bits(param, &param->preset)) continue;
+        blasd_key_add(key, &at, 1);
+        blasd_key_add_int(key, value);
+    }
+}
+
 bool blasd_key_equal(const struct blasd_key *a, const struct blasd_key *b) {
     return a->len == b->len && a->len <= BLASD_KEY_MAX && memcmp(a->bytes, b->bytes, a->len) == 0;
 }
@@ -136,11 +167,8 @@ static int check_param(const struct blasd_param *param, const struct blasd_value
                        struct blasd_err *err) {
     double number = param->kind == BLASD_PARAM_INT ? (double)value->i : value->f;
     char field[64];
-    if (!param->has_range || !value->given) return 0;
+    if (!value->given || blasd_param_allows(param, number)) return 0;
     if (param->kind != BLASD_PARAM_INT && param->kind != BLASD_PARAM_FLOAT) return 0;
-    if (number <= param->most &&
-        (param->exclusive_least ? number > param->least : number >= param->least))
-        return 0;
     snprintf(field, sizeof field, "params.%s", param->name);
     return blasd_fail(err, BLASD_E_invalid_parameter, field, "%g is outside the range %c%g, %g]",
                       number, param->exclusive_least ? '(' : '[', param->least, param->most);
@@ -181,6 +209,7 @@ int blasd_job_plan(const struct blasd_job *job, struct blasd_plan *plan, struct 
         if (code != 0) return code;
     }
     code = job->op->plan(job, plan, err);
+    make_key(job, &plan->key);
     /* last: an input that the job should not have at all has no wrong values */
     for (int i = 0; code == 0 && job->op->inputs[i].name != NULL; i++)
         if (job->op->inputs[i].values != 0 && blasd_job_has(job, i))

@@ -95,7 +95,8 @@ struct blasd_plan {
     uint64_t device_least_bytes;
     const char *host_only; /* NULL; or only the CPU runs it: what the kernels of a device take, in
                             * words that name the limit; static */
-    struct blasd_key key;  /* of the batch this job can join; filled by the operation */
+    struct blasd_key key;  /* of the batch this job can join: inputs and parameters, filled in by
+                            * blasd_job_plan from the descriptor */
     bool batchable;        /* false: runs alone */
 };
 

@@ -75,6 +75,9 @@ struct blasd_op {
      * of the size that a user would call n. With items 0: one that moves about n bytes and computes
      * next to nothing; false where the operation has none such. Shapes and kinds alone, no data. */
     bool (*sample)(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype);
+    /* Optional: makes the elements of input `i` of a sample, which hold numbers between 0 and 1 in
+     * no order, such that the job can be done with them. `input` is float64 or float32. */
+    void (*sample_values)(int i, const struct blasd_tensor *input);
 };
 
 /* Tables with a place for each operation have room for these; a build with more fails. */
@@ -91,6 +94,12 @@ int blasd_op_position(const struct blasd_op *op);
 int blasd_op_input(const struct blasd_op *op, const char *name);
 int blasd_op_output(const struct blasd_op *op, const char *name);
 int blasd_op_param(const struct blasd_op *op, const char *name);
+/* Whether a number is in the parameter's range. */
+static inline bool blasd_param_allows(const struct blasd_param *param, double number) {
+    return !param->has_range ||
+           (number <= param->most &&
+            (param->exclusive_least ? number > param->least : number >= param->least));
+}
 /* The BLASD_VALUES_* of all inputs called `name`, of whatever operation: what to look for in a
  * tensor that comes before its operation is known. */
 unsigned blasd_ops_values(const char *name);

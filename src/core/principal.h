@@ -17,7 +17,8 @@ struct blasd_quotas {
 
 struct blasd_principal {
     char tenant[BLASD_TENANT_MAX];
-    unsigned weight; /* of its share of the devices beside other tenants'; 0 counts as 1 */
+    unsigned weight; /* of its share of the devices beside other tenants'; 0: there are no keys, and
+                        no account of it is kept */
     struct blasd_quotas quotas;
 };
 

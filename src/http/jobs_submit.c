@@ -19,6 +19,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
     struct blasd_buf *scratch = &upload->exchange->home->scratch;
     struct blasd_job plain = *job;
     struct http_sum sum = {.hash = UINT64_C(0x626c617364)};
+    uint64_t tensors;
     int rc;
     memset(plain.id, '0', BLASD_ID_LEN);
     plain.id[0] = BLASD_ID_SYNC;
@@ -27,12 +28,8 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-        const struct blasd_source *source = &job->inputs[i].source;
-        if (source->kind != BLASD_SOURCE_PAYLOAD) continue;
-        rc = http_body_sink_sum(&upload->sink, source->offset, source->bytes, &sum, err);
-        if (rc != 0) return rc;
-    }
+    tensors = http_sum_end(&upload->sink.sum); /* the frame says where each ends */
+    http_sum_add(&sum, &tensors, sizeof tensors);
     *hash = http_sum_end(&sum);
     return 0;
 }
@@ -126,6 +123,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     } else {
         upload->submitted = true;
         if (blasd_id_valid(id)) memcpy(exchange->id, id, sizeof exchange->id);
+        http_audit_job(exchange, repeated);
         if (exchange->connection == NULL || exchange->client.gone)
             http_jobs_post_gone(exchange);
         else if (exchange->answer.made)

@@ -80,19 +80,17 @@ static double count_jobs(const json_t *queue, const char *name) {
     return jobs > 0 ? jobs : 0;
 }
 
-/* The work of the last `jobs` jobs of this class, of which `loops` loops have sent equal parts. */
+/* The work of the last `jobs` jobs of this class: those that this loop sent last, as far as they
+ * are remembered, and the rest like them. */
 static double last_work(const struct http_placement_class *class, double jobs, int loops) {
-    double own = jobs / (loops < 1 ? 1 : loops), oldest = (double)class->sent, sum, first;
+    double own = ceil(jobs / (loops < 1 ? 1 : loops)), sum = 0;
+    uint64_t known = class->sent < HTTP_PLACEMENT_RING ? class->sent : HTTP_PLACEMENT_RING;
     if (!(jobs > 0)) return 0;
-    if (class->sent == 0) return jobs * class->mean_s;
-    if (oldest > HTTP_PLACEMENT_RING - 1) oldest = HTTP_PLACEMENT_RING - 1;
-    sum = class->sums[class->sent % HTTP_PLACEMENT_RING];
-    if (own > oldest) { /* as far as it is known, and the rest like that */
-        first = class->sums[(class->sent - (uint64_t)oldest) % HTTP_PLACEMENT_RING];
-        return (sum - first) / oldest * jobs;
-    }
-    first = class->sums[(class->sent - (uint64_t)own) % HTTP_PLACEMENT_RING];
-    return (sum - first) * (loops < 1 ? 1 : loops);
+    if (known == 0) return jobs * class->mean_s;
+    if (own < (double)known) known = (uint64_t)own;
+    for (uint64_t i = 1; i <= known; i++)
+        sum += class->shares[(class->sent - i) % HTTP_PLACEMENT_RING];
+    return sum / (double)known * jobs;
 }
 
 /* Takes the work that is left at a look. Where the class had work all the time since the last one,
@@ -256,14 +254,7 @@ static double work_now(const struct http_placement_class *class, int workers, in
 
 static void count_sent(struct http_placement_class *class, int workers, double share_s,
                        int64_t now_ns) {
-    double sum = class->sums[class->sent % HTTP_PLACEMENT_RING] + share_s;
-    /* so that small jobs still show behind large ones */
-    if (sum > 1e6) {
-        memset(class->sums, 0, sizeof class->sums);
-        class->sent = 0;
-        sum = share_s;
-    }
-    class->sums[++class->sent % HTTP_PLACEMENT_RING] = sum;
+    class->shares[class->sent++ % HTTP_PLACEMENT_RING] = share_s;
     class->work_s = work_now(class, workers, now_ns) + share_s;
     class->added_s += share_s;
     class->at_ns = now_ns;

@@ -11,9 +11,7 @@
 #include "core/cost.h"
 #include "queue/front_queue.h"
 
-#define HTTP_PLACEMENT_RING                                                                        \
-    256 /* jobs sent to a class whose cost is remembered one by one; 2^n                           \
-         */
+#define HTTP_PLACEMENT_RING 256 /* jobs sent to a class whose cost is remembered one by one */
 
 /* What is known of the live workers of one class. */
 struct http_placement_class {
@@ -29,8 +27,8 @@ struct http_placement_class {
     double rate; /* predicted seconds that a worker has really done in a second, lately */
     double look_s, added_s; /* work_s at the last look, and what was added since */
     int64_t look_ns;
-    double sums[HTTP_PLACEMENT_RING]; /* work sent here up to and with job n, at n % RING */
-    uint64_t sent;                    /* jobs */
+    double shares[HTTP_PLACEMENT_RING]; /* predicted for job n that was sent here, at n % RING */
+    uint64_t sent;                      /* jobs */
 };
 
 struct http_placement {

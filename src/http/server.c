@@ -404,11 +404,11 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     loop->metrics = &server->metrics[number];
     blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);
     loop->freelists.intakes =
-        (struct blasd_spares){.size = blasd_intake_bytes(), .most = SPARE_BLOCKS};
+        (struct blasd_freelist){.size = blasd_intake_bytes(), .most = SPARE_BLOCKS};
     loop->freelists.exchanges =
-        (struct blasd_spares){.size = sizeof(struct http_exchange), .most = HTTP_EXCHANGES_KEPT};
+        (struct blasd_freelist){.size = sizeof(struct http_exchange), .most = HTTP_EXCHANGES_KEPT};
     loop->freelists.uploads =
-        (struct blasd_spares){.size = sizeof(struct http_upload), .most = HTTP_EXCHANGES_KEPT};
+        (struct blasd_freelist){.size = sizeof(struct http_upload), .most = HTTP_EXCHANGES_KEPT};
     loop->loop = blasd_loop_new();
     if (loop->loop == NULL)
         return blasd_fail(err, BLASD_E_internal_error, "", "an event loop could not be made: %s",
@@ -446,9 +446,9 @@ static void loop_stop(struct http_loop *loop) {
     }
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
-    blasd_spares_release(&loop->freelists.exchanges);
-    blasd_spares_release(&loop->freelists.uploads);
-    blasd_spares_release(&loop->freelists.intakes);
+    blasd_freelist_release(&loop->freelists.exchanges);
+    blasd_freelist_release(&loop->freelists.uploads);
+    blasd_freelist_release(&loop->freelists.intakes);
 }
 
 /* Each connection is a descriptor, and each body or result on its way may be one more. */
@@ -504,6 +504,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     measure_intake(&server);
     server.loops = calloc(count, sizeof *server.loops);
     server.metrics = calloc(count, sizeof *server.metrics);
+    http_regions_init(&server.regions);
     if (server.loops == NULL || server.metrics == NULL || server.quit_fd < 0)
         rc = blasd_fail(err, BLASD_E_internal_error, "", "no memory or descriptors are left");
     if (rc == 0 && options->tls != NULL) rc = http_tls_open(options->tls, &server.tls, err);
@@ -513,6 +514,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     for (int i = 0; i < started; i++) loop_stop(&server.loops[i]);
     for (int i = started; i < options->loops; i++) close(options->listen_fds[i]);
     if (server.quit_fd >= 0) close(server.quit_fd);
+    http_regions_release(&server.regions);
     http_tls_free(server.tls);
     free(server.loops);
     free(server.metrics);

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define TURN_BYTES (UINT64_C(2) << 20) /* about half a millisecond */
-#define PIECE_BYTES (256 * BLASD_KIB)  /* stays in the cache until it has been looked at */
+#define PIECE_BYTES (256 * BLASD_KIB) /* stays in the cache until it has been looked at */
 
 static int check_on(const struct http_exchange *exchange, struct blasd_err *err) {
     if (exchange->home->server->options->share) return 0;
@@ -62,7 +61,7 @@ void http_shared_file_read(struct http_loop *loop, struct http_shared_file *file
     loop->shared_files.last = file;
 }
 
-/* Reads up to TURN_BYTES. */
+/* Reads on in a body. */
 static int read_on(struct http_loop *loop, struct http_shared_file *file, struct blasd_err *err) {
     uint64_t end = file->sink->total;
     struct blasd_buf *piece = &loop->scratch;
@@ -70,14 +69,14 @@ static int read_on(struct http_loop *loop, struct http_shared_file *file, struct
     blasd_buf_reset(piece);
     if (blasd_buf_reserve(piece, PIECE_BYTES) != 0)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    if (end - file->at > TURN_BYTES) end = file->at + TURN_BYTES;
+    if (end - file->at > HTTP_SHARED_TURN_BYTES) end = file->at + HTTP_SHARED_TURN_BYTES;
     while (rc == 0 && file->at < end) {
         size_t len = end - file->at < PIECE_BYTES ? (size_t)(end - file->at) : PIECE_BYTES;
         rc = blasd_blob_read(&file->sink->blob, file->at, piece->data, len, err);
         if (rc == 0) rc = blasd_intake_feed(file->intake, piece->data, len, err);
         file->at += len;
     }
-    return rc;
+    return rc == 0 && file->at < file->sink->total ? 1 : rc;
 }
 
 void http_shared_file_turn(struct http_loop *loop) {
@@ -86,8 +85,8 @@ void http_shared_file_turn(struct http_loop *loop) {
     int rc;
     if (file == NULL) return;
     loop->shared_files.first = file->next;
-    rc = read_on(loop, file, &err);
-    if (rc == 0 && file->at < file->sink->total)
+    rc = (file->go_on == NULL ? read_on : file->go_on)(loop, file, &err);
+    if (rc > 0)
         http_shared_file_read(loop, file); /* behind the others */
     else
         file->done(file->arg, rc == 0 ? NULL : &err);

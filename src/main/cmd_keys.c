@@ -81,7 +81,7 @@ static void print_limits(const struct blasd_identity *caller) {
                   {"stored-bytes", principal->quotas.stored_bytes},
                   {"jobs-per-second", caller->jobs_per_s},
                   {"job-seconds", caller->job_s},
-                  {"weight", principal->weight}};
+                  {"weight", principal->weight > 1 ? principal->weight : 0}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].value != 0)
             printf(" %s=%llu", limits[i].name, (unsigned long long)limits[i].value);

@@ -38,6 +38,9 @@ static const char usage[] =
     "results:\n"
     "                         whoever may write into the blob directory, which is this user's "
     "alone\n"
+    "  --audit                logs a line for each job that is taken, beside those for what is "
+    "refused,\n"
+    "                         fails, expires or is cancelled\n"
     "  --pin                  the front end and workers of the CPU keep to processors of their "
     "own\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
@@ -50,7 +53,7 @@ struct settings {
     struct door_options doors;
     const char *listen, *data;
     int workers, loops; /* 0: chosen here */
-    bool durable, share, pin, low_latency;
+    bool durable, share, audit, pin, low_latency;
     struct text_list hosts, origins;
     struct unusable_devices unusable;
 };
@@ -63,6 +66,7 @@ static int take_option(void *arg, int option, char *value) {
     case 'd': settings->data = value; return 0;
     case 's': settings->durable = true; return 0;
     case 'm': settings->share = true; return 0;
+    case 'A': settings->audit = true; return 0;
     case 'p': settings->pin = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'b': return setenv(BLASD_BLAS_PATH, value, 1);
@@ -90,6 +94,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 'm'},
+                                            {"audit", no_argument, NULL, 'A'},
                                             {"pin", no_argument, NULL, 'p'},
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"blas", required_argument, NULL, 'b'},
@@ -167,6 +172,7 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
                                 listeners->fds[i]);
     failed |= text_list_add(words, "--listen-fds") | text_list_add(words, fds);
     if (settings->share) failed |= text_list_add(words, "--share");
+    if (settings->audit) failed |= text_list_add(words, "--audit");
     failed |= doors_words(&settings->doors, words);
     failed |= add_options(words, "--allow-host", settings->hosts.texts);
     failed |= add_options(words, "--allow-origin", settings->origins.texts);

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/file.h"
-#include "base/host_memory.h"
 #include "base/log.h"
 #include "main/aof_tail.h"
 

@@ -25,9 +25,10 @@
 #define WORKER_GRACE_MS 5000 /* beyond what it gives its jobs */
 #define REDIS_GRACE_MS 60000
 #define API_DELAY_NS                                                                               \
-    (1000 * BLASD_MS)  /* the longest that the front end waits for the first worker */
-#define REDIS_STARTS 3 /* tries before the first answer */
-#define CHILD_STARTS 6 /* the same for workers and front end, before all is ready */
+    (1000 * BLASD_MS)   /* the longest that the front end waits for the first worker */
+#define REDIS_STARTS 3  /* tries before the first answer */
+#define START_LONGER 12 /* times silence_s: drivers, and the choice of a BLAS, take their time */
+#define CHILD_STARTS 6  /* the same for workers and front end, before all is ready */
 
 static void advance(struct supervisor *up);
 
@@ -277,6 +278,7 @@ static void prepare_api(struct supervisor *up) {
     up->api_child.variables = alone;
     up->api_child.notifies = true;
     up->api_child.silence_s = (int)up->common->limits.silence_s;
+    up->api_child.start_s = START_LONGER * up->api_child.silence_s;
     up->api_child.events = &api_events;
     up->api_child.arg = up;
 }
@@ -295,6 +297,7 @@ static void prepare_workers(struct supervisor *up) {
         child->variables = sleeping;
         child->notifies = true;
         child->silence_s = (int)up->common->limits.silence_s;
+        child->start_s = START_LONGER * child->silence_s;
         child->events = &worker_events;
         child->arg = up;
     }

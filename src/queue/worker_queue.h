@@ -61,9 +61,6 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
 /* Gives up the lease; jobs claimed and not ended go back at once, without counting as attempts
  * unless they had begun. */
 int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err);
-/* The same for another worker that is known to be dead (the supervisor's call). */
-int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker,
-                            struct blasd_err *err);
 
 /* Takes up to `max` jobs whose bytes stay within `max_bytes` (the first may exceed it), by priority
  * with ageing. *count 0: there are none; wait then. Jobs with attempts > 0 must each run alone. The

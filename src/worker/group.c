@@ -48,10 +48,6 @@ void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim) {
     if (blasd_job_plan(&item->job, &item->plan, &item->err) == 0) item->company = item->plan.key;
 }
 
-static uint64_t item_bytes(const struct blasd_item *item) {
-    return item->plan.input_bytes + item->plan.output_bytes + item->plan.workspace_bytes;
-}
-
 static bool runs_alone(const struct blasd_item *item) {
     return item->claim->attempts > 0 || !item->plan.batchable;
 }
@@ -81,7 +77,7 @@ static bool fits(const struct blasd_group *group, const struct blasd_item *item,
                  const struct blasd_limits *limits) {
     return group->count < GROUP_JOBS &&
            group->flops + item->plan.flops <= (double)limits->batch_flops &&
-           group->bytes + item_bytes(item) <= limits->claim_bytes;
+           group->bytes + blasd_item_bytes(item) <= limits->claim_bytes;
 }
 
 static struct blasd_group *group_start(struct blasd_grouping *grouping,
@@ -93,7 +89,7 @@ static struct blasd_group *group_start(struct blasd_grouping *grouping,
                                   .quarantined = item->claim->attempts > 0,
                                   .priority = item->job.priority,
                                   .flops = item->plan.flops,
-                                  .bytes = item_bytes(item)};
+                                  .bytes = blasd_item_bytes(item)};
     return group;
 }
 
@@ -127,7 +123,7 @@ void blasd_group_items(struct blasd_grouping *grouping, struct blasd_item *items
         group->last = (int)(item - items);
         group->count++;
         group->flops += item->plan.flops;
-        group->bytes += item_bytes(item);
+        group->bytes += blasd_item_bytes(item);
     }
     qsort(grouping->groups, (size_t)grouping->count, sizeof *grouping->groups, compare);
 }

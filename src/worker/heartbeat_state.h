@@ -1,6 +1,6 @@
 /* What the parts of the heartbeat share, and nobody else sees: lease.c (the thread that speaks to
- * Redis), watchdog.c (the one that never does), worker_info.c (what the worker says of itself),
- * active.c (the batches that run) and heartbeat.c (start and end). */
+ * Redis), watchdog.c (the one that never does), active.c (the batches that run, and what
+ * the worker says of itself) and heartbeat.c (start and end). */
 #ifndef BLASD_WORKER_HEARTBEAT_STATE_H
 #define BLASD_WORKER_HEARTBEAT_STATE_H
 
@@ -54,7 +54,6 @@ struct blasd_heartbeat {
     _Atomic int64_t clock_ns, main_ns; /* now; when the main thread gave its last sign */
     int64_t started_ns;
     struct lease lease;
-    struct blasd_estimate estimate;
     _Atomic int64_t leased_epoch, lost_epoch;
 
     /* under the lock */
@@ -64,6 +63,7 @@ struct blasd_heartbeat {
     struct blasd_device_info device;
     uint64_t host_memory;
     struct tally tally;
+    struct blasd_cost cost;
 };
 
 /* For active[].watch. */

@@ -96,7 +96,7 @@ static void end_worker(struct blasd_heartbeat *heartbeat, const struct active *a
     }
     pthread_mutex_unlock(&heartbeat->lock);
     /* measuring is not at fault where a batch is */
-    if (active != NULL && options->kept_in != NULL) blasd_cost_file_end(options->kept_in, &device);
+    if (active != NULL) blasd_cost_file_end(options->kept_in, &device);
     if (epoch != 0) give_all_back(heartbeat, epoch, &endings);
     blasd_endings_release(&endings);
     if (options->hung != NULL) options->hung(options->arg);

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from service import Redis, Service
+from service import Redis, Service, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 MIB = 1 << 20
@@ -98,13 +98,6 @@ def taken_at_last(service, seconds=60):
             return job_id
         time.sleep(0.1)
     raise AssertionError(problem)
-
-
-def wait_for(what, seconds=60):
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def ready_problem(service):

@@ -413,6 +413,47 @@ def test_numpys_signatures(default):
                 assert mine.shape == other.shape and np.allclose(mine, other)
 
 
+def test_numpys_decompositions(default):
+    a, s = RNG.standard_normal((2, 5, 3)), RNG.standard_normal((2, 4, 4))
+    s = s + s.swapaxes(1, 2)
+    w, v = blasd.linalg.eigh(s)
+    assert np.allclose(w, np.linalg.eigh(s)[0]) and np.allclose(s @ v, v * w[:, None])
+    assert np.allclose(blasd.linalg.eigh(np.triu(s), UPLO="U").eigenvalues, w)
+    assert np.allclose(blasd.linalg.eigvalsh(np.tril(s)), w)
+    for full in (True, False):
+        ours, theirs = blasd.linalg.svd(a, full_matrices=full), np.linalg.svd(a, full_matrices=full)
+        assert [x.shape for x in ours] == [x.shape for x in theirs] and np.allclose(ours.S, theirs[1])
+        assert np.allclose(ours.U[..., :3] * ours.S[:, None] @ ours.Vh[:, :3], a)
+    assert np.allclose(blasd.linalg.svd(a, compute_uv=False), np.linalg.svd(a, compute_uv=False))
+    assert np.allclose(blasd.linalg.svdvals(a[0]), np.linalg.svd(a[0], compute_uv=False))
+    for mode in ("reduced", "complete"):
+        for mine, other in zip(blasd.linalg.qr(a[0], mode), np.linalg.qr(a[0], mode)):
+            assert np.allclose(mine, other)
+    assert np.allclose(blasd.linalg.qr(a[0], "r"), np.linalg.qr(a[0], "r"))
+    definite = s @ s + np.eye(4)
+    assert np.allclose(blasd.linalg.cholesky(definite), np.linalg.cholesky(definite))
+    assert np.allclose(blasd.linalg.cholesky(definite, upper=True), np.linalg.cholesky(definite).swapaxes(1, 2))
+    with pytest.raises(np.linalg.LinAlgError, match="order 1 "):
+        blasd.linalg.cholesky(-np.eye(2))
+    with pytest.raises(blasd.InvalidInput, match="UPLO"):
+        blasd.linalg.eigh(np.eye(2), UPLO="X")
+
+
+def test_decompositions_of_both_clients(service):
+    a, b = RNG.standard_normal((6, 3)), RNG.standard_normal(6)
+    with blasd.Client(service.url) as client:
+        x = client.lstsq(a, b, timeout=60).x
+        assert client.eigh(a.T @ a, priority="high").eigenvalues.shape == (3,)
+
+    async def all_of_them():
+        async with blasd.AsyncClient(service.url) as client:
+            return await asyncio.gather(client.lstsq(a, b), client.svd(a), client.qr(a), client.cholesky(a.T @ a),
+                                        client.eigvalsh(a.T @ a))
+    fit, values, qr, factor, eigenvalues = asyncio.run(all_of_them())
+    assert np.array_equal(fit.x, x) and np.allclose(values.S**2, eigenvalues[::-1])
+    assert np.allclose(abs(qr.R.T), abs(factor))
+
+
 def test_scipys_signatures(default):
     ours, theirs = blasd.spatial.distance, scipy.spatial.distance
     x, y, w = RNG.standard_normal((7, 3)), RNG.standard_normal((5, 3)), np.array([1.0, 2, 3])

@@ -11,6 +11,7 @@ import numpy as np
 
 from .arrays import Array
 from .calls import Calls, Options, Talk, given, matmul_job, solve_job
+from .decompositions import Decompositions, Named
 from .errors import Error
 from .jobs import AsyncJob
 from .protocol import Answer, Request, Settings, Sleep, problem_of
@@ -211,7 +212,7 @@ class AsyncPool:
         raise problem_of(status, headers, bytes(body))
 
 
-class AsyncClient:
+class AsyncClient(Decompositions):
     """Jobs from asyncio. The arguments and methods are those of Client, to be awaited; one client belongs to one event
     loop. connections: most at a time; further requests wait for one.
 
@@ -336,6 +337,9 @@ class AsyncClient:
         return await self.run("regression", params, timeout=timeout, priority=priority, deadline_ms=deadline_ms,
                               device=device, idempotency_key=idempotency_key, out=out,
                               **given(x=x, y=y, sample_weight=sample_weight))
+
+    async def _named(self, job: Named, options: dict[str, Any]) -> Any:
+        return job.unpack(await self.run(job.op, job.params, **options, **job.inputs))
 
     async def job(self, job_id: str) -> AsyncJob:
         """The job with this id."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from .arrays import Array
 from .calls import Calls, Options, Progress, Talk, given, matmul_job, solve_job
+from .decompositions import Decompositions, Named
 from .jobs import Job
 from .protocol import Settings, Sleep
 from .results import Result
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client:
+class Client(Decompositions):
     """Connections to a service. Threads and forked processes may share one. A pickled one connects anew where it is
     unpickled. As a context manager it closes its connections at the end.
 
@@ -172,6 +173,9 @@ class Client:
         return self.run("regression", params, timeout=timeout, progress=progress, priority=priority,
                         deadline_ms=deadline_ms, device=device, idempotency_key=idempotency_key, out=out,
                         **given(x=x, y=y, sample_weight=sample_weight))
+
+    def _named(self, job: Named, options: dict[str, Any]) -> Any:
+        return job.unpack(self.run(job.op, job.params, **options, **job.inputs))
 
     # --- jobs and service -------------------------------------------------------------------------------------------
 

@@ -1,14 +1,17 @@
-"""NumPy's own signatures, computed by the service of `blasd.default`: matmul, solve, inv, lstsq."""
+"""NumPy's own signatures, computed by the service of `blasd.default`."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from .arrays import Array
+from .decompositions import EighResult, LstsqResult, QRResult, SVDResult
 from .default import client
 
-__all__ = ["LstsqResult", "inv", "lstsq", "matmul", "solve"]
+__all__ = ["EighResult", "LstsqResult", "QRResult", "SVDResult", "cholesky", "eigh", "eigvalsh", "inv", "lstsq", "matmul", "qr",
+           "solve", "svd", "svdvals"]
 
 
 def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Any:
@@ -20,11 +23,8 @@ def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Any:
 def solve(a: Any, b: Any) -> Array:
     """As numpy.linalg.solve; numpy.linalg.LinAlgError where a matrix is singular. b is one vector where it has one
     dimension (NumPy 2's rule)."""
-    from .errors import SingularMatrix
-    try:
-        return client().solve(a, b)
-    except SingularMatrix as error:
-        raise np.linalg.LinAlgError(str(error)) from error
+    x: Array = _numpy(client().solve, a, b)
+    return x
 
 
 def inv(a: Any) -> Array:
@@ -32,31 +32,58 @@ def inv(a: Any) -> Array:
     a = np.asarray(a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise np.linalg.LinAlgError("the last two dimensions of the array must be square")
-    dtype = np.float32 if a.dtype == np.float32 else np.float64
+    dtype = np.float32 if a.dtype in (np.float32, np.complex64) else np.float64
     return solve(a, np.eye(a.shape[-1], dtype=dtype) if a.ndim == 2 else
                  np.broadcast_to(np.eye(a.shape[-1], dtype=dtype), a.shape))
 
 
-class LstsqResult(NamedTuple):
-    """What numpy.linalg.lstsq returns."""
+def _numpy(call: Callable[..., Any], *arguments: Any, **params: Any) -> Any:
+    """The call, with NumPy's error where the numbers allow no result."""
+    from .errors import NumericalError
+    try:
+        return call(*arguments, **params)
+    except NumericalError as error:
+        raise np.linalg.LinAlgError(str(error)) from error
 
-    x: Array
-    residuals: Array
-    rank: int
-    s: Array
+
+def eigh(a: Any, UPLO: str = "L") -> EighResult:
+    """As numpy.linalg.eigh, for real symmetric matrices or stacks of them."""
+    result: EighResult = _numpy(client().eigh, a, UPLO)
+    return result
 
 
-def lstsq(a: Any, b: Any) -> LstsqResult:
-    """As numpy.linalg.lstsq, for one matrix: the x of least norm that minimises |b - a x|, the squared residuals (empty
-    where the rank is below the columns' number, or there are no more rows than columns), the rank and singular values.
-    """
-    a, b = np.asarray(a), np.asarray(b)
-    if a.ndim != 2 or b.ndim not in (1, 2):
-        raise np.linalg.LinAlgError("a must have two dimensions, b one or two")
-    fit = client().regression(a, b, fit_intercept=False)
-    coef, ssr, rank = fit["coef"], np.atleast_1d(fit["ssr"]), int(fit["rank"])
-    if b.ndim == 2:
-        coef = np.ascontiguousarray(coef.T)
-    if rank < a.shape[1] or a.shape[0] <= a.shape[1]:
-        ssr = np.empty(0)
-    return LstsqResult(coef, ssr, rank, fit["singular_values"])
+def eigvalsh(a: Any, UPLO: str = "L") -> Array:
+    """As numpy.linalg.eigvalsh."""
+    values: Array = _numpy(client().eigvalsh, a, UPLO)
+    return values
+
+
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> SVDResult | Array:
+    """As numpy.linalg.svd; hermitian is there for its signature and changes nothing."""
+    result: SVDResult | Array = _numpy(client().svd, a, full_matrices, compute_uv)
+    return result
+
+
+def svdvals(x: Any, /) -> Array:
+    """As numpy.linalg.svdvals."""
+    values: Array = _numpy(client().svd, x, False, False)
+    return values
+
+
+def qr(a: Any, mode: str = "reduced") -> QRResult | Array:
+    """As numpy.linalg.qr, for the modes reduced, complete and r."""
+    result: QRResult | Array = _numpy(client().qr, a, mode)
+    return result
+
+
+def cholesky(a: Any, /, *, upper: bool = False) -> Array:
+    """As numpy.linalg.cholesky; numpy.linalg.LinAlgError where a matrix is not positive definite."""
+    factor: Array = _numpy(client().cholesky, a, upper=upper)
+    return factor
+
+
+def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
+    """As numpy.linalg.lstsq: the x of least norm that minimises |b - a x|, the squared residuals (empty where the rank is
+    below the columns' number, or there are no more rows than columns), the rank and singular values; for stacks, too."""
+    result: LstsqResult = _numpy(client().lstsq, a, b, rcond)
+    return result

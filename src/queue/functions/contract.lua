@@ -13,7 +13,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:wait:CLASS:PRIO:TENANT
                        list of names, CLASS any|cpu|cuda, PRIO high|normal|low: what of that tenant no
                        worker has been given, the first one first; what is given back stands at its
-                       head. A job that ends meanwhile leaves its name there, a ghost, which claims
+                       head. A job that ends meanwhile leaves its name there, a tombstone, which claims
                        pass over. Below it is called a line, by "SI TENANT"
   {q}:pending          hash NAME -> stub, exactly while the job, or packet, is queued or running;
                        whoever removes it ends the job, so a job ends once. A stub is
@@ -178,7 +178,6 @@ lease is not theirs any more)
       -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
   renew NAME EPOCH INFO   -> as tick, which it includes, without lines
   release NAME EPOCH      -> 0: gives back what it held, and the name
-  bury NAME               -> 0: the same for a worker known to be dead
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME PIECES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
       wait, or did of late. The one exchange by which a worker ends jobs and

@@ -1,7 +1,7 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
 local function ending_new()
-    return {count = 0, names = {}, jobs = 0, terse = {}, cost = 0, segs = {}, into = {}, told = {},
+    return {count = 0, names = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
             ends = {}, one_channel = false, of = {}, used = {}}
 end
 
@@ -174,7 +174,7 @@ local function sync_fit()
     return blobs
 end
 
--- Takes the ghosts out of a line, and counts what it holds; what is left keeps its order.
+-- Takes the tombstones out of a line, and counts what it holds; what is left keeps its order.
 local function compact(line)
     local key, jobs = line_key(line), 0
     local left = call('LLEN', key)
@@ -191,8 +191,8 @@ end
 -- Jobs that ended without a worker: those that no worker has been given leave their names in a
 -- list, for to search it would take the longer the longer the queue is. So that what is left there
 -- is not without bounds, a list more than half of which are such names is gone through.
-local GHOSTS = 1000
-local function count_ghosts(ended)
+local TOMBSTONES = 1000
+local function count_tombstones(ended)
     local held, waited = {}, {}
     for _, worker in ipairs(call('HKEYS', K.workers)) do
         for _, name in ipairs(claimed_names(worker)) do held[name] = true end
@@ -206,7 +206,7 @@ local function count_ghosts(ended)
     for line, jobs in pairs(waited) do
         tally(line, -jobs)
         local names, alive = call('LLEN', line_key(line)), counted(line)
-        if names > alive + GHOSTS and names > 2 * alive then compact(line) end
+        if names > alive + TOMBSTONES and names > 2 * alive then compact(line) end
     end
 end
 
@@ -242,7 +242,7 @@ local function ending_commit(e, worker)
     call_many('HDEL', K.frames, e.names)
     for tenant, names in pairs(e.of) do call_many('SREM', K.names_of .. tenant, names) end
     for tenant, used in pairs(e.used) do meter(tenant, used.jobs, used.bytes) end
-    if #e.terse > 0 then count_ghosts(e.terse) end
+    if #e.summaries > 0 then count_tombstones(e.summaries) end
     local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
     tally('bytes', -e.cost)
     local prog = worker and K.prog_of .. worker or K.attempts
@@ -274,8 +274,8 @@ end
 local UNLOGGED = 1000 -- lines that wait for a front end
 
 -- Ends a pending job without a worker; returns its record.
-local function ending_add_terse(e, id, job, state, code, finder)
-    local record = terse(id, job, state, code, finder)
+local function ending_add_summary(e, id, job, state, code, finder)
+    local record = summary(id, job, state, code, finder)
     local piece = struct.pack('<I4', #record) .. id .. record
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
     ending_add(e, id, job, piece, 0, '', label)
@@ -283,7 +283,7 @@ local function ending_add_terse(e, id, job, state, code, finder)
         call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code)
         call('LTRIM', K.unlogged, -UNLOGGED, -1)
     end
-    e.terse[#e.terse + 1] = {id, job.line}
+    e.summaries[#e.summaries + 1] = {id, job.line}
     return record
 end
 
@@ -294,7 +294,7 @@ local function expire_due()
     local e, finder = ending_new(), running_finder(#ids)
     for i, stub in ipairs(get_many(K.pending, ids)) do
         if stub then
-            ending_add_terse(e, ids[i], parse(stub), 'expired', 'deadline_exceeded', finder)
+            ending_add_summary(e, ids[i], parse(stub), 'expired', 'deadline_exceeded', finder)
         end
     end
     ending_commit(e)

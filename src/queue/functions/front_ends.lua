@@ -302,7 +302,7 @@ local function look(tenant, ids, from, stubs)
     for i, stub in ipairs(stubs) do
         local id = ids[from + i - 1]
         if stub then
-            reply[i] = terse(id, parse(stub), nil, nil, finder)
+            reply[i] = summary(id, parse(stub), nil, nil, finder)
         else
             reply[i] = recorded(id, tenant) or unknown(id)
         end
@@ -377,7 +377,7 @@ local function cancel(keys, args)
             reply[i] = 404
         elseif stub then
             local job = parse(stub)
-            reply[i] = ending_add_terse(e, id, job, 'cancelled', 'cancelled', finder)
+            reply[i] = ending_add_summary(e, id, job, 'cancelled', 'cancelled', finder)
         else
             local record, piece, bucket, pieces = recorded(id, tenant)
             if record and too then forget(id, piece, bucket, pieces) end

@@ -32,7 +32,7 @@ local function claim_fits(c, job, quota)
 end
 
 -- What lies behind names taken from a list: entries {name, job, frame, attempts}, none for
--- ghosts. Packets that a claim of its size might never have room for are opened.
+-- tombstones. Packets that a claim of its size might never have room for are opened.
 local function look_up(c, names)
     local found, stubs = resolve(names)
     local opened = false

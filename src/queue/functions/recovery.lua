@@ -66,7 +66,7 @@ local function recover(name)
            call('HINCRBY', K.attempts, id, 1) < L.attempts then
             return true
         end
-        ending_add_terse(e, id, job, 'failed', 'poisoned', finder)
+        ending_add_summary(e, id, job, 'failed', 'poisoned', finder)
     end)
     ending_commit(e)
     call('DEL', K.lease_of .. name, K.claims_of .. name, K.prog_of .. name, K.wake_of .. name)
@@ -116,7 +116,7 @@ local function reroute_name(name, any, moved)
     return jobs
 end
 
--- A name that moves leaves a ghost, so that those that stay keep their places.
+-- A name that moves leaves a tombstone, so that those that stay keep their places.
 local looked, looked_count = {}, 0 -- how far each list was looked at, by its key
 local function reroute_line(line)
     local key, moved, jobs = line_key(line), {}, 0

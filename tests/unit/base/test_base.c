@@ -1,4 +1,5 @@
 /* Errors, capped buffers, ids, dates and limits. */
+#include "../child_fork.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -94,7 +95,7 @@ static void children_make_ids_of_their_own(void **state) {
     blasd_random_hex(ids[0], 32);
     assert_int_equal(pipe(pipes), 0);
     for (int i = 0; i < 2; i++) {
-        pid_t pid = fork();
+        pid_t pid = child_fork();
         assert_true(pid >= 0);
         if (pid == 0) {
             blasd_random_hex(ids[0], 32);

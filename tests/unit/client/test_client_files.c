@@ -208,7 +208,7 @@ static void test_results_that_are_mapped(void **state) {
     write_file("job.out", numbers, sizeof numbers);
     assert_true(
         maps("\"c\":{" TWO BLOB("job.out", "48") "},\"d\":{" TWO BLOB("job.out", "0") "}", &reply));
-    c = blasd_reply_array(reply, "c")->data;
+    c = blasd_reply_data(reply, "c");
     assert_true(c[0] == 7 && c[1] == 8);
     c[0] = 9; /* a copy of one's own */
     assert_true(((double *)blasd_reply_array(reply, "d")->data)[1] == 2);

@@ -320,7 +320,7 @@ static void test_dealt_with_alone(void **state) {
 /* Redis is away for good: each of them is answered, and nothing is waited for. */
 static void test_unavailable(void **state) {
     struct env *env = *state;
-    redis_kill(env);
+    redis_end(&env->redis, SIGKILL);
     send_many(env, small, 70);
     UNTIL(env, env->answered == 70);
     for (int i = 0; i < 70; i++) assert_int_equal(env->seen[i].code, BLASD_E_queue_unavailable);
@@ -381,23 +381,22 @@ static bool lose(struct env *env, struct lossy *lossy, int side, int nth) {
 
 static void test_each_message_lost(void **state) {
     struct env *env = env_new(NULL);
-    struct lossy lossy;
+    struct lossy *lossy;
     (void)state;
-    redis_start(env);
-    env->client = redis_client(env);
-    assert_non_null(env->client);
+    redis_launch(&env->redis);
+    env->client = redis_client(&env->redis);
     worker_register(env);
-    lossy_open(&lossy, env->dir, env->sock);
-    env->options.url = lossy.url;
+    lossy = lossy_new(env->redis.dir, env->redis.socket);
+    env->options.url = lossy->url;
     assert_int_equal(queue_open(env), 0);
     for (int side = 0; side < 2; side++) {
         int nth = 1;
-        while (nth < 20 && lose(env, &lossy, side, nth)) nth++;
+        while (nth < 20 && lose(env, lossy, side, nth)) nth++;
         assert_true(nth > 1);
     }
     blasd_front_queue_free(env->queue);
     env->queue = NULL;
-    lossy_free(&lossy);
+    lossy_free(lossy);
     env_free(env);
 }
 

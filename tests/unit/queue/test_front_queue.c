@@ -199,7 +199,7 @@ static void test_cancel(void **state) {
     s = submit(env, (struct want){.watch = true, .blob = &blob});
     UNTIL(env, s->answered == 1);
     blasd_blob_close(&blob);
-    snprintf(path, sizeof path, "%s/blobs/%s", env->dir, name);
+    snprintf(path, sizeof path, "%s/blobs/%s", env->redis.dir, name);
     assert_int_equal(access(path, F_OK), 0);
     got = cancel(env, s->id);
     assert_true(record_is(got.record, got.record_len, BLASD_CANCELLED));

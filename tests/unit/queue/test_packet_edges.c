@@ -22,7 +22,7 @@ static int work_off(struct bed *bed) {
         done += count;
     }
     blasd_worker_queue_free(worker);
-    drop(fcall(bed, "bury", "last", NULL));
+    bury(bed, "last");
     return done;
 }
 

@@ -263,7 +263,7 @@ static void do_die(struct world *w) {
     int n = (int)pick(w, WORKERS);
     char name[8];
     snprintf(name, sizeof name, "w%d", n);
-    drop(fcall(&w->bed, "bury", name, NULL));
+    bury(&w->bed, name);
     for (int i = w->first; i < w->count; i++) {
         struct model *job = &w->jobs[i];
         if (job->holder != n) continue;

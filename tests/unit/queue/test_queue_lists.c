@@ -1,4 +1,4 @@
-/* The lists that jobs wait in: what ends there leaves a ghost, and no more of them stay than jobs
+/* The lists that jobs wait in: what ends there leaves a tombstone, and no more of them stay than jobs
  * wait; what a worker gives back stands first again. */
 #include "redis_fixture.h"
 
@@ -26,14 +26,14 @@ static void cancel(struct bed *bed, const char *id) {
     drop(fcall(bed, "cancel", "1", id, NULL));
 }
 
-/* Cancelled in the list and in a worker's hands: only the first leaves a ghost, and a claim takes
- * the jobs behind it as if it were not there. */
-static void ghosts_are_passed_over(void **state) {
+/* Cancelled in the list and in a worker's hands: only the first leaves a tombstone, and a claim
+ * takes the jobs behind it as if it were not there. */
+static void tombstones_are_passed_over(void **state) {
     struct bed bed;
     struct blasd_claim claims[8];
     char id[6][BLASD_ID_LEN + 1];
     (void)state;
-    bed_open(&bed, &server, "ghosts");
+    bed_open(&bed, &server, "tombstones");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     for (int i = 0; i < 6; i++) submit_new(&bed, id[i], "2");
     assert_int_equal(claim(worker, 2, PLENTY, claims), 2);
@@ -60,7 +60,7 @@ static void ghosts_are_passed_over(void **state) {
 }
 
 /* The same for so many in one call that they are told apart in another way. */
-static void many_ghosts_at_once(void **state) {
+static void many_tombstones_at_once(void **state) {
     struct bed bed;
     struct blasd_claim claims[64];
     char id[40][BLASD_ID_LEN + 1];
@@ -82,7 +82,7 @@ static void many_ghosts_at_once(void **state) {
 }
 
 /* Whoever submits and cancels for ever without a worker fills nothing. */
-static void ghosts_do_not_pile_up(void **state) {
+static void tombstones_do_not_pile_up(void **state) {
     enum { KEPT = 50, ROUNDS = 5000 };
     struct bed bed;
     struct blasd_claim claims[KEPT + 1];
@@ -113,7 +113,6 @@ static void ghosts_do_not_pile_up(void **state) {
 static void what_comes_back_stands_first(void **state) {
     struct bed bed;
     struct blasd_claim claims[8];
-    struct blasd_err err;
     char id[5][BLASD_ID_LEN + 1], high[BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "back");
@@ -124,7 +123,7 @@ static void what_comes_back_stands_first(void **state) {
     submit_new(&bed, high, "1");
     begin(worker, claims, 1); /* this one has cost an attempt */
     struct blasd_worker_queue *other = worker_new(&bed, "v", BLASD_DEVICE_CPU);
-    assert_int_equal(blasd_worker_queue_bury(other, "w", &err), 0);
+    bury(&bed, "w");
     assert_int_equal(claim(other, 8, 250, claims), 2); /* of 100 bytes each */
     assert_string_equal(claims[0].id, high);
     assert_string_equal(claims[1].id, id[0]);
@@ -141,9 +140,9 @@ static void what_comes_back_stands_first(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ghosts_are_passed_over),
-        cmocka_unit_test(many_ghosts_at_once),
-        cmocka_unit_test(ghosts_do_not_pile_up),
+        cmocka_unit_test(tombstones_are_passed_over),
+        cmocka_unit_test(many_tombstones_at_once),
+        cmocka_unit_test(tombstones_do_not_pile_up),
         cmocka_unit_test(what_comes_back_stands_first),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

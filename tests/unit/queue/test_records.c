@@ -34,7 +34,6 @@ static void what_no_worker_ended(void **state) {
     struct bed bed;
     struct blasd_claim claims[8];
     struct blasd_record record;
-    struct blasd_err err;
     char id[4][BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "records");
@@ -76,7 +75,7 @@ static void what_no_worker_ended(void **state) {
     assert_int_equal(record.execution.attempts, 1);
     drop(fcall(&bed, "cancel", "0", id[1], NULL));
     assert_string_equal(record_of(&bed, id[1]).error.detail, "the job was cancelled while it ran");
-    assert_int_equal(blasd_worker_queue_bury(worker, "w", &err), 0);
+    bury(&bed, "w");
     record = record_of(&bed, id[0]);
     assert_int_equal(record.state, BLASD_FAILED);
     assert_int_equal(record.error.code, BLASD_E_poisoned);

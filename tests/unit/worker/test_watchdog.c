@@ -8,7 +8,7 @@ extern const struct blasd_backend hanging_backend;
 
 #include <stdatomic.h>
 
-#define HEAVY_N 400 /* goes to the lane, where there is one */
+#define HEAVY_N 400 /* goes to the slow pool, where there is one */
 #define PATIENCE_MS 60000
 
 static struct blasd_limits limits;
@@ -188,7 +188,7 @@ static void test_a_cancelled_one_that_would_not_stop_ends_the_worker(void **stat
     assert_false(fake.jobs[0].ended); /* the queue has ended it before */
 }
 
-/* The lane's job hangs: what waits beside it goes back as if nobody had begun it. */
+/* The slow pool's job hangs: what waits beside it goes back as if nobody had begun it. */
 static void test_what_hangs_in_the_lane_ends_the_worker(void **state) {
     struct fake_spec large = endless, other = endless;
     char name[BLASD_BLOB_NAME];

@@ -1,0 +1,27 @@
+/* What a cholesky job means, for the plan and for every backend. Read next: op_cholesky.c. */
+#ifndef BLASD_KERNELS_CHOLESKY_H
+#define BLASD_KERNELS_CHOLESKY_H
+
+#include "kernels/lapack/stack.h"
+
+enum { BLASD_CHOLESKY_A };
+enum { BLASD_CHOLESKY_L, BLASD_CHOLESKY_INFO, BLASD_CHOLESKY_RESIDUAL };
+enum { BLASD_CHOLESKY_UPPER };
+
+double blasd_cholesky_flops(const struct blasd_stack *stack);
+
+/* What is the same on every backend (cholesky_report.c). */
+
+/* `a` (n x n, column-major, as read) becomes D A D with the powers of two 2^d[i] that bring its
+ * diagonal to [1, 4): nothing is rounded, but what is beside it 2^-1074. Where `upper`, the upper
+ * triangle is read, into the lower one. */
+void blasd_cholesky_scale(int64_t n, double *a, bool upper, int *d);
+/* L (n x n, lower) of the scaled matrix into the outputs of an item. */
+void blasd_cholesky_answer(struct blasd_task *task, const struct blasd_stack *stack, int64_t item,
+                           double *l, const int *d);
+/* The leading minor of order `info` is not positive. */
+void blasd_cholesky_refuse(struct blasd_task *task, const struct blasd_stack *stack, int64_t item,
+                           int64_t info);
+void blasd_cholesky_finish(struct blasd_task *task, const struct blasd_stack *stack);
+
+#endif

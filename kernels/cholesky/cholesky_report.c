@@ -1,0 +1,63 @@
+/* What a cholesky job says of its matrices, the same on every backend. Knows no BLAS.
+ * Read next: cholesky.h. */
+#include "core/wanted.h"
+#include "kernels/cholesky/cholesky.h"
+
+#include <math.h>
+#include <stdio.h>
+
+void blasd_cholesky_scale(int64_t n, double *a, bool upper, int *d) {
+    for (int64_t j = 0; upper && j < n; j++)
+        for (int64_t i = j + 1; i < n; i++) a[j * n + i] = a[i * n + j];
+    for (int64_t i = 0; i < n; i++) {
+        int exponent = 0;
+        if (a[i * n + i] > 0) frexp(a[i * n + i], &exponent);
+        /* floor((exponent - 1) / 2): half of the largest even power that is not above it */
+        d[i] = -((exponent - 1) - ((exponent - 1) & 1)) / 2;
+        if (!(a[i * n + i] > 0)) d[i] = 0;
+    }
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = j; i < n; i++)
+            if (d[i] + d[j] != 0) a[j * n + i] = ldexp(a[j * n + i], d[i] + d[j]);
+}
+
+static void put_info(const struct blasd_task *task, int64_t item, int64_t info) {
+    ((int64_t *)task->outputs[BLASD_CHOLESKY_INFO].data)[item] = info;
+}
+
+void blasd_cholesky_answer(struct blasd_task *task, const struct blasd_stack *stack, int64_t item,
+                           double *l, const int *d) {
+    const bool upper = task->job->params[BLASD_CHOLESKY_UPPER].b;
+    int64_t n = stack->n;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < n; i++)
+            l[j * n + i] = i < j ? 0 : d[i] != 0 ? ldexp(l[j * n + i], -d[i]) : l[j * n + i];
+    blasd_stack_store(&task->outputs[BLASD_CHOLESKY_L], item, n, n, l, n, upper, 0);
+    put_info(task, item, 0);
+}
+
+void blasd_cholesky_refuse(struct blasd_task *task, const struct blasd_stack *stack, int64_t item,
+                           int64_t info) {
+    blasd_stack_store_nan(&task->outputs[BLASD_CHOLESKY_L], item, stack->n * stack->n);
+    blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], item, NAN);
+    put_info(task, item, info);
+}
+
+void blasd_cholesky_finish(struct blasd_task *task, const struct blasd_stack *stack) {
+    static const int figures[] = {BLASD_CHOLESKY_RESIDUAL, -1};
+    const int64_t *info = task->outputs[BLASD_CHOLESKY_INFO].data;
+    int64_t failed = 0, done = 0;
+    for (int64_t i = 0; i < stack->count && blasd_wanted_after(&done, 10); i++)
+        failed += info[i] != 0;
+    snprintf(task->method, sizeof task->method, "cholesky");
+    if (failed > 0 && stack->rank == 0) {
+        blasd_fail(&task->err, BLASD_E_not_positive_definite, "inputs.a",
+                   "the leading minor of order %lld is not positive", (long long)info[0]);
+        return;
+    }
+    if (failed > 0)
+        blasd_task_warn(task, "%lld of %lld matrices are not positive definite: see info",
+                        (long long)failed, (long long)stack->count);
+    blasd_stack_judge(task, stack, figures);
+    blasd_stack_judge_symmetry(task, stack, task->job->params[BLASD_CHOLESKY_UPPER].b);
+}

@@ -1,0 +1,75 @@
+/* cholesky on the CPU. Read next: README.md, then ../lapack/lapack.c. */
+#include "core/wanted.h"
+#include "kernels/cholesky/cholesky.h"
+#include "kernels/cpu/cpu.h"
+
+#include <stdlib.h>
+
+/* || a - l l' || / || a || of the scaled matrix; l has been rounded to the dtype of the result.
+ * Only the lower triangle of a is read, and overwritten. */
+static double residual(const struct blasd_lapack *how, int64_t n, double *a, const double *l) {
+    const struct blasd_lapack_product product = {.trans_b = true,
+                                                 .m = (int)n,
+                                                 .n = (int)n,
+                                                 .k = (int)n,
+                                                 .alpha = -1,
+                                                 .beta = 1,
+                                                 .a = l,
+                                                 .b = l,
+                                                 .c = a,
+                                                 .lda = (int)n,
+                                                 .ldb = (int)n,
+                                                 .ldc = (int)n};
+    double norm;
+    if (n == 0) return 0;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < j; i++) a[j * n + i] = a[i * n + j];
+    norm = blasd_stack_norm(n * n, a);
+    blasd_lapack_multiply(how, &product);
+    return blasd_stack_norm(n * n, a) / norm + blasd_stack_slack(n);
+}
+
+static void item(const struct blasd_stack_work *work, struct blasd_task *task, int64_t item,
+                 const struct blasd_lapack *how) {
+    const struct blasd_stack *stack = &work->stack;
+    const struct blasd_lapack first = blasd_lapack_part(how, 0, 0.4);
+    const struct blasd_lapack second = blasd_lapack_part(how, 0.4, 1);
+    int64_t n = stack->n, square = n * n;
+    double *a = blasd_cpu_alloc(2 * (size_t)square + (size_t)n, sizeof *a), *l;
+    int *d, info;
+    if (a == NULL) {
+        blasd_stack_no_memory(task);
+        return;
+    }
+    l = a + square;
+    d = (int *)(void *)(l + square);
+    blasd_stack_copy(&task->inputs[BLASD_CHOLESKY_A], item, n, n, false, a);
+    blasd_cholesky_scale(n, a, task->job->params[BLASD_CHOLESKY_UPPER].b, d);
+    for (int64_t i = 0; i < square; i++) l[i] = a[i];
+    info = blasd_lapack_cholesky(&first, (int)n, l);
+    if (info == BLASD_LAPACK_NO_MEMORY) blasd_stack_no_memory(task);
+    if (info > 0) blasd_cholesky_refuse(task, stack, item, info);
+    if (info == 0 && blasd_wanted()) {
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t i = 0; i < j; i++) l[j * n + i] = 0;
+        blasd_stack_round(stack, l, square);
+        blasd_stack_put(&task->outputs[BLASD_CHOLESKY_RESIDUAL], item, residual(&second, n, a, l));
+        blasd_cholesky_answer(task, stack, item, l, d);
+    }
+    free(a);
+}
+
+static void finish(const struct blasd_stack_work *work, struct blasd_task *task) {
+    blasd_cholesky_finish(task, &work->stack);
+}
+
+static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
+               struct blasd_watch *watch, struct blasd_err *err) {
+    struct blasd_stack_work work = {.item = item, .finish = finish};
+    int code = blasd_stack_read(tasks[0].job, true, &work.stack, err);
+    if (code != 0) return code;
+    work.flops = blasd_cholesky_flops(&work.stack);
+    return blasd_stack_run(&work, device, tasks, count, watch, err);
+}
+
+const struct blasd_kernel blasd_cpu_cholesky = {.op = "cholesky", .run = run};

@@ -1,0 +1,103 @@
+/* cholesky: what may be asked, what it makes and costs. Knows no backend.
+ * Read next: README.md, then cpu_cholesky.c. */
+#include "core/op.h"
+#include "kernels/cholesky/cholesky.h"
+
+static const struct blasd_port inputs[] = {
+    {.name = "a",
+     .shape = "(..., n, n)",
+     .doc = "Symmetric positive definite matrices: one or a stack of them. One triangle is read; a "
+            "warning says where the other differs.",
+     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
+     .min_rank = 2,
+     .max_rank = BLASD_MAX_RANK,
+     .finite = true},
+    {.name = NULL}};
+
+static const struct blasd_port outputs[] = {
+    [BLASD_CHOLESKY_L] = {.name = "L",
+                          .shape = "(..., n, n)",
+                          .doc =
+                              "The factor, with zeros in its other triangle; NaN for a matrix of "
+                              "a stack that has none.",
+                          .dtypes = BLASD_DTYPES_FLOAT,
+                          .min_rank = 2,
+                          .max_rank = BLASD_MAX_RANK},
+    [BLASD_CHOLESKY_INFO] = {.name = "info",
+                             .shape = "(...)",
+                             .doc = "For each matrix: 0, or k, counted from 1, where the leading "
+                                    "minor of order k is not positive.",
+                             .dtypes = BLASD_DTYPE_BIT(BLASD_int64),
+                             .max_rank = BLASD_MAX_RANK - 2},
+    [BLASD_CHOLESKY_RESIDUAL] = {.name = "residual",
+                                 .shape = "(...)",
+                                 .doc =
+                                     "For each matrix: ||a - L L'|| / ||a||, each element over "
+                                     "the square root of the product of its two diagonal "
+                                     "elements first, in the Frobenius norm, with what measuring "
+                                     "it may have rounded; NaN where info is not 0.",
+                                 .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
+                                 .max_rank = BLASD_MAX_RANK - 2},
+    {.name = NULL}};
+
+static const struct blasd_param params[] = {
+    [BLASD_CHOLESKY_UPPER] = {.name = "upper",
+                              .doc = "Read the upper triangle and return the upper factor, with "
+                                     "a = L' L; false: the lower ones, with a = L L'.",
+                              .kind = BLASD_PARAM_BOOL},
+    {.name = NULL}};
+
+double blasd_cholesky_flops(const struct blasd_stack *stack) {
+    double n = (double)stack->n;
+    return n * n * n / 3 + n * n;
+}
+
+static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
+    struct blasd_stack stack;
+    int code = blasd_stack_read(job, true, &stack, err);
+    if (code != 0) return code;
+    blasd_stack_plan(plan, job, &stack, blasd_cholesky_flops(&stack),
+                     2 * (double)stack.n * (double)stack.n);
+    blasd_stack_output(plan, BLASD_CHOLESKY_L, &stack, 2, stack.n, stack.n);
+    blasd_stack_figure(plan, BLASD_CHOLESKY_INFO, &stack, BLASD_int64);
+    blasd_stack_figure(plan, BLASD_CHOLESKY_RESIDUAL, &stack, BLASD_float64);
+    return 0;
+}
+
+static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
+    int64_t shape[3] = {items, n, n};
+    if (items < 1) return false;
+    blasd_job_give(job, BLASD_CHOLESKY_A, dtype, items > 1 ? 3 : 2, items > 1 ? shape : shape + 1);
+    return true;
+}
+
+/* Symmetric, and its diagonal dominates. */
+static void sample_values(int i, const struct blasd_tensor *a) {
+    int64_t n = a->shape[a->rank - 1], count = blasd_tensor_elements(a);
+    (void)i;
+    for (int64_t at = 0; at < count; at++) {
+        int64_t row = at / n % n, column = at % n, twin = at + (column - row) * (n - 1);
+        if (a->dtype == BLASD_float32) {
+            float *x = a->data;
+            x[at] = row == column ? (float)n : column < row ? x[twin] : x[at];
+        } else {
+            double *x = a->data;
+            x[at] = row == column ? (double)n : column < row ? x[twin] : x[at];
+        }
+    }
+}
+
+const struct blasd_op blasd_op_cholesky = {
+    .name = "cholesky",
+    .summary = "Cholesky factor, a = L @ L.T",
+    .doc = "The factor of symmetric positive definite matrices, as numpy.linalg.cholesky gives it. "
+           "It is computed in float64, with rows and columns scaled by powers of two, so that "
+           "neither their sizes nor the ends of the range cost it digits, and rounded to the dtype "
+           "of a. A single matrix that is not positive definite fails with not_positive_definite; "
+           "in a stack that matrix alone is marked in info and its factor is NaN.",
+    .inputs = inputs,
+    .outputs = outputs,
+    .params = params,
+    .plan = plan,
+    .sample = sample,
+    .sample_values = sample_values};

@@ -1,0 +1,107 @@
+/* eigh on the CPU. Read next: README.md, then ../lapack/lapack_eigh.c. */
+#include "core/wanted.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/eigh/eigh.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Makes a symmetric by the triangle that is read. */
+static void even_out(int64_t n, double *a, bool upper) {
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = j + 1; i < n; i++) {
+            double *low = &a[j * n + i], *high = &a[i * n + j];
+            *(upper ? low : high) = *(upper ? high : low);
+        }
+}
+
+/* || a v - v diag(w) || / || a ||; `room` is n x n. */
+static double residual(const struct blasd_lapack *how, int64_t n, const double *a, const double *w,
+                       const double *v, double *room) {
+    const struct blasd_lapack_product product = {.m = (int)n,
+                                                 .n = (int)n,
+                                                 .k = (int)n,
+                                                 .alpha = 1,
+                                                 .beta = -1,
+                                                 .a = a,
+                                                 .b = v,
+                                                 .c = room,
+                                                 .lda = (int)n,
+                                                 .ldb = (int)n,
+                                                 .ldc = (int)n};
+    double norm = blasd_stack_norm(n * n, a);
+    if (!(norm > 0)) return 0;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < n; i++) room[j * n + i] = w[j] * v[j * n + i];
+    blasd_lapack_multiply(how, &product);
+    return blasd_stack_norm(n * n, room) / norm + blasd_stack_slack(n);
+}
+
+/* What an item is computed in: the matrix, a copy, the vectors, the values. */
+struct bench {
+    double *a, *copy, *v, *w;
+};
+
+static void answer(const struct blasd_stack *stack, struct blasd_task *task, int64_t item,
+                   const struct blasd_lapack *how, struct bench *b, int e) {
+    const struct blasd_lapack first = blasd_lapack_part(how, 0.85, 0.95);
+    const struct blasd_lapack second = blasd_lapack_part(how, 0.95, 1);
+    int64_t n = stack->n;
+    double u = stack->single ? 0x1p-24 : 0;
+    if (task->outputs[BLASD_EIGH_VECTORS].rank >= 0) {
+        blasd_stack_round(stack, b->v, n * n);
+        blasd_stack_put(&task->outputs[BLASD_EIGH_RESIDUAL], item,
+                        residual(&first, n, b->copy, b->w, b->v, b->a) + (n > 0 ? u : 0));
+        blasd_stack_put(&task->outputs[BLASD_EIGH_ORTHOGONALITY], item,
+                        blasd_stack_orthogonality(&second, n, n, n, b->v, b->a));
+        blasd_stack_store(&task->outputs[BLASD_EIGH_VECTORS], item, n, n, b->v, n, false, 0);
+    }
+    blasd_stack_store(&task->outputs[BLASD_EIGH_VALUES], item, n, 1, b->w, n, false, -e);
+}
+
+static void item(const struct blasd_stack_work *work, struct blasd_task *task, int64_t item,
+                 const struct blasd_lapack *how) {
+    const struct blasd_stack *stack = &work->stack;
+    const bool vectors = task->outputs[BLASD_EIGH_VECTORS].rank >= 0;
+    const struct blasd_lapack part = blasd_lapack_part(how, 0, vectors ? 0.85 : 1);
+    size_t n = (size_t)stack->n, square = n * n;
+    double *memory = blasd_cpu_alloc((vectors ? 3 : 1) * square + n, sizeof *memory);
+    struct bench b = {.a = memory};
+    int e, info;
+    if (memory == NULL) {
+        blasd_stack_no_memory(task);
+        return;
+    }
+    b.w = memory + square;
+    if (vectors) {
+        b.copy = b.w + n;
+        b.v = b.copy + square;
+    }
+    blasd_stack_copy(&task->inputs[BLASD_EIGH_A], item, stack->n, stack->n, false, b.a);
+    even_out(stack->n, b.a, task->job->params[BLASD_EIGH_UPLO].choice == BLASD_EIGH_UPPER);
+    e = blasd_stack_scale((int64_t)square, b.a);
+    if (vectors) memcpy(b.copy, b.a, square * sizeof *b.a);
+    info = blasd_lapack_eigh(&part, (int)n, b.a, b.w, b.v);
+    if (info == BLASD_LAPACK_NO_MEMORY)
+        blasd_stack_no_memory(task);
+    else if (info != 0)
+        blasd_eigh_refuse(task, stack, item);
+    else if (blasd_wanted())
+        answer(stack, task, item, how, &b, e);
+    free(memory);
+}
+
+static void finish(const struct blasd_stack_work *work, struct blasd_task *task) {
+    blasd_eigh_finish(task, &work->stack);
+}
+
+static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
+               struct blasd_watch *watch, struct blasd_err *err) {
+    struct blasd_stack_work work = {.item = item, .finish = finish};
+    int code = blasd_stack_read(tasks[0].job, true, &work.stack, err);
+    if (code != 0) return code;
+    work.flops = blasd_eigh_flops(&work.stack, tasks[0].job->params[BLASD_EIGH_WANTS_VECTORS].b);
+    return blasd_stack_run(&work, device, tasks, count, watch, err);
+}
+
+const struct blasd_kernel blasd_cpu_eigh = {.op = "eigh", .run = run};

@@ -1,0 +1,20 @@
+/* What an eigh job means, for the plan and for every backend. Read next: op_eigh.c. */
+#ifndef BLASD_KERNELS_EIGH_H
+#define BLASD_KERNELS_EIGH_H
+
+#include "kernels/lapack/stack.h"
+
+enum { BLASD_EIGH_A };
+enum { BLASD_EIGH_VALUES, BLASD_EIGH_VECTORS, BLASD_EIGH_RESIDUAL, BLASD_EIGH_ORTHOGONALITY };
+enum { BLASD_EIGH_UPLO, BLASD_EIGH_WANTS_VECTORS };
+enum { BLASD_EIGH_LOWER, BLASD_EIGH_UPPER }; /* the choices of uplo */
+
+double blasd_eigh_flops(const struct blasd_stack *stack, bool vectors);
+
+/* What is the same on every backend (eigh_report.c). */
+
+/* An item without a result. */
+void blasd_eigh_refuse(struct blasd_task *task, const struct blasd_stack *stack, int64_t item);
+void blasd_eigh_finish(struct blasd_task *task, const struct blasd_stack *stack);
+
+#endif

@@ -1,0 +1,221 @@
+/* Cholesky, QR and products by panels and strips. Read next: lapack.h, lapack_eigh.c. */
+#include "kernels/lapack/lapack.h"
+
+#include "core/parallel.h"
+#include "core/wanted.h"
+#include "kernels/cpu/cpu.h"
+
+#include <cblas.h>
+#include <lapacke.h>
+#include <stdlib.h>
+
+double blasd_lapack_long_call = 1e8;
+
+#define PANEL 128 /* columns that are factored at once */
+#define STRIP 256 /* columns or rows that follow at once */
+#define TILE 512  /* rows and columns of a product */
+#define FEW 64    /* reflectors that LAPACK may apply one by one, writing into them meanwhile */
+
+bool blasd_lapack_is_long(double flops) {
+    return flops > blasd_lapack_long_call;
+}
+
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+static double *at(const double *a, int lda, int i, int j) {
+    return (double *)(uintptr_t)a + (int64_t)j * lda + i;
+}
+
+struct blasd_lapack blasd_lapack_part(const struct blasd_lapack *how, double from, double to) {
+    struct blasd_lapack part = *how;
+    part.from = how->from + (how->to - how->from) * from;
+    part.to = how->from + (how->to - how->from) * to;
+    return part;
+}
+
+bool blasd_lapack_share(const struct blasd_lapack *how, int64_t count,
+                        bool (*piece)(void *arg, int64_t i, int slot), void *arg) {
+    struct blasd_parallel loop = {.piece = piece,
+                                  .arg = arg,
+                                  .count = count,
+                                  .threads = how->threads,
+                                  .watch = how->watch,
+                                  .from = how->from,
+                                  .to = how->to};
+    return blasd_parallel_run(&loop);
+}
+
+/* ---- products ---- */
+
+struct tiles {
+    const struct blasd_lapack_product *p;
+    int rows, columns, down; /* of a tile; tiles down the result */
+};
+
+static int ld_of(int ld) {
+    return ld > 1 ? ld : 1;
+}
+
+static void multiply(const struct blasd_lapack_product *p, int i, int j, int m, int n) {
+    cblas_dgemm(CblasColMajor, p->trans_a ? CblasTrans : CblasNoTrans,
+                p->trans_b ? CblasTrans : CblasNoTrans, m, n, p->k, p->alpha,
+                p->trans_a ? at(p->a, p->lda, 0, i) : at(p->a, p->lda, i, 0), ld_of(p->lda),
+                p->trans_b ? at(p->b, p->ldb, j, 0) : at(p->b, p->ldb, 0, j), ld_of(p->ldb),
+                p->beta, at(p->c, p->ldc, i, j), ld_of(p->ldc));
+}
+
+static bool tile(void *arg, int64_t piece, int slot) {
+    const struct tiles *tiles = arg;
+    const struct blasd_lapack_product *p = tiles->p;
+    int i = (int)(piece % tiles->down) * tiles->rows,
+        j = (int)(piece / tiles->down) * tiles->columns;
+    (void)slot;
+    multiply(p, i, j, least(tiles->rows, p->m - i), least(tiles->columns, p->n - j));
+    return true;
+}
+
+void blasd_lapack_multiply(const struct blasd_lapack *how, const struct blasd_lapack_product *p) {
+    struct tiles tiles = {.p = p, .rows = TILE, .columns = TILE};
+    if (p->m == 0 || p->n == 0) return;
+    if (!blasd_lapack_is_long(2.0 * p->m * p->n * p->k)) {
+        multiply(p, 0, 0, p->m, p->n);
+        return;
+    }
+    tiles.down = (p->m + TILE - 1) / TILE;
+    blasd_lapack_share(how, (int64_t)tiles.down * ((p->n + TILE - 1) / TILE), tile, &tiles);
+}
+
+/* ---- Cholesky: right-looking; behind each panel its rows, then the columns to its right ---- */
+
+struct trailing {
+    double *a;
+    int n, j, width; /* the panel: columns j to j + width - 1 */
+};
+
+static bool panel_rows(void *arg, int64_t piece, int slot) {
+    const struct trailing *t = arg;
+    int from = t->j + t->width + (int)piece * STRIP;
+    (void)slot;
+    cblas_dtrsm(CblasColMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit,
+                least(STRIP, t->n - from), t->width, 1, at(t->a, t->n, t->j, t->j), t->n,
+                at(t->a, t->n, from, t->j), t->n);
+    return true;
+}
+
+static bool trailing_columns(void *arg, int64_t piece, int slot) {
+    const struct trailing *t = arg;
+    int from = t->j + t->width + (int)piece * STRIP, width = least(STRIP, t->n - from);
+    int below = from + width;
+    const double *rows = at(t->a, t->n, from, t->j);
+    (void)slot;
+    cblas_dsyrk(CblasColMajor, CblasLower, CblasNoTrans, width, t->width, -1, rows, t->n, 1,
+                at(t->a, t->n, from, from), t->n);
+    if (below < t->n)
+        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasTrans, t->n - below, width, t->width, -1,
+                    at(t->a, t->n, below, t->j), t->n, rows, t->n, 1, at(t->a, t->n, below, from),
+                    t->n);
+    return true;
+}
+
+int blasd_lapack_cholesky(const struct blasd_lapack *how, int n, double *a) {
+    struct trailing t = {.a = a, .n = n};
+    int info = 0;
+    if (!blasd_lapack_is_long((double)n * n * n / 3))
+        return LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'L', n, a, n > 0 ? n : 1);
+    for (; info == 0 && t.j < n && blasd_wanted(); t.j += t.width) {
+        /* what is left goes with the cube of its order */
+        double before = 1.0 - (double)t.j / n, after;
+        struct blasd_lapack part;
+        int64_t strips;
+        t.width = least(PANEL, n - t.j);
+        after = 1.0 - (double)(t.j + t.width) / n;
+        part = blasd_lapack_part(how, 1 - before * before * before, 1 - after * after * after);
+        strips = (n - t.j - t.width + STRIP - 1) / STRIP;
+        info = LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'L', t.width, at(a, n, t.j, t.j), n);
+        if (info != 0) return info + t.j;
+        if (strips == 0) break;
+        part.watch = NULL; /* told by the second */
+        if (!blasd_lapack_share(&part, strips, panel_rows, &t)) break;
+        part.watch = how->watch;
+        if (!blasd_lapack_share(&part, strips, trailing_columns, &t)) break;
+    }
+    return info;
+}
+
+/* ---- QR ---- */
+
+/* Room for ormqr of up to `columns`, and geqrf: its blocks have at most 64 reflectors. */
+static int room_of(int columns) {
+    return 64 * (columns > 1 ? columns : 1) + 8192;
+}
+
+struct reflectors {
+    const double *a, *tau;
+    double *c;
+    int lda, ldc, m, n, k, strip;
+    bool trans;
+    int info;
+};
+
+static bool reflect_strip(void *arg, int64_t piece, int slot) {
+    struct reflectors *r = arg;
+    int from = (int)piece * r->strip, columns = least(r->strip, r->n - from);
+    int room = room_of(columns), info = BLASD_LAPACK_NO_MEMORY;
+    double *work = blasd_cpu_alloc((size_t)room, sizeof *work);
+    (void)slot;
+    if (work != NULL)
+        info = LAPACKE_dormqr_work(LAPACK_COL_MAJOR, 'L', r->trans ? 'T' : 'N', r->m, columns, r->k,
+                                   r->a, r->lda, r->tau, at(r->c, r->ldc, 0, from), r->ldc, work,
+                                   room);
+    free(work);
+    if (info != 0) __atomic_store_n(&r->info, info, __ATOMIC_RELAXED);
+    return info == 0;
+}
+
+int blasd_lapack_q(const struct blasd_lapack *how, bool trans, int m, int n, int k, const double *a,
+                   int lda, const double *tau, double *c, int ldc) {
+    struct reflectors r = {.a = a,
+                           .tau = tau,
+                           .c = c,
+                           .lda = lda,
+                           .ldc = ldc,
+                           .m = m,
+                           .n = n,
+                           .k = k,
+                           .strip = n,
+                           .trans = trans};
+    double strip = 8 * blasd_lapack_long_call / (4.0 * m * (k > 0 ? k : 1));
+    struct blasd_lapack all = *how;
+    if (m == 0 || n == 0 || k == 0) return 0;
+    if (k <= FEW) all.threads = 1;
+    if (blasd_lapack_is_long(4.0 * m * n * k)) r.strip = strip < 16 ? 16 : least((int)strip, STRIP);
+    blasd_lapack_share(&all, (n + r.strip - 1) / r.strip, reflect_strip, &r);
+    return r.info;
+}
+
+int blasd_lapack_qr(const struct blasd_lapack *how, int m, int n, double *a, int lda, double *tau) {
+    int all = least(m, n), room = room_of(STRIP > n ? n : STRIP), info = 0;
+    double *work;
+    if (all == 0) return 0;
+    work = blasd_cpu_alloc((size_t)room, sizeof *work);
+    if (work == NULL) return BLASD_LAPACK_NO_MEMORY;
+    if (!blasd_lapack_is_long(2.0 * m * n * all)) {
+        info = LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, m, n, a, lda, tau, work, room);
+        free(work);
+        return info;
+    }
+    for (int j = 0; info == 0 && j < all && blasd_wanted(); j += PANEL) {
+        int width = least(PANEL, all - j);
+        double before = (double)j / all, after = (double)(j + width) / all;
+        struct blasd_lapack part = blasd_lapack_part(how, before, after);
+        info = LAPACKE_dgeqrf_work(LAPACK_COL_MAJOR, m - j, width, at(a, lda, j, j), lda, tau + j,
+                                   work, room);
+        if (info == 0 && j + width < n)
+            info = blasd_lapack_q(&part, true, m - j, n - j - width, width, at(a, lda, j, j), lda,
+                                  tau + j, at(a, lda, j, j + width), lda);
+    }
+    free(work);
+    return info;
+}

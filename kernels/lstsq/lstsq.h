@@ -1,0 +1,45 @@
+/* What an lstsq job means, for the plan and for every backend. Read next: op_lstsq.c. */
+#ifndef BLASD_KERNELS_LSTSQ_H
+#define BLASD_KERNELS_LSTSQ_H
+
+#include "kernels/lapack/stack.h"
+
+enum { BLASD_LSTSQ_A, BLASD_LSTSQ_B };
+enum {
+    BLASD_LSTSQ_X,
+    BLASD_LSTSQ_RESIDUALS,
+    BLASD_LSTSQ_RANK,
+    BLASD_LSTSQ_S,
+    BLASD_LSTSQ_OPTIMALITY
+};
+enum { BLASD_LSTSQ_RCOND };
+
+struct blasd_lstsq {
+    struct blasd_stack stack; /* its batch is that of the results, not a's own */
+    int64_t columns;          /* of b */
+    int64_t k;                /* the lesser of m and n */
+    bool vector;              /* b is one vector */
+    double rcond;
+    int a_rank, b_rank; /* of the batch dimensions of each */
+    int64_t a_batch[BLASD_MAX_RANK], b_batch[BLASD_MAX_RANK];
+};
+int blasd_lstsq_read(const struct blasd_job *job, struct blasd_lstsq *ret, struct blasd_err *err);
+double blasd_lstsq_flops(const struct blasd_lstsq *l);
+
+/* What is the same on every backend (lstsq_report.c). */
+
+/* How many of the singular values count. */
+int64_t blasd_lstsq_rank(const struct blasd_lstsq *l, const double *s);
+/* Powers of two by which a is scaled, and each column of b. */
+struct blasd_lstsq_scale {
+    int a, *b;
+};
+/* x (n x columns, column-major) and residuals b - a x (m x columns) of the scaled problem, s, the
+ * rank, and || a' r || / (|| a || (|| a || || x || + || b ||)) into the outputs of an item. */
+void blasd_lstsq_answer(struct blasd_task *task, const struct blasd_lstsq *l, int64_t item,
+                        double *x, const double *r, const double *s, int64_t rank,
+                        double optimality, const struct blasd_lstsq_scale *scale);
+void blasd_lstsq_refuse(struct blasd_task *task, const struct blasd_lstsq *l, int64_t item);
+void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l);
+
+#endif

@@ -1,0 +1,71 @@
+/* What an lstsq job says of its matrices, the same on every backend. Knows no BLAS.
+ * Read next: lstsq.h. */
+#include "core/wanted.h"
+#include "kernels/lstsq/lstsq.h"
+
+#include <math.h>
+#include <stdio.h>
+
+int64_t blasd_lstsq_rank(const struct blasd_lstsq *l, const double *s) {
+    int64_t rank = 0;
+    while (rank < l->k && s[rank] > l->rcond * s[0]) rank++;
+    return rank;
+}
+
+static void put_rank(const struct blasd_task *task, int64_t item, int64_t rank) {
+    ((int64_t *)task->outputs[BLASD_LSTSQ_RANK].data)[item] = rank;
+}
+
+void blasd_lstsq_answer(struct blasd_task *task, const struct blasd_lstsq *l, int64_t item,
+                        double *x, const double *r, const double *s, int64_t rank,
+                        double optimality, const struct blasd_lstsq_scale *scale) {
+    int64_t m = l->stack.m, n = l->stack.n, columns = l->columns;
+    for (int64_t c = 0; c < columns; c++) {
+        double norm = blasd_stack_norm(m, r + c * m), sum = ldexp(norm * norm, -2 * scale->b[c]);
+        blasd_stack_store(&task->outputs[BLASD_LSTSQ_RESIDUALS], item * columns + c, 1, 1, &sum, 1,
+                          false, 0);
+        for (int64_t i = 0; i < n; i++) x[c * n + i] = ldexp(x[c * n + i], scale->a - scale->b[c]);
+    }
+    blasd_stack_store(&task->outputs[BLASD_LSTSQ_X], item, n, columns, x, n, false, 0);
+    blasd_stack_store(&task->outputs[BLASD_LSTSQ_S], item, l->k, 1, s, l->k, false, -scale->a);
+    put_rank(task, item, rank);
+    blasd_stack_put(&task->outputs[BLASD_LSTSQ_OPTIMALITY], item, optimality);
+}
+
+void blasd_lstsq_refuse(struct blasd_task *task, const struct blasd_lstsq *l, int64_t item) {
+    blasd_stack_store_nan(&task->outputs[BLASD_LSTSQ_X], item, l->stack.n * l->columns);
+    blasd_stack_store_nan(&task->outputs[BLASD_LSTSQ_RESIDUALS], item, l->columns);
+    blasd_stack_store_nan(&task->outputs[BLASD_LSTSQ_S], item, l->k);
+    blasd_stack_put(&task->outputs[BLASD_LSTSQ_OPTIMALITY], item, NAN);
+    put_rank(task, item, -1);
+}
+
+void blasd_lstsq_finish(struct blasd_task *task, const struct blasd_lstsq *l) {
+    const int64_t *rank = task->outputs[BLASD_LSTSQ_RANK].data;
+    const double *optimality = task->outputs[BLASD_LSTSQ_OPTIMALITY].data;
+    double u = l->stack.single ? 0x1p-24 : 0x1p-53;
+    double most = 16 * (double)(l->stack.m + l->stack.n + 1) * u + l->rcond;
+    int64_t deficient = 0, least = l->k, poor = 0, done = 0;
+    snprintf(task->method, sizeof task->method, "svd");
+    for (int64_t i = 0; i < l->stack.count && blasd_wanted_after(&done, 10); i++) {
+        deficient += rank[i] >= 0 && rank[i] < l->k;
+        if (rank[i] >= 0 && rank[i] < least) least = rank[i];
+        poor += optimality[i] > most;
+    }
+    blasd_stack_judge_lost(task, &l->stack, BLASD_LSTSQ_S, l->k, "singular values");
+    if (deficient > 0 && l->stack.rank == 0)
+        blasd_task_warn(task,
+                        "a is rank-deficient: %lld of %lld singular values are above rcond (%.2g) "
+                        "times the largest; x is the shortest of many",
+                        (long long)least, (long long)l->k, l->rcond);
+    else if (deficient > 0)
+        blasd_task_warn(task,
+                        "%lld matrices are rank-deficient, down to rank %lld of %lld: see rank",
+                        (long long)deficient, (long long)least, (long long)l->k);
+    if (poor > 0)
+        blasd_task_warn(task, "%lld results are less exact than they should be: see optimality",
+                        (long long)poor);
+    blasd_stack_judge_range(task, BLASD_LSTSQ_X, "x");
+    blasd_stack_judge_range(task, BLASD_LSTSQ_S, "s");
+    blasd_stack_judge_range(task, BLASD_LSTSQ_RESIDUALS, "residuals");
+}

@@ -1,0 +1,129 @@
+/* qr on the CPU. Read next: README.md, then ../lapack/lapack.c. */
+#include "core/wanted.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/qr/qr.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct work {
+    struct blasd_stack_work base; /* first */
+    struct blasd_qr qr;
+};
+
+/* What an item is computed in. */
+struct bench {
+    double *a, *copy;    /* m x n; a is left as reflectors */
+    double *tau, *r, *q; /* r has room for k x rows, too */
+    int *e;
+};
+
+/* || a - q r || / || a ||; b->copy is a. */
+static double residual(const struct blasd_lapack *how, const struct blasd_qr *qr,
+                       const struct bench *b) {
+    int64_t m = qr->stack.m, n = qr->stack.n;
+    const struct blasd_lapack_product product = {.m = (int)m,
+                                                 .n = (int)n,
+                                                 .k = (int)qr->k,
+                                                 .alpha = 1,
+                                                 .beta = -1,
+                                                 .a = b->q,
+                                                 .b = b->r,
+                                                 .c = b->copy,
+                                                 .lda = (int)m,
+                                                 .ldb = (int)qr->rows,
+                                                 .ldc = (int)m};
+    double norm = blasd_stack_norm(m * n, b->copy);
+    if (!(norm > 0)) return 0;
+    blasd_lapack_multiply(how, &product);
+    return blasd_stack_norm(m * n, b->copy) / norm + blasd_stack_slack(qr->k) +
+           (qr->stack.single ? 0x1p-24 : 0);
+}
+
+/* Returns info. */
+static int make_q(const struct blasd_qr *qr, struct blasd_task *task, int64_t item,
+                  const struct blasd_lapack *how, const struct bench *b) {
+    const struct blasd_lapack first = blasd_lapack_part(how, 0.4, 0.8);
+    const struct blasd_lapack second = blasd_lapack_part(how, 0.8, 0.9);
+    int64_t m = qr->stack.m;
+    int info;
+    memset(b->q, 0, (size_t)(m * qr->rows) * sizeof *b->q);
+    for (int64_t i = 0; i < qr->rows; i++) b->q[i * m + i] = 1;
+    info = blasd_lapack_q(&first, false, (int)m, (int)qr->rows, (int)qr->k, b->a, (int)m, b->tau,
+                          b->q, (int)m);
+    if (info != 0 || !blasd_wanted()) return info;
+    blasd_stack_round(&qr->stack, b->q, m * qr->rows);
+    blasd_stack_put(&task->outputs[BLASD_QR_RESIDUAL], item, residual(&second, qr, b));
+    blasd_stack_store(&task->outputs[BLASD_QR_Q], item, m, qr->rows, b->q, m, false, 0);
+    return 0;
+}
+
+/* The upper triangle of what the reflectors are in. */
+static void take_r(const struct blasd_qr *qr, const struct bench *b) {
+    int64_t m = qr->stack.m, n = qr->stack.n, all = qr->rows * n;
+    memset(b->r, 0, (size_t)all * sizeof *b->r);
+    for (int64_t j = 0; j < n; j++)
+        memcpy(b->r + j * qr->rows, b->a + j * m,
+               (size_t)(j + 1 < qr->k ? j + 1 : qr->k) * sizeof *b->r);
+    blasd_stack_round(&qr->stack, b->r, all);
+}
+
+static int decompose(const struct blasd_qr *qr, struct blasd_task *task, int64_t item,
+                     const struct blasd_lapack *how, const struct bench *b) {
+    const bool alone = qr->mode == BLASD_QR_R_ALONE;
+    const struct blasd_lapack part = blasd_lapack_part(how, 0, alone ? 1 : 0.4);
+    const struct blasd_lapack last = blasd_lapack_part(how, 0.9, 1);
+    int64_t m = qr->stack.m, n = qr->stack.n;
+    int info = blasd_lapack_qr(&part, (int)m, (int)n, b->a, (int)m, b->tau);
+    if (info != 0 || !blasd_wanted()) return info;
+    take_r(qr, b);
+    if (!alone) info = make_q(qr, task, item, how, b);
+    if (info != 0 || !blasd_wanted()) return info;
+    blasd_qr_answer(task, qr, item, b->r, b->e);
+    if (!alone)
+        blasd_stack_put(&task->outputs[BLASD_QR_ORTHOGONALITY], item,
+                        blasd_stack_orthogonality(&last, m, qr->k, qr->rows, b->q, b->r));
+    return 0;
+}
+
+static void item(const struct blasd_stack_work *base, struct blasd_task *task, int64_t item,
+                 const struct blasd_lapack *how) {
+    const struct blasd_qr *qr = &((const struct work *)(const void *)base)->qr;
+    const bool alone = qr->mode == BLASD_QR_R_ALONE;
+    size_t n = (size_t)qr->stack.n, all = (size_t)qr->stack.m * n, rows = (size_t)qr->rows;
+    size_t r = rows * (n > (size_t)qr->k ? n : (size_t)qr->k), q = (size_t)qr->stack.m * rows;
+    double *memory = blasd_cpu_alloc(all + r + 2 * n + (alone ? 0 : all + q), sizeof *memory);
+    struct bench b = {.a = memory};
+    if (memory == NULL) {
+        blasd_stack_no_memory(task);
+        return;
+    }
+    b.r = b.a + all;
+    b.tau = b.r + r;
+    b.e = (int *)(void *)(b.tau + n);
+    if (!alone) {
+        b.copy = b.tau + 2 * n;
+        b.q = b.copy + all;
+    }
+    blasd_stack_copy(&task->inputs[BLASD_QR_A], item, qr->stack.m, qr->stack.n, false, b.a);
+    blasd_qr_scale(qr, b.a, b.e);
+    if (!alone) memcpy(b.copy, b.a, all * sizeof *b.a);
+    if (decompose(qr, task, item, how, &b) != 0) blasd_stack_no_memory(task);
+    free(memory);
+}
+
+static void finish(const struct blasd_stack_work *base, struct blasd_task *task) {
+    blasd_qr_finish(task, &((const struct work *)(const void *)base)->qr);
+}
+
+static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
+               struct blasd_watch *watch, struct blasd_err *err) {
+    struct work work = {.base = {.item = item, .finish = finish}};
+    int code = blasd_qr_read(tasks[0].job, &work.qr, err);
+    if (code != 0) return code;
+    work.base.stack = work.qr.stack;
+    work.base.flops = blasd_qr_flops(&work.qr);
+    return blasd_stack_run(&work.base, device, tasks, count, watch, err);
+}
+
+const struct blasd_kernel blasd_cpu_qr = {.op = "qr", .run = run};

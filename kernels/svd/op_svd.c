@@ -1,0 +1,124 @@
+/* svd: what may be asked, what it makes and costs. Knows no backend.
+ * Read next: README.md, then cpu_svd.c. */
+#include "core/op.h"
+#include "kernels/svd/svd.h"
+
+static const struct blasd_port inputs[] = {{.name = "a",
+                                            .shape = "(..., m, n)",
+                                            .doc = "Matrices of any shape: one or a stack of them.",
+                                            .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
+                                            .min_rank = 2,
+                                            .max_rank = BLASD_MAX_RANK,
+                                            .finite = true},
+                                           {.name = NULL}};
+
+static const struct blasd_port outputs[] = {
+    [BLASD_SVD_U] = {.name = "U",
+                     .shape = "(..., m, m) or (..., m, k)",
+                     .doc = "The left singular vectors, as columns; k is the lesser of m and n.",
+                     .dtypes = BLASD_DTYPES_FLOAT,
+                     .min_rank = 2,
+                     .max_rank = BLASD_MAX_RANK,
+                     .optional = true},
+    [BLASD_SVD_S] = {.name = "S",
+                     .shape = "(..., k)",
+                     .doc = "The singular values, from the largest to the least. Each is within "
+                            "residual times ||a|| of the exact one of its place.",
+                     .dtypes = BLASD_DTYPES_FLOAT,
+                     .min_rank = 1,
+                     .max_rank = BLASD_MAX_RANK - 1},
+    [BLASD_SVD_VH] = {.name = "Vh",
+                      .shape = "(..., n, n) or (..., k, n)",
+                      .doc = "The right singular vectors, as rows.",
+                      .dtypes = BLASD_DTYPES_FLOAT,
+                      .min_rank = 2,
+                      .max_rank = BLASD_MAX_RANK,
+                      .optional = true},
+    [BLASD_SVD_RESIDUAL] = {.name = "residual",
+                            .shape = "(...)",
+                            .doc = "With vectors, for each matrix: ||a - U diag(S) Vh|| / ||a|| in "
+                                   "the Frobenius norm, with what measuring it may have rounded.",
+                            .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
+                            .max_rank = BLASD_MAX_RANK - 2,
+                            .optional = true},
+    [BLASD_SVD_ORTHOGONALITY] = {.name = "orthogonality",
+                                 .shape = "(...)",
+                                 .doc = "With vectors, for each matrix: the larger of ||U' U - 1|| "
+                                        "and ||Vh Vh' - 1|| in the Frobenius norm, of the products "
+                                        "with the first k vectors, with what measuring it may have "
+                                        "rounded.",
+                                 .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
+                                 .max_rank = BLASD_MAX_RANK - 2,
+                                 .optional = true},
+    {.name = NULL}};
+
+static const struct blasd_param params[] = {
+    [BLASD_SVD_FULL] = {.name = "full_matrices",
+                        .doc = "U is m x m and Vh n x n; false: the first k vectors of each.",
+                        .kind = BLASD_PARAM_BOOL,
+                        .preset = {.b = true}},
+    [BLASD_SVD_WANTS_VECTORS] = {.name = "compute_uv",
+                                 .doc = "Also compute the vectors; false: the values alone, in a "
+                                        "fraction of the operations.",
+                                 .kind = BLASD_PARAM_BOOL,
+                                 .preset = {.b = true}},
+    {.name = NULL}};
+
+int blasd_svd_read(const struct blasd_job *job, struct blasd_svd *ret, struct blasd_err *err) {
+    int code = blasd_stack_read(job, false, &ret->stack, err);
+    if (code != 0) return code;
+    ret->vectors = job->params[BLASD_SVD_WANTS_VECTORS].b;
+    ret->wide = ret->stack.m < ret->stack.n;
+    ret->rows = ret->wide ? ret->stack.n : ret->stack.m;
+    ret->columns = ret->wide ? ret->stack.m : ret->stack.n;
+    ret->left = job->params[BLASD_SVD_FULL].b ? ret->rows : ret->columns;
+    return 0;
+}
+
+/* R first, where the matrix is tall; then its square part. */
+double blasd_svd_flops(const struct blasd_svd *svd) {
+    double m = (double)svd->rows, n = (double)svd->columns, left = (double)svd->left;
+    if (!svd->vectors) return 2 * m * n * n + 2 * n * n * n + 30 * m;
+    return 4 * m * n * n + 4 * m * n * left + 13 * n * n * n + m * left + 100 * m;
+}
+
+static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
+    struct blasd_svd svd;
+    double all, square;
+    int code = blasd_svd_read(job, &svd, err);
+    if (code != 0) return code;
+    all = (double)svd.rows * (double)svd.columns;
+    square = (double)svd.columns * (double)svd.columns;
+    blasd_stack_plan(plan, job, &svd.stack, blasd_svd_flops(&svd),
+                     svd.vectors ? 2 * all + (double)svd.rows * (double)svd.left + 6 * square
+                                 : all + square + 100 * (double)svd.rows);
+    blasd_stack_output(plan, BLASD_SVD_S, &svd.stack, 1, svd.columns, 1);
+    if (!svd.vectors) return 0;
+    blasd_stack_output(plan, BLASD_SVD_U, &svd.stack, 2, svd.stack.m,
+                       svd.wide ? svd.columns : svd.left);
+    blasd_stack_output(plan, BLASD_SVD_VH, &svd.stack, 2, svd.wide ? svd.left : svd.columns,
+                       svd.stack.n);
+    blasd_stack_figure(plan, BLASD_SVD_RESIDUAL, &svd.stack, BLASD_float64);
+    blasd_stack_figure(plan, BLASD_SVD_ORTHOGONALITY, &svd.stack, BLASD_float64);
+    return 0;
+}
+
+static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
+    int64_t shape[3] = {items, n, n};
+    if (items < 1) return false;
+    blasd_job_give(job, BLASD_SVD_A, dtype, items > 1 ? 3 : 2, items > 1 ? shape : shape + 1);
+    return true;
+}
+
+const struct blasd_op blasd_op_svd = {
+    .name = "svd",
+    .summary = "Singular value decomposition, a = U @ diag(S) @ Vh",
+    .doc = "As numpy.linalg.svd gives it, or svdvals without vectors: computed in float64, scaled "
+           "by a power of two where elements are near the ends of the range, and rounded to the "
+           "dtype of a. A single matrix for which the iteration does not converge fails with "
+           "not_converged; in a stack its results are NaN.",
+    .inputs = inputs,
+    .outputs = outputs,
+    .params = params,
+    .plan = plan,
+    .sample = sample};

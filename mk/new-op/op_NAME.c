@@ -1,0 +1,60 @@
+/* NAME: what may be asked, what it makes and costs. Knows no backend.
+ * Read next: README.md, then cpu_NAME.c. */
+#include "base/err.h"
+#include "core/op.h"
+#include "kernels/NAME/NAME.h"
+
+static const struct blasd_port inputs[] = {
+    [BLASD_NAME_X] = {.name = "x",
+                      .shape = "(..., n)",
+                      .doc = "Vectors: one or a stack of them.",
+                      .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
+                      .min_rank = 1,
+                      .max_rank = BLASD_MAX_RANK},
+    {.name = NULL}};
+
+static const struct blasd_port outputs[] = {[BLASD_NAME_Y] = {.name = "y",
+                                                              .shape = "(..., n)",
+                                                              .doc = "scale times x.",
+                                                              .dtypes = BLASD_DTYPES_FLOAT,
+                                                              .min_rank = 1,
+                                                              .max_rank = BLASD_MAX_RANK},
+                                            {.name = NULL}};
+
+static const struct blasd_param params[] = {[BLASD_NAME_SCALE] = {.name = "scale",
+                                                                  .doc = "What x is multiplied by.",
+                                                                  .kind = BLASD_PARAM_FLOAT,
+                                                                  .preset = {.f = 2}},
+                                            {.name = NULL}};
+
+/* Checks how shapes and parameters fit together, and states what the job makes and costs. The key
+ * of its batch follows from the tables above. */
+static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
+    const struct blasd_tensor *x = &job->inputs[BLASD_NAME_X].tensor;
+    enum blasd_dtype dtype = x->dtype == BLASD_float32 ? BLASD_float32 : BLASD_float64;
+    (void)err;
+    plan->input_dtype[BLASD_NAME_X] = dtype;
+    plan->outputs[BLASD_NAME_Y] = blasd_tensor_make(dtype, x->rank, x->shape);
+    plan->items = 1;
+    plan->flops = (double)blasd_tensor_elements(x);
+    plan->device_bytes = 2 * blasd_tensor_bytes(&plan->outputs[BLASD_NAME_Y]);
+    plan->batchable = true;
+    return 0;
+}
+
+/* Jobs that devices are measured on, and that every test of all operations runs. */
+static bool sample(struct blasd_job *job, int64_t n, int64_t items, enum blasd_dtype dtype) {
+    int64_t shape[2] = {items, n};
+    if (items < 1) return false;
+    blasd_job_give(job, BLASD_NAME_X, dtype, items > 1 ? 2 : 1, items > 1 ? shape : shape + 1);
+    return true;
+}
+
+const struct blasd_op blasd_op_NAME = {.name = "NAME",
+                                       .summary = "scale * x",
+                                       .doc = "One or more paragraphs for people.",
+                                       .inputs = inputs,
+                                       .outputs = outputs,
+                                       .params = params,
+                                       .plan = plan,
+                                       .sample = sample};

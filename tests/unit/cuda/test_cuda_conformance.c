@@ -1,0 +1,5 @@
+/* What every operation owes, on CUDA: through the whole backend over the stand-in library and the
+ * shim, in shuffled orders. */
+extern const struct blasd_backend blasd_backend;
+#define TRIAL_BACKEND blasd_backend
+#include "../kernels/test_conformance.c"

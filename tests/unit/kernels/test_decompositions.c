@@ -1,0 +1,665 @@
+/* cholesky, eigh, svd, qr and lstsq against their definitions in long double: shapes, scales up to
+ * the ends of the range, ranks, graded rows and columns, both dtypes, stacks; and that what a job
+ * says of its own quality holds. Read next: ../../../kernels/lapack/README.md. */
+#include "kernel_support.h"
+#include "kernels/lapack/ref_lapack.h"
+#ifdef TRIAL_ON_THE_CPU
+#include "kernels/lapack/lapack.h"
+#endif
+
+#include <float.h>
+
+/* ---- matrices ---- */
+
+enum kind { PLAIN, HUGE_ONE, TINY, LOW_RANK, GRADED_ROWS, GRADED_COLUMNS, EQUAL, DIAGONAL, KINDS };
+static const char *const kind_names[] = {"plain",       "huge",           "tiny",  "low rank",
+                                         "graded rows", "graded columns", "equal", "diagonal"};
+
+static double entry(enum kind kind, int m, int n, int i, int j, bool single) {
+    double range = single ? 30 : 250, x = trial_uniform();
+    switch (kind) {
+    case HUGE_ONE: return x * (single ? 0x1p120 : 0x1p1015);
+    case TINY: return x * (single ? 0x1p-120 : 0x1p-1015);
+    case LOW_RANK: return (double)((i + 1) * (j + 1)) / (double)(m * n) + (i % 2) * (j % 3);
+    case GRADED_ROWS: return x * ldexp(1, (int)(-range * i / m));
+    case GRADED_COLUMNS: return x * ldexp(1, (int)(-range * j / n));
+    case EQUAL: return 1;
+    case DIAGONAL: return i == j ? (double)(i % 5) - 2 : 0;
+    default: return x;
+    }
+}
+
+/* m x n as float64, row-major; what the job gets is rounded to its dtype, and so is this. */
+static double *matrix(enum kind kind, int m, int n, bool single) {
+    double *a = trial_alloc((size_t)(m * n) * sizeof *a + 8);
+    for (int i = 0; i < m * n; i++) {
+        a[i] = entry(kind, m, n, i / n, i % n, single);
+        if (single) a[i] = (double)(float)a[i];
+    }
+    return a;
+}
+static void make_symmetric(double *a, int n) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++) a[i * n + j] = a[j * n + i];
+}
+
+static struct trial *job_of(const char *op, const double *a, int m, int n, bool single) {
+    struct trial *t = trial_new(op);
+    enum blasd_dtype dtype = single ? BLASD_float32 : BLASD_float64;
+    void *to = trial_input(t, "a", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){m, n});
+    for (int i = 0; i < m * n; i++) trial_put(to, dtype, i, a[i]);
+    return t;
+}
+
+static long double *widen(const double *a, int count, int e) {
+    long double *wide = trial_alloc((size_t)(count + 1) * sizeof *wide);
+    for (int i = 0; i < count; i++) wide[i] = ldexpl((long double)a[i], e);
+    return wide;
+}
+static int exponent_of(const double *a, int count) {
+    double most = 0;
+    int e = 0;
+    for (int i = 0; i < count; i++) most = fmax(most, fabs(a[i]));
+    frexp(most, &e);
+    return most > 0 ? e : 0;
+}
+
+static long double value(const struct trial *t, const char *name, int i) {
+    const struct blasd_tensor *out = trial_output(t, name);
+    switch (out->dtype) {
+    case BLASD_float32: return (long double)((const float *)out->data)[i];
+    case BLASD_int64: return (long double)((const int64_t *)out->data)[i];
+    default: return (long double)((const double *)out->data)[i];
+    }
+}
+/* All elements of an output. */
+static long double *values_of(const struct trial *t, const char *name) {
+    int64_t count = blasd_tensor_elements(trial_output(t, name));
+    long double *x = trial_alloc((size_t)(count + 1) * sizeof *x);
+    for (int i = 0; i < count; i++) x[i] = value(t, name, i);
+    return x;
+}
+static long double norm(const long double *a, int count) {
+    long double sum = 0;
+    for (int i = 0; i < count; i++) sum += a[i] * a[i];
+    return sqrtl(sum);
+}
+
+/* || x' x - 1 || of the first k columns of an output m x n. */
+static long double off_orthogonal(const struct trial *t, const char *name, int m, int n, int k,
+                                  bool rows) {
+    long double sum = 0, *x = values_of(t, name);
+    int down = rows ? 1 : n, right = rows ? n : 1; /* steps along a vector, and to the next one */
+    for (int p = 0; p < k; p++)
+        for (int q = 0; q < (rows ? m : n); q++) {
+            long double dot = p == q ? -1 : 0;
+            for (int i = 0; i < (rows ? n : m); i++)
+                dot += x[i * down + p * right] * x[i * down + q * right];
+            sum += dot * dot;
+        }
+    free(x);
+    return sqrtl(sum);
+}
+
+static const char *running;
+static void expect_at_most(const struct trial *t, const char *what, long double got,
+                           long double most) {
+    if (got <= most) return;
+    fail_msg("%s %s, %s: %.3Lg, at most %.3Lg", t->job.op->name, running, what, got, most);
+}
+static double unit_of(bool single) {
+    return single ? 0x1p-24 : 0x1p-53;
+}
+
+/* ---- eigh ---- */
+
+static void check_eigh(enum kind kind, int n, bool single, bool upper) {
+    double *a = matrix(kind, n, n, single);
+    int e;
+    struct trial *t, *values;
+    long double *wide, *w = trial_alloc((size_t)(n + 1) * sizeof *w), all, sum = 0, *v,
+                       u = unit_of(single);
+    running = kind_names[kind];
+    make_symmetric(a, n);
+    e = exponent_of(a, n * n);
+    t = job_of("eigh", a, n, n, single);
+    trial_set_choice(t, "uplo", upper ? "upper" : "lower");
+    assert_int_equal(trial_run(t), BLASD_OK);
+    values = job_of("eigh", a, n, n, single);
+    trial_set_bool(values, "vectors", false);
+    assert_int_equal(trial_run(values), BLASD_OK);
+    wide = widen(a, n * n, -e);
+    all = norm(wide, n * n);
+    v = values_of(t, "eigenvectors");
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < n; i++) {
+            long double r = -ldexpl(value(t, "eigenvalues", j), -e) * v[i * n + j];
+            for (int k = 0; k < n; k++) r += wide[i * n + k] * v[k * n + j];
+            sum += r * r;
+        }
+    free(v);
+    sum = sqrtl(sum);
+    expect_at_most(t, "residual", sum, 4 * n * u * all);
+    expect_at_most(t, "residual against what it says", sum, value(t, "residual", 0) * all);
+    expect_at_most(t, "orthogonality", off_orthogonal(t, "eigenvectors", n, n, n, false),
+                   value(t, "orthogonality", 0));
+    expect_at_most(t, "said orthogonality", value(t, "orthogonality", 0), 16 * n * u);
+    blasd_ref_eigh(n, wide, w);
+    for (int i = 0; i < n; i++) {
+        expect_at_most(t, "value", fabsl(ldexpl(value(t, "eigenvalues", i), -e) - w[i]),
+                       4 * n * u * all);
+        expect_at_most(values, "value", fabsl(ldexpl(value(values, "eigenvalues", i), -e) - w[i]),
+                       4 * n * u * all);
+        if (i > 0) assert_true(value(t, "eigenvalues", i) >= value(t, "eigenvalues", i - 1));
+    }
+    if (kind != HUGE_ONE) assert_int_equal(t->task.warning_count, 0);
+    trial_free(t);
+    trial_free(values);
+    free(a);
+    free(wide);
+    free(w);
+}
+
+static void eigenvalues_and_vectors(void **state) {
+    static const int sizes[] = {1, 2, 3, 7, 24, 40};
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int single = 0; single < 2; single++)
+                check_eigh((enum kind)kind, sizes[i], single, (int)i % 2);
+}
+
+/* ---- svd ---- */
+
+static void check_svd(enum kind kind, int m, int n, bool single, bool full) {
+    double *a = matrix(kind, m, n, single);
+    int e = exponent_of(a, m * n), k = m < n ? m : n, columns = full ? m : k, rows = full ? n : k;
+    struct trial *t = job_of("svd", a, m, n, single), *values = job_of("svd", a, m, n, single);
+    long double *wide = widen(a, m * n, -e), all = norm(wide, m * n), sum = 0, u = unit_of(single);
+    long double *s = trial_alloc((size_t)(k + 1) * sizeof *s), *ref, *v, left, right, *x, *y;
+    running = kind_names[kind];
+    trial_set_bool(t, "full_matrices", full);
+    trial_set_bool(values, "compute_uv", false);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    assert_int_equal(trial_run(values), BLASD_OK);
+    x = values_of(t, "U");
+    y = values_of(t, "Vh");
+    for (int i = 0; i < m; i++)
+        for (int p = 0; p < k; p++) x[i * columns + p] *= ldexpl(value(t, "S", p), -e);
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            long double r = wide[i * n + j];
+            for (int p = 0; p < k; p++) r -= x[i * columns + p] * y[p * n + j];
+            sum += r * r;
+        }
+    free(x);
+    free(y);
+    sum = sqrtl(sum);
+    expect_at_most(t, "residual", sum, 4 * (m + n) * u * all);
+    expect_at_most(t, "residual against what it says", sum, value(t, "residual", 0) * all);
+    left = off_orthogonal(t, "U", m, columns, columns, false);
+    right = off_orthogonal(t, "Vh", rows, n, rows, true);
+    expect_at_most(t, "left", left, 16 * (m + n) * u);
+    expect_at_most(t, "right", right, 16 * (m + n) * u);
+    left = off_orthogonal(t, "U", m, columns, k, false);
+    right = off_orthogonal(t, "Vh", rows, n, k, true);
+    expect_at_most(t, "orthogonality", fmaxl(left, right), value(t, "orthogonality", 0));
+    ref = trial_alloc((size_t)(m * n + 1) * sizeof *ref);
+    v = trial_alloc((size_t)(k * k + 1) * sizeof *v);
+    for (int i = 0; i < m * n; i++)
+        ref[m >= n ? i : i % n * m + i / n] = wide[i]; /* the tall one */
+    blasd_ref_svd(m >= n ? m : n, k, ref, s, v);
+    for (int i = 0; i < k; i++) {
+        expect_at_most(t, "value", fabsl(ldexpl(value(t, "S", i), -e) - s[i]),
+                       4 * (m + n) * u * all);
+        expect_at_most(values, "value", fabsl(ldexpl(value(values, "S", i), -e) - s[i]),
+                       4 * (m + n) * u * all);
+    }
+    trial_free(t);
+    trial_free(values);
+    free(a);
+    free(wide);
+    free(s);
+    free(ref);
+    free(v);
+}
+
+static void singular_values_and_vectors(void **state) {
+    static const int sizes[][2] = {{1, 1}, {1, 5},  {6, 1},  {4, 4},
+                                   {9, 7}, {5, 12}, {40, 9}, {30, 30}};
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int how = 0; how < 4; how++)
+                check_svd((enum kind)kind, sizes[i][0], sizes[i][1], how % 2, how / 2);
+}
+
+/* ---- qr ---- */
+
+static void check_qr(enum kind kind, int m, int n, bool single, const char *mode) {
+    double *a = matrix(kind, m, n, single);
+    int k = m < n ? m : n, rows = strcmp(mode, "complete") == 0 ? m : k;
+    struct trial *t = job_of("qr", a, m, n, single);
+    long double u = unit_of(single), *r, *q = NULL;
+    running = kind_names[kind];
+    trial_set_choice(t, "mode", mode);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    assert_int_equal(trial_has_output(t, "Q"), strcmp(mode, "r") != 0);
+    r = values_of(t, "R");
+    if (trial_has_output(t, "Q")) q = values_of(t, "Q");
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < i && j < n; j++) assert_true(value(t, "R", i * n + j) == 0);
+    for (int j = 0; j < n; j++) { /* each column by itself: Householder's reflections are so good */
+        long double of_r = 0, of_a = 0, sum = 0;
+        const int e = kind == TINY ? 900 : 0;
+        for (int i = 0; i < rows; i++) of_r += ldexpl(r[i * n + j] * r[i * n + j], 2 * e);
+        for (int i = 0; i < m; i++) {
+            long double x = a[i * n + j];
+            of_a += ldexpl(x * x, 2 * e);
+            for (int p = 0; q != NULL && p < rows; p++) x -= q[i * rows + p] * r[p * n + j];
+            sum += ldexpl(x * x, 2 * e);
+        }
+        if (q == NULL) sum = 0;
+        expect_at_most(t, "length of a column", fabsl(sqrtl(of_r) - sqrtl(of_a)),
+                       8 * (m + n) * u * sqrtl(of_a));
+        expect_at_most(t, "column", sqrtl(sum), 8 * (m + n) * u * sqrtl(of_a));
+    }
+    if (strcmp(mode, "r") != 0) {
+        expect_at_most(t, "Q", off_orthogonal(t, "Q", m, rows, rows, false), 16 * (m + n) * u);
+        expect_at_most(t, "Q against what it says", off_orthogonal(t, "Q", m, rows, k, false),
+                       value(t, "orthogonality", 0));
+    }
+    if (kind == PLAIN && m >= n) {
+        long double *wide = widen(a, m * n, 0), *ref = trial_alloc((size_t)(n * n) * sizeof *ref);
+        blasd_ref_qr(m, n, wide, ref);
+        for (int i = 0; i < n; i++)
+            expect_at_most(t, "R", fabsl(fabsl(value(t, "R", i * n + i)) - ref[i * n + i]),
+                           1e3L * n * u);
+        free(wide);
+        free(ref);
+    }
+    free(r);
+    free(q);
+    trial_free(t);
+    free(a);
+}
+
+static void orthogonal_and_triangular(void **state) {
+    static const int sizes[][2] = {{1, 1}, {1, 5},  {6, 1},  {4, 4},
+                                   {9, 7}, {5, 12}, {40, 9}, {30, 30}};
+    static const char *const modes[] = {"reduced", "complete", "r"};
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int how = 0; how < 6; how++)
+                check_qr((enum kind)kind, sizes[i][0], sizes[i][1], how % 2, modes[how / 2]);
+}
+
+/* ---- cholesky ---- */
+
+/* Positive definite, its rows and columns of sizes 2^-range to 2^range. */
+static double *definite(int n, int range, bool single) {
+    double *b = matrix(PLAIN, n, n, false), *a = trial_alloc((size_t)(n * n) * sizeof *a);
+    int *d = trial_alloc((size_t)n * sizeof *d);
+    for (int i = 0; i < n; i++) d[i] = (int)trial_between(-range, range);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) {
+            double sum = i == j ? 1 : 0;
+            for (int k = 0; k < n; k++) sum += b[i * n + k] * b[j * n + k];
+            sum = ldexp(sum, d[i] + d[j]);
+            a[i * n + j] = a[j * n + i] = single ? (double)(float)sum : sum;
+        }
+    free(b);
+    free(d);
+    return a;
+}
+
+static void factors_of_definite_matrices(void **state) {
+    static const int sizes[] = {1, 2, 5, 33, 60}, ranges[][2] = {{0, 0}, {20, 400}, {50, 500}};
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int how = 0; how < 12; how++) {
+            const bool single = how % 2, upper = how / 2 % 2;
+            const int n = sizes[s], range = ranges[how / 4][single ? 0 : 1];
+            double *a = definite(n, range, single);
+            struct trial *t = job_of("cholesky", a, n, n, single);
+            long double *wide = widen(a, n * n, 0);
+            running = "definite";
+            trial_set_bool(t, "upper", upper);
+            assert_int_equal(trial_run(t), BLASD_OK);
+            assert_int_equal(blasd_ref_cholesky(n, wide), 0);
+            for (int i = 0; i < n; i++)
+                for (int j = 0; j < n; j++) {
+                    long double got = value(t, "L", upper ? j * n + i : i * n + j);
+                    /* against the length of its row, which is the root of a's diagonal */
+                    long double size = sqrtl((long double)a[i * n + i]);
+                    if (j > i) assert_true(got == 0);
+                    if (j <= i)
+                        expect_at_most(t, "element", fabsl(got - wide[i * n + j]),
+                                       40.0L * n * n * unit_of(single) * size + 0x1p-1074L +
+                                           (single ? 0x1p-149L : 0));
+                }
+            expect_at_most(t, "residual", value(t, "residual", 0), 16 * (n + 1) * unit_of(single));
+            assert_int_equal(t->task.warning_count, 0);
+            trial_free(t);
+            free(a);
+            free(wide);
+        }
+}
+
+static void matrices_that_are_not_definite(void **state) {
+    (void)state;
+    for (int n = 1; n < 70; n += 17)
+        for (int bad = 0; bad < n; bad += 5) {
+            double *a = definite(n, 100, false);
+            struct trial *t;
+            char words[80];
+            a[bad * n + bad] = bad % 2 == 0 ? 0 : -1e-300;
+            t = job_of("cholesky", a, n, n, false);
+            assert_int_equal(trial_run(t), BLASD_E_not_positive_definite);
+            snprintf(words, sizeof words, "order %d ", bad + 1);
+            assert_non_null(strstr(t->task.err.detail, words));
+            trial_free(t);
+            free(a);
+        }
+}
+
+/* In a stack each matrix has its own fate. */
+static void one_of_a_stack_is_not_definite(void **state) {
+    struct trial *t = trial_new("cholesky");
+    double *a = trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 4, (int64_t[]){2, 3, 5, 5});
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        double *one = definite(5, 10, false);
+        memcpy(a + i * 25, one, 25 * sizeof *one);
+        free(one);
+    }
+    a[4 * 25 + 2 * 5 + 2] = -1;
+    a[5 * 25 + 4] += 1; /* the triangle that is not read */
+    assert_int_equal(trial_run(t), BLASD_OK);
+    for (int i = 0; i < 6; i++) {
+        assert_true(value(t, "info", i) == (i == 4 ? 3 : 0));
+        assert_int_equal(isnan((double)value(t, "L", i * 25)), i == 4);
+        assert_int_equal(isnan((double)value(t, "residual", i)), i == 4);
+    }
+    assert_int_equal(t->task.warning_count, 2);
+    trial_free(t);
+}
+
+/* ---- lstsq ---- */
+
+static void check_lstsq(enum kind kind, int m, int n, int columns, bool single) {
+    double *a = matrix(kind, m, n, single), *b = matrix(PLAIN, m, columns, single);
+    int e = exponent_of(a, m * n), k = m < n ? m : n, rank = 0;
+    enum blasd_dtype dtype = single ? BLASD_float32 : BLASD_float64;
+    struct trial *t = job_of("lstsq", a, m, n, single);
+    void *to = trial_input(t, "b", dtype, BLASD_ROW_MAJOR, 2, (int64_t[]){m, columns});
+    long double *wide = widen(a, m * n, -e), u = unit_of(single), rcond = single ? 1e-4L : 1e-10L;
+    long double *x = trial_alloc((size_t)n * sizeof *x),
+                *right = trial_alloc((size_t)m * sizeof *x);
+    running = kind_names[kind];
+    for (int i = 0; i < m * columns; i++) trial_put(to, dtype, i, b[i]);
+    trial_set_float(t, "rcond", (double)rcond);
+    assert_int_equal(trial_run(t), BLASD_OK);
+    for (int c = 0; c < columns; c++) {
+        long double size = 0, off = 0, sum = 0, s0 = value(t, "s", 0), sk;
+        for (int i = 0; i < m; i++) right[i] = b[i * columns + c];
+        rank = blasd_ref_lstsq(m, n, wide, right, rcond, x);
+        assert_int_equal((int)value(t, "rank", 0), rank);
+        sk = rank > 0 ? value(t, "s", rank - 1) : s0;
+        for (int i = 0; i < n; i++) {
+            long double d = ldexpl(value(t, "x", i * columns + c), e) - x[i];
+            size += x[i] * x[i];
+            off += d * d;
+        }
+        for (int i = 0; i < m; i++) {
+            long double r = right[i];
+            for (int j = 0; j < n; j++) r -= wide[i * n + j] * x[j];
+            sum += r * r;
+        }
+        /* the condition, times the residual's part that it squares */
+        if (sk > 0)
+            expect_at_most(t, "x", sqrtl(off),
+                           30.0L * (m + n) * u * (s0 / sk) *
+                               (sqrtl(size) + sqrtl(sum) / ldexpl(sk, -e)));
+        expect_at_most(t, "residuals", fabsl(sqrtl(value(t, "residuals", c)) - sqrtl(sum)),
+                       30.0L * (m + n) * u * (norm(right, m) + sqrtl(sum)));
+    }
+    expect_at_most(t, "optimality", value(t, "optimality", 0), 16 * (m + n) * u + rcond);
+    assert_int_equal(t->task.warning_count, rank < k ? 1 : 0);
+    trial_free(t);
+    free(a);
+    free(b);
+    free(x);
+    free(right);
+    free(wide);
+}
+
+static void shortest_solutions(void **state) {
+    static const int sizes[][2] = {{1, 1}, {1, 5}, {6, 1}, {4, 4}, {9, 7}, {5, 12}, {40, 9}};
+    static const enum kind kinds[] = {PLAIN, LOW_RANK, EQUAL, DIAGONAL, GRADED_ROWS};
+    (void)state;
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int how = 0; how < 4; how++)
+                check_lstsq(kinds[kind], sizes[i][0], sizes[i][1], how / 2 ? 3 : 1, how % 2);
+}
+
+/* Batch dimensions of a and b broadcast; a vector b serves every matrix. */
+static void lstsq_broadcasts(void **state) {
+    struct trial *t = trial_new("lstsq"), *one;
+    double *a = trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 4, (int64_t[]){2, 1, 6, 3});
+    double *b = trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 4, (int64_t[]){1, 3, 6, 2});
+    (void)state;
+    for (int i = 0; i < 36; i++) a[i] = trial_normal();
+    for (int i = 0; i < 36; i++) b[i] = trial_normal();
+    assert_int_equal(trial_run(t), BLASD_OK);
+    for (int i = 0; i < 6; i++) {
+        one = trial_new("lstsq");
+        memcpy(trial_input(one, "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){6, 3}),
+               a + i / 3 * 18, 18 * sizeof *a);
+        memcpy(trial_input(one, "b", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){6, 2}),
+               b + i % 3 * 12, 12 * sizeof *b);
+        assert_int_equal(trial_run(one), BLASD_OK);
+        for (int j = 0; j < 6; j++) assert_true(value(t, "x", i * 6 + j) == value(one, "x", j));
+        for (int j = 0; j < 2; j++)
+            assert_true(value(t, "residuals", i * 2 + j) == value(one, "residuals", j));
+        trial_free(one);
+    }
+    trial_free(t);
+}
+
+/* Solutions and scales at the ends of the range. */
+static void lstsq_at_the_ends_of_the_range(void **state) {
+    static const double scales[][2] = {
+        {1e300, 1e300}, {1e-300, 1e-300}, {1e300, 1}, {1e-150, 1e150}, {1e-310, 1e-310}};
+    (void)state;
+    for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
+        struct trial *t = trial_new("lstsq");
+        double *a = trial_input(t, "a", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){3, 2});
+        double *b = trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){3});
+        a[0] = a[3] = scales[s][0];
+        b[0] = 2 * scales[s][1];
+        b[1] = 3 * scales[s][1];
+        assert_int_equal(trial_run(t), BLASD_OK);
+        for (int i = 0; i < 2; i++) {
+            long double wish = (long double)b[i] / (long double)scales[s][0];
+            expect_at_most(t, "x", fabsl(value(t, "x", i) - wish),
+                           8 * DBL_EPSILON * wish + 0x1p-1074L);
+        }
+        assert_int_equal(t->task.warning_count, 0);
+        a[0] = a[3] = 1e-200;
+        b[0] = b[1] = 1e200;
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_true(isinf((double)value(t, "x", 0)));
+        assert_int_equal(t->task.warning_count, 1);
+        trial_free(t);
+    }
+}
+
+/* ---- the triangle that is not read ---- */
+
+static void the_other_triangle_is_not_read(void **state) {
+    (void)state;
+    for (int upper = 0; upper < 2; upper++) {
+        double *a = definite(6, 3, false);
+        struct trial *clean = job_of("eigh", a, 6, 6, false), *dirty, *factor, *other;
+        factor = job_of("cholesky", a, 6, 6, false);
+        for (int i = 0; i < 6; i++)
+            for (int j = 0; j < i; j++) a[upper ? i * 6 + j : j * 6 + i] = 1e305;
+        dirty = job_of("eigh", a, 6, 6, false);
+        other = job_of("cholesky", a, 6, 6, false);
+        trial_set_choice(dirty, "uplo", upper ? "upper" : "lower");
+        trial_set_bool(factor, "upper", upper);
+        trial_set_bool(other, "upper", upper);
+        assert_int_equal(trial_run(clean), BLASD_OK);
+        assert_int_equal(trial_run(dirty), BLASD_OK);
+        assert_int_equal(trial_run(factor), BLASD_OK);
+        assert_int_equal(trial_run(other), BLASD_OK);
+        for (int i = 0; i < 6; i++)
+            assert_true(value(clean, "eigenvalues", i) == value(dirty, "eigenvalues", i));
+        for (int i = 0; i < 36; i++) assert_true(value(factor, "L", i) == value(other, "L", i));
+        assert_int_equal(clean->task.warning_count, 0);
+        assert_non_null(strstr(dirty->task.warnings[0], "not symmetric"));
+        assert_non_null(strstr(other->task.warnings[0], "not symmetric"));
+        trial_free(clean);
+        trial_free(dirty);
+        trial_free(factor);
+        trial_free(other);
+        free(a);
+    }
+}
+
+/* Eigenvalues of 1.7e308 on all places are beyond the range, and that is said. */
+static void values_beyond_the_range(void **state) {
+    double a[4] = {1.7e308, 1.7e308, 1.7e308, 1.7e308};
+    struct trial *t = job_of("eigh", a, 2, 2, false), *s = job_of("svd", a, 2, 2, false);
+    (void)state;
+    assert_int_equal(trial_run(t), BLASD_OK);
+    assert_int_equal(trial_run(s), BLASD_OK);
+    assert_true(isinf((double)value(t, "eigenvalues", 1)) && isinf((double)value(s, "S", 0)));
+    assert_non_null(strstr(t->task.warnings[0], "beyond the range of float64"));
+    assert_non_null(strstr(s->task.warnings[0], "beyond the range of float64"));
+    trial_free(t);
+    trial_free(s);
+}
+
+#ifdef TRIAL_ON_THE_CPU
+/* What large matrices go through: panels, strips, merges. */
+static void large_ones_in_short_calls(void **state) {
+    static const enum kind kinds[] = {PLAIN, LOW_RANK, GRADED_ROWS, DIAGONAL};
+    const double before = blasd_lapack_long_call;
+    (void)state;
+    blasd_lapack_long_call = 1e4;
+    for (int i = 0; i < 4; i++) {
+        check_eigh(kinds[i], 90, i % 2, false);
+        check_svd(kinds[i], 80, 75, i % 2, i / 2);
+        check_svd(kinds[i], 30, 90, i % 2, i / 2);
+        check_qr(kinds[i], 140, 135, i % 2, i / 2 ? "complete" : "r");
+        check_qr(kinds[i], 60, 150, i % 2, "reduced");
+    }
+    check_lstsq(PLAIN, 90, 70, 3, false);
+    check_lstsq(LOW_RANK, 40, 90, 40, false);
+    blasd_lapack_long_call = before;
+}
+
+/* Of sizes with several strips and tiles: the same as by whole calls. */
+static void short_calls_and_whole_ones_agree(void **state) {
+    static const char *const ops[] = {"eigh", "svd", "qr", "cholesky", "lstsq"};
+    static const char *const compared[] = {"eigenvalues", "S", "R", "L", "x"};
+    const double before = blasd_lapack_long_call;
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        const int m = 580, n = i % 3 == 0 ? 580 : 530;
+        double *a = n == m ? definite(n, 0, false) : matrix(PLAIN, m, n, false), most = 0;
+        struct trial *t[2];
+        for (int whole = 0; whole < 2; whole++) {
+            blasd_lapack_long_call = whole ? 1e30 : 1e5;
+            t[whole] = job_of(ops[i], a, m, n, false);
+            if (i == 4) {
+                double *b =
+                    trial_input(t[whole], "b", BLASD_float64, BLASD_ROW_MAJOR, 1, (int64_t[]){m});
+                for (int j = 0; j < m; j++) b[j] = a[j];
+            }
+            assert_int_equal(trial_run(t[whole]), BLASD_OK);
+            assert_int_equal(t[whole]->task.warning_count, 0); /* of residual and the like */
+        }
+        for (int j = 0; j < blasd_tensor_elements(trial_output(t[0], compared[i])); j++)
+            most = fmax(most, fabs(trial_value(trial_output(t[0], compared[i]), j)));
+        for (int j = 0; j < blasd_tensor_elements(trial_output(t[0], compared[i])); j++)
+            ASSERT_CLOSE(trial_value(trial_output(t[0], compared[i]), j),
+                         trial_value(trial_output(t[1], compared[i]), j), 1e-9 * most);
+        trial_free(t[0]);
+        trial_free(t[1]);
+        free(a);
+    }
+    for (int n = 300; n < 600; n += 250) { /* the panel with the bad pivot is the last one */
+        double *a = definite(n, 0, false);
+        struct trial *t;
+        char words[40];
+        blasd_lapack_long_call = 1e5;
+        a[(n - 1) * n + n - 1] = -1;
+        t = job_of("cholesky", a, n, n, false);
+        assert_int_equal(trial_run(t), BLASD_E_not_positive_definite);
+        snprintf(words, sizeof words, "order %d ", n);
+        assert_non_null(strstr(t->task.err.detail, words));
+        trial_free(t);
+        free(a);
+    }
+    blasd_lapack_long_call = before;
+}
+
+/* Wherever it is stopped it ends as cancelled, soon. */
+static void large_ones_hear(void **state) {
+    static const struct {
+        const char *op;
+        int m, n;
+    } jobs[] = {{"eigh", 200, 200}, {"svd", 220, 200},   {"svd", 200, 600},
+                {"qr", 300, 280},   {"lstsq", 300, 200}, {"cholesky", 300, 300}};
+    const double before = blasd_lapack_long_call;
+    (void)state;
+    blasd_lapack_long_call = 1e5;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        int m = jobs[i].m, n = jobs[i].n, all;
+        double *a = m == n ? definite(n, 0, false) : matrix(PLAIN, m, n, false);
+        struct trial *t = job_of(jobs[i].op, a, m, n, false);
+        if (strcmp(jobs[i].op, "lstsq") == 0)
+            trial_input(t, "b", BLASD_float64, BLASD_ROW_MAJOR, 2, (int64_t[]){m, 2});
+        assert_int_equal(trial_run(t), BLASD_OK);
+        all = trial_watch.calls;
+        assert_true(all > 8); /* questions, and with them reports of progress */
+        for (int after = 1; after < all; after += 1 + all / 40) {
+            trial_watch.stop_after = after;
+            /* how often is asked depends on the threads: a run may end before the answer is no */
+            if (trial_run(t) != BLASD_E_cancelled) assert_true(trial_watch.calls < after);
+            assert_true(trial_watch.calls <= after + 1);
+        }
+        trial_watch.stop_after = 0;
+        trial_free(t);
+        free(a);
+    }
+    blasd_lapack_long_call = before;
+}
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eigenvalues_and_vectors),
+        cmocka_unit_test(singular_values_and_vectors),
+        cmocka_unit_test(orthogonal_and_triangular),
+        cmocka_unit_test(factors_of_definite_matrices),
+        cmocka_unit_test(matrices_that_are_not_definite),
+        cmocka_unit_test(one_of_a_stack_is_not_definite),
+        cmocka_unit_test(shortest_solutions),
+        cmocka_unit_test(lstsq_broadcasts),
+        cmocka_unit_test(lstsq_at_the_ends_of_the_range),
+        cmocka_unit_test(the_other_triangle_is_not_read),
+        cmocka_unit_test(values_beyond_the_range),
+#ifdef TRIAL_ON_THE_CPU
+        cmocka_unit_test(large_ones_in_short_calls),
+        cmocka_unit_test(short_calls_and_whole_ones_agree),
+        cmocka_unit_test(large_ones_hear),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
