@@ -93,13 +93,13 @@
       "Use a new key for a new request.")                                                          \
     X(queue_full, 429, true, "The queue is full",                                                  \
       "Send the request again after the seconds in Retry-After.")                                  \
-    X(quota_exceeded, 429, true, "The tenant has as much of the service as it may",                \
-      "Wait until jobs of yours have ended, or forget results with DELETE /jobs/ID?forget=1, "     \
-      "then send the request again.")                                                              \
     X(rate_limited, 429, true, "The key submits more jobs a second than it may",                   \
       "Send the request again after the seconds in Retry-After.")                                  \
     X(too_many_failures, 429, true, "Too many requests of this address showed a wrong key",        \
       "Correct the key, and send the request again after the seconds in Retry-After.")             \
+    X(quota_exceeded, 429, true, "The tenant has as much of the service as it may",                \
+      "Wait until jobs of yours have ended, or forget results with DELETE /jobs/ID?forget=1, "     \
+      "then send the request again.")                                                              \
     X(results_full, 429, true, "Results that are kept leave no room for those of new jobs",        \
       "Forget those you have fetched with DELETE /jobs/ID?forget=1, or send the request again "    \
       "later.")                                                                                    \

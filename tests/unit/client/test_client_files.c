@@ -266,7 +266,7 @@ static void test_what_is_copied(void **state) {
     (void)state;
     input.data = data;
     data[199999] = 4;
-    assert_null(blasd_shared_copy("/nonexistent", &request));
+    assert_null(blasd_shared_copy("/nonexistent", "", &request));
     copy = blasd_shared_copy(folder, "", &request);
     assert_non_null(copy);
     fd = open(copy->path, O_RDONLY);
