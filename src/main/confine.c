@@ -48,8 +48,7 @@
 #define NEVER                                                                                      \
     (LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SOCK | \
      LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_SYM)
-#define OF_A_FILE                                                                                  \
-    (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | TRUNCATE)
+#define OF_A_FILE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | TRUNCATE)
 
 /* As the kernel's of that name, whose length tells how much of it is known. */
 struct ruleset_attr {
@@ -61,11 +60,26 @@ struct ruleset {
     uint64_t handled;
 };
 
-static const char *const system_files[] = {
-    "/usr", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/proc", "/sys", "/dev/zero",
-    "/dev/full", "/dev/random", "/dev/urandom", "/etc/ld.so.cache", "/etc/localtime", "/etc/passwd",
-    "/etc/group", "/etc/nvidia", NULL};
-static const char *const network_files[] = {"/etc", "/run/systemd/resolve", "/run/resolvconf", NULL};
+static const char *const system_files[] = {"/usr",
+                                           "/lib",
+                                           "/lib32",
+                                           "/lib64",
+                                           "/opt",
+                                           "/nix/store",
+                                           "/proc",
+                                           "/sys",
+                                           "/dev/zero",
+                                           "/dev/full",
+                                           "/dev/random",
+                                           "/dev/urandom",
+                                           "/etc/ld.so.cache",
+                                           "/etc/localtime",
+                                           "/etc/passwd",
+                                           "/etc/group",
+                                           "/etc/nvidia",
+                                           NULL};
+static const char *const network_files[] = {"/etc", "/run/systemd/resolve", "/run/resolvconf",
+                                            NULL};
 
 /* A path that is not there needs no rule. */
 static void allow(const struct ruleset *ruleset, const char *path, uint64_t rights) {
@@ -153,8 +167,8 @@ static void hold(int number) {
     sem_post(&held);
 }
 
-/* Capabilities, of which root has some, and Landlock are a thread's own. Threads that libraries have
- * started while they were loaded do it in the handler of a signal. */
+/* Capabilities, of which root has some, and Landlock are a thread's own. Threads that libraries
+ * have started while they were loaded do it in the handler of a signal. */
 static int hold_threads(void) {
     struct sigaction action = {.sa_handler = hold, .sa_flags = SA_RESTART};
     const pid_t self = gettid();

@@ -1,7 +1,7 @@
-/* What `blasd api` and `blasd worker` give up once they have started, so that whoever takes one over
- * gets little: no new privileges, few files (Landlock, where the kernel has it), no system call that
- * starts a program or reaches into others (seccomp), no core file with tensors in it. All threads of
- * the process are held. Read next: SECURITY.md. */
+/* What `blasd api` and `blasd worker` give up once they have started, so that whoever takes one
+ * over gets little: no new privileges, few files (Landlock, where the kernel has it), no system
+ * call that starts a program or reaches into others (seccomp), no core file with tensors in it. All
+ * threads of the process are held. Read next: SECURITY.md. */
 #ifndef BLASD_MAIN_CONFINE_H
 #define BLASD_MAIN_CONFINE_H
 

@@ -26,7 +26,8 @@ static const char common_usage[] =
     "  --blobs KIND           where large tensors lie: dir:/path or redis [BLASD_BLOBS]\n"
     "  --limit NAME=VALUE     sets a limit; see docs/limits.md [BLASD_<NAME>]\n"
     "  --log-level LEVEL      error, warn, info or debug [BLASD_LOG_LEVEL]\n"
-    "  --no-confine           the front end and workers keep all rights of this user, for debuggers "
+    "  --no-confine           the front end and workers keep all rights of this user, for "
+    "debuggers "
     "and\n"
     "                         profilers; see SECURITY.md [BLASD_NO_CONFINE=1]\n";
 
@@ -74,17 +75,25 @@ static int set_redis(struct common_options *common, const char *url) {
     return url != NULL && strncmp(url, "file:", 5) == 0 ? read_redis(common, url + 5) : 0;
 }
 
+#define FROM_ENVIRONMENT "env" /* shorter than any address with a password */
+
 /* A password in a word of the command line, which everybody on the machine can read: kept, and
  * written over there. */
 static int take_redis(struct common_options *common, char *word) {
     static char *kept;
+    if (strcmp(word, FROM_ENVIRONMENT) == 0)
+        return set_redis(common, from_environment("BLASD_REDIS"));
     char *from = strstr(word, "://"), *to = strrchr(word, '@');
     free(kept);
     kept = strdup(word);
     if (kept == NULL) return -1;
     from = from == NULL ? word : from + 3;
-    if (to != NULL && from < to && strncmp(word, "unix:", 5) != 0)
-        memset(from, 'x', (size_t)(to - from));
+    if (to != NULL && from < to && strncmp(word, "unix:", 5) != 0) {
+        /* for this program started anew by the same command line, as blas_start.c does */
+        if (setenv("BLASD_REDIS", kept, 1) != 0) return -1;
+        memset(word, '\0', strlen(word));
+        memcpy(word, FROM_ENVIRONMENT, sizeof FROM_ENVIRONMENT - 1);
+    }
     return set_redis(common, kept);
 }
 

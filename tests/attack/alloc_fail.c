@@ -1,6 +1,6 @@
 /* By LD_PRELOAD: memory that runs out. In `blasd api` and `blasd worker` the file
- * BLASD_TEST_ALLOC/api or …/worker holds a number (int64): each allocation lowers it by one, and the
- * one that brings it to 0 fails. At 0 all is well. */
+ * BLASD_TEST_ALLOC/api or …/worker holds a number (int64): each allocation lowers it by one, and
+ * the one that brings it to 0 fails. At 0 all is well. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
