@@ -2,8 +2,9 @@
 #   docker build -t blasd .                                   CPU
 #   docker build -t blasd:cuda \
 #     --build-arg BUILD_IMAGE=nvidia/cuda:13.0.0-devel-ubuntu24.04 --build-arg RUN_IMAGE=ubuntu:24.04 .
-#   docker run --rm -p 8080:8080 --shm-size=4g blasd          the whole service in one container
-#   docker run --rm --gpus all -p 8080:8080 --shm-size=4g blasd:cuda
+#   docker run --rm -p 127.0.0.1:8080:8080 --shm-size=4g blasd    the whole service in one container
+# The first start makes a key, which is printed once; docs/keys.md says how to bring a certificate.
+#   docker run --rm --gpus all -p 127.0.0.1:8080:8080 --shm-size=4g blasd:cuda
 # Where BUILD_IMAGE has nvcc the image gets the CUDA backend and, of the toolkit, the libraries that it calls;
 # RUN_IMAGE is the same release of the distribution without a toolkit. CUDA_ARCH as in the Makefile: the cards that
 # code is made for. The driver is the host's.
@@ -35,4 +36,6 @@ USER blasd
 EXPOSE 8080
 VOLUME /var/lib/blasd
 ENTRYPOINT ["blasd"]
-CMD ["up", "--listen", "0.0.0.0:8080", "--data", "/var/lib/blasd"]
+# published on loopback, or behind a proxy that speaks TLS; with a certificate of one's own (docs/keys.md) without the last
+CMD ["up", "--listen", "0.0.0.0:8080", "--data", "/var/lib/blasd", \
+     "--keys", "/var/lib/blasd/keys.json", "--first-key", "--insecure-no-tls"]

@@ -8,7 +8,10 @@
 ## make bench        measurements (bench/README.md); ARGS="--quick --only json-256" passes options on
 ## make test-gpu     on a machine with a GPU: conformance, leaks, benchmarks
 ## make fuzz         the fuzzers, FUZZ_SECONDS (60) each
-## make soak         the load tests for a minute each
+## make chaos        kills, stops and fills a service under load; ARGS="--kills 10000" or "--seconds 600 --seed N"
+## make attack       what hostile clients do, SCALE (10) times as much as in make test
+## make soak         the load tests for a minute each, then half an hour in which memory must be flat
+## make analyze      gcc -fanalyzer, clang-tidy, cppcheck; make test-thread: threads under ThreadSanitizer
 ## make test-fresh   `make demo` and `make test` in a bare root (needs root)
 ## make test-image   builds and runs the container image (needs root)
 ## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
@@ -22,15 +25,22 @@ BUILD ?= build
 SANITIZE ?=
 CC = gcc
 CXX = g++
+OBJCOPY ?= objcopy
 PYTHON ?= /usr/bin/python3
 
-PACKAGES = libmicrohttpd jansson hiredis libcurl
+PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium librhonabwy libcurl libseccomp zlib
+# hiredis has TLS from 1.0 on, in a library of its own
+REDIS_TLS := $(shell pkg-config --exists hiredis_ssl openssl 2>/dev/null && echo 1)
+PACKAGES += $(if $(REDIS_TLS),hiredis_ssl openssl)
 WARN = -Wall -Wextra -Wpointer-arith -Wshadow -Wundef -Wvla -Wformat=2 -Wcast-align \
        -Wconversion -Wno-sign-conversion -Wfloat-conversion
 WARN_C = -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
 OPT ?= -O2 -g
-HARDEN = -fstack-protector-strong -fno-strict-overflow
-FLAGS = -Isrc -I. -I$(BUILD)/gen -D_GNU_SOURCE $(OPT) $(WARN) $(HARDEN) $(WERROR) -MMD -MP -fPIC -pthread
+# tests/integration/test_hardening.py reads from the program that all of this is in it
+HARDEN = -fstack-protector-strong -fstack-clash-protection -fno-strict-overflow
+HARDEN += $(if $(filter x86_64,$(shell uname -m)),-fcf-protection) $(if $(SANITIZE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack
+FLAGS = -Isrc -I. -I$(BUILD)/gen -D_GNU_SOURCE $(if $(REDIS_TLS),-DBLASD_REDIS_TLS) $(OPT) $(WARN) $(HARDEN) $(WERROR) -MMD -MP -fPIC -pthread
 ifneq ($(SANITIZE),)
 FLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 LDFLAGS += -fsanitize=$(SANITIZE)
@@ -40,15 +50,15 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire store redis queue http worker
+FLOORS = base core wire store redis auth queue oip http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
 CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))
 
 obj = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 folder_sources = $(wildcard src/$(1)/*.c src/$(1)/*.cc)
-ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/client.a
-GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/version.h
+ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/cli.a $(BUILD)/lib/client.a
+GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/pages.h $(BUILD)/gen/version.h
 
 .PHONY: all help FORCE
 all: $(BUILD)/blasd $(BUILD)/libblasd_client.a
@@ -59,8 +69,14 @@ help:
 # seen, too, and no rule of times would.
 comma = ,
 write_if_changed = @mkdir -p $(@D); $(1) >$@.new; if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
-$(BUILD)/libblasd_client.a: $(BUILD)/lib/client.a
-	@cp $< $@
+# One object in which only what the header declares is global, so that it meets no name of a program's.
+$(BUILD)/libblasd_client.a: $(BUILD)/lib/client.a clients/c/blasd.h deploy/install/exports.sh
+	@mkdir -p $(BUILD)/obj
+	@deploy/install/exports.sh clients/c/blasd.h names >$(BUILD)/obj/client.names
+	$(LD) -r -o $(BUILD)/obj/client.whole.o --whole-archive $<
+	$(OBJCOPY) --keep-global-symbols=$(BUILD)/obj/client.names $(BUILD)/obj/client.whole.o
+	@rm -f $@
+	ar rcs $@ $(BUILD)/obj/client.whole.o
 
 $(BUILD)/blasd: $(BUILD)/lib/main.a $(ARCHIVES)
 	$(CC) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
@@ -73,6 +89,7 @@ endef
 $(foreach f,$(FLOORS) main,$(eval $(call archive,$(f),$(call obj,$(call folder_sources,$(f))))))
 $(eval $(call archive,kernels,$(call obj,$(KERNEL_C)) $(BUILD)/obj/gen/ops.c.o $(BUILD)/obj/gen/cpu_kernels.c.o))
 $(eval $(call archive,client,$(call obj,$(wildcard clients/c/*.c))))
+$(eval $(call archive,cli,$(call obj,$(wildcard clients/cli/*.c))))
 $(BUILD)/lib/%.list: FORCE
 	$(call write_if_changed,echo $(OBJECTS))
 $(BUILD)/lib/%.a: $(BUILD)/lib/%.list
@@ -109,13 +126,16 @@ $(BUILD)/gen/version.h: VERSION
 $(BUILD)/gen/openapi_json.h: api/openapi.json
 	@mkdir -p $(@D)
 	@mk/bytes.sh openapi_json $< >$@
+$(BUILD)/gen/pages.h: api/docs.html api/style.css
+	@mkdir -p $(@D)
+	@{ mk/bytes.sh docs_html api/docs.html; mk/bytes.sh style_css api/style.css; } >$@
 
 # in this order: a list in a prerequisite must be known when it is read
-include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/install.mk
+include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/analyze.mk mk/install.mk
 
 # Files generated from tables in the code and committed, because people read them where they lie.
-GENERATED_DOCS = api/errors.json docs/errors.md docs/limits.md docs/operations.md
-$(BUILD)/generate: $(BUILD)/obj/docs/generate.c.o $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+GENERATED_DOCS = api/errors.json api/operations.json docs/errors.md docs/limits.md docs/operations.md
+$(BUILD)/generate: $(BUILD)/obj/docs/generate.c.o $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 	$(CC) $(LDFLAGS) -pthread -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 .PHONY: generated check-generated
 generated: $(BUILD)/generate
@@ -153,7 +173,7 @@ lint:
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 lint-objects
 	@$(PYTHON) .ci/objects.py build/lint-gcc
 	@$(MAKE) --no-print-directory -j2 -s BUILD=build/lint-clang CC=clang CXX=clang++ WERROR=-Werror OPT=-O1 lint-objects
-	@$(MAKE) --no-print-directory -s -j2 check-generated
+	@$(MAKE) --no-print-directory -s -j2 BUILD=build/lint-gcc WERROR=-Werror OPT=-O1 check-generated
 
 .PHONY: clean
 clean:

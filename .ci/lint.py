@@ -1,12 +1,12 @@
 """The rules of the tree that no compiler checks: `make lint` runs this and prints nothing when all hold.
 
 - A file includes its own folder or a lower floor, never a higher one.
-- hiredis, microhttpd, jansson and curl are known in their own folders only; only src/main may exit
+- hiredis, microhttpd, jansson, curl and zlib are known in their own folders only; only src/main may exit
   (and the naive references, which only tests run).
 - Calls that cannot be bounded are banned in all that meets a user's bytes.
 - Basenames are unique, so that a file is found by its name.
 - No file grows past what one mind holds.
-- The Python client has the version that the file VERSION says.
+- The clients have the version that the file VERSION says.
 - docs/architecture.md names functions that exist, and at most thirty terms.
 """
 import collections
@@ -16,13 +16,17 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLOORS = {"base": 0, "core": 1, "wire": 2, "store": 2, "redis": 2, "kernels": 2, "queue": 3, "http": 4, "worker": 4,
-          "main": 5}
+FLOORS = {"base": 0, "core": 1, "wire": 2, "store": 2, "redis": 2, "auth": 2, "kernels": 2, "queue": 3, "oip": 3, "http": 4,
+          "worker": 4, "main": 5}
 HEADERS = {  # header -> the only folders that may include it
-    r"(hiredis/)?(hiredis|async|read|sds)\.h": {"src/redis", "src/queue"},
+    r"(hiredis/)?(hiredis|hiredis_ssl|async|read|sds)\.h": {"src/redis", "src/queue"},
+    r"openssl/.*": {"src/redis"},
     r"microhttpd\.h": {"src/http"},
-    r"jansson\.h": {"src/wire", "src/http", "src/main", "src/worker", "clients/c"},
+    r"jansson\.h": {"src/auth", "src/wire", "src/oip", "src/http", "src/main", "src/worker", "clients/c", "clients/cli"},
+    r"gnutls/.*": {"src/http"},
+    r"(sodium|rhonabwy)\.h": {"src/auth"},
     r"curl/.*": {"clients/c"},
+    r"zlib\.h": {"src/http"},
 }
 BANNED = r"\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|system|popen|atoi|atof|asctime|ctime)\s*\("
 MOST_LINES = 800
@@ -112,6 +116,10 @@ def main():
             complain(f"{path}:1: a file begins with a comment that says what it is")
     check_architecture(sources, complain)
     version = (ROOT / "VERSION").read_text().strip()
+    header = (ROOT / "clients/c/blasd.h").read_text()
+    parts = [re.search(rf"BLASD_VERSION_{part} (\d+)", header).group(1) for part in ("MAJOR", "MINOR", "PATCH")]
+    if ".".join(parts) != version:
+        complain(f"clients/c/blasd.h: its version is {'.'.join(parts)}, not {version}, as VERSION says")
     package = pathlib.Path("clients/python/blasd/__init__.py")
     if f'__version__ = "{version}"' not in (ROOT / package).read_text():
         complain(f"{package}: __version__ is not {version}, as VERSION says")

@@ -20,6 +20,7 @@ installed: all $(BUILD)/$(SHARED)
 	@deploy/install/completion.sh bash $(BUILD)/blasd >$(STAGE)/blasd.bash
 	@deploy/install/completion.sh zsh $(BUILD)/blasd >$(STAGE)/_blasd
 	@sed 's|@prefix@|$(PREFIX)|; s|@version@|$(VERSION_TEXT)|' clients/c/blasd.pc.in >$(STAGE)/blasd.pc
+	@for f in blasdConfig blasdConfigVersion; do sed 's|@version@|$(VERSION_TEXT)|' clients/c/$$f.cmake.in >$(STAGE)/$$f.cmake; done
 	@sed 's|@bindir@|$(PREFIX)/bin|' deploy/install/blasd.service.in >$(STAGE)/blasd.service
 install: installed
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" UNITDIR="$(UNITDIR)" INSTALL="$(INSTALL)" deploy/install/files.sh install $(BUILD)

@@ -17,7 +17,7 @@ $(BUILD)/tests/unit/queue/redis_clock.so: tests/unit/queue/redis_clock.c
 	$(CC) -std=c17 -D_GNU_SOURCE -O2 -fPIC $(WARN) $(WARN_C) $(WERROR) -shared -o $@ $<
 $(filter $(BUILD)/tests/unit/queue/% $(BUILD)/tests/unit/main/%,$(UNIT)): | $(BUILD)/tests/unit/queue/redis_clock.so
 $(BUILD)/tests/unit/cuda/test_cuda_nvml $(BUILD)/tests/unit/cuda/test_cuda_worker: $(BUILD)/tests/unit/cuda/fake_nvml.so
-$(BUILD)/tests/unit/cuda/test_cuda_worker: $(filter-out %/client.a,$(ARCHIVES))
+$(BUILD)/tests/unit/cuda/test_cuda_worker: $(filter-out %/client.a %/cli.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/cuda/%,$(UNIT)): $(BUILD)/lib/standin.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.c.o
 	@mkdir -p $(@D)
@@ -26,17 +26,20 @@ $(filter $(BUILD)/tests/unit/base/%,$(UNIT)): $(BUILD)/lib/base.a
 $(filter $(BUILD)/tests/unit/core/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a
 $(filter $(BUILD)/tests/unit/kernels/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/wire/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a
+$(filter $(BUILD)/tests/unit/oip/%,$(UNIT)): $(BUILD)/lib/oip.a $(BUILD)/lib/wire.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 $(filter $(BUILD)/tests/unit/store/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/store.a
+$(filter $(BUILD)/tests/unit/auth/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/auth.a $(BUILD)/lib/kernels.a
 $(filter $(BUILD)/tests/unit/queue/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/wire.a $(BUILD)/lib/store.a $(BUILD)/lib/redis.a $(BUILD)/lib/queue.a $(BUILD)/lib/kernels.a $(BUILD)/lib/main.a
-$(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %/client.a,$(ARCHIVES))
+$(filter $(BUILD)/tests/unit/main/%,$(UNIT)): $(BUILD)/lib/main.a $(filter-out %/client.a %/cli.a,$(ARCHIVES))
 $(filter $(BUILD)/tests/unit/client/%,$(UNIT)): $(BUILD)/lib/base.a $(BUILD)/lib/core.a $(BUILD)/lib/client.a
-$(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a,$(ARCHIVES))
+$(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(filter-out %/client.a %/cli.a,$(ARCHIVES))
 
 # the C client's examples, and a program that tests drive
-CLIENT_PROGRAMS = $(BUILD)/client_example $(BUILD)/share_example $(BUILD)/share_probe
-$(BUILD)/client_example $(BUILD)/share_example: $(BUILD)/%: $(BUILD)/obj/clients/c/examples/%.c.o $(BUILD)/libblasd_client.a
-CLIENT_C = $(wildcard clients/c/examples/*.c tests/integration/*.c)
-$(BUILD)/share_probe: $(BUILD)/obj/tests/integration/share_probe.c.o $(BUILD)/libblasd_client.a
+EXAMPLES = $(patsubst clients/c/examples/%.c,$(BUILD)/%,$(wildcard clients/c/examples/*.c))
+CLIENT_PROGRAMS = $(EXAMPLES) $(BUILD)/share_probe $(BUILD)/client_probe
+$(EXAMPLES): $(BUILD)/%: $(BUILD)/obj/clients/c/examples/%.c.o $(BUILD)/libblasd_client.a
+CLIENT_C = $(wildcard clients/c/examples/*.c tests/integration/*.c tests/attack/*.c)
+$(BUILD)/share_probe $(BUILD)/client_probe: $(BUILD)/%: $(BUILD)/obj/tests/integration/%.c.o $(BUILD)/libblasd_client.a
 $(CLIENT_PROGRAMS):
 	$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs libcurl jansson) -pthread
 
@@ -58,11 +61,14 @@ test-sanitized:
 	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || { echo "$$r failed"; exit 1; }; done
 BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd)
 # for LD_PRELOAD
-$(BUILD)/hang.so: $(BUILD)/obj/tests/integration/hang.c.o
-	$(CC) $(LDFLAGS) -shared -o $@ $< -ldl
-INTEGRATION = $(BUILD)/blasd $(BUILD)/hang.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
+PRELOADED = $(BUILD)/hang.so $(BUILD)/inside.so $(BUILD)/alloc_fail.so
+$(BUILD)/hang.so $(BUILD)/inside.so: $(BUILD)/%.so: $(BUILD)/obj/tests/integration/%.c.o
+$(BUILD)/alloc_fail.so: $(BUILD)/obj/tests/attack/alloc_fail.c.o
+$(PRELOADED):
+	$(CC) $(LDFLAGS) -shared -pthread -o $@ $< -ldl
+INTEGRATION = $(BUILD)/blasd $(PRELOADED) $(BUILD)/tests/unit/queue/redis_clock.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
 test-integration: $(INTEGRATION)
-	@$(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/integration
+	@$(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/integration tests/attack
 
 # These need root: an image and a bare machine, made without a container engine.
 .PHONY: test-image test-fresh test-wheels wheels soak
@@ -75,9 +81,18 @@ test-wheels:
 	@deploy/test-wheels.sh
 test-fresh:
 	@deploy/fresh-machine.sh
-# The load tests for a minute each, as a release deserves.
+# Longer forms of what the suite runs for seconds, each with a seed to run it again. `make chaos ARGS="--kills 10000"`,
+# `make attack SCALE=50`, `make soak ARGS="--seconds 1800"`.
+.PHONY: chaos attack
+SCALE ?= 10
+chaos: $(BUILD)/blasd $(BUILD)/tests/unit/queue/redis_clock.so
+	@BLASD=$(abspath $(BUILD)/blasd) $(PYTHON) tests/chaos/chaos.py $(ARGS)
+attack: $(INTEGRATION)
+	@BLASD_ATTACK_SCALE=$(SCALE) $(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/attack $(ARGS)
+# The load tests for a minute each, then half an hour of the same in which memory and descriptors must be flat.
 soak: all
 	@BLASD_LOAD_SECONDS=60 $(PYTHON) -m pytest -q -p no:cacheprovider tests/integration/test_load.py
+	@BLASD=$(abspath $(BUILD)/blasd) $(PYTHON) tests/chaos/soak.py $(ARGS)
 
 .PHONY: lint-objects
 # what make test-gpu builds is compiled here too, or a machine with a GPU would be the first to know

@@ -12,8 +12,11 @@ import scipy.linalg
 import table
 
 
-def conditioned(random, n, power):
-    u, v = (np.linalg.qr(random.standard_normal((n, n)))[0] for _ in range(2))
+def conditioned(random, n, power, complex_too=False):
+    def turn():
+        real = random.standard_normal((n, n))
+        return np.linalg.qr(real + 1j * random.standard_normal((n, n)) if complex_too else real)[0]
+    u, v = turn(), turn()
     return u * 10.0**(-power * np.linspace(0, 1, n)) @ v
 
 
@@ -39,6 +42,10 @@ def cases():
                                        random.standard_normal((30, 1)))
     yield "identity, b = [1e300, 1e-20]", (np.eye(2), np.array([[1e300], [1e-20]]))
     yield "identity, float32, b = [1e25, 1e-25]", (np.eye(2, dtype="f4"), np.array([[1e25], [1e-25]], "f4"))
+    turned = np.exp(1j * random.uniform(0, 7, (50, 50)))
+    yield "complex128, condition 1e12, n = 50", (conditioned(random, 50, 12, True), random.standard_normal((50, 1)) + 0.5j)
+    yield "complex128, random, n = 50", (random.standard_normal((50, 50)) * turned, random.standard_normal((50, 1)) + 1j)
+    yield "complex64, random, n = 50", ((random.standard_normal((50, 50)) * turned).astype("c8"), np.full((50, 1), 1j, "c8"))
     yield "float32, condition 1e5, n = 50", (conditioned(random, 50, 5).astype("f4"), random.standard_normal((50, 1)).astype("f4"))
 
 
@@ -49,13 +56,13 @@ def peers(client):
 
 
 def balls(array):
-    return flint.arb_mat(*array.shape, [flint.arb(float(v)) for v in array.ravel()])
+    return flint.acb_mat(*array.shape, [flint.acb(complex(v)) for v in array.ravel()])
 
 
 def worst(problem, x):
     flint.ctx.prec = 4000
     exact = balls(problem[0]).solve(balls(problem[1])).entries()
-    return np.max([float(abs(ball - flint.arb(float(v))) / abs(ball)) for ball, v in zip(exact, x.ravel())])
+    return np.max([float(abs(ball - flint.acb(complex(v))) / abs(ball)) for ball, v in zip(exact, x.ravel())])
 
 
 if __name__ == "__main__":

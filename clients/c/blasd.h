@@ -16,9 +16,16 @@
  *         fprintf(stderr, "%s\n", problem.message);
  *     blasd_client_free(client);
  *
- * Needs libcurl and jansson. A client serves one thread at a time; several may exist. After fork
- * parent and child may both go on with one; the arrays of blasd_shared_new are one memory to both.
- * Functions return 0, or -1 with `problem` filled. Nothing is printed, nothing exits. */
+ * Needs libcurl and jansson. A client serves any number of threads at once, once it is set up; the
+ * other objects belong to one thread at a time. After fork parent and child may both go on with a
+ * client (but over TLS not where another thread used it just then, for OpenSSL has locks); the
+ * arrays of blasd_shared_new are one memory to both, and a blasd_async stays with the process that
+ * made it. Functions return 0, or -1 with `problem` filled. Times are in seconds.
+ * Nothing is printed, nothing exits.
+ *
+ * The structs of this header are to be made of zeros, as initializers make them: their `reserved`
+ * is room for later versions, and what is not zero there is refused (invalid_request), for it is
+ * meant for a newer library. */
 #ifndef BLASD_CLIENT_H
 #define BLASD_CLIENT_H
 
@@ -30,30 +37,42 @@
 extern "C" {
 #endif
 
+/* The version of this header; blasd_library_version tells that of the library. */
+#define BLASD_VERSION_MAJOR 0
+#define BLASD_VERSION_MINOR 2
+#define BLASD_VERSION_PATCH 0
+#define BLASD_VERSION_AT_LEAST(major, minor, patch)                                                \
+    (BLASD_VERSION_MAJOR * 1000000 + BLASD_VERSION_MINOR * 1000 + BLASD_VERSION_PATCH >=           \
+     (major)*1000000 + (minor)*1000 + (patch))
+
 #define BLASD_ARRAY_RANK 8
 
 struct blasd_client;
 struct blasd_reply;
 struct blasd_shared;
+struct blasd_async;
 
-/* A dense row-major array. In a request everything is borrowed until the call returns; in a reply
- * everything belongs to the reply, and may be written to. */
+/* A dense row-major array. In a request everything is borrowed; in a reply everything belongs to
+ * the reply (blasd_reply_data gives its elements to be written to). */
 struct blasd_array {
     const char *name; /* of the input or output, as GET /ops tells */
     const char
         *dtype; /* float64 float32 float16 bfloat16 int64 … uint8 bool complex128 complex64 */
     int rank;   /* 0 to BLASD_ARRAY_RANK */
     int64_t shape[BLASD_ARRAY_RANK];
-    void *data; /* aligned to its elements in a reply; NULL only where there are no elements */
+    const void *data; /* aligned to its elements in a reply; NULL only where there are none */
+    uint64_t reserved[2];
 };
 
 /* An input that lies in a .npy file. */
 struct blasd_file {
     const char *name;
     const char *path;
+    uint64_t reserved[2];
 };
 
-/* The inputs come in one of three ways. */
+/* One job of any operation. The inputs come in one of three ways; their names and the parameters
+ * are the operation's, as GET /ops and docs/operations.md tell them. */
 struct blasd_request {
     const char *op;
     const struct blasd_array *inputs; /* arrays, or */
@@ -64,12 +83,13 @@ struct blasd_request {
     const char *params;                /* a JSON object as text; NULL: the defaults */
     const char *priority;              /* high normal low; NULL: normal */
     const char *device;                /* auto cpu cuda; NULL: auto */
-    int64_t deadline_ms;               /* 0: none */
+    int64_t deadline_ms;               /* milliseconds from submission; 0: none */
     const char *idempotency_key;       /* NULL: none; the same job is not queued twice under one */
+    uint64_t reserved[8];
 };
 
 /* What went wrong: the service's problem document, or a failure to reach it (status 0, code
- * "connection_failed"). */
+ * "connection_failed"). Filled whole by the function that fails. */
 struct blasd_problem {
     int status;
     bool retry;         /* the same request may succeed later */
@@ -77,43 +97,47 @@ struct blasd_problem {
     char code[48];
     char field[72];    /* the member at fault, or "" */
     char message[640]; /* for people: title, detail, advice */
+    char advice[256];  /* what to do, by itself, or "" */
+    uint64_t reserved[8];
 };
 
-/* `url` is copied, and may have user:password@ before the host; NULL: the environment variable
- * BLASD_URL, else http://127.0.0.1:8080. Nothing is sent yet. New; NULL where memory has run out. A
- * service that is silent for a minute, beyond the time that it was asked to wait, is given up
- * (connection_failed). */
+/* Such as "0.2.0". */
+const char *blasd_library_version(void);
+
+/* --- blasd_client: a service, and how it is spoken to */
+
+/* `url` is copied: http://HOST:PORT or https://…, with user:password@ before the host where a proxy
+ * asks for them, or unix:/PATH of a socket; NULL: the environment variable BLASD_URL, else
+ * http://127.0.0.1:8080. The key is taken from BLASD_API_KEY where that is set. Proxies are taken
+ * from the environment (http_proxy, https_proxy, no_proxy), never for this machine's own
+ * addresses. Nothing is sent yet. New; NULL where memory has run out. */
 struct blasd_client *blasd_client_new(const char *url);
 void blasd_client_free(struct blasd_client *client); /* takes NULL */
 
-/* Sends a job, never twice unless it has an idempotency_key, and waits up to `wait_seconds` for its
- * end (0: does not wait). The reply has the job document, and the arrays where the job has
- * succeeded. A job that failed is a reply, not a problem: see blasd_reply_state. */
-int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
-                        double wait_seconds, struct blasd_reply **ret,
-                        struct blasd_problem *problem);
-/* The job as it stands, after waiting up to `wait_seconds` for its end; no arrays. */
-int blasd_client_get(struct blasd_client *client, const char *id, double wait_seconds,
-                     struct blasd_reply **ret, struct blasd_problem *problem);
-/* The job with its arrays; a problem where it has none (yet). */
-int blasd_client_result(struct blasd_client *client, const char *id, struct blasd_reply **ret,
-                        struct blasd_problem *problem);
-/* Cancels the job, which must not have ended (job_ended). */
-int blasd_client_cancel(struct blasd_client *client, const char *id, struct blasd_reply **ret,
-                        struct blasd_problem *problem);
-/* What can be asked: a reply whose document is that of GET /ops. */
-int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
-                     struct blasd_problem *problem);
-/* Forgets a job that has ended, with its tensors; cancels it where it has not. */
-int blasd_client_forget(struct blasd_client *client, const char *id, struct blasd_reply **ret,
-                        struct blasd_problem *problem);
-/* Writes one output to a .npy file. */
-int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
-                      const char *path, struct blasd_problem *problem);
+/* These set a client up, before threads share it. What they are given is copied. */
 
-/* Writes one output of a reply to a .npy file, without asking the service. */
-int blasd_reply_save(const struct blasd_reply *reply, const char *output, const char *path,
-                     struct blasd_problem *problem);
+/* The key, sent as `Authorization: Bearer KEY`; NULL: none. A user in the URL goes before it. */
+int blasd_client_set_api_key(struct blasd_client *client, const char *key,
+                             struct blasd_problem *problem);
+/* For https: a file of the authorities to trust in place of the system's, and a client certificate
+ * with its key, all PEM; NULL: none, and `key_file` NULL: it is in `cert_file`. The service is
+ * verified unless `verify` is false, which lets anybody pretend to be it. */
+int blasd_client_set_tls(struct blasd_client *client, const char *ca_file, const char *cert_file,
+                         const char *key_file, bool verify, struct blasd_problem *problem);
+/* A header of every request, such as traceparent; a second one of the same name is sent, too. */
+int blasd_client_set_header(struct blasd_client *client, const char *name, const char *value,
+                            struct blasd_problem *problem);
+/* How often a request that got no answer, or one that says to come later, is sent again (0 unless
+ * set; at most 100), after 0.1 s, 0.2 s … 5 s or the time that the service names, whichever is
+ * longer. Jobs then carry an idempotency key each, the same every time, so that none runs twice. */
+int blasd_client_set_retries(struct blasd_client *client, int retries,
+                             struct blasd_problem *problem);
+/* A service that is silent for so long, beyond the time that it was asked to wait, is given up
+ * (connection_failed); 60 unless set. */
+int blasd_client_set_silence(struct blasd_client *client, double seconds,
+                             struct blasd_problem *problem);
+
+/* --- blasd_job: a job from its submission to its end */
 
 /* Called twice a second or so while a job is not finished; returning false cancels it. `state` is
  * the job's, or "waiting" while the service has no room for it yet. */
@@ -128,7 +152,82 @@ int blasd_client_run(struct blasd_client *client, const struct blasd_request *re
                      double timeout_seconds, blasd_progress_fn progress, void *arg,
                      struct blasd_reply **ret, struct blasd_problem *problem);
 
-/* --- Shared memory: docs/sharing.md. Linux only. */
+/* Sends a job, never twice unless it has an idempotency key, and waits up to `wait_seconds` for its
+ * end (0: does not wait). The reply has the job document, and the arrays where the job has
+ * succeeded. A job that failed is a reply, not a problem: see blasd_reply_failed. */
+int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
+                        double wait_seconds, struct blasd_reply **ret,
+                        struct blasd_problem *problem);
+/* The job as it stands, after waiting up to `wait_seconds` for its end; no arrays. */
+int blasd_client_get(struct blasd_client *client, const char *id, double wait_seconds,
+                     struct blasd_reply **ret, struct blasd_problem *problem);
+/* The job with its arrays; a problem where it has none (yet). */
+int blasd_client_result(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                        struct blasd_problem *problem);
+/* Cancels the job, which must not have ended (job_ended). */
+int blasd_client_cancel(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                        struct blasd_problem *problem);
+/* Forgets a job that has ended, with its tensors; cancels it where it has not. */
+int blasd_client_forget(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                        struct blasd_problem *problem);
+/* Writes one output to a .npy file; a file of that name stays as it is where the service refuses.
+ */
+int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
+                      const char *path, struct blasd_problem *problem);
+
+/* Replies whose document (blasd_reply_document) is that of GET /ops, GET /devices, or GET /jobs;
+ * `query` narrows the list, such as "state=queued&limit=20", and may be NULL. */
+int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
+                     struct blasd_problem *problem);
+int blasd_client_devices(struct blasd_client *client, struct blasd_reply **ret,
+                         struct blasd_problem *problem);
+int blasd_client_jobs(struct blasd_client *client, const char *query, struct blasd_reply **ret,
+                      struct blasd_problem *problem);
+/* Whether jobs are taken and run: 0, or -1 and why not. */
+int blasd_client_ready(struct blasd_client *client, struct blasd_problem *problem);
+
+/* --- blasd_async: many jobs in flight, in a program's own event loop */
+
+/* Jobs in flight, all of one thread:
+ *
+ *     struct blasd_async *async = blasd_async_new(client, 64);
+ *     struct pollfd own = {.fd = blasd_async_fd(async), .events = POLLIN};
+ *     ... blasd_async_submit(async, &request, 60, on_done, arg, &job, &problem) for each ...
+ *     while (blasd_async_turn(async, 0) > 0) poll(&own, 1, -1);
+ *     blasd_async_free(async);
+ *
+ * `client` is borrowed and must outlive it. At most `connections` requests are under way at a time
+ * (0: 64); the other jobs wait their turn, so hundreds or thousands may be submitted at once. NULL
+ * where memory or descriptors have run out. */
+struct blasd_async *blasd_async_new(struct blasd_client *client, int connections);
+
+/* Called once for each job that was submitted, from blasd_async_turn or blasd_async_free: with the
+ * reply, which from then on is the callee's to free, or with NULL and what went wrong. It may
+ * submit and cancel, but neither turn nor free. */
+typedef void (*blasd_done_fn)(void *arg, uint64_t job, struct blasd_reply *reply,
+                              const struct blasd_problem *problem);
+
+/* As blasd_client_run, but returns at once: 0 and the job's number among those of `async`, from 1
+ * on
+ * (`job` may be NULL), or -1 where it cannot be sent at all; `done` is not called then. The request
+ * is copied but for its arrays' data and `shared`, which must stay until `done` is called. */
+int blasd_async_submit(struct blasd_async *async, const struct blasd_request *request,
+                       double timeout_seconds, blasd_done_fn done, void *arg, uint64_t *job,
+                       struct blasd_problem *problem);
+/* A descriptor that poll, select and epoll find readable when blasd_async_turn has something to do.
+ * It stays the same. Not to be read or closed. */
+int blasd_async_fd(const struct blasd_async *async);
+/* Does what there is to do, after waiting up to `wait_seconds` for something (0: does not wait),
+ * and calls `done` for the jobs that have ended. Returns how many are in flight. */
+int blasd_async_turn(struct blasd_async *async, double wait_seconds);
+/* Cancels a job: `done` will be called with the code "cancelled", unless it has ended by then.
+ * False where there is no such job in flight. */
+bool blasd_async_cancel(struct blasd_async *async, uint64_t job);
+/* Calls `done`, with the code "cancelled", for what is in flight. The service may go on with those
+ * jobs: who minds cancels each and turns until none is left. Takes NULL. */
+void blasd_async_free(struct blasd_async *async);
+
+/* --- blasd_shared: shared memory, docs/sharing.md. Linux only. */
 
 /* From here on the client exchanges large arrays with the service through files that both map, in
  * place of sending them: for a service on this machine, of this user (or for root), that was
@@ -149,8 +248,10 @@ int blasd_client_share(struct blasd_client *client, struct blasd_problem *proble
  * result. sharing_off, invalid_tensor, or no_space where the service's store is full. */
 int blasd_shared_new(struct blasd_client *client, const struct blasd_array *specs, int count,
                      struct blasd_shared **ret, struct blasd_problem *problem);
-/* One of its arrays, to be written to `data`; NULL: there is none of that name. Borrowed. */
+/* One of its arrays; NULL: there is none of that name. Borrowed. */
 const struct blasd_array *blasd_shared_array(const struct blasd_shared *shared, const char *name);
+/* The elements of one, to be written to; NULL: there is none of that name. Borrowed. */
+void *blasd_shared_data(struct blasd_shared *shared, const char *name);
 /* Jobs that were taken are not harmed by it. Takes NULL. It may outlive the client. */
 void blasd_shared_free(struct blasd_shared *shared);
 
@@ -159,20 +260,25 @@ void blasd_shared_free(struct blasd_shared *shared);
  * result. */
 bool blasd_reply_mapped(const struct blasd_reply *reply);
 
-/* --- Replies */
+/* --- blasd_reply: what a job came to */
 
 void blasd_reply_free(struct blasd_reply *reply); /* takes NULL */
 /* All borrowed from the reply. */
 const char *blasd_reply_id(const struct blasd_reply *reply);
 const char *blasd_reply_state(const struct blasd_reply *reply); /* queued running succeeded … */
 bool blasd_reply_ended(const struct blasd_reply *reply);
-double blasd_reply_progress(const struct blasd_reply *reply);
+double blasd_reply_progress(const struct blasd_reply *reply);      /* 0 to 1 */
 const char *blasd_reply_document(const struct blasd_reply *reply); /* the job document, JSON text */
 /* Whether the job failed, was cancelled or has expired: then `problem` says why. */
 bool blasd_reply_failed(const struct blasd_reply *reply, struct blasd_problem *problem);
 int blasd_reply_array_count(const struct blasd_reply *reply);
 const struct blasd_array *blasd_reply_array_at(const struct blasd_reply *reply, int i);
 const struct blasd_array *blasd_reply_array(const struct blasd_reply *reply, const char *name);
+/* The elements of one, to be written to; NULL: there is none of that name. */
+void *blasd_reply_data(struct blasd_reply *reply, const char *name);
+/* Writes one output of a reply to a .npy file, without asking the service. */
+int blasd_reply_save(const struct blasd_reply *reply, const char *output, const char *path,
+                     struct blasd_problem *problem);
 
 #ifdef __cplusplus
 }

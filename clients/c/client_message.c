@@ -36,6 +36,14 @@ const char *blasd_dtype_of_code(const char *code, size_t *size) {
     return NULL;
 }
 
+/* A text that was cut to its room ends with a whole character. */
+static void trim(char *text, size_t room) {
+    size_t len = strlen(text), at = len;
+    if (len + 1 < room) return;
+    while (at > 0 && ((unsigned char)text[at - 1] & 0xc0) == 0x80) at--;
+    if (at > 0 && (unsigned char)text[at - 1] >= 0xc0) text[at - 1] = '\0';
+}
+
 int blasd_problem_set(struct blasd_problem *problem, const char *code, const char *fmt, ...) {
     va_list args;
     memset(problem, 0, sizeof *problem);
@@ -43,6 +51,7 @@ int blasd_problem_set(struct blasd_problem *problem, const char *code, const cha
     va_start(args, fmt);
     vsnprintf(problem->message, sizeof problem->message, fmt, args);
     va_end(args);
+    trim(problem->message, sizeof problem->message);
     return -1;
 }
 
@@ -58,17 +67,20 @@ void blasd_problem_from(struct blasd_problem *problem, const json_t *document) {
                       *title != '\0' && *detail != '\0' ? ": " : "", detail,
                       *advice != '\0' ? ". " : "", advice);
     snprintf(problem->field, sizeof problem->field, "%s", text_of(document, "field"));
+    snprintf(problem->advice, sizeof problem->advice, "%s", advice);
+    trim(problem->field, sizeof problem->field);
+    trim(problem->advice, sizeof problem->advice);
     problem->status = (int)json_integer_value(json_object_get(document, "status"));
     problem->retry = json_is_true(json_object_get(document, "retry"));
 }
 
 void blasd_problem_parse(struct blasd_problem *problem, long status, const void *body, size_t len) {
-    json_t *document = json_loadb(body, len, 0, NULL);
+    json_t *document = body == NULL ? NULL : json_loadb(body, len, 0, NULL);
     if (json_is_object(document))
         blasd_problem_from(problem, document);
     else
         blasd_problem_set(problem, "bad_answer", "HTTP %ld: %.*s", status,
-                          (int)(len < 200 ? len : 200), (const char *)body);
+                          (int)(len < 200 ? len : 200), body == NULL ? "" : (const char *)body);
     problem->status = (int)status;
     json_decref(document);
 }
@@ -119,8 +131,7 @@ uint64_t blasd_array_place(uint64_t at, unsigned alignment) {
     return (at + alignment - 1) / alignment * alignment;
 }
 
-/* What cannot be said in JSON must not be left out in silence. */
-static int refuse_text(struct blasd_problem *problem) {
+int blasd_refuse_text(struct blasd_problem *problem) {
     return blasd_problem_set(problem, "invalid_request", "a name or parameter is not valid UTF-8");
 }
 
@@ -140,27 +151,8 @@ static int add_input(json_t *header, const struct blasd_array *array, uint64_t *
                             json_pack("{s:s,s:o,s:[I,I]}", "dtype",
                                       blasd_dtype_code(array->dtype, &size), "shape", shape,
                                       "data_offsets", (json_int_t)begin, (json_int_t)*at)) != 0)
-        return refuse_text(problem);
+        return blasd_refuse_text(problem);
     return 0;
-}
-
-static int add_text(json_t *words, const char *name, const char *value) {
-    return value == NULL ? 0 : json_object_set_new(words, name, json_string(value));
-}
-
-json_t *blasd_request_words(const struct blasd_request *request, struct blasd_problem *problem) {
-    json_t *words = json_object();
-    char deadline[32];
-    snprintf(deadline, sizeof deadline, "%lld", (long long)request->deadline_ms);
-    if (add_text(words, "op", request->op) == 0 &&
-        add_text(words, "params", request->params) == 0 &&
-        add_text(words, "priority", request->priority) == 0 &&
-        add_text(words, "device", request->device) == 0 &&
-        add_text(words, "deadline_ms", request->deadline_ms != 0 ? deadline : NULL) == 0)
-        return words;
-    refuse_text(problem);
-    json_decref(words);
-    return NULL;
 }
 
 unsigned char *blasd_tensors_header(const struct blasd_array *arrays, int count, unsigned alignment,
@@ -254,7 +246,7 @@ struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safe
     reply->body = body;
     reply->len = len;
     if (!safetensors) {
-        reply->document = json_loadb((const char *)body, len, 0, NULL);
+        reply->document = body == NULL ? NULL : json_loadb((const char *)body, len, 0, NULL);
         reply->text = body == NULL ? NULL : strndup((const char *)body, len);
     } else if (read_safetensors(reply) != 0)
         goto bad;
@@ -323,4 +315,9 @@ const struct blasd_array *blasd_reply_array(const struct blasd_reply *reply, con
     for (int i = 0; i < reply->array_count; i++)
         if (strcmp(reply->arrays[i].name, name) == 0) return &reply->arrays[i];
     return NULL;
+}
+
+void *blasd_reply_data(struct blasd_reply *reply, const char *name) {
+    const struct blasd_array *array = blasd_reply_array(reply, name);
+    return array == NULL ? NULL : (void *)(uintptr_t)array->data;
 }

@@ -1,131 +1,278 @@
-/* A job from its submission to its arrays: tries again where the service says so, waits, cancels.
- */
+/* The blocking ways: each call takes a handle, performs its requests on it one after the other, and
+ * gives it back, so that threads need not wait for each other. */
 #include "clients/c/internal.h"
 
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
-#define LONGEST_WAIT 20.0  /* one request holds the connection no longer */
-#define PROGRESS_STEP 0.5  /* between two calls of `progress` */
-#define PATIENCE 10.0      /* a front end that restarts is back by then */
-#define PATIENCE_STEP 0.25 /* between two attempts to reach it */
+#define LONGEST_WAIT 20.0 /* one request holds the connection no longer */
+#define PROGRESS_STEP 0.5 /* between two calls of `progress` */
 
-/* A run, as its steps need it. */
-struct errand {
-    struct blasd_client *client;
-    double end; /* of the caller's patience, by now_seconds */
-    blasd_progress_fn progress;
-    void *arg;
-    struct blasd_problem *problem;
-};
-
-static double now_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+static int no_handle(struct blasd_problem *problem) {
+    return blasd_problem_set(problem, "out_of_memory", "no memory for the request");
 }
 
-static double least(double a, double b) {
-    return a < b ? a : b;
+static void sleep_seconds(double seconds) {
+    struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    if (seconds > 0) nanosleep(&time, NULL);
 }
 
-static double step_of(const struct errand *errand) {
-    double left = errand->end - now_seconds();
-    double step = errand->progress != NULL ? PROGRESS_STEP : LONGEST_WAIT;
-    return left < 0 ? 0 : least(left, step);
+/* --- single requests */
+
+/* `to`: the file that the answer goes to, or NULL; then `ret` takes it. */
+static int ask(struct blasd_client *client, const char *method, const char *path,
+               const char *accept, double wait, const char *to, struct blasd_reply **ret,
+               struct blasd_problem *problem) {
+    CURL *curl;
+    int code = blasd_client_check(client, problem);
+    if (code != 0) return code;
+    curl = blasd_handle_take(client);
+    if (curl == NULL) return no_handle(problem);
+    for (int attempt = 0;; attempt++) {
+        struct blasd_exchange exchange;
+        CURLcode sent;
+        blasd_exchange_open(&exchange, client, curl, wait, 0);
+        exchange.path = to;
+        blasd_exchange_ask(&exchange, method, path, accept);
+        sent = exchange.failed ? CURLE_OUT_OF_MEMORY : curl_easy_perform(curl);
+        code = to != NULL ? blasd_exchange_end(&exchange, sent, problem)
+                          : blasd_exchange_reply(&exchange, sent, ret, problem);
+        blasd_exchange_close(&exchange);
+        if (code == 0 || !problem->retry || attempt >= client->retries) break;
+        sleep_seconds(blasd_backoff(attempt, problem->retry_after));
+    }
+    blasd_handle_give(client, curl);
+    return code;
 }
 
-static bool goes_on(const struct errand *errand, const char *state, double progress) {
-    return errand->progress == NULL || errand->progress(errand->arg, state, progress);
+int blasd_client_ask(struct blasd_client *client, const char *method, const char *path, double wait,
+                     struct blasd_reply **ret, struct blasd_problem *problem) {
+    *ret = NULL;
+    return ask(client, method, path, "application/json", wait, NULL, ret, problem);
 }
 
-/* Sleeps; false where `progress` wants no more. */
-static bool pause_for(const struct errand *errand, const char *state, double progress,
-                      double seconds) {
-    for (double end = now_seconds() + seconds, left = seconds; left > 0;
-         left = end - now_seconds()) {
-        double step = least(left, PROGRESS_STEP);
-        struct timespec time = {(time_t)step, (long)((step - (double)(time_t)step) * 1e9)};
-        nanosleep(&time, NULL);
-        if (!goes_on(errand, state, progress)) return false;
+/* The whole result, as bytes. */
+static int fetch(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                 struct blasd_problem *problem) {
+    char path[BLASD_PATH];
+    if (blasd_job_path(path, id, "/result", problem) != 0) return -1;
+    return ask(client, "GET", path, "application/x-safetensors", 0, NULL, ret, problem);
+}
+
+int blasd_client_get(struct blasd_client *client, const char *id, double wait_seconds,
+                     struct blasd_reply **ret, struct blasd_problem *problem) {
+    char path[BLASD_PATH], rest[48] = "", seconds[32];
+    *ret = NULL;
+    blasd_wait_text(seconds, wait_seconds);
+    if (wait_seconds > 0) snprintf(rest, sizeof rest, "?wait=%s", seconds);
+    if (blasd_job_path(path, id, rest, problem) != 0) return -1;
+    return blasd_client_ask(client, "GET", path, wait_seconds, ret, problem);
+}
+
+int blasd_client_result(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                        struct blasd_problem *problem) {
+    const char *directory = blasd_client_directory(client);
+    *ret = NULL;
+    if (directory != NULL && blasd_client_get(client, id, 0, ret, problem) == 0) {
+        if (blasd_reply_map(*ret, directory)) return 0;
+        blasd_reply_free(*ret);
+        *ret = NULL;
+    }
+    return fetch(client, id, ret, problem);
+}
+
+static int end_job(struct blasd_client *client, const char *id, const char *query,
+                   struct blasd_reply **ret, struct blasd_problem *problem) {
+    char path[BLASD_PATH];
+    *ret = NULL;
+    if (blasd_job_path(path, id, query, problem) != 0) return -1;
+    return blasd_client_ask(client, "DELETE", path, 0, ret, problem);
+}
+
+int blasd_client_cancel(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                        struct blasd_problem *problem) {
+    return end_job(client, id, "", ret, problem);
+}
+
+int blasd_client_forget(struct blasd_client *client, const char *id, struct blasd_reply **ret,
+                        struct blasd_problem *problem) {
+    return end_job(client, id, "?forget=1", ret, problem);
+}
+
+int blasd_client_ops(struct blasd_client *client, struct blasd_reply **ret,
+                     struct blasd_problem *problem) {
+    return blasd_client_ask(client, "GET", "/ops", 0, ret, problem);
+}
+
+int blasd_client_devices(struct blasd_client *client, struct blasd_reply **ret,
+                         struct blasd_problem *problem) {
+    return blasd_client_ask(client, "GET", "/devices", 0, ret, problem);
+}
+
+int blasd_client_jobs(struct blasd_client *client, const char *query, struct blasd_reply **ret,
+                      struct blasd_problem *problem) {
+    char path[1024];
+    *ret = NULL;
+    if (query == NULL) query = "";
+    for (const char *at = query; *at != '\0'; at++)
+        if (!isgraph((unsigned char)*at) || *at == '#')
+            return blasd_problem_set(problem, "invalid_request",
+                                     "a query is made of visible characters; write others as %%XX");
+    if (snprintf(path, sizeof path, "/jobs%s%s", *query != '\0' ? "?" : "", query) >=
+        (int)sizeof path)
+        return blasd_problem_set(problem, "invalid_request", "the query is too long");
+    return blasd_client_ask(client, "GET", path, 0, ret, problem);
+}
+
+int blasd_client_ready(struct blasd_client *client, struct blasd_problem *problem) {
+    struct blasd_reply *reply;
+    int code = blasd_client_ask(client, "GET", "/health/ready", 0, &reply, problem);
+    blasd_reply_free(reply);
+    return code;
+}
+
+int blasd_client_save(struct blasd_client *client, const char *id, const char *output,
+                      const char *path, struct blasd_problem *problem) {
+    char rest[96], url_path[BLASD_PATH];
+    size_t len = output == NULL ? 0 : strlen(output);
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)output[i]) && output[i] != '_' && output[i] != '-') len = 0;
+    if (len == 0 || len > 64)
+        return blasd_problem_set(problem, "unknown_output", "'%.80s' is not the name of an output",
+                                 output == NULL ? "" : output);
+    snprintf(rest, sizeof rest, "/outputs/%s", output);
+    if (blasd_job_path(url_path, id, rest, problem) != 0) return -1;
+    return ask(client, "GET", url_path, "application/x-npy", 0, path, NULL, problem);
+}
+
+/* --- jobs */
+
+/* Sleeps, in pieces between which `progress` is asked; false where it wants no more. */
+static bool pause_for(const struct blasd_errand *errand, blasd_progress_fn progress, void *arg) {
+    double end = blasd_now_seconds() + errand->pause, left = errand->pause;
+    for (; left > 0; left = end - blasd_now_seconds()) {
+        sleep_seconds(progress == NULL || left < PROGRESS_STEP ? left : PROGRESS_STEP);
+        if (progress != NULL &&
+            !progress(arg, blasd_errand_state(errand),
+                      errand->reply == NULL ? 0 : blasd_reply_progress(errand->reply)))
+            return false;
     }
     return true;
 }
 
-/* Cancels a job that nobody waits for any more, whatever comes of it. */
-static void abandon(struct blasd_client *client, const char *id) {
-    struct blasd_problem problem;
-    struct blasd_reply *reply = NULL;
-    if (blasd_client_cancel(client, id, &reply, &problem) == 0) blasd_reply_free(reply);
-}
-
-static int cancelled(const struct errand *errand) {
-    return blasd_problem_set(errand->problem, "cancelled", "the job was cancelled");
-}
-
-/* A full queue says when to come back; anything else is for the caller. */
-static int submit(const struct errand *errand, const struct blasd_request *request,
-                  struct blasd_reply **reply) {
-    while (blasd_client_submit(errand->client, request, step_of(errand), reply, errand->problem) !=
-           0) {
-        double seconds = errand->problem->retry_after;
-        if (seconds <= 0 || now_seconds() + seconds >= errand->end) return -1;
-        if (!pause_for(errand, "waiting", 0, seconds)) return cancelled(errand);
-    }
-    return 0;
-}
-
-/* The job as it stands. A service that cannot be reached, or says that it cannot answer now, is
- * asked again for some seconds: the job is safe meanwhile. */
-static int look_again(const struct errand *errand, struct blasd_reply **reply) {
-    const char *id = blasd_reply_id(*reply), *state = blasd_reply_state(*reply);
-    double progress = blasd_reply_progress(*reply);
-    double end = least(now_seconds() + PATIENCE, errand->end);
-    struct blasd_reply *next = NULL;
-    while (blasd_client_get(errand->client, id, step_of(errand), &next, errand->problem) != 0) {
-        if (!errand->problem->retry || now_seconds() + PATIENCE_STEP >= end) return -1;
-        if (!pause_for(errand, state, progress, PATIENCE_STEP)) {
-            abandon(errand->client, id);
-            return cancelled(errand);
+static void drive(struct blasd_errand *errand, CURL *curl, blasd_progress_fn progress, void *arg) {
+    struct blasd_exchange exchange;
+    enum blasd_step step = BLASD_SEND;
+    while (step != BLASD_DONE) {
+        if (step == BLASD_SLEEP && !pause_for(errand, progress, arg)) {
+            step = blasd_errand_stop(errand);
+            continue;
         }
+        if (!blasd_errand_prepare(errand, &exchange, curl)) return;
+        step = blasd_errand_take(errand, &exchange, curl_easy_perform(curl));
+        if (step == BLASD_SEND && errand->phase == BLASD_LOOK && progress != NULL &&
+            !progress(arg, blasd_errand_state(errand), blasd_reply_progress(errand->reply)))
+            step = blasd_errand_stop(errand);
     }
-    blasd_reply_free(*reply);
-    *reply = next;
-    return 0;
 }
 
-/* `*reply` is replaced by newer ones. */
-static int wait_for_end(const struct errand *errand, struct blasd_reply **reply) {
-    while (!blasd_reply_ended(*reply)) {
-        const char *id = blasd_reply_id(*reply);
-        if (!goes_on(errand, blasd_reply_state(*reply), blasd_reply_progress(*reply))) {
-            abandon(errand->client, id);
-            return cancelled(errand);
-        }
-        if (now_seconds() >= errand->end) {
-            abandon(errand->client, id);
-            blasd_problem_set(errand->problem, "timeout",
-                              "the job did not end in time and was cancelled");
-            errand->problem->retry = true;
-            return -1;
-        }
-        if (look_again(errand, reply) != 0) return -1;
-    }
-    return 0;
+static int run(struct blasd_client *client, const struct blasd_request *request, double timeout,
+               double step, blasd_progress_fn progress, void *arg, struct blasd_reply **ret,
+               struct blasd_problem *problem) {
+    struct blasd_errand errand;
+    CURL *curl;
+    int code;
+    *ret = NULL;
+    if (blasd_errand_begin(&errand, client, request, timeout, step, problem) != 0) return -1;
+    curl = blasd_handle_take(client);
+    if (curl == NULL)
+        no_handle(&errand.problem);
+    else
+        drive(&errand, curl, progress, arg);
+    code = errand.reply != NULL ? 0 : -1;
+    *ret = errand.reply;
+    errand.reply = NULL;
+    if (code != 0) *problem = errand.problem;
+    blasd_errand_end(&errand);
+    if (curl != NULL) blasd_handle_give(client, curl);
+    return code;
+}
+
+int blasd_client_submit(struct blasd_client *client, const struct blasd_request *request,
+                        double wait_seconds, struct blasd_reply **ret,
+                        struct blasd_problem *problem) {
+    return run(client, request, -1, wait_seconds > 0 ? wait_seconds : 0, NULL, NULL, ret, problem);
 }
 
 int blasd_client_run(struct blasd_client *client, const struct blasd_request *request,
                      double timeout_seconds, blasd_progress_fn progress, void *arg,
                      struct blasd_reply **ret, struct blasd_problem *problem) {
-    const struct errand errand = {client, now_seconds() + timeout_seconds, progress, arg, problem};
+    return run(client, request, timeout_seconds > 0 ? timeout_seconds : 0,
+               progress != NULL ? PROGRESS_STEP : LONGEST_WAIT, progress, arg, ret, problem);
+}
+
+/* --- sharing */
+
+/* Whether we may use the directory and it holds a blob store's mark: the service's word alone would
+ * let it choose any directory of ours. */
+static bool is_blob_directory(const char *directory) {
+    char *mark;
+    struct stat info;
+    if (asprintf(&mark, "%s/.store", directory) < 0) return false;
+    bool is = access(directory, R_OK | W_OK | X_OK) == 0 && lstat(mark, &info) == 0 &&
+              S_ISREG(info.st_mode);
+    free(mark);
+    return is;
+}
+
+static int refuse_directory(struct blasd_problem *problem, const char *directory) {
+    return blasd_problem_set(problem, "sharing_off",
+                             "the service's directory %s cannot be used from here: it is another "
+                             "machine's, or another user's",
+                             directory);
+}
+
+int blasd_client_share(struct blasd_client *client, struct blasd_problem *problem) {
     struct blasd_reply *reply = NULL;
-    *ret = NULL;
-    if (submit(&errand, request, &reply) == 0 && wait_for_end(&errand, &reply) == 0 &&
-        !blasd_reply_failed(reply, problem) &&
-        blasd_client_complete(client, &reply, problem) == 0) {
-        *ret = reply;
-        return 0;
+    const char *directory, *prefix;
+    char *copy = NULL;
+    int code = -1;
+    atomic_store(&client->sharing, false);
+    if (blasd_client_ask(client, "GET", "/share", 0, &reply, problem) != 0) return -1;
+    directory = json_string_value(json_object_get(reply->document, "directory"));
+    prefix = json_string_value(json_object_get(reply->document, "prefix"));
+    if (directory == NULL)
+        blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
+    else if (!is_blob_directory(directory))
+        refuse_directory(problem, directory);
+    else if ((copy = strdup(directory)) == NULL)
+        blasd_problem_set(problem, "out_of_memory", "no memory for the directory's name");
+    else {
+        free(client->directory);
+        client->directory = copy;
+        snprintf(client->prefix, sizeof client->prefix, "%s", prefix == NULL ? "" : prefix);
+        atomic_store(&client->sharing, true);
+        code = 0;
     }
     blasd_reply_free(reply);
+    return code;
+}
+
+int blasd_shared_new(struct blasd_client *client, const struct blasd_array *specs, int count,
+                     struct blasd_shared **ret, struct blasd_problem *problem) {
+    const char *directory = blasd_client_directory(client);
+    *ret = NULL;
+    if (directory == NULL)
+        return blasd_problem_set(problem, "sharing_off",
+                                 "the client shares nothing: call blasd_client_share first");
+    if (blasd_shared_open(directory, client->prefix, ret, problem) != 0) return -1;
+    if (blasd_shared_lay_out(*ret, specs, count, problem) == 0) return 0;
+    blasd_shared_free(*ret);
+    *ret = NULL;
     return -1;
 }

@@ -6,6 +6,9 @@
 
 #include <curl/curl.h>
 #include <jansson.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/types.h>
 
 #define BLASD_REPLY_ARRAYS 64
 
@@ -52,9 +55,8 @@ uint64_t blasd_array_place(uint64_t at, unsigned alignment);
 unsigned char *blasd_tensors_header(const struct blasd_array *arrays, int count, unsigned alignment,
                                     json_t *metadata, size_t *len, uint64_t *data_bytes,
                                     struct blasd_problem *problem);
-/* What a request says beside its inputs, as texts by name: op, params, priority, … New; NULL and
- * `problem` where one of them is no UTF-8. */
-json_t *blasd_request_words(const struct blasd_request *request, struct blasd_problem *problem);
+/* What cannot be said in JSON must not be left out in silence. */
+int blasd_refuse_text(struct blasd_problem *problem);
 /* Makes a reply of a body, which it takes over also where it fails. */
 struct blasd_reply *blasd_reply_parse(unsigned char *body, size_t len, bool safetensors,
                                       struct blasd_problem *problem);
@@ -65,6 +67,17 @@ void blasd_problem_from(struct blasd_problem *problem, const json_t *document);
 int blasd_problem_set(struct blasd_problem *problem, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* --- client_request.c: what is asked for */
+
+/* A copy of a request, of everything but the arrays' data and `shared`. -1 and `problem` where it
+ * cannot be sent as it is. */
+int blasd_request_copy(struct blasd_request *to, const struct blasd_request *from,
+                       struct blasd_problem *problem);
+void blasd_request_release(struct blasd_request *request); /* of blasd_request_copy's, or zeros */
+
+/* What a request says beside its inputs, as texts by name: op, params, priority, … New; NULL and
+ * `problem` where one of them is no UTF-8. */
+json_t *blasd_request_words(const struct blasd_request *request, struct blasd_problem *problem);
 /* --- client_upload.c: a request body on its way out, a header, then the arrays where they lie */
 
 struct blasd_upload {
@@ -78,24 +91,149 @@ struct blasd_upload {
 size_t blasd_upload_read(char *out, size_t size, size_t count, void *arg);
 int blasd_upload_seek(void *arg, curl_off_t offset, int origin);
 
-/* --- client.c */
+/* --- client.c: what is known of the service, and handles that idle */
 
-/* Gives a reply of a job that has succeeded its arrays: mapped where they can be, else fetched,
- * which replaces the reply. Leaves it where it fails. */
-int blasd_client_complete(struct blasd_client *client, struct blasd_reply **reply,
-                          struct blasd_problem *problem);
+#define BLASD_IDLE_HANDLES 32
+
+struct blasd_client {
+    char *base;        /* the service's URL without a slash at its end */
+    char *shown;       /* the same without user and password, for messages */
+    char *socket_path; /* of a unix: URL, or NULL */
+    bool has_user;     /* the URL has one */
+    bool is_loopback;
+    bool bad_url; /* it is none of a service */
+    bool bad_key; /* BLASD_API_KEY cannot be sent */
+    char *ca_file, *cert_file, *key_file;
+    bool verify;
+    struct curl_slist *key_header; /* one line, or NULL */
+    struct curl_slist *headers;    /* of every request */
+    int retries;
+    double silence_s;
+    char *directory;                    /* where files are shared with the service; NULL: nowhere */
+    char prefix[BLASD_SHARED_NAME + 1]; /* of their names */
+    atomic_bool sharing;                /* and whether they still are */
+    /* each with a connection that is kept; taken and put back without a lock, which a fork might
+     * find locked for good */
+    _Atomic(CURL *) idle[BLASD_IDLE_HANDLES];
+};
+
+/* A handle for one request at a time, to be given back; NULL where memory has run out. One that
+ * another process made is left to that: its connection is not ours. */
+CURL *blasd_handle_take(struct blasd_client *client);
+void blasd_handle_give(struct blasd_client *client, CURL *curl);
+/* Where files are shared, or NULL. */
+const char *blasd_client_directory(struct blasd_client *client);
+/* Whether it can be spoken with: it has a URL, and a key that can be sent. */
+int blasd_client_check(const struct blasd_client *client, struct blasd_problem *problem);
+double blasd_now_seconds(void); /* of a clock that only goes on */
+
+/* --- client_exchange.c: one request and its answer, whoever waits for it */
+
+struct blasd_exchange {
+    struct blasd_client *client;
+    CURL *curl; /* borrowed */
+    struct curl_slist *headers;
+    curl_mime *form;
+    unsigned char *header; /* of the tensors, in front of what `upload` sends */
+    struct blasd_upload upload;
+    unsigned char *data; /* the answer as it arrives */
+    size_t len, cap;
+    const char *path; /* of the file that a good answer is to be written to, or NULL */
+    FILE *file;
+    int file_error; /* errno */
+    bool once;      /* what is sent must not be sent again */
+    bool sent;
+    bool failed; /* memory ran out while it was put together */
+    char error[CURL_ERROR_SIZE];
+};
+
+/* Empty, on a handle. `wait`: seconds for which the service may be silent on purpose; `limit`:
+ * after how many it is given up whatever it says, or 0. */
+void blasd_exchange_open(struct blasd_exchange *exchange, struct blasd_client *client, CURL *curl,
+                         double wait, double limit);
+void blasd_exchange_close(struct blasd_exchange *exchange); /* the handle stays */
+void blasd_exchange_ask(struct blasd_exchange *exchange, const char *method, const char *path,
+                        const char *accept);
+/* POST /jobs, with inputs in the body, or in a file. -1 and `problem` where it cannot be said. */
+int blasd_exchange_post(struct blasd_exchange *exchange, const struct blasd_request *request,
+                        const struct blasd_shared *file, double wait,
+                        struct blasd_problem *problem);
+/* What came of it: 0, or -1 and `problem` unless the status is 200 or 202. */
+int blasd_exchange_end(struct blasd_exchange *exchange, CURLcode code,
+                       struct blasd_problem *problem);
+/* The same, and the answer as a reply. */
+int blasd_exchange_reply(struct blasd_exchange *exchange, CURLcode code, struct blasd_reply **ret,
+                         struct blasd_problem *problem);
+/* The path of a job: "/jobs/ID" and what follows. -1 and `problem` where `id` is none. */
+#define BLASD_PATH 256
+int blasd_job_path(char path[BLASD_PATH], const char *id, const char *rest,
+                   struct blasd_problem *problem);
+/* "12.345", whatever the locale says of decimal points. */
+void blasd_wait_text(char text[32], double seconds);
+
+/* --- client_errand.c: a job from its submission to its arrays, one exchange after the other */
+
+enum blasd_step {
+    BLASD_SEND,  /* blasd_errand_prepare, send, blasd_errand_take */
+    BLASD_SLEEP, /* errand.pause seconds, then BLASD_SEND */
+    BLASD_DONE   /* errand.reply, or errand.problem where it is NULL */
+};
+
+struct blasd_errand {
+    struct blasd_client *client;
+    struct blasd_request request; /* a copy */
+    struct blasd_shared *copy;    /* owned: the file that the inputs were copied into, or NULL */
+    bool by_body;                 /* the service takes no file */
+    bool waits;                   /* for the end, and tries again where there is no room */
+    bool stopped;                 /* nobody wants it any more */
+    enum { BLASD_SUBMIT, BLASD_LOOK, BLASD_FETCH, BLASD_CANCEL } phase;
+    double end;       /* of the caller's patience, by blasd_now_seconds */
+    double step;      /* longest wait of one request */
+    double asked_for; /* of the wait of one that does not wait for the end */
+    double pause;
+    double patience_end; /* of a service that is away; 0: it answers */
+    int retries;
+    bool uncertain;            /* the service may have taken it, though it has not answered */
+    struct blasd_reply *reply; /* the newest, owned */
+    struct blasd_problem problem;
+};
+
+/* Begins one: BLASD_SEND comes next. `timeout` < 0: it ends with the submission, after a wait of
+ * `step`. -1 and `problem` where the request cannot be sent. */
+int blasd_errand_begin(struct blasd_errand *errand, struct blasd_client *client,
+                       const struct blasd_request *request, double timeout, double step,
+                       struct blasd_problem *problem);
+void blasd_errand_end(struct blasd_errand *errand); /* frees all but what was taken from it */
+/* Opens the exchange that comes next; false: it is done. */
+bool blasd_errand_prepare(struct blasd_errand *errand, struct blasd_exchange *exchange, CURL *curl);
+/* What the answer means. Closes the exchange. */
+enum blasd_step blasd_errand_take(struct blasd_errand *errand, struct blasd_exchange *exchange,
+                                  CURLcode code);
+/* Nobody wants it any more; not while an exchange is open. */
+enum blasd_step blasd_errand_stop(struct blasd_errand *errand);
+/* "queued", …, or "waiting" before the service has taken it. */
+const char *blasd_errand_state(const struct blasd_errand *errand);
+double blasd_backoff(int attempt, double retry_after);
+
+/* --- client_run.c: the blocking ways */
+
+/* A request and its reply, sent again as often as the client is to. `path` NULL: `problem` says why
+ * already. */
+int blasd_client_ask(struct blasd_client *client, const char *method, const char *path, double wait,
+                     struct blasd_reply **ret, struct blasd_problem *problem);
 
 /* --- client_share.c: files in the service's directory */
 
-/* An empty file of ours, to be laid out by one of the next two. */
-int blasd_shared_open(const char *directory, struct blasd_shared **ret,
+/* An empty file of ours, its name begun with `prefix`, to be laid out by one of the next two. */
+int blasd_shared_open(const char *directory, const char *prefix, struct blasd_shared **ret,
                       struct blasd_problem *problem);
 /* Gives the file room for these arrays and maps it; values are zeros. no_space. */
 int blasd_shared_lay_out(struct blasd_shared *shared, const struct blasd_array *specs, int count,
                          struct blasd_problem *problem);
 /* A file with the request's inputs copied into it; NULL where sending them is better (they are
  * small) or the only way (no room, no directory, a .npy file that is not row-major as it lies). */
-struct blasd_shared *blasd_shared_copy(const char *directory, const struct blasd_request *request);
+struct blasd_shared *blasd_shared_copy(const char *directory, const char *prefix,
+                                       const struct blasd_request *request);
 /* Maps the outputs of a job that has succeeded; false: they do not all lie in a file there. */
 bool blasd_reply_map(struct blasd_reply *reply, const char *directory);
 

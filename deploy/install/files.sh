@@ -23,10 +23,14 @@ put 755 "$build/libblasd.so.$version" "$root/lib/libblasd.so.$version"
 point "libblasd.so.$version" "$root/lib/libblasd.so.0"
 point libblasd.so.0 "$root/lib/libblasd.so"
 put 644 "$stage/blasd.pc" "$root/lib/pkgconfig/blasd.pc"
-for page in blasd.1 blasd-up.1 blasd-api.1 blasd-worker.1 blasd-devices.1 blasd-run.1 libblasd.3; do
+put 644 "$stage/blasdConfig.cmake" "$root/lib/cmake/blasd/blasdConfig.cmake"
+put 644 "$stage/blasdConfigVersion.cmake" "$root/lib/cmake/blasd/blasdConfigVersion.cmake"
+for page in $(deploy/install/pages.sh); do
     put 644 "$stage/man/man${page##*.}/$page" "$root/share/man/man${page##*.}/$page"
 done
 put 644 "$stage/blasd.bash" "$root/share/bash-completion/completions/blasd"
 put 644 "$stage/_blasd" "$root/share/zsh/site-functions/_blasd"
 put 644 "$stage/blasd.service" "$DESTDIR$UNITDIR/blasd.service"
-if [ "$action" = uninstall ] && [ -d "$root/lib/blasd" ]; then rmdir "$root/lib/blasd"; fi
+for folder in lib/blasd lib/cmake/blasd; do
+    if [ "$action" = uninstall ] && [ -d "$root/$folder" ]; then rmdir "$root/$folder"; fi
+done

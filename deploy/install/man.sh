@@ -5,6 +5,7 @@
 set -eu
 blasd=$1 header=$2 out=$3 here=$(dirname "$0")
 version=$("$blasd" --version | cut -d' ' -f2)
+rm -rf "$out/man1" "$out/man3"
 mkdir -p "$out/man1" "$out/man3"
 
 "$here/commands.sh" "$blasd" | while read -r command summary; do
@@ -25,4 +26,4 @@ done
     done
     printf '.BR libblasd (3)\n'
 } >"$out/man1/blasd.1"
-awk -f "$here/header-man.awk" -v version="$version" "$header" >"$out/man3/libblasd.3"
+awk -f "$here/header-man.awk" -v version="$version" -v out="$out/man3" "$header"

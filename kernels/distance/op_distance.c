@@ -121,14 +121,19 @@ static enum blasd_dtype promote(enum blasd_dtype a, enum blasd_dtype b) {
     return a == b ? a : BLASD_float32;
 }
 
-/* float64 for what float32 is too short for: powers, quotients by V and products with VI, and
- * weights that were sent in a longer type. */
+/* float64 for what float32 is too short for: powers, quotients by V and products with VI, rows that
+ * are made ready first, and weights that were sent in a longer type. */
 static enum blasd_dtype arithmetic_of(const struct blasd_job *job,
                                       const struct distance_shape *shape) {
     enum distance_loop loop = blasd_distance_metrics[shape->metric].loop;
     bool power = loop == LOOP_POWER && shape->p != 1 && shape->p != 2 && !isinf(shape->p);
     bool weights = shape->weighted && job->inputs[IN_W].tensor.dtype != BLASD_float32;
-    bool wide = power || weights || loop == LOOP_MAHALANOBIS || shape->metric == METRIC_seuclidean;
+    /* a row at length 1, or as shares, is rounded: between rows that nearly agree that counts */
+    bool made = blasd_distance_metrics[shape->metric].rows == ROWS_UNIT ||
+                blasd_distance_metrics[shape->metric].rows == ROWS_CENTRED ||
+                blasd_distance_metrics[shape->metric].rows == ROWS_SHARES;
+    bool wide = power || weights || made || loop == LOOP_MAHALANOBIS ||
+                shape->metric == METRIC_seuclidean;
     return wide || shape->storage == BLASD_float64 ? BLASD_float64 : BLASD_float32;
 }
 
@@ -364,8 +369,9 @@ const struct blasd_op blasd_op_distance = {
            "as farther than everything.\n"
            "within fills index and d up to row_splits[m]; what follows is -1 and infinity.\n"
            "float16 and bfloat16 points are computed with in float32 and d is rounded to their "
-           "type; integers and bool are computed with in float64, as are seuclidean, mahalanobis "
-           "and minkowski of other orders than 1, 2 and infinity.\n"
+           "type; integers and bool are computed with in float64, as are cosine, correlation, "
+           "jensenshannon, seuclidean, mahalanobis and minkowski of other orders than 1, 2 and "
+           "infinity.\n"
            "The metrics mean what they do in SciPy since 1.15. jaccard and the boolean metrics "
            "(kulczynski1, rogerstanimoto, russellrao, sokalmichener, sokalsneath, yule) take every "
            "number but 0 as true; dice computes with the numbers themselves, or "

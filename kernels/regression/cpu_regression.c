@@ -219,11 +219,11 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
     for (int64_t number = from; number < to; number++) {
         int64_t place = number / shape->problems, at = number % shape->problems;
         struct blasd_task *task = &run->tasks[place];
-        struct regression_data data;
+        struct regression_data data, given;
         struct blasd_err own = {0};
         int code;
         if (number == from || at == 0) blasd_regression_walk(shape, task, at, &walk);
-        data = blasd_regression_data(shape, task, &walk);
+        data = given = blasd_regression_data(shape, task, &walk);
         blasd_walk_next(&walk);
         if (!blasd_wanted()) return blasd_cpu_stopped(err);
         code = blasd_regression_weights(shape, &data, &own);
@@ -234,6 +234,9 @@ static int fit_range(struct run *run, struct room *room, int64_t from, int64_t t
         if (code == 0)
             code = blasd_regression_outputs(shape, task, at, &data, &room->fit, room->tss, &own);
         if (code == 0) blasd_regression_unscale(shape, &room->scaling, task, at, &room->fit);
+        given.w = data.w;
+        if (code == 0 && shape->certify)
+            code = blasd_regression_prove(shape, &given, &room->factor, &room->fit, task, at, &own);
         if (code != 0 && own.code == BLASD_E_cancelled) {
             *err = own;
             return code;

@@ -217,23 +217,22 @@ static int end_plain(const struct regression_shape *shape, struct room *room,
 }
 
 static int end_problem(const struct run *run, struct room *room, int64_t number,
-                       struct regression_data *data, struct regression_fit *fit, const char **how,
-                       struct blasd_err *err) {
+                       struct regression_data *data, struct regression_factor *factor,
+                       struct regression_fit *fit, const char **how, struct blasd_err *err) {
     const struct regression_shape *shape = run->shape;
     struct blasd_cpu_progress quiet = {.total = 0};
-    struct regression_factor factor = {0};
     bool here = run->results == NULL;
     int code = 0;
-    take_results(run, room, number, &factor, fit);
+    take_results(run, room, number, factor, fit);
     fit->rank = shape->q;
     fit->critical_df = NAN;
     if (here) {
-        code = blasd_regression_wide_factor(shape, data, &factor, err);
+        code = blasd_regression_wide_factor(shape, data, factor, err);
         if (code != 0) return code;
         blasd_regression_tss(shape, data, room->tss);
     }
     if (blasd_regression_plain(shape))
-        return end_plain(shape, room, data, &factor, fit, here, how, err);
+        return end_plain(shape, room, data, factor, fit, here, how, err);
     if (blasd_regression_sparse(shape)) {
         *how = "coordinate descent";
         for (int64_t l = 0; !here && l < shape->t; l++) {
@@ -242,7 +241,7 @@ static int end_problem(const struct run *run, struct room *room, int64_t number,
             if (!(fit->dual_gap[l] <= most)) fit->unconverged++;
         }
         if (!here) return 0;
-        code = blasd_regression_coordinate(shape, &factor, data->total, fit, &quiet, err);
+        code = blasd_regression_coordinate(shape, factor, data->total, fit, &quiet, err);
         if (code == 0) code = want_residuals(shape, room, fit, err);
         if (code == 0 && fit->residual != NULL) blasd_regression_residuals(shape, data, fit, false);
         return code;
@@ -270,24 +269,28 @@ static int end_range(struct run *run, struct room *room, int64_t from, int64_t t
     for (int64_t number = from; number < to; number++) {
         int64_t place = number / shape->problems, at = number % shape->problems;
         struct blasd_task *task = &run->tasks[place];
-        struct regression_data data;
+        struct regression_data data, given;
+        struct regression_factor factor = {0};
         struct regression_fit fit = {0};
         struct blasd_err own = {0};
         const char *how = "";
         const double *tss;
         int code;
         if (number == from || at == 0) blasd_regression_walk(shape, task, at, &walk);
-        data = blasd_regression_data(shape, task, &walk);
+        data = given = blasd_regression_data(shape, task, &walk);
         blasd_walk_next(&walk);
         code = blasd_regression_weights(shape, &data, &own);
         if (code == 0) code = change_units(run, room, number, &data, &own);
-        if (code == 0) code = end_problem(run, room, number, &data, &fit, &how, &own);
+        if (code == 0) code = end_problem(run, room, number, &data, &factor, &fit, &how, &own);
         if (code == 0)
             code = blasd_regression_scale_columns(shape, &room->scaling, &data, &fit, &own);
         tss = run->results != NULL ? run->results->tss + number * shape->t : room->tss;
         if (code == 0)
             code = blasd_regression_outputs(run->asked, task, at, &data, &fit, tss, &own);
         if (code == 0) blasd_regression_unscale(shape, &room->scaling, task, at, &fit);
+        given.w = data.w;
+        if (code == 0 && shape->certify)
+            code = blasd_regression_prove(shape, &given, &factor, &fit, task, at, &own);
         pthread_mutex_lock(&run->lock);
         if (code != 0) {
             task->err = own;

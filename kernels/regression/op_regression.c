@@ -93,6 +93,10 @@ static const struct blasd_port outputs[] = {
     [OUT_COV_PARAMS] = {"cov_params", "(..., [t,] q, q)",
                         "ols with `cov_params`: covariance of the coefficients, intercept first.",
                         FLOAT64, 2, BLASD_MAX_RANK, true, false, 0},
+    [OUT_ERROR_BOUND] = {"error_bound", "(..., [t,] p)",
+                         "With `certify`: for each of coef a proven bound on its distance from the "
+                         "exact one; infinite where nothing could be proven.",
+                         FLOAT64, 1, BLASD_MAX_RANK, true, false, 0},
     {0}};
 
 static const char *const method_names[] = {"ols", "ridge", "lasso", "elastic_net", "gd", NULL};
@@ -193,6 +197,12 @@ static const struct blasd_param params[] = {
                      .has_range = true,
                      .least = 0,
                      .most = 1},
+    [PARAM_CERTIFY] = {.name = "certify",
+                       .doc = "ols: also prove a bound on the error of each of coef, in "
+                              "error_bound. A warning that begins with not_certifiable says where "
+                              "features are dependent, or too nearly so for a proof.",
+                       .kind = BLASD_PARAM_BOOL,
+                       .preset = {.b = false}},
     {0}};
 
 /* Which methods each parameter belongs to. */
@@ -211,7 +221,8 @@ static const unsigned param_methods[] = {
     [PARAM_USE_T] = BIT(METHOD_OLS),
     [PARAM_RESIDUALS] = ~0u,
     [PARAM_COV_PARAMS] = BIT(METHOD_OLS),
-    [PARAM_RCOND] = BIT(METHOD_OLS)};
+    [PARAM_RCOND] = BIT(METHOD_OLS),
+    [PARAM_CERTIFY] = BIT(METHOD_OLS)};
 
 static int check_params(const struct blasd_job *job, enum regression_method method,
                         struct blasd_err *err) {
@@ -279,6 +290,7 @@ int blasd_regression_read(const struct blasd_job *job, struct regression_shape *
     shape->use_t = v[PARAM_USE_T].given ? v[PARAM_USE_T].b : shape->cov == COV_NONROBUST;
     shape->residuals = v[PARAM_RESIDUALS].b;
     shape->cov_params = v[PARAM_COV_PARAMS].b;
+    shape->certify = v[PARAM_CERTIFY].b;
     shape->alpha = v[PARAM_ALPHA].f;
     shape->l1_ratio = v[PARAM_L1_RATIO].f;
     shape->tol = v[PARAM_TOL].f;
@@ -346,9 +358,10 @@ bool blasd_regression_doubled(const struct regression_shape *shape) {
 static void add_params(struct blasd_key *key, const struct regression_shape *shape) {
     const double numbers[] = {shape->alpha,         shape->l1_ratio, shape->tol,
                               shape->learning_rate, shape->level,    shape->rcond};
-    blasd_key_add_int(key, (int64_t)shape->method << 8 | (int64_t)shape->cov << 4 |
-                               (int64_t)shape->intercept << 3 | (int64_t)shape->use_t << 2 |
-                               (int64_t)shape->residuals << 1 | (int64_t)shape->cov_params);
+    blasd_key_add_int(key, (int64_t)shape->certify << 16 | (int64_t)shape->method << 8 |
+                               (int64_t)shape->cov << 4 | (int64_t)shape->intercept << 3 |
+                               (int64_t)shape->use_t << 2 | (int64_t)shape->residuals << 1 |
+                               (int64_t)shape->cov_params);
     blasd_key_add(key, numbers, sizeof numbers);
     blasd_key_add_int(key, shape->iterations);
 }
@@ -375,6 +388,8 @@ static int plan_statistics(struct blasd_plan *plan, const struct regression_shap
     if (code == 0) code = add_output(plan, shape, OUT_COND, BLASD_float64, false, 0, 0, 0, err);
     if (code == 0 && shape->cov_params)
         code = add_output(plan, shape, OUT_COV_PARAMS, BLASD_float64, true, 2, q, q, err);
+    if (code == 0 && shape->certify)
+        code = add_output(plan, shape, OUT_ERROR_BOUND, BLASD_float64, true, 1, shape->p, 0, err);
     return code;
 }
 
@@ -428,6 +443,7 @@ static double count_flops(const struct regression_shape *shape, double steps) {
     if (shape->method == METHOD_OLS && t > 1) flops += (t - 1) * q * (80 * n + 1000);
     if (shape->method == METHOD_OLS && shape->cov != COV_NONROBUST) flops += 3 * n * q * q * t;
     if (shape->method == METHOD_OLS && shape->cov_params) flops += q * q * least * t;
+    if (shape->certify) flops += 2 * n * q * q + 150 * n * q * t;
     if (shape->method == METHOD_GD || may_end_early(shape)) flops += step_flops(shape) * steps;
     return flops;
 }
@@ -445,6 +461,7 @@ static double count_bytes(const struct regression_shape *shape) {
         if (blasd_regression_doubled(shape)) numbers += 2 * (n + 32) * (q + t) + 8 * q * (q + t);
     }
     if (shape->way == WAY_WIDE) numbers += 3 * rows * q - 4 * q * q + 4 * rows * rows;
+    if (shape->certify) numbers += 4 * q * q + 256 * q;
     return 8 * numbers + 65536;
 }
 

@@ -92,8 +92,7 @@ void blasd_regression_judge(const struct regression_shape *shape, const double *
     }
 }
 
-static double number(const struct blasd_task *task, int output, int64_t at) {
-    const struct blasd_tensor *tensor = &task->outputs[output];
+double blasd_regression_number(const struct blasd_tensor *tensor, int64_t at) {
     if (tensor->dtype == BLASD_float32) return (double)((const float *)tensor->data)[at];
     return ((const double *)tensor->data)[at];
 }
@@ -106,6 +105,7 @@ void blasd_regression_tally(const struct regression_shape *shape, const struct b
                             struct regression_counts *counts) {
     int64_t t = shape->t, p = shape->p;
     bool ols = shape->method == METHOD_OLS, deficient = fit->rank < shape->q;
+    counts->unproven += fit->unproven;
     counts->unconverged += fit->unconverged;
     counts->diverged += fit->diverged;
     if (fit->truncated && counts->truncated++ == 0) {
@@ -121,11 +121,13 @@ void blasd_regression_tally(const struct regression_shape *shape, const struct b
         counts->cond = fmax(counts->cond, fit->cond);
     }
     for (int64_t l = 0; l < t; l++) {
-        bool finite = isfinite(number(task, OUT_INTERCEPT, at * t + l));
+        bool finite = isfinite(blasd_regression_number(&task->outputs[OUT_INTERCEPT], at * t + l));
         for (int64_t j = 0; finite && j < p; j++)
-            finite = isfinite(number(task, OUT_COEF, (at * t + l) * p + j));
+            finite =
+                isfinite(blasd_regression_number(&task->outputs[OUT_COEF], (at * t + l) * p + j));
         counts->infinite += !finite;
-        counts->worse += finite && number(task, OUT_R2, at * t + l) < WORSE;
+        counts->worse +=
+            finite && blasd_regression_number(&task->outputs[OUT_R2], at * t + l) < WORSE;
     }
 }
 
@@ -159,6 +161,12 @@ static void warn_of_rank(const struct regression_shape *shape, struct blasd_task
 void blasd_regression_warn(const struct regression_shape *shape, struct blasd_task *task,
                            const struct regression_counts *counts) {
     warn_of_rank(shape, task, counts);
+    if (counts->unproven > 0)
+        blasd_task_warn(
+            task,
+            "not_certifiable: %lld of %lld designs are deficient in rank, or too near to "
+            "that for a proof; their error_bound is infinite",
+            (long long)counts->unproven, (long long)shape->problems);
     if (counts->unconverged > 0)
         blasd_task_warn(task,
                         "%lld targets did not reach tol within max_iter: see dual_gap, and "

@@ -45,7 +45,8 @@ enum {
     OUT_CONVERGED,
     OUT_RESIDUALS,
     OUT_FITTED,
-    OUT_COV_PARAMS
+    OUT_COV_PARAMS,
+    OUT_ERROR_BOUND
 };
 enum {
     PARAM_METHOD,
@@ -61,7 +62,8 @@ enum {
     PARAM_USE_T,
     PARAM_RESIDUALS,
     PARAM_COV_PARAMS,
-    PARAM_RCOND
+    PARAM_RCOND,
+    PARAM_CERTIFY
 };
 
 /* The orders are those of the parameters' choices. */
@@ -77,10 +79,10 @@ struct regression_shape {
     enum regression_way way;
     enum regression_cov cov;
     bool intercept, weighted;
-    bool many;                  /* y has a dimension of targets */
-    bool use_t;                 /* t and not the normal distribution */
-    bool residuals, cov_params; /* asked for */
-    int64_t n, p, q, t;         /* observations, features, coefficients with intercept, targets */
+    bool many;                           /* y has a dimension of targets */
+    bool use_t;                          /* t and not the normal distribution */
+    bool residuals, cov_params, certify; /* asked for */
+    int64_t n, p, q, t; /* observations, features, coefficients with intercept, targets */
     double alpha, l1_ratio, tol, learning_rate, level, rcond;
     int64_t iterations;       /* of gd; most, of lasso and elastic_net */
     enum blasd_dtype storage; /* of coef, intercept, residuals, fitted */
@@ -126,7 +128,7 @@ int blasd_regression_weights(const struct regression_shape *shape, struct regres
 /* What is worth a warning: problems of a task, or targets of them; of the worst of those problems
  * what it is about. */
 struct regression_counts {
-    int64_t deficient, truncated, ill, saturated, worse, infinite, unconverged, diverged;
+    int64_t deficient, truncated, ill, saturated, worse, infinite, unconverged, diverged, unproven;
     int64_t rank;               /* least */
     double cond, kept, dropped; /* largest; singular values about rcond */
 };
@@ -177,6 +179,7 @@ struct regression_fit {
     double *gradient;             /* t: gd's, its length at the end */
     int64_t *converged;           /* t: gd; whether that is small against the one at the start */
     int64_t diverged;             /* targets of gd where it grew */
+    bool unproven;                /* a coefficient has no bound on its error */
     bool truncated;               /* rcond lowered the rank */
     double kept, dropped;         /* then: the last singular value above it, the first below */
     double critical_df, critical; /* the last quantile asked for: often the next one too */
@@ -329,6 +332,14 @@ void blasd_regression_unscale(const struct regression_shape *shape,
                               const struct regression_scaling *scaling, struct blasd_task *task,
                               int64_t at, struct regression_fit *fit);
 
+/* The output error_bound of problem `at`, whose coefficients are there, from the data in the user's
+ * units (weights in those of the fit) and the factor of the fit; fit->unproven. */
+int blasd_regression_prove(const struct regression_shape *shape, const struct regression_data *data,
+                           const struct regression_factor *factor, struct regression_fit *fit,
+                           const struct blasd_task *task, int64_t at, struct blasd_err *err);
+
+/* Element `at` of an output of floats. */
+double blasd_regression_number(const struct blasd_tensor *tensor, int64_t at);
 /* Notes what is worth a warning in the outputs of problem `at`, which are complete. */
 void blasd_regression_tally(const struct regression_shape *shape, const struct blasd_task *task,
                             int64_t at, const struct regression_fit *fit,

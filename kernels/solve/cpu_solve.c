@@ -6,6 +6,7 @@
 #include "core/wanted.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/solve/certify.h"
+#include "kernels/solve/embedding.h"
 #include "kernels/solve/solve_report.h"
 #include "kernels/solve/systems.h"
 
@@ -212,8 +213,14 @@ done:
 
 static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
                struct blasd_watch *watch, struct blasd_err *err) {
+    struct blasd_embedding *real;
+    int code;
     blasd_wanted_begin(watch);
-    return blasd_wanted_end(run_all(device, tasks, count, watch, err), err);
+    code = blasd_embedding_new(tasks, count, &real, err);
+    if (code == 0) code = run_all(device, real != NULL ? real->tasks : tasks, count, watch, err);
+    if (code == 0 && real != NULL) blasd_embedding_take(real, tasks);
+    blasd_embedding_free(real);
+    return blasd_wanted_end(code, err);
 }
 
 const struct blasd_kernel blasd_cpu_solve = {.op = "solve", .run = run};

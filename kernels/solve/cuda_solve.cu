@@ -10,9 +10,11 @@
 extern "C" {
 #include "kernels/cuda/cuda_op.h"
 #include "kernels/solve/certify.h"
+#include "kernels/solve/embedding.h"
 #include "kernels/solve/solve_report.h"
 }
 
+#include <stdlib.h>
 #include <string.h>
 
 #define THREAD_MOST 4            /* unknowns */
@@ -345,8 +347,54 @@ static int finish(struct blasd_cuda_job *job, struct blasd_err *err) {
     return 0;
 }
 
+/* ---- complex systems, as real ones ---- */
+
+/* A batch in flight. `real`: NULL, or what flies in place of the tasks. */
+struct solve_flight {
+    struct blasd_flight *inner;
+    struct blasd_embedding *real; /* owned */
+    struct blasd_task *tasks;     /* borrowed */
+};
+
+static void drop_flight(struct solve_flight *flight) {
+    blasd_embedding_free(flight->real);
+    free(flight);
+}
+
+static int begin(struct blasd_device *device, struct blasd_task *tasks, int count,
+                 struct blasd_watch *watch, struct blasd_flight **ret, struct blasd_err *err) {
+    struct solve_flight *flight = (struct solve_flight *)calloc(1, sizeof *flight);
+    int code;
+    if (flight == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
+    flight->tasks = tasks;
+    code = blasd_embedding_new(tasks, count, &flight->real, err);
+    if (code == 0)
+        code = blasd_cuda_begin(device, flight->real != NULL ? flight->real->tasks : tasks, count,
+                                watch, &flight->inner, err);
+    if (code != 0)
+        drop_flight(flight);
+    else
+        *ret = (struct blasd_flight *)flight; /* which only `end` below will see */
+    return code;
+}
+
+static int end(struct blasd_flight *begun, struct blasd_err *err) {
+    struct solve_flight *flight = (struct solve_flight *)begun;
+    int code = blasd_cuda_end(flight->inner, err);
+    if (code == 0 && flight->real != NULL) blasd_embedding_take(flight->real, flight->tasks);
+    drop_flight(flight);
+    return code;
+}
+
+static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
+               struct blasd_watch *watch, struct blasd_err *err) {
+    struct blasd_flight *flight;
+    int code = begin(device, tasks, count, watch, &flight, err);
+    return code != 0 ? code : end(flight, err);
+}
+
 extern "C" const struct blasd_cuda_op blasd_cuda_solve = {
-    .kernel = BLASD_CUDA_KERNEL("solve"),
+    .kernel = {"solve", run, begin, end, NULL, NULL},
     .choose = nullptr,
     .prepare = prepare,
     .compute = compute,

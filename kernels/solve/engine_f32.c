@@ -18,11 +18,15 @@
 #define NAME(name) name##_f32
 #define UNIT 0x1p-24f
 #define SAFE 0x1p40f
-#define BAND 40             /* exponents of a right-hand side that are solved at once */
-#define RESIDUAL_COLUMNS 32 /* whose residuals are computed together */
-#define ROWS 64             /* of a tile of A that is widened */
-#define DEPTH 128           /* its columns */
+#define BAND 40              /* exponents of a right-hand side that are solved at once */
+#define RESIDUAL_COLUMNS 128 /* whose residuals are computed together */
+#define ROWS 256             /* of a tile of A that is widened */
+#define STRIP 1024           /* rows whose sums are kept for one column */
+#define DEPTH 96             /* its columns */
 #define RESIDUAL_UNIT 0x1p-52
+#define LIGHT 0x1p-6 /* of u: what an update in plain arithmetic may hide of a residual */
+#define UPDATE_TERMS(n) ((n) < UPDATE_DEPTH ? (n) + 4 : UPDATE_DEPTH + 4) /* roundings of it */
+#define FOUR 4 /* columns of A at a time */
 
 /* A block of float32, `from` apart, in double. */
 BLASD_CLONES
@@ -32,6 +36,35 @@ static void widen_f32(double *restrict to, int64_t to_row, const float *restrict
         for (int64_t i = 0; i < length; i++) to[j * to_row + i] = (double)from[j * from_row + i];
 }
 
+/* sum -= a x in double, for FOUR columns of a, n apart. */
+BLASD_CLONES
+static void subtract_columns_f32(double *restrict sum, const float *restrict a, int64_t n,
+                                 const float x[FOUR], int64_t rows) {
+    const double x0 = (double)x[0], x1 = (double)x[1], x2 = (double)x[2], x3 = (double)x[3];
+    for (int64_t i = 0; i < rows; i++)
+        sum[i] = sum[i] - (double)a[i] * x0 - (double)a[n + i] * x1 - (double)a[2 * n + i] * x2 -
+                 (double)a[3 * n + i] * x3;
+}
+
+/* r := b - A x, rounded once: one column reads A as it lies, by strips whose sums stay in the
+ * cache. */
+static void residual_of_one(const struct blasd_engine *e, const float *x, const float *b,
+                            float *r) {
+    double sum[STRIP];
+    const int64_t n = e->n;
+    const float *matrix = e->matrix;
+    for (int64_t i = 0; i < n; i += STRIP) {
+        int64_t rows = n - i < STRIP ? n - i : STRIP, j = 0;
+        for (int64_t p = 0; p < rows; p++) sum[p] = (double)b[i + p];
+        for (; j + FOUR <= n; j += FOUR)
+            subtract_columns_f32(sum, matrix + j * n + i, n, x + j, rows);
+        for (; j < n; j++)
+            for (int64_t p = 0; p < rows; p++)
+                sum[p] -= (double)matrix[j * n + i + p] * (double)x[j];
+        for (int64_t p = 0; p < rows; p++) r[i + p] = (float)sum[p];
+    }
+}
+
 /* Columns c[0 .. k] of r := b - A x, rounded once: products by tiles, in double, in which those of
  * two numbers are exact. */
 static void residual_f32(const struct blasd_engine *e, const float *x, const float *b, float *r,
@@ -39,6 +72,10 @@ static void residual_f32(const struct blasd_engine *e, const float *x, const flo
     double sum[RESIDUAL_COLUMNS * ROWS], tile[DEPTH * ROWS], wide[RESIDUAL_COLUMNS * DEPTH];
     const int64_t n = e->n;
     const float *matrix = e->matrix;
+    if (e->shape.columns == 1) {
+        residual_of_one(e, x + c[0] * n, b + c[0] * n, r + c[0] * n);
+        return;
+    }
     for (int64_t i = 0; i < n; i += ROWS) {
         int64_t rows = n - i < ROWS ? n - i : ROWS;
         for (int m = 0; m < k; m++) widen_f32(sum + m * ROWS, ROWS, b + c[m] * n + i, n, 1, rows);
@@ -47,16 +84,17 @@ static void residual_f32(const struct blasd_engine *e, const float *x, const flo
             widen_f32(tile, ROWS, matrix + j * n + i, n, depth, rows);
             for (int m = 0; m < k; m++)
                 widen_f32(wide + m * DEPTH, DEPTH, x + c[m] * n + j, n, 1, depth);
-            if (k == 1)
-                cblas_dgemv(CblasColMajor, CblasNoTrans, (int)rows, (int)depth, -1, tile, ROWS,
-                            wide, 1, 1, sum, 1);
-            else
-                cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, (int)rows, k, (int)depth, -1,
-                            tile, ROWS, wide, DEPTH, 1, sum, ROWS);
+            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, (int)rows, k, (int)depth, -1,
+                        tile, ROWS, wide, DEPTH, 1, sum, ROWS);
         }
         for (int m = 0; m < k; m++)
             for (int64_t p = 0; p < rows; p++) r[c[m] * n + i + p] = (float)sum[m * ROWS + p];
     }
+}
+
+/* r := r - A (x - d) for one column: to read A again takes as long with x. */
+static void update_one_f32(const struct blasd_engine *e) {
+    residual_of_one(e, e->x, e->b, e->r);
 }
 
 /* what sytrf is made of, which LAPACKE does not have; the last argument is the text's length */

@@ -2,6 +2,7 @@
  * Read next: README.md, then cpu_solve.c. */
 #include "base/err.h"
 #include "core/op.h"
+#include "kernels/solve/embedding.h"
 #include "kernels/solve/solve.h"
 
 #include <stdio.h>
@@ -9,12 +10,13 @@
 
 #define ALONE_FLOPS 2e9 /* above this many operations sharing a call with others gains nothing */
 #define LARGEST_N 1000000
+#define NUMBERS (BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER | BLASD_DTYPES_COMPLEX)
 
 static const struct blasd_port inputs[] = {
     {.name = "a",
      .shape = "(..., n, n)",
      .doc = "The coefficients: one matrix or a stack of them.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
+     .dtypes = NUMBERS,
      .min_rank = 2,
      .max_rank = BLASD_MAX_RANK,
      .finite = true},
@@ -22,7 +24,7 @@ static const struct blasd_port inputs[] = {
      .shape = "(n,) or (..., n, k)",
      .doc = "The right-hand sides. One dimension: one vector, for every matrix of a. More: each "
             "matrix holds k right-hand sides as its columns.",
-     .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_INTEGER,
+     .dtypes = NUMBERS,
      .min_rank = 1,
      .max_rank = BLASD_MAX_RANK,
      .finite = true},
@@ -31,8 +33,10 @@ static const struct blasd_port inputs[] = {
 static const struct blasd_port outputs[] = {
     [BLASD_SOLVE_X] = {.name = "x",
                        .shape = "(..., n) or (..., n, k)",
-                       .doc = "The solutions; NaN for a system of a stack that has none.",
-                       .dtypes = BLASD_DTYPES_FLOAT,
+                       .doc = "The solutions; NaN for a system of a stack that has none. Its dtype "
+                              "is the widest of the inputs', integers counting as float64; complex "
+                              "where one of them is.",
+                       .dtypes = BLASD_DTYPES_FLOAT | BLASD_DTYPES_COMPLEX,
                        .min_rank = 1,
                        .max_rank = BLASD_MAX_RANK},
     [BLASD_SOLVE_INFO] = {.name = "info",
@@ -47,7 +51,9 @@ static const struct blasd_port outputs[] = {
                            .shape = "(...)",
                            .doc = "For each system: an estimate, from above, of the reciprocal "
                                   "condition number in the 1-norm of the matrix that is solved "
-                                  "with, before any scaling; 0 where info is not 0.",
+                                  "with, before any scaling; 0 where info is not 0. The size of "
+                                  "a complex number is the sum of its parts' sizes here and in "
+                                  "backward_error.",
                            .dtypes = BLASD_DTYPE_BIT(BLASD_float64),
                            .max_rank = BLASD_MAX_RANK - 2},
     [BLASD_SOLVE_BACKWARD_ERROR] =
@@ -82,16 +88,18 @@ static const struct blasd_port outputs[] = {
                                  .optional = true},
     {.name = NULL}};
 
-static const char *const assumes[] = {"general",          "symmetric",        "positive_definite",
-                                      "lower_triangular", "upper_triangular", NULL};
+static const char *const assumes[] = {
+    "general",   "symmetric", "positive_definite", "lower_triangular", "upper_triangular",
+    "hermitian", NULL};
 static const char *const refinements[] = {"auto", "extended", "none", NULL};
 
 static const struct blasd_param params[] = {
     [BLASD_SOLVE_ASSUME_A] =
         {.name = "assume_a",
-         .doc = "What a is known to be. symmetric and positive_definite read the upper triangle "
-                "alone and warn where the other differs; lower_triangular and upper_triangular "
-                "take the other triangle as zeros.",
+         .doc = "What a is known to be. symmetric, hermitian (of real matrices the same) and "
+                "positive_definite (of complex ones hermitian too) read the upper triangle alone "
+                "and warn where the other differs; lower_triangular and upper_triangular take the "
+                "other triangle as zeros.",
          .kind = BLASD_PARAM_CHOICE,
          .choices = assumes},
     [BLASD_SOLVE_TRANSPOSED] = {.name = "transposed",
@@ -119,8 +127,8 @@ const char *blasd_solve_method_name(enum blasd_solve_method method) {
 struct blasd_solve_layout blasd_solve_layout(const struct blasd_solve *s,
                                              const struct blasd_tensor *a,
                                              const struct blasd_tensor *b) {
-    bool symmetric =
-        s->assume == BLASD_ASSUME_SYMMETRIC || s->assume == BLASD_ASSUME_POSITIVE_DEFINITE;
+    bool symmetric = s->assume == BLASD_ASSUME_SYMMETRIC || s->assume == BLASD_ASSUME_HERMITIAN ||
+                     s->assume == BLASD_ASSUME_POSITIVE_DEFINITE;
     bool by_columns = a->rank == 2 && a->order == BLASD_COLUMN_MAJOR;
     bool turned = by_columns != (s->transposed && !symmetric);
     bool b_turned = b->rank == 2 && b->order == BLASD_COLUMN_MAJOR;
@@ -136,6 +144,15 @@ struct blasd_solve_layout blasd_solve_layout(const struct blasd_solve *s,
     return layout;
 }
 
+enum blasd_dtype blasd_solve_dtype(const struct blasd_job *job) {
+    enum blasd_dtype a = job->inputs[BLASD_SOLVE_A].tensor.dtype;
+    enum blasd_dtype b = job->inputs[BLASD_SOLVE_B].tensor.dtype;
+    bool single = blasd_dtype_part(a) == BLASD_float32 && blasd_dtype_part(b) == BLASD_float32;
+    if (blasd_dtype_parts(a) == 2 || blasd_dtype_parts(b) == 2)
+        return single ? BLASD_complex64 : BLASD_complex128;
+    return single ? BLASD_float32 : BLASD_float64;
+}
+
 int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struct blasd_err *err) {
     const struct blasd_tensor *a = &job->inputs[BLASD_SOLVE_A].tensor;
     const struct blasd_tensor *b = &job->inputs[BLASD_SOLVE_B].tensor;
@@ -144,6 +161,8 @@ int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struc
     int code;
     memset(ret, 0, sizeof *ret);
     ret->assume = (enum blasd_assume)job->params[BLASD_SOLVE_ASSUME_A].choice;
+    if (ret->assume == BLASD_ASSUME_HERMITIAN && blasd_dtype_parts(blasd_solve_dtype(job)) == 1)
+        ret->assume = BLASD_ASSUME_SYMMETRIC;
     ret->transposed = job->params[BLASD_SOLVE_TRANSPOSED].b;
     ret->certify = job->params[BLASD_SOLVE_CERTIFY].b;
     ret->refinement = (enum blasd_refinement)job->params[BLASD_SOLVE_REFINEMENT].choice;
@@ -191,14 +210,45 @@ static double system_flops(const struct blasd_solve *s) {
     }
 }
 
+/* Operations and memory, of a real job. */
+static void plan_costs(const struct blasd_job *job, const struct blasd_solve *s,
+                       struct blasd_plan *plan) {
+    uint64_t n = (uint64_t)s->n, columns = (uint64_t)(s->columns < 256 ? s->columns : 256);
+    uint64_t size = blasd_dtype_size(blasd_solve_dtype(job));
+    plan->flops = plan->items * system_flops(s);
+    if (s->certify) plan->flops += plan->items * 4 * (double)n * (double)n * (double)n;
+    /* the matrix, its factors, and some columns for each right-hand side that is worked on */
+    plan->workspace_bytes = size * n * (2 * n + 4 * columns + 80);
+    if (s->certify) plan->workspace_bytes += 8 * n * (4 * n + 8);
+    plan->device_bytes = plan->workspace_bytes +
+                         2 * blasd_tensor_bytes(&plan->outputs[BLASD_SOLVE_X]) +
+                         (uint64_t)blasd_tensor_elements(&job->inputs[BLASD_SOLVE_A].tensor) * size;
+    /* one matrix, which is factored in place, and one column */
+    plan->device_least_bytes = size * n * (n + 1) * (s->batch_count > 0);
+}
+
+/* The same of a complex one, from those of the real one that stands for it. */
+static int plan_embedded(const struct blasd_job *job, struct blasd_plan *plan,
+                         struct blasd_err *err) {
+    struct blasd_job real;
+    struct blasd_plan of;
+    int code;
+    blasd_embedding_job(job, &real);
+    code = blasd_job_plan(&real, &of, err);
+    if (code != 0) return code;
+    plan->flops = of.flops;
+    plan->workspace_bytes = of.workspace_bytes + of.input_bytes + of.output_bytes;
+    plan->device_bytes = of.device_bytes + of.input_bytes + of.output_bytes;
+    plan->device_least_bytes = of.device_least_bytes;
+    return 0;
+}
+
 static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
-    const struct blasd_input *a = &job->inputs[BLASD_SOLVE_A], *b = &job->inputs[BLASD_SOLVE_B];
     struct blasd_tensor *x = &plan->outputs[BLASD_SOLVE_X];
     struct blasd_solve s;
-    enum blasd_dtype dtype = BLASD_float64;
+    enum blasd_dtype dtype = blasd_solve_dtype(job);
     int code = blasd_solve_read(job, &s, err);
     if (code != 0) return code;
-    if (a->tensor.dtype == BLASD_float32 && b->tensor.dtype == BLASD_float32) dtype = BLASD_float32;
     for (int i = 0; i < 2; i++) {
         plan->input_dtype[i] = dtype;
         plan->keep_order[i] = job->inputs[i].tensor.rank == 2;
@@ -223,20 +273,12 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     blasd_key_add_int(&plan->key, s.transposed);
     blasd_key_add_int(&plan->key, (int64_t)s.refinement);
     plan->items = (double)s.batch_count;
-    plan->flops = plan->items * system_flops(&s);
-    if (s.certify) plan->flops += plan->items * 4 * (double)s.n * (double)s.n * (double)s.n;
-    /* the matrix, its factors, and some columns for each right-hand side that is worked on */
-    plan->workspace_bytes =
-        blasd_dtype_size(dtype) * (uint64_t)s.n *
-        (2 * (uint64_t)s.n + 4 * (uint64_t)(s.columns < 256 ? s.columns : 256) + 80);
-    if (s.certify) plan->workspace_bytes += 8 * (uint64_t)s.n * (4 * (uint64_t)s.n + 8);
-    plan->device_bytes = plan->workspace_bytes + 2 * blasd_tensor_bytes(x) +
-                         (uint64_t)blasd_tensor_elements(&a->tensor) * blasd_dtype_size(dtype);
-    /* one matrix, which is factored in place, and one column */
-    plan->device_least_bytes =
-        blasd_dtype_size(dtype) * (uint64_t)s.n * ((uint64_t)s.n + 1) * (s.batch_count > 0);
+    if (blasd_dtype_parts(dtype) == 1)
+        plan_costs(job, &s, plan);
+    else
+        code = plan_embedded(job, plan, err);
     plan->batchable = plan->flops < ALONE_FLOPS;
-    return 0;
+    return code;
 }
 
 /* General systems with one right-hand side each. */
@@ -256,7 +298,8 @@ const struct blasd_op blasd_op_solve = {
         "system or a stack, one right-hand side or many, batch dimensions broadcast; b is a "
         "vector only if it has one dimension. Each system comes with its condition, its backward "
         "error and how it was solved; a warning says where the condition leaves no correct "
-        "digit. A single system that is singular fails with singular_matrix; in a stack that "
+        "digit. Complex systems are solved as real ones of twice the size, with the same care. A "
+        "single system that is singular fails with singular_matrix; in a stack that "
         "system alone is marked in info, its x is NaN, and the others are solved.",
     .inputs = inputs,
     .outputs = outputs,

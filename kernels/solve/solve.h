@@ -22,7 +22,8 @@ enum blasd_assume {
     BLASD_ASSUME_SYMMETRIC,
     BLASD_ASSUME_POSITIVE_DEFINITE,
     BLASD_ASSUME_LOWER_TRIANGULAR,
-    BLASD_ASSUME_UPPER_TRIANGULAR
+    BLASD_ASSUME_UPPER_TRIANGULAR,
+    BLASD_ASSUME_HERMITIAN /* of complex systems alone: for real ones it is symmetric */
 };
 /* The choices of refinement, in order. */
 enum blasd_refinement { BLASD_REFINE_AUTO, BLASD_REFINE_EXTENDED, BLASD_REFINE_NONE };
@@ -60,6 +61,8 @@ struct blasd_solve {
 
 /* Reads shapes and parameters; shape_mismatch or invalid_shape where they do not fit together. */
 int blasd_solve_read(const struct blasd_job *job, struct blasd_solve *ret, struct blasd_err *err);
+/* What x has, and a and b are read in: float64, float32, complex128 or complex64. */
+enum blasd_dtype blasd_solve_dtype(const struct blasd_job *job);
 
 /* Where the elements of op(a), which is a or its transpose, and of b lie: strides in elements. Of
  * x, which is dense and row-major, there is nothing to say. */

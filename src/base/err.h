@@ -20,12 +20,19 @@
       "Send it as `curl -F name=@file.npy` does.")                                                 \
     X(malformed_query, 400, false, "A query parameter or header could not be read",                \
       "See GET /openapi.json for the parameters of this route.")                                   \
+    X(unauthorized, 401, false, "The request shows no valid key",                                  \
+      "Send `Authorization: Bearer KEY`; whoever runs the service makes one with "                 \
+      "`blasd keys add`.")                                                                         \
+    X(forbidden, 403, false, "The key may not do this",                                            \
+      "Use a key whose role and scopes cover the request; `detail` says what is missing.")         \
     X(forbidden_host, 403, false, "The Host header does not name this service",                    \
       "Use the address the service listens on, or start it with --allow-host NAME.")               \
     X(forbidden_origin, 403, false, "Requests from web pages of other origins are refused",        \
       "Send the request from a program, or start the service with --allow-origin ORIGIN.")         \
     X(sharing_off, 403, false, "This service takes no files from its own machine",                 \
       "Send the tensors in the body, or start the service with --share.")                          \
+    X(caller_unknown, 403, false, "Shared memory is for processes of this machine",                \
+      "Send the tensors in the body.")                                                             \
     X(route_not_found, 404, false, "There is nothing at this path",                                \
       "See GET /openapi.json for the routes.")                                                     \
     X(job_not_found, 404, false, "There is no such job", "Check the id; POST /jobs returns it.")   \
@@ -34,7 +41,8 @@
     X(method_not_allowed, 405, false, "This path does not take this method",                       \
       "See the Allow header, or GET /openapi.json.")                                               \
     X(not_acceptable, 406, false, "The answer cannot be given in the format asked for",            \
-      "Accept application/json, application/x-safetensors or, for one output, application/x-npy.") \
+      "Accept application/json, application/x-safetensors or, for one output, the main one where " \
+      "none is named, application/x-npy.")                                                         \
     X(request_timeout, 408, true, "The request took too long to come",                             \
       "Send it in one go, or raise the limits that `detail` names.")                               \
     X(not_finished, 409, true, "The job has not ended yet",                                        \
@@ -47,6 +55,8 @@
       "Send a smaller problem, or raise the limit that `detail` names.")                           \
     X(job_too_large, 413, false, "The job needs more memory than this service gives one job",      \
       "Send a smaller problem, or raise the limit that `detail` names.")                           \
+    X(range_not_satisfiable, 416, false, "The output has no bytes in the range asked for",         \
+      "See Content-Range for how many it has.")                                                    \
     X(unsupported_media_type, 415, false, "The format of the body is not known",                   \
       "Send application/json, application/x-safetensors or multipart/form-data.")                  \
     X(body_file_refused, 422, false, "The file that Body-File names cannot be taken",              \
@@ -83,6 +93,13 @@
       "Use a new key for a new request.")                                                          \
     X(queue_full, 429, true, "The queue is full",                                                  \
       "Send the request again after the seconds in Retry-After.")                                  \
+    X(quota_exceeded, 429, true, "The tenant has as much of the service as it may",                \
+      "Wait until jobs of yours have ended, or forget results with DELETE /jobs/ID?forget=1, "     \
+      "then send the request again.")                                                              \
+    X(rate_limited, 429, true, "The key submits more jobs a second than it may",                   \
+      "Send the request again after the seconds in Retry-After.")                                  \
+    X(too_many_failures, 429, true, "Too many requests of this address showed a wrong key",        \
+      "Correct the key, and send the request again after the seconds in Retry-After.")             \
     X(results_full, 429, true, "Results that are kept leave no room for those of new jobs",        \
       "Forget those you have fetched with DELETE /jobs/ID?forget=1, or send the request again "    \
       "later.")                                                                                    \

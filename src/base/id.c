@@ -95,6 +95,13 @@ static struct blasd_id_key key_of_head(const char *id, const struct blasd_id_key
     return own;
 }
 
+struct blasd_id_key blasd_id_key_for(const struct blasd_id_key *key, const char *name) {
+    uint64_t words[4] = {0};
+    memcpy(words, name, strnlen(name, sizeof words));
+    uint64_t a = sip(key, words[0], words[1], 2), b = sip(key, words[2], words[3], 3);
+    return (struct blasd_id_key){{sip(key, a, b, 4), sip(key, a, b, 5)}};
+}
+
 #define HALF UINT64_C(0xffffff)
 #define ROUNDS 4
 

@@ -8,8 +8,9 @@
  *     the kind: `s` for a job somebody waits for, `a` for one to be fetched later
  *
  * Where it is signed, as every id is that a front end gives a job, the last part is not random: it
- * is a number of its own, enciphered by the deployment's key and the parts before. So a deployment
- * knows an id that it gave from one that was made up, long after the job's record is gone.
+ * is a number of its own, enciphered by a key of the job's tenant and the parts before. So a
+ * deployment knows an id that it gave this tenant from one that was made up, or another's, long
+ * after the job's record is gone.
  * Nobody guesses another's job: 128 bits are not known of it, and 48 to whoever has one of the
  * same packet, which is more than can be tried over HTTP while records last.
  * All before the last part is the name of the job's packet (queue/functions/contract.lua).
@@ -35,6 +36,9 @@ struct blasd_id_key {
     uint64_t word[2];
 };
 void blasd_id_sign(char id[BLASD_ID_LEN + 1], const struct blasd_id_key *key);
+/* A key that follows from another and a name of up to 32 characters, and tells nothing of either.
+ */
+struct blasd_id_key blasd_id_key_for(const struct blasd_id_key *key, const char *name);
 bool blasd_id_signed(const char *id, const struct blasd_id_key *key);
 /* Whether `text` has the form of an id. */
 bool blasd_id_valid(const char *text);

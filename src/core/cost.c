@@ -16,11 +16,7 @@
 const char *const blasd_cost_precision_names[] = {"float64", "float32"};
 
 bool blasd_cost_known(const struct blasd_cost *cost) {
-    if (!(cost->copy_bytes_s > 0)) return false;
-    for (int op = 0; op < BLASD_OPS_MOST; op++)
-        for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
-            if (cost->curves[op][p].count > 0) return true;
-    return false;
+    return cost->copy_bytes_s > 0 && blasd_cost_launch_s(cost) > 0;
 }
 
 bool blasd_cost_add(struct blasd_cost_curve *curve, double flops, double alone_s, double each_s) {
@@ -55,25 +51,13 @@ void blasd_cost_work(const struct blasd_plan *plan, int op, struct blasd_cost_wo
 /* Where `flops` lies on the curve: the seconds of one alone and of each further one. */
 static void read_curve(const struct blasd_cost_curve *curve, double flops, double *alone,
                        double *each) {
-    const struct blasd_cost_point *a = &curve->points[0], *b;
-    double along, ratio;
-    int i = 0;
-    *alone = a->alone_s;
-    *each = a->each_s;
-    if (flops <= a->flops) return;
-    while (i < curve->count && curve->points[i].flops < flops) i++;
-    if (i == curve->count) {
-        a = &curve->points[i - 1];
-        ratio = flops / a->flops;
-        *alone = a->alone_s * ratio;
-        *each = a->each_s * ratio;
-        return;
-    }
-    a = &curve->points[i - 1];
-    b = &curve->points[i];
-    along = log(flops / a->flops) / log(b->flops / a->flops);
-    *alone = a->alone_s * pow(b->alone_s / a->alone_s, along);
-    *each = a->each_s * pow(b->each_s / a->each_s, along);
+    const struct blasd_cost_point *a = curve->points, *b = a, *last = a + curve->count - 1;
+    double along = 0, beyond = flops > last->flops ? flops / last->flops : 1;
+    for (; b < last && b->flops < flops; b++) a = b;
+    if (b->flops < flops) a = b; /* beyond them all */
+    if (a < b) along = log(flops / a->flops) / log(b->flops / a->flops);
+    *alone = a->alone_s * pow(b->alone_s / a->alone_s, along) * beyond;
+    *each = a->each_s * pow(b->each_s / a->each_s, along) * beyond;
 }
 
 bool blasd_cost_predict(const struct blasd_cost *cost, const struct blasd_cost_work *work,

@@ -5,8 +5,7 @@
  * moved is counted apart, at one rate, so that jobs of any shape can be told. Curves are measured
  * up to where a job takes some ten milliseconds; those that run go on from there, and make the
  * curve of an operation that has no samples. Pure: knows nothing of devices, clocks or the queue.
- * Read next: ../worker/measure.h and ../worker/cost_estimate.h (who fill it in),
- * ../http/placement.h (who asks it). */
+ * Read next: ../worker/measure.h (who fills it in), ../http/placement.h (who asks it). */
 #ifndef BLASD_CORE_COST_H
 #define BLASD_CORE_COST_H
 

@@ -167,11 +167,8 @@ static int check_param(const struct blasd_param *param, const struct blasd_value
                        struct blasd_err *err) {
     double number = param->kind == BLASD_PARAM_INT ? (double)value->i : value->f;
     char field[64];
-    if (!param->has_range || !value->given) return 0;
+    if (!value->given || blasd_param_allows(param, number)) return 0;
     if (param->kind != BLASD_PARAM_INT && param->kind != BLASD_PARAM_FLOAT) return 0;
-    if (number <= param->most &&
-        (param->exclusive_least ? number > param->least : number >= param->least))
-        return 0;
     snprintf(field, sizeof field, "params.%s", param->name);
     return blasd_fail(err, BLASD_E_invalid_parameter, field, "%g is outside the range %c%g, %g]",
                       number, param->exclusive_least ? '(' : '[', param->least, param->most);

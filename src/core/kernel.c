@@ -5,6 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+void blasd_task_reset(struct blasd_task *task) {
+    task->err = (struct blasd_err){0};
+    task->method[0] = '\0';
+    task->warning_count = 0;
+    task->upload_us = task->download_us = task->compute_us = 0;
+    task->energy_joules = 0;
+}
+
 void blasd_task_warn(struct blasd_task *task, const char *fmt, ...) {
     va_list args;
     if (task->warning_count >= BLASD_MAX_WARNINGS) return;

@@ -30,6 +30,8 @@ struct blasd_task {
     double energy_joules; /* of the device, for the batch; 0: it does not tell */
 };
 
+/* What the kernel fills is as if it had not run; the outputs aside. */
+void blasd_task_reset(struct blasd_task *task);
 /* Adds a warning; those beyond BLASD_MAX_WARNINGS are dropped. */
 void blasd_task_warn(struct blasd_task *task, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -114,7 +116,7 @@ struct blasd_backend {
                        struct blasd_err *err);
     const struct blasd_kernel *const *kernels; /* ended by NULL; all static */
     /* one ordinal may be opened twice, and the two run batches at once from two threads: the worker
-     * then has a lane of its own for what takes long */
+     * then has a slow pool of its own for what takes long */
     bool side_by_side;
 };
 

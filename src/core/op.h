@@ -94,6 +94,12 @@ int blasd_op_position(const struct blasd_op *op);
 int blasd_op_input(const struct blasd_op *op, const char *name);
 int blasd_op_output(const struct blasd_op *op, const char *name);
 int blasd_op_param(const struct blasd_op *op, const char *name);
+/* Whether a number is in the parameter's range. */
+static inline bool blasd_param_allows(const struct blasd_param *param, double number) {
+    return !param->has_range ||
+           (number <= param->most &&
+            (param->exclusive_least ? number > param->least : number >= param->least));
+}
 /* The BLASD_VALUES_* of all inputs called `name`, of whatever operation: what to look for in a
  * tensor that comes before its operation is known. */
 unsigned blasd_ops_values(const char *name);

@@ -16,9 +16,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Of helpers in the background: a third of the weight of the lane's own threads (worker/lane.c),
- * and enough that what they have taken gets done beside programs that want every core: others wait
- * for it. Of the idle class, they took minutes for it. */
+/* Of helpers in the background: a third of the weight of the slow pool's own threads
+ * (worker/slow_pool.c), and enough that what they have taken gets done beside programs that want
+ * every core: others wait for it. Of the idle class, they took minutes for it. */
 #define BACKGROUND_NICE 15
 
 /* Looks at what is awaited before sleeping: some 10 us, as a sleep and a wake-up cost. Loops follow

@@ -3,20 +3,26 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define ACCEPTS_A_TURN 128
+#define DEFER_S 1                   /* a silent connection is taken in after as long */
+#define HEAD_BYTES 4096             /* that are looked at; a small request has no more */
+#define BODY_WORTH_MEMORY BLASD_MIB /* below, more gains nothing that can be measured */
+#define LARGE_MOST 64               /* their memory stays bounded whatever clients announce */
 
-/* The parts of an address that somebody else does not have; false: none. */
-static bool part_of(const struct sockaddr *address, uint64_t *part) {
+bool http_address_part(const struct sockaddr *address, uint64_t *part) {
     const struct sockaddr_in *four = (const void *)address;
     const struct sockaddr_in6 *six = (const void *)address;
     *part = 0;
@@ -39,7 +45,7 @@ static uint32_t slot_of(const struct http_crowd *crowd, uint64_t part, int row) 
 
 void http_crowd_count(struct http_crowd *crowd, const struct sockaddr *address, bool began) {
     uint64_t part;
-    if (!part_of(address, &part)) return;
+    if (!http_address_part(address, &part)) return;
     for (int row = 0; row < 2; row++)
         crowd->slots[row][slot_of(crowd, part, row)] += began ? 1 : UINT32_MAX;
 }
@@ -47,28 +53,68 @@ void http_crowd_count(struct http_crowd *crowd, const struct sockaddr *address, 
 uint32_t http_crowd_of(const struct http_crowd *crowd, const struct sockaddr *address) {
     uint32_t one, other;
     uint64_t part;
-    if (!part_of(address, &part)) return 0;
+    if (!http_address_part(address, &part)) return 0;
     one = crowd->slots[0][slot_of(crowd, part, 0)];
     other = crowd->slots[1][slot_of(crowd, part, 1)];
     return one < other ? one : other;
 }
 
 static bool is_full(const struct http_acceptor *acceptor) {
-    return acceptor->open + acceptor->given >= acceptor->limit;
+    uint64_t connections = 0;
+    for (int i = 0; i < HTTP_MEMORIES; i++)
+        connections += acceptor->daemons[i].open + acceptor->daemons[i].given;
+    return connections >= acceptor->limit;
 }
 
-/* Gives the connection to the daemon, which owns it from here on: where it cannot take it, it
- * closes the socket. */
+/* The number that a Content-Length among `len` bytes of a request states; 0: none. */
+static uint64_t stated_length(const char *head, size_t len) {
+    static const char name[] = "\r\nContent-Length:";
+    const size_t name_len = sizeof name - 1;
+    uint64_t length = 0;
+    const char *end = memmem(head, len, "\r\n\r\n", 4), *at = head;
+    if (end == NULL) end = head + len;
+    while ((at = memchr(at, '\r', (size_t)(end - at))) != NULL) {
+        if ((size_t)(end - at) > name_len && strncasecmp(at, name, name_len) == 0) break;
+        at++;
+    }
+    if (at == NULL) return 0;
+    for (at += name_len; at < end && (*at == ' ' || *at == '\t'); at++) continue;
+    for (; at < end && *at >= '0' && *at <= '9' && length < BLASD_TIB; at++)
+        length = 10 * length + (uint64_t)(*at - '0');
+    return length;
+}
+
+/* Those who post little go on posting little as a rule. */
+static enum http_memory memory_for(int fd) {
+    char head[HEAD_BYTES];
+    ssize_t got = recv(fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    uint64_t body = got > 0 ? stated_length(head, (size_t)got) : 0;
+    if (body >= BODY_WORTH_MEMORY) return HTTP_LARGE_BODIES;
+    if (body == 0 || (uint64_t)got + body > HEAD_BYTES) return HTTP_ANY_REQUEST;
+    return memcmp(head, "POST ", 5) == 0 ? HTTP_SMALL_POSTS : HTTP_ANY_REQUEST;
+}
+
+static struct http_daemon *daemon_for(struct http_acceptor *acceptor, int fd) {
+    struct http_daemon *daemon = &acceptor->daemons[memory_for(fd)];
+    if (daemon == &acceptor->daemons[HTTP_LARGE_BODIES] &&
+        daemon->open + daemon->given >= LARGE_MOST)
+        return &acceptor->daemons[HTTP_ANY_REQUEST];
+    return daemon;
+}
+
+/* Gives the connection to a daemon, which owns it from here on: where it cannot take it, it closes
+ * the socket. */
 static void take_in(struct http_acceptor *acceptor, int fd, const struct sockaddr *from,
                     socklen_t len) {
+    struct http_daemon *daemon = daemon_for(acceptor, fd);
     uint64_t begun = acceptor->begun;
     if (http_crowd_of(&acceptor->crowd, from) >= acceptor->limit_of_one) {
         acceptor->refuse(acceptor->arg, fd, from);
         return;
     }
-    acceptor->given++;
+    daemon->given++;
     http_crowd_count(&acceptor->crowd, from, true);
-    if (MHD_add_connection(acceptor->daemon, fd, from, len) != MHD_YES && acceptor->begun == begun)
+    if (MHD_add_connection(daemon->daemon, fd, from, len) != MHD_YES && acceptor->begun == begun)
         http_crowd_count(&acceptor->crowd, from, false); /* else its end was told as well */
 }
 
@@ -106,8 +152,11 @@ static void on_arrival(struct blasd_watcher *watcher, uint32_t events) {
 }
 
 int http_acceptor_open(struct http_acceptor *acceptor, struct blasd_loop *loop, int listen_fd) {
+    const int defer_s = DEFER_S;
     int flags = fcntl(listen_fd, F_GETFL);
     acceptor->loop = loop;
+    /* of a socket that cannot, every connection is taken to be of the usual kind */
+    (void)setsockopt(listen_fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &defer_s, sizeof defer_s);
     if (getrandom(&acceptor->crowd.seed, sizeof acceptor->crowd.seed, GRND_NONBLOCK) < 0)
         acceptor->crowd.seed = (uint64_t)blasd_clock_ns();
     acceptor->listener = (struct blasd_watcher){.fd = listen_fd, .ready = on_arrival};
@@ -116,7 +165,7 @@ int http_acceptor_open(struct http_acceptor *acceptor, struct blasd_loop *loop, 
 }
 
 void http_acceptor_turn(struct http_acceptor *acceptor) {
-    acceptor->given = 0;
+    for (int i = 0; i < HTTP_MEMORIES; i++) acceptor->daemons[i].given = 0;
     if (!acceptor->paused || acceptor->starved || is_full(acceptor) || acceptor->listener.fd < 0)
         return;
     acceptor->paused = blasd_loop_watch(acceptor->loop, &acceptor->listener, EPOLLIN) != 0;
@@ -127,10 +176,13 @@ void http_acceptor_count(struct http_acceptor *acceptor, struct MHD_Connection *
     /* what libmicrohttpd 1.0 points to lasts until it is asked again */
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    acceptor->open += begins ? 1 : UINT64_MAX;
     acceptor->begun += begins ? 1 : 0;
     if (!begins && info != NULL && info->client_addr != NULL)
         http_crowd_count(&acceptor->crowd, info->client_addr, false);
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON);
+    for (int i = 0; i < HTTP_MEMORIES; i++)
+        if (info != NULL && info->daemon == acceptor->daemons[i].daemon)
+            acceptor->daemons[i].open += begins ? 1 : UINT64_MAX;
 }
 
 void http_acceptor_close(struct http_acceptor *acceptor) {

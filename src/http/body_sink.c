@@ -43,36 +43,6 @@ uint64_t http_sum_end(const struct http_sum *sum) {
     return all.hash ^ all.hash >> 29;
 }
 
-static void begin_sum(struct http_body_sink *sink, uint64_t offset, uint64_t bytes) {
-    if (!sink->sums_wanted || bytes == 0 || sink->sum_count == HTTP_SUMS) return;
-    sink->sums[sink->sum_count++] = (struct http_sum){.offset = offset};
-}
-
-/* Each tensor comes from its begin to its end. */
-static void add_to_sum(struct http_body_sink *sink, uint64_t offset, const void *bytes,
-                       size_t len) {
-    for (int i = sink->sum_count - 1; i >= 0; i--) {
-        struct http_sum *sum = &sink->sums[i];
-        if (sum->offset + sum->bytes != offset) continue;
-        http_sum_add(sum, bytes, len);
-        return;
-    }
-}
-
-int http_body_sink_sum(const struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
-                       struct http_sum *into, struct blasd_err *err) {
-    uint64_t one = 0;
-    if (bytes == 0) return 0;
-    for (int i = 0; i < sink->sum_count; i++) {
-        const struct http_sum *sum = &sink->sums[i];
-        if (sum->offset != offset || sum->bytes != bytes) continue;
-        one = http_sum_end(sum);
-        http_sum_add(into, &one, sizeof one);
-        return 0;
-    }
-    return blasd_fail(err, BLASD_E_internal_error, "", "a tensor has no sum");
-}
-
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {
     char name[BLASD_BLOB_NAME];
     uint64_t have = sink->memory.len;
@@ -130,7 +100,6 @@ static int sink_reserve(struct blasd_sink *base, uint64_t bytes, uint64_t *offse
         return rc;
     sink->total = at + bytes;
     *offset = at;
-    begin_sum(sink, at, bytes);
     return 0;
 }
 
@@ -178,7 +147,7 @@ static int sink_write(struct blasd_sink *base, uint64_t offset, const void *byte
     if (offset > sink->total || len > sink->total - offset)
         return blasd_fail(err, BLASD_E_internal_error, "",
                           "a tensor was written outside the room reserved for it");
-    add_to_sum(sink, offset, bytes, len);
+    if (sink->sum_wanted) http_sum_add(&sink->sum, bytes, len);
     if (http_body_sink_in_blob(sink)) return write_blob(sink, offset, bytes, len, err);
     if ((rc = make_room(sink, err)) != 0) return rc;
     memcpy(sink->memory.data + offset, bytes, len);
@@ -198,14 +167,14 @@ static int reserve_in_place(struct blasd_sink *base, uint64_t bytes, uint64_t *o
         return blasd_fail(err, BLASD_E_malformed_safetensors, "inputs",
                           "a tensor ends behind the end of the file");
     *offset = base->body_at;
-    begin_sum(sink, *offset, bytes);
     return 0;
 }
 
 static int write_in_place(struct blasd_sink *base, uint64_t offset, const void *bytes, size_t len,
                           struct blasd_err *err) {
-    (void)err;
-    add_to_sum((struct http_body_sink *)(void *)base, offset, bytes, len); /* it is there */
+    struct http_body_sink *sink = (struct http_body_sink *)(void *)base;
+    (void)offset, (void)err; /* it is there */
+    if (sink->sum_wanted) http_sum_add(&sink->sum, bytes, len);
     return 0;
 }
 
@@ -244,12 +213,14 @@ void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, co
 /* How large a payload the body can make: text of two bytes, `1,`, may become eight. */
 void http_body_sink_expect(struct http_body_sink *sink, const struct http_request *request,
                            uint64_t body_limit) {
-    bool json = http_request_is_json(request), chunked = request->framing.chunked;
+    bool json = http_request_is_json(request);
+    bool chunked = request->framing.chunked || request->coding != HTTP_CODING_NONE;
     uint64_t body = chunked ? body_limit : request->framing.content_length;
     sink->claim_limit = (json ? body * 8 : body) + 64 * (BLASD_MAX_INPUTS + 8);
     sink->expected = request->framing.content_length;
-    sink->sums_wanted = request->idempotency_key != NULL;
-    sink->exact = !chunked && !json;
+    sink->sum_wanted = request->idempotency_key != NULL;
+    sink->exact = !chunked && !json && !request->elsewhere;
+    if (request->elsewhere) sink->claim_limit = sink->loop->server->limits->body_bytes;
 }
 
 void http_body_sink_release(struct http_body_sink *sink) {

@@ -10,12 +10,10 @@
 #include "store/segment.h"
 #include "wire/intake.h"
 
-#define HTTP_SUMS (BLASD_MAX_INPUTS + 8) /* no request has more tensors */
-
-/* A sum over the bytes of one tensor, as far as it has come. */
+/* A sum over bytes, as far as they have come. */
 struct http_sum {
-    uint64_t offset, bytes; /* where it begins; how many came */
-    uint64_t hash, part;    /* of whole words; the bytes of one that has begun */
+    uint64_t bytes;      /* how many */
+    uint64_t hash, part; /* of whole words; the bytes of one that has begun */
 };
 
 struct http_body_sink {
@@ -30,9 +28,10 @@ struct http_body_sink {
     uint64_t expected;      /* what total will come to, as a guess from the size of the body */
     uint64_t claim_limit;   /* what total may come to, from the size of the body */
     uint64_t intake;        /* bytes reserved of the server's intake */
-    bool sums_wanted;
-    int sum_count;
-    struct http_sum sums[HTTP_SUMS]; /* of its tensors */
+    /* Of its tensors, one after the other as they came, each from its begin to its end. Made then:
+     * at once it would take the loop a third of a second for a gigabyte. */
+    struct http_sum sum;
+    bool sum_wanted;
 };
 
 /* Bytes of tensors that are held in memory. */
@@ -57,11 +56,7 @@ int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err);
 static inline bool http_body_sink_in_blob(const struct http_body_sink *sink) {
     return sink->blob.name[0] != '\0';
 }
-/* Adds the sum of the tensor at `offset` to another one. It was made as the tensor came: at once it
- * would take the loop a third of a second for a gigabyte. */
-int http_body_sink_sum(const struct http_body_sink *sink, uint64_t offset, uint64_t bytes,
-                       struct http_sum *into, struct blasd_err *err);
-/* The sum itself, of a zeroed one on: the same whatever pieces the bytes come in. */
+/* A sum, of a zeroed one on: the same whatever pieces the bytes come in. */
 void http_sum_add(struct http_sum *sum, const void *bytes, size_t len);
 uint64_t http_sum_end(const struct http_sum *sum);
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "http/authenticate.h"
 #include "http/head.h"
 #include "http/reply.h"
 #include "http/routes.h"
@@ -152,10 +153,12 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
     struct http_request *request = &exchange->request;
     struct collecting collecting = {.exchange = exchange};
     request->method = http_method_find(method);
+    exchange->dialect = http_dialect_find(url);
     exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
-    if (read_head(exchange, method, version, &collecting.err) == 0)
+    if (read_head(exchange, method, version, &collecting.err) == 0 &&
         http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
-                          &collecting.err);
+                          &collecting.err) == 0)
+        http_authenticate(exchange, &collecting.err);
     if (collecting.err.code == BLASD_OK && exchange->route != NULL)
         MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_param,
                                     &collecting);
@@ -170,6 +173,10 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
         else
             http_reply_fail(exchange, BLASD_E_route_not_found, "", "no route is called '%.100s'",
                             url);
+    } else if (request->coding != HTTP_CODING_NONE &&
+               (exchange->route->jobs == NULL || !exchange->route->jobs->compressed)) {
+        http_reply_fail(exchange, BLASD_E_unsupported_media_type, "Content-Encoding",
+                        "this route takes bodies as they are, not compressed");
     } else if (exchange->route->begin != NULL) {
         exchange->route->begin(exchange);
     } else if (request->framing.content_length > DRAIN_BYTES) {
@@ -224,7 +231,7 @@ static enum MHD_Result take_body(struct http_exchange *exchange, const char *byt
             http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes no body");
     }
     if (!exchange->answer.made || !too_much_to_drain(exchange)) return MHD_YES;
-    http_close_with_problem(exchange->home, exchange->route,
+    http_close_with_problem(exchange->home, exchange->route, exchange->connection,
                             http_connection_fd(exchange->connection), &exchange->answer.problem);
     exchange->client.linger = true;
     return MHD_NO; /* closes */
@@ -258,7 +265,7 @@ void *http_exchange_uri(void *cls, const char *uri, struct MHD_Connection *conne
         return NULL;
     blasd_fail(&problem, BLASD_E_malformed_query, "", "the query has %d parameters; %d are read",
                count, HTTP_PARAMS_MOST);
-    http_close_with_problem(exchange->home, NULL, fd, &problem);
+    http_close_with_problem(exchange->home, NULL, connection, fd, &problem);
     (void)shutdown(fd, SHUT_WR);
     exchange->client.closing = exchange->client.linger = exchange->complete = true;
     return exchange;

@@ -3,17 +3,19 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "http/inference.h"
 
 #include <sys/epoll.h>
 
 struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Connection *connection) {
-    struct http_exchange *exchange = blasd_spares_take_zeroed(&loop->freelists.exchanges);
+    struct http_exchange *exchange = blasd_freelist_take_zeroed(&loop->freelists.exchanges);
     if (exchange == NULL) return NULL;
     exchange->home = loop;
     exchange->connection = connection;
     exchange->began_ns = blasd_clock_ns();
     exchange->wanted.output = HTTP_DOCUMENT;
     exchange->wait.status = 200;
+    blasd_buf_init(&exchange->small_body, HTTP_SMALL_BODY);
     blasd_list_add(&loop->exchanges, &exchange->node);
     loop->exchange_count++;
     http_count(&loop->metrics->in_flight, 1);
@@ -25,7 +27,9 @@ static void exchange_free(struct http_exchange *exchange) {
     blasd_list_remove(&exchange->node);
     if (exchange->answer.response != NULL) MHD_destroy_response(exchange->answer.response);
     if (exchange->upload != NULL) exchange->route->jobs->release(exchange);
-    blasd_spares_give(&loop->freelists.exchanges, exchange);
+    http_inference_free(exchange->inference);
+    blasd_buf_release(&exchange->small_body);
+    blasd_freelist_give(&loop->freelists.exchanges, exchange);
 }
 
 void http_exchange_hold(struct http_exchange *exchange) {

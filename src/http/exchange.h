@@ -10,9 +10,10 @@
 #ifndef BLASD_HTTP_EXCHANGE_H
 #define BLASD_HTTP_EXCHANGE_H
 
+#include "auth/auth.h"
 #include "base/buf.h"
+#include "base/freelist.h"
 #include "base/loop.h"
-#include "base/spares.h"
 #include "http/acceptor.h"
 #include "http/admission.h"
 #include "http/http.h"
@@ -20,6 +21,7 @@
 #include "http/origin_check.h"
 #include "http/pieces.h"
 #include "http/placement.h"
+#include "http/regions.h"
 #include "http/request.h"
 #include "queue/front_queue.h"
 
@@ -31,20 +33,24 @@ struct http_shared_file;
 struct http_loop;
 struct http_upload;
 struct http_connection;
+struct http_tls;
 
 /* What all loops share. Constant once the loops run, but for the atomics. */
 struct http_server {
     const struct blasd_http_options *options;
     const struct blasd_limits *limits;
     struct blasd_store *store;
+    struct http_tls *tls;            /* owned; NULL: none */
     const struct http_route *routes; /* ended by one whose path is NULL */
     struct http_origins origins;
-    struct http_loop *loops;                /* owned */
-    struct http_metrics *metrics;           /* owned; one a loop */
+    struct http_loop *loops;      /* owned */
+    struct http_metrics *metrics; /* owned; one a loop */
+    struct http_regions regions;
     _Atomic uint64_t intake_used;           /* bytes of bodies being received */
     _Atomic uint64_t intake_limit;          /* what they may be */
     _Atomic uint64_t store_free, store_all; /* a second ago */
     _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */
+    struct blasd_timer serving;      /* the first loop's, until jobs would run */
     bool queue_taken;                /* it has been told that jobs are taken */
     int64_t queue_down_ns; /* since when the first loop's queue takes no jobs; 0: it does */
     int64_t queue_told_ns; /* when on_queue was told so; 0: not since it did */
@@ -57,7 +63,7 @@ struct http_server {
 
 /* Memory of a loop that is used again: of exchanges, and of what reads bodies. */
 struct http_freelists {
-    struct blasd_spares exchanges, uploads, intakes;
+    struct blasd_freelist exchanges, uploads, intakes;
 };
 
 /* Exchanges that wait without being suspended; the most that may. */
@@ -88,11 +94,9 @@ struct http_stopping {
 
 struct http_loop {
     struct http_server *server; /* borrowed */
-    struct blasd_loop *loop;    /* owned, as the next two */
+    struct blasd_loop *loop;    /* owned, as the next */
     struct blasd_front_queue *queue;
-    struct MHD_Daemon *daemon; /* owned */
-    struct blasd_watcher daemon_watcher;
-    struct http_acceptor acceptor;
+    struct http_acceptor acceptor;   /* its daemons are owned here */
     struct http_metrics *metrics;    /* this loop's own counters; borrowed from the server */
     struct http_placement placement; /* of the device class for a job */
     struct blasd_list exchanges;     /* every one, by its node */
@@ -119,8 +123,29 @@ struct http_body_handlers {
      * no room yet. `late`: refused rather than that. */
     bool (*admit)(struct http_exchange *exchange, bool late);
     void (*gone)(struct http_exchange *exchange); /* the client left before the answer */
+    bool compressed;                              /* the body may be */
     void (*release)(struct http_exchange *exchange);
 };
+
+/* How answers of some paths are written, where that is not our own way. */
+struct http_dialect {
+    const char *prefix; /* of these paths */
+    const char *problem_type;
+    int (*problem)(const struct blasd_err *problem, struct blasd_buf *out);
+    /* The body has come; what its job still lacks is fetched, and then `done` called with the
+     * exchange, which is held till then. 1: so it is; 0: nothing is lacking; or a negative code. */
+    int (*gather)(struct http_exchange *exchange, void (*done)(void *, const struct blasd_err *),
+                  struct blasd_err *err);
+    /* The tensors of a job that has succeeded. As blasd_answer_new, with `err` filled for NULL. */
+    struct blasd_answer *(*answer)(struct http_exchange *exchange,
+                                   const struct blasd_record *record, const void *payload,
+                                   struct blasd_err *err);
+    /* Adds the headers of such an answer. */
+    void (*headers)(struct http_exchange *exchange, struct MHD_Response *response);
+};
+/* A route without any is for admins alone. */
+#define HTTP_ROLE(role) (1u << (role))
+#define HTTP_OPEN (1u << 31) /* to everybody, also without a key */
 
 struct http_route {
     const char *path; /* {…} stands for one segment; also the label in metrics */
@@ -131,9 +156,11 @@ struct http_route {
     void (*body)(struct http_exchange *exchange, const void *bytes, size_t len);
     void (*run)(struct http_exchange *exchange);
     const struct http_body_handlers *jobs; /* NULL: the route takes none in */
+    unsigned roles; /* who may call it beside admins, HTTP_ROLE bits, or HTTP_OPEN */
 };
 
 #define HTTP_CAPTURES 2
+#define HTTP_SMALL_BODY ((size_t)65536)
 
 struct http_answering {
     struct MHD_Response *response; /* until it is queued; owned */
@@ -141,6 +168,8 @@ struct http_answering {
     struct blasd_err problem; /* where the answer is a problem */
     bool made;                /* or its making is under way */
     bool early;               /* libmicrohttpd would not take it yet */
+    unsigned retry_s;         /* Retry-After of a problem; 0: as its code says */
+    struct blasd_rate_view rate;
 };
 
 /* The bytes of the body that were seen: by now, when it was refused, and at the last check. */
@@ -169,9 +198,11 @@ struct http_wait {
 
 struct http_exchange {
     struct http_loop *home;
-    struct blasd_list node;            /* in home->exchanges */
-    struct MHD_Connection *connection; /* NULL once libmicrohttpd is done with it */
-    const struct http_route *route;    /* NULL: none */
+    struct blasd_list node;             /* in home->exchanges */
+    struct MHD_Connection *connection;  /* NULL once libmicrohttpd is done with it */
+    const struct http_route *route;     /* NULL: none */
+    const struct http_dialect *dialect; /* NULL: ours */
+    struct blasd_identity caller;       /* who asks; until the head is read, who may nothing */
     struct http_request request;
     char captures[HTTP_CAPTURES][64]; /* what stood for {…} */
     unsigned allow;                   /* methods of the path, for OPTIONS and 405 */
@@ -188,10 +219,14 @@ struct http_exchange {
     char id[BLASD_ID_LEN + 1]; /* of the job */
     struct http_wait wait;
     struct {
-        int output; /* position of the one output asked for; -1: all; -2: the document */
-        int format; /* enum blasd_format of the answer */
+        int output;   /* position of the one output asked for; -1: all; -2: the document */
+        int format;   /* enum blasd_format of the answer */
+        bool partial; /* only bytes `from` to `to` of `all` are sent, as Range asks */
+        uint64_t from, to, all;
     } wanted;
-    struct http_upload *upload; /* POST /jobs: upload.h; owned */
+    struct http_upload *upload;       /* POST /jobs: upload.h; owned */
+    struct http_inference *inference; /* of the Open Inference Protocol: inference.h; owned */
+    struct blasd_buf small_body;      /* of other routes that take one */
     struct http_admission_place admission;
 };
 
@@ -237,9 +272,11 @@ static inline int http_route_number(const struct http_loop *loop, const struct h
 /* lingering_close.c: reads on for a moment after an early answer, so that a client that is still
  * sending sees it. `fd` is duplicated. */
 void http_lingering_close(struct http_loop *loop, int fd);
-/* Sends a problem as raw bytes on `fd`, for libmicrohttpd takes no answer in mid-body; it counts as
- * an answer of `route` (NULL: of none). */
-void http_close_with_problem(struct http_loop *loop, const struct http_route *route, int fd,
+/* Sends a problem past libmicrohttpd, which takes no answer in mid-body; it counts as an answer of
+ * `route` (NULL: of none). `connection` NULL: libmicrohttpd does not have the connection of `fd`
+ * yet; with TLS nothing can be said there. */
+void http_close_with_problem(struct http_loop *loop, const struct http_route *route,
+                             struct MHD_Connection *connection, int fd,
                              const struct blasd_err *problem);
 
 #endif

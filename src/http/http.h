@@ -6,8 +6,15 @@
 #ifndef BLASD_HTTP_HTTP_H
 #define BLASD_HTTP_HTTP_H
 
+#include "auth/auth.h"
 #include "base/err.h"
 #include "queue/queue.h"
+
+/* Paths of PEM files. */
+struct blasd_tls_files {
+    const char *cert, *key; /* the certificate, with those it is signed by behind it, and its key */
+    const char *client_ca;  /* NULL: clients are not asked for certificates */
+};
 
 struct blasd_http_options {
     /* listening sockets, `loops` of them, bound to one address with SO_REUSEPORT; given away: they
@@ -20,12 +27,15 @@ struct blasd_http_options {
      * that may call; each ended by NULL, or NULL; "*" allows all. Borrowed. */
     const char *const *allow_hosts;
     const char *const *allow_origins;
+    struct blasd_auth *auth;           /* who may do what; NULL: everybody everything. Borrowed */
+    const struct blasd_tls_files *tls; /* NULL: no TLS. Borrowed */
     /* "cuda:0: why it has no worker", for GET /devices; ended by NULL, or NULL. Borrowed. */
     const char *const *unusable_devices;
-    /* The read end of a pipe, not blocking: a byte that comes means that it is time to drain, the
-     * next one that it is time to end. Borrowed. */
+    /* The read end of a pipe, not blocking: the byte SIGHUP means that certificates are to be read
+     * anew; any other that it is time to drain, the next one that it is time to end. Borrowed. */
     int stop_fd;
     bool share;   /* clients on this machine may hand in files, see shared_files.c */
+    bool audit;   /* a line is logged for each job that is taken */
     int grace_ms; /* how long requests may go on once it is time to drain; where none are left it is
                      the end. -1: until it is told to end */
     const char *version; /* for GET /metrics; borrowed */
@@ -33,11 +43,16 @@ struct blasd_http_options {
      * the last such call, which there is about once a second; while it drains, no request is left
      */
     void (*on_ready)(void *arg), (*on_alive)(void *arg), (*on_quiet)(void *arg);
+    /* Called once: the queue takes jobs, and a worker lives to run them. May be NULL. */
+    void (*on_serving)(void *arg);
     /* The queue takes jobs from now on (`trouble` NULL), or has not for a second: then again each
      * ten seconds. May be NULL. */
     void (*on_queue)(void *arg, const struct blasd_err *trouble);
     void *arg;
 };
+
+/* Whether certificate, key and client CA can be read and fit together. */
+int blasd_http_check_tls(const struct blasd_tls_files *files, struct blasd_err *err);
 
 /* Serves until stop_fd says that it is time to drain, then refuses new jobs with `draining`, serves
  * all else for as long as grace_ms says, and returns 0. A negative

@@ -19,19 +19,17 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
     struct blasd_buf *scratch = &upload->exchange->home->scratch;
     struct blasd_job plain = *job;
     struct http_sum sum = {.hash = UINT64_C(0x626c617364)};
+    uint64_t tensors;
     int rc;
     memset(plain.id, '0', BLASD_ID_LEN);
     plain.id[0] = BLASD_ID_SYNC;
     plain.created_us = plain.receive_us = 0;
+    plain.most_s = 0;
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
-    for (int i = 0; i < BLASD_MAX_INPUTS; i++) {
-        const struct blasd_source *source = &job->inputs[i].source;
-        if (source->kind != BLASD_SOURCE_PAYLOAD) continue;
-        rc = http_body_sink_sum(&upload->sink, source->offset, source->bytes, &sum, err);
-        if (rc != 0) return rc;
-    }
+    tensors = http_sum_end(&upload->sink.sum); /* the frame says where each ends */
+    http_sum_add(&sum, &tensors, sizeof tensors);
     *hash = http_sum_end(&sum);
     return 0;
 }
@@ -59,8 +57,8 @@ void http_jobs_post_gone(struct http_exchange *exchange) {
         exchange->request.idempotency_key != NULL)
         return;
     http_exchange_hold(exchange);
-    blasd_front_queue_cancel(exchange->home->queue, &blasd_anonymous, exchange->id, false,
-                             on_cancelled, exchange);
+    blasd_front_queue_cancel(exchange->home->queue, &exchange->caller.principal, exchange->id,
+                             false, on_cancelled, exchange);
 }
 
 /* The inputs belong to the queue now, or to nobody. */
@@ -108,9 +106,9 @@ static int reserve_outputs(struct http_upload *upload, struct blasd_err *err) {
     if (bytes <= free_bytes && taken <= free_bytes - bytes) return 0;
     atomic_fetch_sub(&server->outputs_coming, bytes);
     return blasd_fail(err, BLASD_E_no_space, "",
-                      "the outputs come to %" PRIu64 " bytes, and of the %" PRIu64
-                      " that are free jobs before it may need %" PRIu64,
-                      bytes, free_bytes, taken);
+                      "the outputs come to %" PRIu64 " bytes, and those of jobs before it leave "
+                      "less than that of the blob store",
+                      bytes);
 }
 
 static void on_submitted(void *arg, const struct blasd_err *err, const char *id, bool repeated) {
@@ -125,6 +123,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     } else {
         upload->submitted = true;
         if (blasd_id_valid(id)) memcpy(exchange->id, id, sizeof exchange->id);
+        http_audit_job(exchange, repeated);
         if (exchange->connection == NULL || exchange->client.gone)
             http_jobs_post_gone(exchange);
         else if (exchange->answer.made)
@@ -144,6 +143,7 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     memcpy(job->id, exchange->id, sizeof job->id);
     job->payload_bytes = upload->sink.total;
     job->created_us = blasd_clock_wall_us();
+    job->most_s = (uint16_t)exchange->caller.job_s;
     job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
 }
 
@@ -184,6 +184,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     struct http_loop *loop = exchange->home;
     struct blasd_submission submission = {.job = job,
                                           .cost_bytes = cost,
+                                          .work_s = upload->work_s,
                                           .company = upload->small ? &upload->batch_key : NULL,
                                           .chosen = upload->device,
                                           .idempotency_key = exchange->request.idempotency_key,
@@ -195,7 +196,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
         (rc = fingerprint(upload, job, &submission.fingerprint, err)) != 0)
         return rc;
     if ((rc = place_inputs(upload, job, err)) != 0) return rc;
-    blasd_front_queue_join(loop->queue, &blasd_anonymous, &submission, exchange->id);
+    blasd_front_queue_join(loop->queue, &exchange->caller.principal, &submission, exchange->id);
     memcpy(job->id, exchange->id, sizeof job->id);
     if ((rc = write_frame(upload, job, err)) != 0 || (rc = reserve_outputs(upload, err)) != 0) {
         blasd_front_queue_slice_drop(loop->queue, &job->slice);
@@ -214,6 +215,7 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     http_exchange_hold(exchange);
     loop->submitting++;
     if (submission.waiter != NULL) http_wait_begin(exchange, upload->wait_s);
-    blasd_front_queue_submit(loop->queue, &blasd_anonymous, &submission, on_submitted, exchange);
+    blasd_front_queue_submit(loop->queue, &exchange->caller.principal, &submission, on_submitted,
+                             exchange);
     return 0;
 }

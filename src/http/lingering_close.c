@@ -7,10 +7,11 @@
 #include "base/container.h"
 #include "http/exchange.h"
 #include "http/reply.h"
+#include "http/routes.h"
+#include "http/tls.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -70,30 +71,42 @@ void http_lingering_close(struct http_loop *loop, int fd) {
         end(lingering);
 }
 
-void http_close_with_problem(struct http_loop *loop, const struct http_route *route, int fd,
+/* Nothing was sent on this connection since the last answer, so a few hundred bytes fit. */
+static void send_last(struct http_loop *loop, struct MHD_Connection *connection, int fd,
+                      const struct blasd_buf *answer) {
+    ssize_t sent;
+    if (loop->server->tls != NULL) {
+        (void)http_tls_last_words(connection, answer->data, answer->len);
+        return;
+    }
+    sent = send(fd, answer->data, answer->len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)sent;
+}
+
+void http_close_with_problem(struct http_loop *loop, const struct http_route *route,
+                             struct MHD_Connection *connection, int fd,
                              const struct blasd_err *problem) {
     const struct blasd_err_info *info = blasd_err_info(problem->code);
     const char *seconds = http_retry_after(problem->code);
-    struct blasd_buf body;
-    char head[256];
-    ssize_t sent;
-    int len;
+    struct blasd_buf body, answer;
+    const char *type;
     if (fd < 0) return;
     http_metrics_request(loop->metrics, http_route_number(loop, route),
                          (unsigned)info->http_status);
     blasd_buf_init(&body, 16 * BLASD_KIB);
-    if (blasd_problem_document(problem, &body) == 0) {
-        len = snprintf(head, sizeof head,
-                       "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
-                       "Content-Length: %zu\r\n%s%s%sConnection: close\r\n\r\n",
-                       info->http_status, MHD_get_reason_phrase_for((unsigned)info->http_status),
-                       body.len,
-                       seconds == NULL ? "" : "Retry-After: ", seconds == NULL ? "" : seconds,
-                       seconds == NULL ? "" : "\r\n");
-        /* nothing was sent on this connection since the last answer, so a few hundred bytes fit */
-        sent = send(fd, head, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
-        if (sent == len) sent = send(fd, body.data, body.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-        (void)sent;
-    }
+    blasd_buf_init(&answer, 32 * BLASD_KIB);
+    type = http_problem_body(route == NULL ? NULL : http_dialect_find(route->path), problem, &body);
+    if (type != NULL &&
+        blasd_buf_printf(
+            &answer,
+            "HTTP/1.1 %d %s\r\nContent-Type: %s\r\n"
+            "Content-Length: %zu\r\n%s%s%s%sConnection: close\r\n\r\n",
+            info->http_status, MHD_get_reason_phrase_for((unsigned)info->http_status), type,
+            body.len, seconds == NULL ? "" : "Retry-After: ", seconds == NULL ? "" : seconds,
+            seconds == NULL ? "" : "\r\n",
+            info->http_status == 401 ? "WWW-Authenticate: " HTTP_CHALLENGE "\r\n" : "") == 0 &&
+        blasd_buf_add(&answer, body.data, body.len) == 0)
+        send_last(loop, connection, fd, &answer);
+    blasd_buf_release(&answer);
     blasd_buf_release(&body);
 }

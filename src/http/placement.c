@@ -80,19 +80,17 @@ static double count_jobs(const json_t *queue, const char *name) {
     return jobs > 0 ? jobs : 0;
 }
 
-/* The work of the last `jobs` jobs of this class, of which `loops` loops have sent equal parts. */
+/* The work of the last `jobs` jobs of this class: those that this loop sent last, as far as they
+ * are remembered, and the rest like them. */
 static double last_work(const struct http_placement_class *class, double jobs, int loops) {
-    double own = jobs / (loops < 1 ? 1 : loops), oldest = (double)class->sent, sum, first;
+    double own = ceil(jobs / (loops < 1 ? 1 : loops)), sum = 0;
+    uint64_t known = class->sent < HTTP_PLACEMENT_RING ? class->sent : HTTP_PLACEMENT_RING;
     if (!(jobs > 0)) return 0;
-    if (class->sent == 0) return jobs * class->mean_s;
-    if (oldest > HTTP_PLACEMENT_RING - 1) oldest = HTTP_PLACEMENT_RING - 1;
-    sum = class->sums[class->sent % HTTP_PLACEMENT_RING];
-    if (own > oldest) { /* as far as it is known, and the rest like that */
-        first = class->sums[(class->sent - (uint64_t)oldest) % HTTP_PLACEMENT_RING];
-        return (sum - first) / oldest * jobs;
-    }
-    first = class->sums[(class->sent - (uint64_t)own) % HTTP_PLACEMENT_RING];
-    return (sum - first) * (loops < 1 ? 1 : loops);
+    if (known == 0) return jobs * class->mean_s;
+    if (own < (double)known) known = (uint64_t)own;
+    for (uint64_t i = 1; i <= known; i++)
+        sum += class->shares[(class->sent - i) % HTTP_PLACEMENT_RING];
+    return sum / (double)known * jobs;
 }
 
 /* Takes the work that is left at a look. Where the class had work all the time since the last one,
@@ -212,23 +210,40 @@ static bool predict(const struct http_placement_class *class, const struct blasd
 int http_placement_check_time(const struct http_placement *choice,
                               const struct blasd_queue_view *view, enum blasd_device_class wish,
                               const struct blasd_op *op, const struct blasd_plan *plan,
-                              uint64_t host_bytes, struct blasd_err *err) {
-    double least = INFINITY;
+                              uint64_t host_bytes, uint64_t key_s, struct blasd_err *err) {
+    bool by_key = key_s > 0 && !(choice->most_s > 0 && choice->most_s <= (double)key_s);
+    double least = INFINITY, most_s = by_key ? (double)key_s : choice->most_s;
     struct blasd_plan certain = *plan;
     if (plan->flops_least > 0) certain.flops = plan->flops_least;
-    for (int c = BLASD_DEVICE_CPU; choice->most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
+    for (int c = BLASD_DEVICE_CPU; most_s > 0 && c <= BLASD_DEVICE_CUDA; c++) {
         const struct http_placement_class *class = &choice->of[c];
         struct blasd_cost_guess guess;
         if (!may_go(choice, view, wish, c) || !fits(class, c, plan, host_bytes)) continue;
         if (!predict(class, op, &certain, &guess)) return 0;
         if (guess.alone_s < least) least = guess.alone_s;
     }
-    if (!isfinite(least) || least <= choice->most_s) return 0;
+    if (!isfinite(least) || least <= most_s) return 0;
     return blasd_fail(
         err, BLASD_E_job_too_long, "",
         "it is predicted to take %.3g s at least (%.3g operations, %.0f problems), and a "
-        "job may take %" PRIu64 " s (limit job_s)",
-        least, certain.flops, plan->items < 1 ? 1 : plan->items, (uint64_t)choice->most_s);
+        "job may take %" PRIu64 " s (%s)",
+        least, certain.flops, plan->items < 1 ? 1 : plan->items, (uint64_t)most_s,
+        by_key ? "of its key" : "limit job_s");
+}
+
+/* Of a processor, where nothing was measured. */
+#define USUAL_FLOPS 1e10
+#define USUAL_BYTES 1e9
+
+double http_placement_work(const struct http_placement *choice, const struct blasd_queue_view *view,
+                           enum blasd_device_class class, const struct blasd_op *op,
+                           const struct blasd_plan *plan) {
+    struct blasd_cost_guess guess;
+    if (class == BLASD_DEVICE_ANY)
+        class = view->workers_of[BLASD_DEVICE_CPU] > 0 ? BLASD_DEVICE_CPU : BLASD_DEVICE_CUDA;
+    if (predict(&choice->of[class], op, plan, &guess)) return guess.share_s;
+    return BLASD_COST_JOB_S + plan->flops / USUAL_FLOPS +
+           (double)(plan->input_bytes + plan->output_bytes) / USUAL_BYTES;
 }
 
 /* The work that waits, now. */
@@ -239,14 +254,7 @@ static double work_now(const struct http_placement_class *class, int workers, in
 
 static void count_sent(struct http_placement_class *class, int workers, double share_s,
                        int64_t now_ns) {
-    double sum = class->sums[class->sent % HTTP_PLACEMENT_RING] + share_s;
-    /* so that small jobs still show behind large ones */
-    if (sum > 1e6) {
-        memset(class->sums, 0, sizeof class->sums);
-        class->sent = 0;
-        sum = share_s;
-    }
-    class->sums[++class->sent % HTTP_PLACEMENT_RING] = sum;
+    class->shares[class->sent++ % HTTP_PLACEMENT_RING] = share_s;
     class->work_s = work_now(class, workers, now_ns) + share_s;
     class->added_s += share_s;
     class->at_ns = now_ns;

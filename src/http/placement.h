@@ -11,9 +11,7 @@
 #include "core/cost.h"
 #include "queue/front_queue.h"
 
-#define HTTP_PLACEMENT_RING                                                                        \
-    256 /* jobs sent to a class whose cost is remembered one by one; 2^n                           \
-         */
+#define HTTP_PLACEMENT_RING 256 /* jobs sent to a class whose cost is remembered one by one */
 
 /* What is known of the live workers of one class. */
 struct http_placement_class {
@@ -29,8 +27,8 @@ struct http_placement_class {
     double rate; /* predicted seconds that a worker has really done in a second, lately */
     double look_s, added_s; /* work_s at the last look, and what was added since */
     int64_t look_ns;
-    double sums[HTTP_PLACEMENT_RING]; /* work sent here up to and with job n, at n % RING */
-    uint64_t sent;                    /* jobs */
+    double shares[HTTP_PLACEMENT_RING]; /* predicted for job n that was sent here, at n % RING */
+    uint64_t sent;                      /* jobs */
 };
 
 struct http_placement {
@@ -55,11 +53,12 @@ int http_placement_check(const struct http_placement *choice, const struct blasd
                          enum blasd_device_class wish, const struct blasd_plan *plan,
                          uint64_t host_bytes, struct blasd_err *err);
 /* Refuses a job that is predicted to take longer than a job may on each class that it may go to,
- * with job_too_long. A class whose speed is not known yet may be fast enough. */
+ * with job_too_long; `key_s`: as its key allows, 0: no less than others. A class whose speed is not
+ * known yet may be fast enough. */
 int http_placement_check_time(const struct http_placement *choice,
                               const struct blasd_queue_view *view, enum blasd_device_class wish,
                               const struct blasd_op *op, const struct blasd_plan *plan,
-                              uint64_t host_bytes, struct blasd_err *err);
+                              uint64_t host_bytes, uint64_t key_s, struct blasd_err *err);
 /* The class a job of device `any` is to be queued for, which is then counted as sent there; `any`
  * where only one class lives or nothing is known to choose by. */
 enum blasd_device_class http_placement_pick(struct http_placement *choice,
@@ -71,6 +70,11 @@ enum blasd_device_class http_placement_pick(struct http_placement *choice,
 void http_placement_sent(struct http_placement *choice, const struct blasd_queue_view *view,
                          enum blasd_device_class class, const struct blasd_op *op,
                          const struct blasd_plan *plan, int64_t now_ns);
+/* Seconds that the job adds to the work of the class it is queued for, as far as can be said: what
+ * counts for the share of who sends it. */
+double http_placement_work(const struct http_placement *choice, const struct blasd_queue_view *view,
+                           enum blasd_device_class class, const struct blasd_op *op,
+                           const struct blasd_plan *plan);
 /* Whether there is anything to choose: both classes live. */
 static inline bool http_placement_open(const struct blasd_queue_view *view) {
     return view->workers_of[BLASD_DEVICE_CPU] > 0 && view->workers_of[BLASD_DEVICE_CUDA] > 0;

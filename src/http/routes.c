@@ -1,6 +1,7 @@
 /* The table of routes, and how a path finds its row. */
 #include "http/routes.h"
 
+#include "http/inference.h"
 #include "http/jobs.h"
 
 #include <string.h>
@@ -14,26 +15,67 @@
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
      HTTP_PARAM_CURSOR)
 
+/* Who may call what. */
+#define WRITES HTTP_ROLE(BLASD_ROLE_USER)
+#define READS (WRITES | HTTP_ROLE(BLASD_ROLE_READ))
+#define ANY_KEY (READS | HTTP_ROLE(BLASD_ROLE_METRICS))
+
 static const struct http_body_handlers jobs = {
     .admit = http_jobs_post_admit, .gone = http_jobs_post_gone, .release = http_jobs_post_release};
+static const struct http_body_handlers inferences = {.admit = http_jobs_post_admit,
+                                                     .gone = http_jobs_post_gone,
+                                                     .release = http_jobs_post_release,
+                                                     .compressed = true};
+
+#define MODEL_ROUTES(path)                                                                         \
+    {path, READ, 0, NULL, NULL, http_oip_model, NULL, ANY_KEY},                                    \
+        {path "/ready", READ, 0, NULL, NULL, http_oip_model_ready, NULL, ANY_KEY},                 \
+        {path "/config", READ, 0, NULL, NULL, http_oip_config, NULL, ANY_KEY},                     \
+        {path "/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL, ANY_KEY}, {                \
+        path "/infer", HTTP_POST, 0, http_inference_begin, http_jobs_post_body,                    \
+            http_jobs_post_run, &inferences, WRITES                                                \
+    }
 
 const struct http_route http_routes[] = {
     {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body, http_jobs_post_run,
-     &jobs},
-    {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list, NULL},
-    {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get, NULL},
-    {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL},
-    {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result, NULL},
-    {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output, NULL},
-    {"/ops", READ, 0, NULL, NULL, http_ops_list, NULL},
-    {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL},
-    {"/devices", READ, 0, NULL, NULL, http_devices, NULL},
-    {"/share", READ, 0, NULL, NULL, http_share, NULL},
-    {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL},
-    {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL},
-    {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL},
-    {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL},
-    {NULL, 0, 0, NULL, NULL, NULL, NULL},
+     &jobs, WRITES},
+    {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list, NULL, READS},
+    {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get, NULL, READS},
+    {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
+    {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result, NULL, READS},
+    {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output, NULL, READS},
+    {"/ops", READ, 0, NULL, NULL, http_ops_list, NULL, ANY_KEY},
+    {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL, ANY_KEY},
+    {"/devices", READ, 0, NULL, NULL, http_devices, NULL, ANY_KEY},
+    {"/share", READ, 0, NULL, NULL, http_share, NULL, WRITES},
+    {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, HTTP_ROLE(BLASD_ROLE_METRICS)},
+    {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
+    {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
+    {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},
+    {"/docs", READ, 0, NULL, NULL, http_docs, NULL, ANY_KEY},
+    {"/docs/style.css", READ, 0, NULL, NULL, http_docs_style, NULL, ANY_KEY},
+    {"/errors/{code}", READ, 0, NULL, NULL, http_error_page, NULL, ANY_KEY},
+    {"/v2", READ, 0, NULL, NULL, http_oip_server, NULL, ANY_KEY},
+    {"/v2/health/live", READ, 0, NULL, NULL, http_health_live, NULL, ANY_KEY},
+    {"/v2/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
+    {"/v2/repository/index", HTTP_POST, 0, NULL, NULL, http_oip_repository, NULL, ANY_KEY},
+    MODEL_ROUTES("/v2/models/{name}"),
+    MODEL_ROUTES("/v2/models/{name}/versions/{version}"),
+    /* behind those of one model: the last row that matches is taken */
+    {"/v2/models/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL, ANY_KEY},
+    {"/v2/systemsharedmemory/status", READ, 0, NULL, NULL, http_oip_regions_status, NULL, WRITES},
+    {"/v2/systemsharedmemory/unregister", HTTP_POST, 0, NULL, NULL, http_oip_regions_unregister,
+     NULL, WRITES},
+    {"/v2/systemsharedmemory/region/{name}/status", READ, 0, NULL, NULL, http_oip_regions_status,
+     NULL, WRITES},
+    {"/v2/systemsharedmemory/region/{name}/register", HTTP_POST, 0, NULL, http_oip_regions_body,
+     http_oip_regions_register, NULL, WRITES},
+    {"/v2/systemsharedmemory/region/{name}/unregister", HTTP_POST, 0, NULL, NULL,
+     http_oip_regions_unregister, NULL, WRITES},
+    {"/v2/cudasharedmemory/status", READ, 0, NULL, NULL, http_oip_no_regions, NULL, WRITES},
+    {"/v2/cudasharedmemory/unregister", HTTP_POST, 0, NULL, NULL, http_oip_no_unregister, NULL,
+     WRITES},
+    {NULL, 0, 0, NULL, NULL, NULL, NULL, 0},
 };
 
 _Static_assert(sizeof http_routes / sizeof *http_routes <= HTTP_MAX_ROUTES,
@@ -60,6 +102,14 @@ static bool matches(const char *pattern, const char *path, char captures[HTTP_CA
         }
     }
     return *path == '\0';
+}
+
+const struct http_dialect *http_dialect_find(const char *path) {
+    const struct http_dialect *dialect = &http_inference_dialect;
+    size_t len = strlen(dialect->prefix);
+    bool under =
+        strncmp(path, dialect->prefix, len) == 0 && (path[len] == '/' || path[len] == '\0');
+    return under ? dialect : NULL;
 }
 
 const struct http_route *http_route_find(const char *path, enum http_method method,

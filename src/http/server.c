@@ -1,11 +1,11 @@
 /* The loops: what happens in one turn, and how they start and end.
  *
- * All waiting is done in one epoll set of our own, which holds libmicrohttpd's epoll descriptor,
- * the connections to the queue and the descriptors of suspended clients. libmicrohttpd itself is
- * only ever asked to do what is ready now: its own waits with suspended connections can hang (it
- * takes events in rounds of 128 and, after a full round, waits with the same time-out although
- * connections lie ready). What it leaves undone keeps its descriptor readable, so the next turn
- * goes on with it. Read next: exchange.h, acceptor.h. */
+ * All waiting is done in one epoll set of our own, which holds the epoll descriptors of
+ * libmicrohttpd's daemons, the connections to the queue and the descriptors of suspended clients.
+ * libmicrohttpd itself is only ever asked to do what is ready now: its own waits with suspended
+ * connections can hang (it takes events in rounds of 128 and, after a full round, waits with the
+ * same time-out although connections lie ready). What it leaves undone keeps its descriptor
+ * readable, so the next turn goes on with it. Read next: exchange.h, acceptor.h. */
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/cut.h"
@@ -14,6 +14,7 @@
 #include "http/peer.h"
 #include "http/routes.h"
 #include "http/timeouts.h"
+#include "http/tls.h"
 #include "http/upload.h"
 #include "http/waiters.h"
 
@@ -31,6 +32,7 @@
 
 #define SPARE_BLOCKS 64
 #define TICK_NS INT64_C(200000000)
+#define SERVING_NS INT64_C(10000000)
 #define PARKED_WAIT_MS 3    /* longer than most jobs take: they need no time-out */
 #define PARKED_FROM 8.0     /* answers a turn: with fewer, turns would be made only to ask */
 #define PARKED_AN_ANSWER 32 /* a turn asks each of them: so many cost half of what one saves */
@@ -38,7 +40,9 @@
 #define QUEUE_DOWN_NS INT64_C(1000000000)   /* before it is worth a word */
 #define QUEUE_AGAIN_NS INT64_C(10000000000) /* between two of them */
 #define RESTS_A_TURN 4
-#define INTAKE_LEAST (64 * BLASD_MIB) /* what may be received however full the store is */
+#define SMALL_MEMORY ((size_t)16 * BLASD_KIB) /* of a connection of small posts, at most */
+#define LARGE_MEMORY ((size_t)BLASD_MIB)      /* of one of large bodies, at least */
+#define INTAKE_LEAST (64 * BLASD_MIB)         /* what may be received however full the store is */
 #define LAST_MOMENTS_NS                                                                            \
     INT64_C(3000000000) /* after the grace period, for what is then answered                       \
                          */
@@ -76,6 +80,18 @@ static void tell_of_queue(struct http_loop *loop) {
     server->options->on_queue(server->options->arg, view->trouble);
 }
 
+/* Asked often, for somebody waits for the service to start. */
+static void look_serving(struct blasd_timer *timer) {
+    struct http_server *server = blasd_container_of(timer, struct http_server, serving);
+    struct http_loop *loop = &server->loops[0];
+    const struct blasd_queue_view *view = blasd_front_queue_view(loop->queue);
+    if (loop->stopping.draining) return;
+    if (view->available && view->workers > 0)
+        server->options->on_serving(server->options->arg);
+    else
+        (void)blasd_loop_timer_set(loop->loop, timer, blasd_clock_ns() + SERVING_NS);
+}
+
 /* A loop that stands still keeps its clients waiting: then the whole gives no sign of life. */
 static void give_sign(struct http_server *server) {
     const struct blasd_http_options *options = server->options;
@@ -93,11 +109,21 @@ static struct http_exchange *exchange_of(struct blasd_list *node) {
     return blasd_container_of(node, struct http_exchange, node);
 }
 
+static void reread_keys(struct http_server *server) {
+    struct blasd_err err = {0};
+    int rc = server->options->auth == NULL ? 0 : blasd_auth_refresh(server->options->auth, &err);
+    if (rc > 0)
+        blasd_log(BLASD_LOG_INFO, "the keys have changed: %zu are in force",
+                  blasd_auth_keys(server->options->auth));
+    if (rc < 0) blasd_log(BLASD_LOG_ERROR, "%s", err.detail);
+}
+
 static void on_tick(struct blasd_timer *timer) {
     struct http_loop *loop = blasd_container_of(timer, struct http_loop, ticking.timer);
     loop->ticking.count++;
     if (loop == &loop->server->loops[0] && loop->ticking.count % SLOW_TICKS == 0) {
         measure_intake(loop->server);
+        reread_keys(loop->server);
         give_sign(loop->server);
     }
     if (loop == &loop->server->loops[0] && loop->server->options->on_queue != NULL)
@@ -120,24 +146,38 @@ static void on_grace(struct blasd_timer *timer) {
     }
 }
 
+static void reread(struct http_server *server) {
+    struct blasd_err err = {0};
+    reread_keys(server);
+    if (server->tls == NULL) return;
+    if (http_tls_reread(server->tls, &err) == 0)
+        blasd_log(BLASD_LOG_INFO, "the certificate was read anew");
+    else
+        blasd_log(BLASD_LOG_ERROR, "%s; the certificate stays as it was", err.detail);
+}
+
 /* On the first loop alone, which tells every other. */
-static void on_stop(struct blasd_watcher *watcher, uint32_t events) {
+static void on_told(struct blasd_watcher *watcher, uint32_t events) {
     struct http_loop *loop = blasd_container_of(watcher, struct http_loop, stopping.told);
     char byte;
     (void)events;
     if (read(watcher->fd, &byte, 1) != 1) return;
-    if (atomic_fetch_add(&loop->server->told, 1) == 0)
+    if (byte == SIGHUP)
+        reread(loop->server);
+    else if (atomic_fetch_add(&loop->server->told, 1) == 0)
         (void)eventfd_write(loop->server->quit_fd, 1);
 }
 
 /* libmicrohttpd reads once from a connection when it is run. Bodies come in pieces: short ones are
  * taken to their ends in one turn, so that the jobs of all go to the queue together, in larger
  * calls than if each turn ended a few of them. */
-static void run_daemon(struct http_loop *loop) {
+static void run_daemons(struct http_loop *loop) {
     int runs = 0;
     do {
         loop->turn.rest = false;
-        if (http_acceptor_busy(&loop->acceptor)) MHD_run(loop->daemon);
+        for (int i = 0; i < HTTP_MEMORIES; i++)
+            if (http_daemon_busy(&loop->acceptor.daemons[i]))
+                MHD_run(loop->acceptor.daemons[i].daemon);
     } while (loop->turn.rest && ++runs <= RESTS_A_TURN);
     http_acceptor_turn(&loop->acceptor);
 }
@@ -155,16 +195,23 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
         on_grace(&loop->stopping.grace);
 }
 
-/* For whoever is parked libmicrohttpd says that it cannot wait. What else it cannot wait for comes
+/* For whoever is parked libmicrohttpd says that it cannot wait, and for who has not ended the
+ * handshake of TLS. What else it cannot wait for comes
  * with an event or is known to `turn`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
-    unsigned long long left;
+    int wait = -1;
     if (turn->resumed || turn->more || turn->rest || loop->shared_files.first != NULL) return 0;
-    if (!http_acceptor_busy(&loop->acceptor) || MHD_get_timeout(loop->daemon, &left) != MHD_YES)
-        return -1;
-    if (left == 0 && loop->parking.count > 0) return PARKED_WAIT_MS;
-    return left > 60000 ? 60000 : (int)left;
+    for (int i = 0; i < HTTP_MEMORIES; i++) {
+        const struct http_daemon *daemon = &loop->acceptor.daemons[i];
+        unsigned long long left;
+        if (!http_daemon_busy(daemon) || MHD_get_timeout(daemon->daemon, &left) != MHD_YES)
+            continue;
+        if (left > 60000) left = 60000;
+        if (wait < 0 || (int)left < wait) wait = (int)left;
+    }
+    if (wait == 0 && (loop->parking.count > 0 || loop->server->tls != NULL)) return PARKED_WAIT_MS;
+    return wait;
 }
 
 static void set_parking(struct http_loop *loop) {
@@ -189,7 +236,7 @@ static void turn(struct http_loop *loop, int max_wait_ms) {
     admit_waiting(loop);
     loop->turn.resumed = loop->turn.more = false;
     http_pieces_turn(&loop->pieces);
-    run_daemon(loop);
+    run_daemons(loop);
     http_admission_turn(loop);
     http_shared_file_turn(loop);
     set_parking(loop);
@@ -217,7 +264,7 @@ static void drain(struct http_loop *loop) {
     }
     /* what the kernel has accepted already would be reset when the socket closes: take it first */
     http_acceptor_close(&loop->acceptor);
-    for (int i = 0; i < 64; i++) run_daemon(loop);
+    for (int i = 0; i < 64; i++) run_daemons(loop);
     if (atomic_load(&server->told) > 1) on_grace(&loop->stopping.grace);
 }
 
@@ -274,28 +321,43 @@ __attribute__((format(printf, 2, 0))) static void log_line(void *cls, const char
  * libmicrohttpd receives into half of a connection's memory, and makes that larger by an eighth of
  * what is left where it has less room than the increment: with one above the half it does so before
  * each receive, and a body of 33 KB with its head comes in one piece less. */
-static int start_daemon(struct http_loop *loop) {
+static int start_daemon(struct http_loop *loop, struct http_daemon *daemon, size_t memory) {
     const struct blasd_limits *limits = loop->server->limits;
     const union MHD_DaemonInfo *info;
-    const size_t memory = (size_t)limits->connection_bytes;
-    loop->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET, 0,
-        NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
+    struct MHD_OptionItem tls[HTTP_TLS_OPTIONS] = {{.option = MHD_OPTION_END}};
+    const unsigned flags = loop->server->tls == NULL ? 0 : MHD_USE_TLS;
+    if (loop->server->tls != NULL) http_tls_options(loop->server->tls, tls);
+    daemon->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET |
+            flags,
+        0, NULL, NULL, http_exchange_handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
         memory / 2 + memory / 32, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)limits->connection_idle_s, MHD_OPTION_NOTIFY_COMPLETED, http_exchange_completed,
         loop, MHD_OPTION_NOTIFY_CONNECTION, count_connection, loop, MHD_OPTION_UNESCAPE_CALLBACK,
-        unescape, NULL, MHD_OPTION_URI_LOG_CALLBACK, http_exchange_uri, loop,
+        unescape, NULL, MHD_OPTION_URI_LOG_CALLBACK, http_exchange_uri, loop, MHD_OPTION_ARRAY, tls,
 #if HTTP_STRICT_LIBRARY
         MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1,
 #endif
         MHD_OPTION_END);
-    info =
-        loop->daemon == NULL ? NULL : MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    info = daemon->daemon == NULL ? NULL
+                                  : MHD_get_daemon_info(daemon->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL) return -1;
-    loop->daemon_watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
-    return blasd_loop_watch(loop->loop, &loop->daemon_watcher, EPOLLIN);
+    daemon->watcher = (struct blasd_watcher){.fd = info->epoll_fd, .ready = ignore};
+    return blasd_loop_watch(loop->loop, &daemon->watcher, EPOLLIN);
+}
+
+static int start_daemons(struct http_loop *loop) {
+    const size_t usual = (size_t)loop->server->limits->connection_bytes;
+    const size_t memory[HTTP_MEMORIES] = {
+        [HTTP_SMALL_POSTS] = usual < SMALL_MEMORY ? usual : SMALL_MEMORY,
+        [HTTP_ANY_REQUEST] = usual,
+        [HTTP_LARGE_BODIES] = usual > LARGE_MEMORY ? usual : LARGE_MEMORY,
+    };
+    for (int i = 0; i < HTTP_MEMORIES; i++)
+        if (start_daemon(loop, &loop->acceptor.daemons[i], memory[i]) != 0) return -1;
+    return 0;
 }
 
 static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
@@ -308,17 +370,16 @@ static void refuse_crowd(void *arg, int fd, const struct sockaddr *address) {
     blasd_fail(&problem, BLASD_E_too_many_connections, "",
                "this address has %" PRIu64 " connections open (limit connections_per_address)",
                loop->acceptor.limit_of_one);
-    http_close_with_problem(loop, NULL, fd, &problem);
+    http_close_with_problem(loop, NULL, NULL, fd, &problem);
     http_lingering_close(loop, fd);
     close(fd);
 }
 
-/* The daemon, and the acceptor before it. */
+/* The daemons, and the acceptor before them. */
 static int start_serving(struct http_loop *loop, int listen_fd, struct blasd_err *err) {
     const struct blasd_limits *limits = loop->server->limits;
-    if (start_daemon(loop) != 0)
+    if (start_daemons(loop) != 0)
         return blasd_fail(err, BLASD_E_internal_error, "", "libmicrohttpd did not start");
-    loop->acceptor.daemon = loop->daemon;
     loop->acceptor.limit = limits->connections;
     loop->acceptor.limit_of_one = limits->connections_per_address > 0
                                       ? limits->connections_per_address
@@ -345,11 +406,11 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     loop->metrics = &server->metrics[number];
     blasd_buf_init(&loop->scratch, http_body_sink_memory(server) + 4 * BLASD_MIB);
     loop->freelists.intakes =
-        (struct blasd_spares){.size = blasd_intake_bytes(), .most = SPARE_BLOCKS};
+        (struct blasd_freelist){.size = blasd_intake_bytes(), .most = SPARE_BLOCKS};
     loop->freelists.exchanges =
-        (struct blasd_spares){.size = sizeof(struct http_exchange), .most = HTTP_EXCHANGES_KEPT};
+        (struct blasd_freelist){.size = sizeof(struct http_exchange), .most = HTTP_EXCHANGES_KEPT};
     loop->freelists.uploads =
-        (struct blasd_spares){.size = sizeof(struct http_upload), .most = HTTP_EXCHANGES_KEPT};
+        (struct blasd_freelist){.size = sizeof(struct http_upload), .most = HTTP_EXCHANGES_KEPT};
     loop->loop = blasd_loop_new();
     if (loop->loop == NULL)
         return blasd_fail(err, BLASD_E_internal_error, "", "an event loop could not be made: %s",
@@ -359,7 +420,7 @@ static int loop_start(struct http_loop *loop, struct http_server *server, int nu
     rc = start_serving(loop, options->listen_fds[number], err);
     if (rc != 0) return rc;
     loop->stopping.quit = (struct blasd_watcher){.fd = server->quit_fd, .ready = start_draining};
-    loop->stopping.told = (struct blasd_watcher){.fd = options->stop_fd, .ready = on_stop};
+    loop->stopping.told = (struct blasd_watcher){.fd = options->stop_fd, .ready = on_told};
     if (blasd_loop_watch(loop->loop, &loop->stopping.quit, EPOLLIN) != 0 ||
         (number == 0 && blasd_loop_watch(loop->loop, &loop->stopping.told, EPOLLIN) != 0))
         return blasd_fail(err, BLASD_E_internal_error, "", "epoll: %s", strerror(errno));
@@ -373,9 +434,11 @@ static void loop_stop(struct http_loop *loop) {
     loop->stopping.out_of_time = true;
     /* libmicrohttpd stops only without suspended ones */
     BLASD_LIST_EACH(node, &loop->exchanges) http_exchange_abandon(exchange_of(node));
-    if (loop->daemon != NULL) {
-        MHD_run(loop->daemon);
-        MHD_stop_daemon(loop->daemon);
+    for (int i = 0; i < HTTP_MEMORIES; i++) {
+        struct MHD_Daemon *daemon = loop->acceptor.daemons[i].daemon;
+        if (daemon == NULL) continue;
+        MHD_run(daemon);
+        MHD_stop_daemon(daemon);
     }
     http_acceptor_free(&loop->acceptor);
     blasd_front_queue_free(loop->queue);
@@ -385,9 +448,9 @@ static void loop_stop(struct http_loop *loop) {
     }
     blasd_loop_free(loop->loop);
     blasd_buf_release(&loop->scratch);
-    blasd_spares_release(&loop->freelists.exchanges);
-    blasd_spares_release(&loop->freelists.uploads);
-    blasd_spares_release(&loop->freelists.intakes);
+    blasd_freelist_release(&loop->freelists.exchanges);
+    blasd_freelist_release(&loop->freelists.uploads);
+    blasd_freelist_release(&loop->freelists.intakes);
 }
 
 /* Each connection is a descriptor, and each body or result on its way may be one more. */
@@ -415,8 +478,10 @@ static int run_all(struct http_server *server, struct blasd_err *err) {
     if (rc != 0) {
         atomic_store(&server->told, 2);
         (void)eventfd_write(server->quit_fd, 1);
-    } else if (options->on_ready != NULL) {
-        options->on_ready(options->arg);
+    } else {
+        if (options->on_ready != NULL) options->on_ready(options->arg);
+        server->serving.fire = look_serving;
+        if (options->on_serving != NULL) look_serving(&server->serving);
     }
     run_loop(&server->loops[0]);
     for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
@@ -441,14 +506,18 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     measure_intake(&server);
     server.loops = calloc(count, sizeof *server.loops);
     server.metrics = calloc(count, sizeof *server.metrics);
+    http_regions_init(&server.regions);
     if (server.loops == NULL || server.metrics == NULL || server.quit_fd < 0)
         rc = blasd_fail(err, BLASD_E_internal_error, "", "no memory or descriptors are left");
+    if (rc == 0 && options->tls != NULL) rc = http_tls_open(options->tls, &server.tls, err);
     for (; rc == 0 && started < options->loops; started++)
         rc = loop_start(&server.loops[started], &server, started, err);
     if (rc == 0) rc = run_all(&server, err);
     for (int i = 0; i < started; i++) loop_stop(&server.loops[i]);
     for (int i = started; i < options->loops; i++) close(options->listen_fds[i]);
     if (server.quit_fd >= 0) close(server.quit_fd);
+    http_regions_release(&server.regions);
+    http_tls_free(server.tls);
     free(server.loops);
     free(server.metrics);
     return rc;

@@ -23,6 +23,7 @@ struct http_connection *http_connection_new(struct http_loop *loop, struct MHD_C
 void http_connection_end(struct http_connection *connection) {
     if (connection == NULL) return;
     blasd_list_remove(&connection->node);
+    free(connection->certificate);
     free(connection);
 }
 
@@ -43,7 +44,7 @@ void http_cut_off(struct http_loop *loop, const struct http_route *route,
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
     int fd = info == NULL ? -1 : info->connect_fd;
-    http_close_with_problem(loop, route, fd, problem);
+    http_close_with_problem(loop, route, mhd, fd, problem);
     if (fd >= 0) (void)shutdown(fd, SHUT_RDWR);
     /* with its memory full libmicrohttpd does not even notice that: its time is to run out */
     (void)MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1u);

@@ -87,7 +87,8 @@ static uint64_t look_at_files(struct blasd_aof_room *room, int dir_fd, DIR *dir)
 static int hold_ahead(struct blasd_aof_room *room, int dir_fd, uint64_t size) {
     uint64_t ahead = half(room);
     int fd, code = 0;
-    if (room->newest[0] == '\0' || room->ahead_end >= size + ahead / 4 * 3) return 0;
+    if (room->newest[0] == '\0' || room->rewriting || room->ahead_end >= size + ahead / 4 * 3)
+        return 0;
     fd = openat(dir_fd, room->newest, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return 0;
     code = fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)size, (off_t)ahead) == 0 ? 0 : errno;
@@ -157,7 +158,8 @@ void blasd_aof_room_look(struct blasd_aof_room *room) {
     dir = opendir(path);
     if (dir != NULL) {
         size = look_at_files(room, dirfd(dir), dir);
-        if (hold_ahead(room, dirfd(dir), size) == ENOSPC && room->has_ballast) {
+        if (hold_ahead(room, dirfd(dir), size) == ENOSPC && room->has_ballast &&
+            !blasd_aof_room_rewritable(room)) {
             blasd_aof_room_drop_ballast(room);
             (void)hold_ahead(room, dirfd(dir), size);
         }

@@ -2,8 +2,9 @@
  *
  * A Redis with `appendfsync no` that finds the disk full answers the commands whose write failed:
  * killed then, it has lost them. So the blocks behind the end of the file it appends to are always
- * its own already, whoever fills the disk, and a ballast file lies beside: what is to be given up
- * where even that ends, or where rewriting the file needs it. Below a reserve of free space
+ * its own already, whoever fills the disk, and a ballast file lies beside: what rewriting the file
+ * needs where nothing else is left, or, where that would bring nothing, the file itself. Below a
+ * reserve of free space
  * (`is_short`) nobody is to put more in than must be. */
 #ifndef BLASD_MAIN_AOF_ROOM_H
 #define BLASD_MAIN_AOF_ROOM_H
@@ -20,6 +21,7 @@ struct blasd_aof_room {
     uint64_t bytes, appended; /* of all files; of those that a rewrite makes anew */
     bool is_short;
     bool has_ballast;
+    bool rewriting; /* set by who asks for a rewrite: what is free is left to it */
 
     /* its own */
     char newest[NAME_MAX + 1]; /* the file appended to */

@@ -21,7 +21,7 @@
 #define DELAY_MOST_MS 5000
 #define LOOK_NS (1000 * BLASD_MS)
 
-enum { SAYS_ALIVE = 'a', SAYS_QUIET = 'q' };
+enum { SAYS_READY = 'r', SAYS_ALIVE = 'a', SAYS_SERVING = 's', SAYS_QUIET = 'q' };
 
 /* In the new process. What it inherits: standard error, the descriptors asked for, the environment;
  * its own process group, so that Ctrl-C reaches the supervisor alone, which then ends all in order.
@@ -84,25 +84,34 @@ static void forget_notify(struct child *child) {
  * stood still there has been one look less, not a silence of that time. */
 static void look_due(struct blasd_timer *timer) {
     struct child *child = blasd_container_of(timer, struct child, look);
-    if (++child->silent > child->silence_s) {
+    int most = child->ready ? child->silence_s : child->start_s;
+    if (++child->silent > most) {
         blasd_log(
             BLASD_LOG_ERROR,
             "%s (process %d) has given no sign of life for %d s (limit silence_s): killing it",
-            child->label, (int)child->pid, child->silence_s);
+            child->label, (int)child->pid, most);
         child_signal(child, SIGKILL);
         return;
     }
     blasd_loop_timer_set(child->loop, timer, blasd_clock_ns() + LOOK_NS);
 }
 
-void child_sign(struct child *child) {
-    child->silent = 0;
-    if (child->ready) return;
-    child->ready = true;
+static void look_after(struct child *child) {
     child->look.fire = look_due;
     if (!child->stopping)
         blasd_loop_timer_set(child->loop, &child->look, blasd_clock_ns() + LOOK_NS);
+}
+
+static void become_ready(struct child *child) {
+    if (child->ready) return;
+    child->ready = true;
+    look_after(child);
     if (child->events->on_ready != NULL) child->events->on_ready(child);
+}
+
+void child_sign(struct child *child) {
+    child->silent = 0;
+    become_ready(child);
 }
 
 static void notified(struct blasd_watcher *watcher, uint32_t events) {
@@ -115,7 +124,10 @@ static void notified(struct blasd_watcher *watcher, uint32_t events) {
         forget_notify(child);
         return;
     }
-    child_sign(child);
+    child->silent = 0;
+    if (memchr(bytes, SAYS_READY, (size_t)got) != NULL) become_ready(child);
+    if (memchr(bytes, SAYS_SERVING, (size_t)got) != NULL && child->events->on_serving != NULL)
+        child->events->on_serving(child);
     if (memchr(bytes, SAYS_QUIET, (size_t)got) != NULL && child->events->on_quiet != NULL)
         child->events->on_quiet(child);
 }
@@ -143,6 +155,7 @@ void child_start(struct child *child) {
         close(pipes[1]);
         child->notify = (struct blasd_watcher){.fd = pipes[0], .ready = notified};
         blasd_loop_watch(child->loop, &child->notify, EPOLLIN);
+        look_after(child);
     }
     blasd_log(BLASD_LOG_DEBUG, "%s is process %d", child->label, (int)pid);
     return;
@@ -207,11 +220,23 @@ void child_signal(const struct child *child, int signal) {
     if (child->pid > 0) kill(child->pid, signal);
 }
 
-/* -1: it has no supervisor, or is not ready. */
+/* -1: it has no supervisor, or has told it nothing yet. */
 static _Atomic int notify_fd = -1;
 
+static bool find_supervisor(void) {
+    const char *text = getenv(CHILD_NOTIFY);
+    char *end;
+    long fd;
+    if (text == NULL) return false;
+    fd = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || fd < 3 || fd > 65535) return false;
+    fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+    notify_fd = (int)fd;
+    return true;
+}
+
 static void tell(char what) {
-    if (notify_fd < 0) return;
+    if (notify_fd < 0 && !find_supervisor()) return;
     /* where the pipe is full it does not read, so it has signs enough for when it does */
     if (write(notify_fd, &what, 1) < 0 && errno != EAGAIN)
         blasd_log(BLASD_LOG_DEBUG, "the supervisor does not listen: %s", strerror(errno));
@@ -222,21 +247,18 @@ bool child_has_supervisor(void) {
 }
 
 bool child_tell_ready(void) {
-    const char *text = getenv(CHILD_NOTIFY);
-    char *end;
-    long fd;
-    if (text == NULL) return false;
-    fd = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || fd < 3 || fd > 65535) return false;
-    fcntl((int)fd, F_SETFD, FD_CLOEXEC);
-    notify_fd = (int)fd;
-    tell(SAYS_ALIVE);
-    return true;
+    tell(SAYS_READY);
+    return notify_fd >= 0;
 }
 
 void child_tell_alive(void *unused) {
     (void)unused;
     tell(SAYS_ALIVE);
+}
+
+void child_tell_serving(void *unused) {
+    (void)unused;
+    tell(SAYS_SERVING);
 }
 
 void child_tell_quiet(void *unused) {

@@ -15,8 +15,8 @@
 
 #define CHILD_KEEP_MOST 66
 /* The environment variable that names the descriptor on which a child says, each with one byte,
- * that it is ready, once a second from then on that it is alive, and while it ends that it has
- * nothing under way. */
+ * that it is ready, that it is alive (once a second from then on, and while it waits for others
+ * before), once that what it serves can be used, and while it ends that it has nothing under way. */
 #define CHILD_NOTIFY "BLASD_NOTIFY_FD"
 
 struct child;
@@ -24,6 +24,7 @@ struct child;
 /* What a child does; each may be NULL. */
 struct child_events {
     void (*on_ready)(struct child *child);
+    void (*on_serving)(struct child *child);
     void (*on_quiet)(struct child *child);
     /* It ended; it will be started again after this unless child_stop was called or *again is set
      * to false. */
@@ -41,7 +42,8 @@ struct child {
     const char *const *variables; /* of its environment: name, value, …, NULL; or NULL */
     const cpu_set_t *cpus;        /* where it may run; NULL or empty: anywhere */
     bool notifies;                /* says all that */
-    int silence_s; /* killed where it gave no sign of life for so long since it was ready */
+    int silence_s; /* killed where it gave no sign of life for so long since it was ready, */
+    int start_s;   /* or before, where it notifies */
     const struct child_events *events;
     void *arg; /* whoever owns the events */
 
@@ -59,7 +61,7 @@ struct child {
 void child_start(struct child *child);
 /* To be called on SIGCHLD; does nothing where it still runs. */
 void child_reap(struct child *child);
-/* It has given a sign of life, of which the first says that it is ready. */
+/* One that does not notify has given a sign of life, of which the first says that it is ready. */
 void child_sign(struct child *child);
 /* Sends SIGTERM, and SIGKILL after `grace_ms`; it is not started again. May be called again. */
 void child_stop(struct child *child, int grace_ms);
@@ -70,8 +72,10 @@ void child_signal(const struct child *child, int signal);
 bool child_tell_ready(void);
 /* Whether there is one. */
 bool child_has_supervisor(void);
-/* The same, that it is alive; nothing before it was ready. */
+/* The same, that it is alive. */
 void child_tell_alive(void *unused);
+/* The same, that what it serves can be used. */
+void child_tell_serving(void *unused);
 /* The same, that it has nothing under way any more. */
 void child_tell_quiet(void *unused);
 

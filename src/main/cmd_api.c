@@ -3,6 +3,8 @@
 #include "http/http.h"
 #include "main/child.h"
 #include "main/commands.h"
+#include "main/confine.h"
+#include "main/doors.h"
 #include "main/listen.h"
 #include "main/options.h"
 #include "main/signal_pipe.h"
@@ -21,11 +23,13 @@ static const char usage[] =
     "usage: blasd api --redis URL [options]\n"
     "\n"
     "Takes jobs over HTTP, queues them in Redis, hands their results out, until SIGTERM.\n"
-    "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one\n"
-    "  --loops N              event loops, each a thread; default 1\n"
+    "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one; unix:PATH is a\n"
+    "                         socket, for this user alone where there are no keys\n"
+    "  --loops N              event loops, each a thread; default 1\n" DOOR_USAGE
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
     "  --share                clients on this machine may hand in files of the blob directory\n"
+    "  --audit                logs a line for each job that is taken\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
     "docs/deploying.md\n"
     "  --unusable 'NAME: WHY' a device for GET /devices to name; `up` gives what it found\n"
@@ -36,9 +40,10 @@ static const char notes[] =
 
 struct settings {
     struct common_options common;
+    struct door_options doors;
     const char *listen, *fds;
     int loops;
-    bool share, low_latency;
+    bool share, audit, low_latency;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
     struct text_list hosts, origins, unusable;
@@ -47,6 +52,7 @@ struct settings {
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
+    if (doors_take(&settings->doors, option, value) == 0) return 0;
     switch (option) {
     case 'l': settings->listen = value; return 0;
     case 'f': settings->fds = value; return 0;
@@ -54,6 +60,7 @@ static int take_option(void *arg, int option, char *value) {
         settings->loops = (int)option_number("loops", value, 1, LISTEN_MOST);
         return settings->loops < 0 ? -1 : 0;
     case 's': settings->share = true; return 0;
+    case 'A': settings->audit = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
@@ -63,12 +70,14 @@ static int take_option(void *arg, int option, char *value) {
 
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
+                                            DOOR_OPTIONS,
                                             {"listen", required_argument, NULL, 'l'},
                                             {"listen-fds", required_argument, NULL, 'f'},
                                             {"loops", required_argument, NULL, 'n'},
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 's'},
+                                            {"audit", no_argument, NULL, 'A'},
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
@@ -90,22 +99,52 @@ static void on_ready(void *arg) {
 
 static void on_queue(void *arg, const struct blasd_err *trouble) {
     struct settings *settings = arg;
-    char url[300];
+    char url[LISTEN_URL];
     if (trouble != NULL) {
         blasd_log(BLASD_LOG_WARN, "no job can be taken: %s", trouble->detail);
         return;
     }
     if (settings->ready) blasd_log(BLASD_LOG_INFO, "jobs are taken again");
     if (!settings->ready && !settings->has_supervisor) {
-        listeners_url(&settings->listeners, url, sizeof url);
+        listeners_url(&settings->listeners, settings->doors.tls_cert != NULL, url);
         printf("ready %s\n", url);
         fflush(stdout);
     }
     settings->ready = true;
 }
 
+static void give_up_rights(const struct settings *settings) {
+    const struct common_options *common = &settings->common;
+    const struct door_options *doors = &settings->doors;
+    const struct listeners *listeners = &settings->listeners;
+    const struct confine_files files = {
+        .read = {doors->keys, doors->tls_cert, doors->tls_key, doors->client_ca},
+        .write = {common_blob_dir(common)},
+        .socket = listeners->local ? listeners->host : NULL,
+        .network = common_needs_network(common)};
+    if (common->no_confine) return;
+    confine_files(&files);
+    confine_calls();
+}
+
+/* The sockets; whether they may be served; and who may come in, where that is not everybody. */
+static int open_doors(struct settings *settings, struct blasd_auth **auth, struct blasd_err *err) {
+    const struct door_options *doors = &settings->doors;
+    int code = settings->fds != NULL ? listeners_adopt(&settings->listeners, settings->fds, err)
+                                     : listeners_open(&settings->listeners, settings->listen,
+                                                      settings->loops, doors_closed(doors), err);
+    if (code == 0) code = doors_check(doors, &settings->listeners, err);
+    if (code == 0 && doors_closed(doors))
+        code = blasd_auth_open(doors->keys, doors->tokens.keys == NULL ? NULL : &doors->tokens,
+                               auth, err);
+    return code;
+}
+
 static int run(struct settings *settings) {
-    static const int ends[] = {SIGTERM, SIGINT, 0};
+    static const int ends[] = {SIGTERM, SIGINT, 0}, rereads[] = {SIGTERM, SIGINT, SIGHUP, 0};
+    const struct door_options *doors = &settings->doors;
+    const struct blasd_tls_files tls = {doors->tls_cert, doors->tls_key, doors->client_ca};
+    struct blasd_auth *auth = NULL;
     const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
     struct blasd_queue_options queue = {.url = settings->common.redis,
                                         .name = settings->common.queue,
@@ -115,11 +154,15 @@ static int run(struct settings *settings) {
                                          .allow_hosts = settings->hosts.texts,
                                          .allow_origins = settings->origins.texts,
                                          .unusable_devices = settings->unusable.texts,
-                                         .stop_fd = signal_pipe_open(ends),
+                                         .stop_fd =
+                                             signal_pipe_open(doors_reread(doors) ? rereads : ends),
+                                         .tls = doors->tls_cert == NULL ? NULL : &tls,
                                          .share = settings->share,
+                                         .audit = settings->audit,
                                          .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
+                                         .on_serving = child_tell_serving,
                                          .on_queue = on_queue,
                                          .on_alive = child_tell_alive,
                                          .on_quiet = child_tell_quiet,
@@ -130,9 +173,7 @@ static int run(struct settings *settings) {
         blasd_log(BLASD_LOG_ERROR, "cannot wait for signals: %s", strerror(errno));
         return BLASD_EXIT_FAILED;
     }
-    code = settings->fds != NULL
-               ? listeners_adopt(&settings->listeners, settings->fds, &err)
-               : listeners_open(&settings->listeners, settings->listen, settings->loops, &err);
+    code = open_doors(settings, &auth, &err);
     if (code == 0) code = blasd_store_open(blobs, &queue.store, &err);
     if (code == 0 && settings->share && blasd_store_kind(queue.store) != BLASD_STORE_DIR)
         code = blasd_fail(&err, BLASD_E_internal_error, "",
@@ -142,8 +183,12 @@ static int run(struct settings *settings) {
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;
         options.loops = settings->listeners.count;
+        give_up_rights(settings);
+        options.auth = auth;
         code = blasd_http_run(&options, &err);
     }
+    listeners_remove(&settings->listeners);
+    blasd_auth_free(auth);
     blasd_store_free(queue.store);
     close(options.stop_fd);
     if (code == 0) return BLASD_EXIT_OK;
@@ -163,7 +208,9 @@ static void keep_memory(void) {
 
 int blasd_cmd_api(int argc, char **argv) {
     struct settings settings = {.listen = "127.0.0.1:8080", .loops = 1};
-    int status = parse(&settings, argc, argv);
+    int status;
+    doors_init(&settings.doors);
+    status = parse(&settings, argc, argv);
     if (status == 0) {
         prctl(PR_SET_NAME, "blasd api");
         keep_memory();

@@ -1,5 +1,6 @@
 /* `blasd devices`: what the backends find here, and how fast it is. */
 #include "base/log.h"
+#include "clients/cli/cli.h"
 #include "main/blas_start.h"
 #include "main/commands.h"
 #include "wire/device_json.h"
@@ -10,9 +11,10 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char usage[] =
-    "usage: blasd devices [--json] [--ids] [--blas PATH]\n"
+    "usage: blasd devices [--json] [--ids] [--blas PATH] | --url URL\n"
     "\n"
     "Lists the devices of this machine and measures each, which takes about two seconds: the "
     "rates\n"
@@ -21,7 +23,10 @@ static const char usage[] =
     "  --ids                  the names alone, one a line, nothing measured; after a # what cannot "
     "be\n"
     "                         used, and why\n"
-    "  --blas PATH            computes with this library; see docs/devices.md [BLASD_BLAS]\n";
+    "  --blas PATH            computes with this library; see docs/devices.md [BLASD_BLAS]\n"
+    "  --url URL              those of a running service, and what waits for them, in place of "
+    "this\n"
+    "                         machine's; `blasd devices --url URL --help` lists its options\n";
 
 enum form { TABLE, JSON, IDS };
 
@@ -138,6 +143,12 @@ static int show(enum form form) {
     return status;
 }
 
+static bool names_a_service(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], "-u", 2) == 0 || strncmp(argv[i], "--u", 3) == 0) return true;
+    return false;
+}
+
 int blasd_cmd_devices(int argc, char **argv) {
     static const struct option options[] = {{"json", no_argument, NULL, 'j'},
                                             {"ids", no_argument, NULL, 'i'},
@@ -147,6 +158,7 @@ int blasd_cmd_devices(int argc, char **argv) {
     struct blas_start start = {.path = getenv(BLASD_BLAS_PATH), .measure = true};
     enum form form = TABLE;
     int option, status;
+    if (names_a_service(argc, argv)) return blasd_cli_devices(argc, argv);
     while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) switch (option) {
         case 'j': form = JSON; break;
         case 'i': form = IDS; break;

@@ -5,6 +5,7 @@
 #include "main/commands.h"
 #include "main/data_dir.h"
 #include "main/device_list.h"
+#include "main/doors.h"
 #include "main/supervisor.h"
 
 #include <sched.h>
@@ -20,7 +21,8 @@ static const char usage[] =
     "each device, restarts what dies, prints `ready http://HOST:PORT` once jobs are taken, and "
     "ends\n"
     "all of it in order on SIGTERM or SIGINT (a second one hurries).\n"
-    "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one\n"
+    "  --listen HOST:PORT     default 127.0.0.1:8080; port 0 takes a free one; unix:PATH is a\n"
+    "                         socket, for this user alone where there are no keys\n"
     "  --data DIR             what must survive; default /var/lib/blasd for root, else\n"
     "                         $XDG_STATE_HOME/blasd or ~/.local/state/blasd\n"
     "  --workers auto|N       one for each device (default), or N that share the CPU\n"
@@ -29,13 +31,16 @@ static const char usage[] =
     "                         in a power cut, though never when a process is killed\n"
     "  --loops N              event loops of the front end, each a thread\n"
     "  --blas PATH            workers compute with this library; see docs/devices.md "
-    "[BLASD_BLAS]\n"
+    "[BLASD_BLAS]\n" DOOR_USAGE
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
     "  --share                clients on this machine may hand in tensors as files, and map "
     "results:\n"
     "                         whoever may write into the blob directory, which is this user's "
     "alone\n"
+    "  --audit                logs a line for each job that is taken, beside those for what is "
+    "refused,\n"
+    "                         fails, expires or is cancelled\n"
     "  --pin                  the front end and workers of the CPU keep to processors of their "
     "own\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
@@ -45,20 +50,23 @@ static const char notes[] = "Large tensors lie in dir:/dev/shm/blasd-<instance> 
 
 struct settings {
     struct common_options common;
+    struct door_options doors;
     const char *listen, *data;
     int workers, loops; /* 0: chosen here */
-    bool durable, share, pin, low_latency;
+    bool durable, share, audit, pin, low_latency;
     struct text_list hosts, origins;
     struct unusable_devices unusable;
 };
 
 static int take_option(void *arg, int option, char *value) {
     struct settings *settings = arg;
+    if (doors_take(&settings->doors, option, value) == 0) return 0;
     switch (option) {
     case 'l': settings->listen = value; return 0;
     case 'd': settings->data = value; return 0;
     case 's': settings->durable = true; return 0;
     case 'm': settings->share = true; return 0;
+    case 'A': settings->audit = true; return 0;
     case 'p': settings->pin = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'b': return setenv(BLASD_BLAS_PATH, value, 1);
@@ -77,6 +85,7 @@ static int take_option(void *arg, int option, char *value) {
 /* 0, an exit status, or -1 after help was printed. */
 static int parse(struct settings *settings, int argc, char **argv) {
     static const struct option options[] = {COMMON_OPTIONS,
+                                            DOOR_OPTIONS,
                                             {"listen", required_argument, NULL, 'l'},
                                             {"data", required_argument, NULL, 'd'},
                                             {"workers", required_argument, NULL, 'w'},
@@ -85,6 +94,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 'm'},
+                                            {"audit", no_argument, NULL, 'A'},
                                             {"pin", no_argument, NULL, 'p'},
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"blas", required_argument, NULL, 'b'},
@@ -162,6 +172,8 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
                                 listeners->fds[i]);
     failed |= text_list_add(words, "--listen-fds") | text_list_add(words, fds);
     if (settings->share) failed |= text_list_add(words, "--share");
+    if (settings->audit) failed |= text_list_add(words, "--audit");
+    failed |= doors_words(&settings->doors, words);
     failed |= add_options(words, "--allow-host", settings->hosts.texts);
     failed |= add_options(words, "--allow-origin", settings->origins.texts);
     for (int i = 0; i < settings->unusable.count; i++)
@@ -209,7 +221,7 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
     struct common_options *common = &settings->common;
     struct private_redis redis;
     struct listeners listeners = {.count = 0};
-    struct supervisor up = {.common = common, .listeners = &listeners};
+    struct supervisor up = {.common = common, .listeners = &listeners, .doors = &settings->doors};
     bool own_redis = common->redis == NULL, own_blobs = common->blobs == NULL;
     struct text_list api_words = {0};
     char blobs[BLOB_SPEC_MAX], fds[LISTEN_MOST * 8];
@@ -233,7 +245,10 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         blasd_fail(err, BLASD_E_internal_error, "", "no memory for the environment");
         return status;
     }
-    if (listeners_open(&listeners, settings->listen, loops, err) != 0) return status;
+    if (listeners_open(&listeners, settings->listen, loops, doors_closed(&settings->doors), err) !=
+        0)
+        return status;
+    if (doors_check(&settings->doors, &listeners, err) != 0) goto done;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;
     if (own_blobs) mark = blob_dir_mark(blobs, dir);
     if (!own_redis) {
@@ -260,6 +275,7 @@ done:
     if (mark >= 0) close(mark);
     blasd_store_free(up.store);
     listeners_close(&listeners);
+    listeners_remove(&listeners);
     free(up.workers);
     text_list_release(&api_words);
     return status;
@@ -269,7 +285,9 @@ int blasd_cmd_up(int argc, char **argv) {
     struct settings settings = {.listen = "127.0.0.1:8080"};
     struct data_dir dir;
     struct blasd_err err = {0};
-    int status = parse(&settings, argc, argv);
+    int status;
+    doors_init(&settings.doors);
+    status = parse(&settings, argc, argv);
     if (status == 0) {
         blasd_log_setup("blasd up", settings.common.log_level);
         status = BLASD_EXIT_FAILED;

@@ -1,4 +1,5 @@
 /* blasd: one executable, a table of commands. Read next: commands.h. */
+#include "clients/cli/cli.h"
 #include "main/commands.h"
 
 #include <stdio.h>
@@ -21,8 +22,15 @@ static const struct command {
     {"up", blasd_cmd_up, "the whole service on this machine"},
     {"api", blasd_cmd_api, "the HTTP front end alone, over a Redis given"},
     {"worker", blasd_cmd_worker, "one worker alone, over a Redis given"},
-    {"devices", blasd_cmd_devices, "what this machine offers, measured"},
-    {"run", blasd_cmd_run, "send one job from files and print or save its results"},
+    {"devices", blasd_cmd_devices, "what this machine, or with --url a service, offers"},
+    {"run", blasd_cli_run, "send one job from files and print or save its results"},
+    {"submit", blasd_cli_submit, "send one job from files and print its id"},
+    {"get", blasd_cli_get, "a job as it stands"},
+    {"result", blasd_cli_result, "print or save the results of a job"},
+    {"cancel", blasd_cli_cancel, "cancel jobs, or forget those that have ended"},
+    {"jobs", blasd_cli_jobs, "list the jobs of a service"},
+    {"top", blasd_cli_top, "a live view of a service: queue, devices, jobs"},
+    {"keys", blasd_cmd_keys, "make, list and revoke keys"},
     {"try-blas", blasd_cmd_try_blas, NULL}, /* for this program itself */
     {"version", cmd_version, "the version of this executable"},
     {"help", cmd_help, "this text, or `blasd help COMMAND`"},

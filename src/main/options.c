@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 static const char common_usage[] =
-    "  --redis URL            redis://[user:password@]host[:port][/db], unix:/path, or file:/path "
+    "  --redis URL            redis://[user:password@]host[:port][/db] (rediss:// with TLS), "
+    "unix:/path, or file:/path "
     "of a\n"
     "                         file that holds one of these, so that nobody else reads a password "
     "[BLASD_REDIS]\n"
@@ -24,7 +25,10 @@ static const char common_usage[] =
     "  --queue NAME           name of the queue in that Redis, default blasd [BLASD_QUEUE]\n"
     "  --blobs KIND           where large tensors lie: dir:/path or redis [BLASD_BLOBS]\n"
     "  --limit NAME=VALUE     sets a limit; see docs/limits.md [BLASD_<NAME>]\n"
-    "  --log-level LEVEL      error, warn, info or debug [BLASD_LOG_LEVEL]\n";
+    "  --log-level LEVEL      error, warn, info or debug [BLASD_LOG_LEVEL]\n"
+    "  --no-confine           the front end and workers keep all rights of this user, for debuggers "
+    "and\n"
+    "                         profilers; see SECURITY.md [BLASD_NO_CONFINE=1]\n";
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -41,6 +45,11 @@ static int set_level(struct common_options *common, const char *text) {
         }
     fprintf(stderr, "blasd: '%s' is not a log level; use error, warn, info or debug\n", text);
     return -1;
+}
+
+static bool is_set(const char *name) {
+    const char *value = from_environment(name);
+    return value != NULL && strcmp(value, "1") == 0;
 }
 
 /* The address that the file holds. It is kept until the process ends. */
@@ -82,8 +91,8 @@ static int take_redis(struct common_options *common, char *word) {
 static int common_init(struct common_options *common) {
     struct blasd_err err = {0};
     const char *level = from_environment("BLASD_LOG_LEVEL");
-    const char *lose = from_environment("BLASD_REDIS_MAY_LOSE_JOBS");
-    *common = (struct common_options){.may_lose_jobs = lose != NULL && strcmp(lose, "1") == 0,
+    *common = (struct common_options){.may_lose_jobs = is_set("BLASD_REDIS_MAY_LOSE_JOBS"),
+                                      .no_confine = is_set("BLASD_NO_CONFINE"),
                                       .queue = from_environment("BLASD_QUEUE"),
                                       .blobs = from_environment("BLASD_BLOBS"),
                                       .log_level = BLASD_LOG_INFO};
@@ -106,6 +115,7 @@ static int common_take(struct common_options *common, int option, char *value) {
     case OPTION_QUEUE: common->queue = value; return 0;
     case OPTION_BLOBS: common->blobs = value; return 0;
     case OPTION_LOG: return set_level(common, value);
+    case OPTION_FREE: common->no_confine = true; return 0;
     case OPTION_LIMIT:
         if (blasd_limits_set(&common->limits, value, &err) == 0) return 0;
         fprintf(stderr, "blasd: --limit %s: %s\n", value, err.detail);
@@ -178,9 +188,19 @@ int common_export(const struct common_options *common) {
     if (common->redis != NULL) failed |= setenv("BLASD_REDIS", common->redis, 1);
     if (common->may_lose_jobs) failed |= setenv("BLASD_REDIS_MAY_LOSE_JOBS", "1", 1);
     if (common->blobs != NULL) failed |= setenv("BLASD_BLOBS", common->blobs, 1);
+    if (common->no_confine) failed |= setenv("BLASD_NO_CONFINE", "1", 1);
     failed |= setenv("BLASD_QUEUE", common->queue, 1);
     failed |= setenv("BLASD_LOG_LEVEL", level_names[common->log_level], 1);
     return failed == 0 ? 0 : -1;
+}
+
+bool common_needs_network(const struct common_options *common) {
+    return strncmp(common->redis, "unix:", 5) != 0;
+}
+
+const char *common_blob_dir(const struct common_options *common) {
+    const char *blobs = common->blobs;
+    return blobs != NULL && strncmp(blobs, "dir:", 4) == 0 ? blobs + 4 : NULL;
 }
 
 long option_number(const char *option, const char *text, long least, long most) {

@@ -2,8 +2,8 @@
 #include "main/private_redis.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/file.h"
-#include "base/host_memory.h"
 #include "base/log.h"
 #include "main/aof_tail.h"
 
@@ -19,7 +19,8 @@
 
 #define SYNC_NS (1000 * BLASD_MS)
 #define TELL_NS (1000 * BLASD_MS)
-#define REWRITE_NS (10000 * BLASD_MS) /* between attempts to get space by a rewrite */
+#define REWRITE_NS (20000 * BLASD_MS) /* between attempts to get space by a rewrite */
+#define PAUSE_MS 6000   /* for one: a lease of lease_ms, renewed before, does not lapse */
 #define REFUSED_MS 5000 /* what Redis was told of the disk holds, if nobody says it again */
 #define LOG_TAIL 4096
 #define KEPT_BYTES 65536 /* at the end of the append-only file, which is being written */
@@ -169,6 +170,7 @@ void private_redis_repair(struct private_redis *redis) {
     redis->synced_bytes = -1;  /* a rewrite under way may have left files of another size behind */
     redis->room.ahead_end = 0; /* cutting the file takes that with it */
     redis->told_bytes = 0;
+    redis->paused = redis->room.rewriting = false;
     files_of(redis, path);
     if (blasd_aof_repair(path, &cut, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
@@ -205,8 +207,34 @@ static void log_space(struct private_redis *redis) {
                   redis->dir->path);
 }
 
-static void told(struct probe *probe) {
+static void asked(struct probe *probe) {
     (void)probe;
+}
+
+/* Redis has heard; where it pauses for a rewrite only the copy can take what the ballast held. */
+static void told(struct probe *probe) {
+    static const char rewrite[] = "BGREWRITEAOF\r\n";
+    struct private_redis *redis = blasd_container_of(probe, struct private_redis, teller);
+    if (!redis->paused || redis->room.rewriting) return;
+    redis->room.rewriting = true;
+    blasd_aof_room_drop_ballast(&redis->room);
+    redis->teller.question = rewrite;
+    redis->teller.answer = ""; /* an error says that one is under way already */
+    redis->teller.good = asked;
+    probe_start(&redis->teller);
+}
+
+/* A rewrite frees space only if what is written meanwhile leaves it the room for the copy. So
+ * Redis takes no writes for that time: jobs are refused anyway, and the answers to what workers
+ * and front ends ask come a little later. */
+static bool wants_pause(const struct private_redis *redis, int64_t now) {
+    return redis->room.is_short && blasd_aof_room_rewritable(&redis->room) &&
+           (redis->rewritten_ns == 0 || now - redis->rewritten_ns >= REWRITE_NS);
+}
+
+static bool pause_is_over(const struct private_redis *redis, int64_t now) {
+    return redis->paused && (!blasd_aof_room_rewritable(&redis->room) ||
+                             now - redis->rewritten_ns >= PAUSE_MS * BLASD_MS);
 }
 
 /* The size from which it rewrites its file, and whether jobs are refused; as commands to be sent
@@ -217,17 +245,21 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop, const cha
     unsigned long long rewrite = blasd_aof_room_rewrite_bytes(room);
     int64_t now = blasd_clock_ns();
     bool moved = rewrite < redis->told_bytes / 4 * 3 || rewrite / 5 * 4 > redis->told_bytes;
+    bool over = pause_is_over(redis, now), pause = wants_pause(redis, now);
     size_t len;
-    if (!moved && redis->told_short == room->is_short &&
+    if (redis->paused && !over) return; /* it would not be answered */
+    if (!moved && !over && !pause && redis->told_short == room->is_short &&
         !(room->is_short && now - redis->told_ns >= TELL_NS))
         return;
+    if (over) redis->paused = room->rewriting = false;
     redis->told_bytes = rewrite;
     redis->told_short = room->is_short;
     redis->told_ns = now;
     redis->teller.loop = loop;
     probe_stop(&redis->teller);
     len = (size_t)snprintf(redis->words, sizeof redis->words,
-                           "CONFIG SET auto-aof-rewrite-min-size %llu\r\n", rewrite);
+                           "%sCONFIG SET auto-aof-rewrite-min-size %llu\r\n",
+                           over ? "CLIENT UNPAUSE\r\n" : "", rewrite);
     if (!room->is_short)
         snprintf(redis->words + len, sizeof redis->words - len, "DEL {%s}:refused\r\n", queue);
     else
@@ -236,11 +268,11 @@ static void tell(struct private_redis *redis, struct blasd_loop *loop, const cha
                                 "which needs %llu MiB (limit disk_reserve_bytes)\" PX %d\r\n",
                                 queue, (unsigned long long)(room->free_bytes / BLASD_MIB),
                                 (unsigned long long)(room->reserve / BLASD_MIB), REFUSED_MS);
-    if (room->is_short && blasd_aof_room_rewritable(room) &&
-        (redis->rewritten_ns == 0 || now - redis->rewritten_ns >= REWRITE_NS)) {
+    if (pause) {
         redis->rewritten_ns = now;
-        blasd_aof_room_drop_ballast(room);
-        snprintf(redis->words + len, sizeof redis->words - len, "BGREWRITEAOF\r\n");
+        redis->paused = true;
+        snprintf(redis->words + len, sizeof redis->words - len, "CLIENT PAUSE %d WRITE\r\n",
+                 PAUSE_MS);
     }
     memcpy(address.sun_path, redis->socket, sizeof address.sun_path);
     memcpy(&redis->teller.address, &address, sizeof address);

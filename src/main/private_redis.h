@@ -28,6 +28,7 @@ struct private_redis {
     uint64_t told_bytes;
     bool told_short, said_short;
     int64_t told_ns, rewritten_ns;
+    bool paused; /* Redis takes no writes until the file is rewritten */
     struct probe teller;
     char words[400];
 };

@@ -1,5 +1,5 @@
 /* Asks a server the same small question again and again until the answer begins as it should, or on
- * and on: PING of Redis, GET /health/ready of the front end. Never blocks. */
+ * and on: DBSIZE of Redis. Never blocks. */
 #ifndef BLASD_MAIN_PROBE_H
 #define BLASD_MAIN_PROBE_H
 

@@ -8,7 +8,6 @@
 #include "main/signal_pipe.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,9 +25,10 @@
 #define WORKER_GRACE_MS 5000 /* beyond what it gives its jobs */
 #define REDIS_GRACE_MS 60000
 #define API_DELAY_NS                                                                               \
-    (1000 * BLASD_MS)  /* the longest that the front end waits for the first worker */
-#define REDIS_STARTS 3 /* tries before the first answer */
-#define CHILD_STARTS 6 /* the same for workers and front end, before all is ready */
+    (1000 * BLASD_MS)   /* the longest that the front end waits for the first worker */
+#define REDIS_STARTS 3  /* tries before the first answer */
+#define START_LONGER 12 /* times silence_s: drivers, and the choice of a BLAS, take their time */
+#define CHILD_STARTS 6  /* the same for workers and front end, before all is ready */
 
 static void advance(struct supervisor *up);
 
@@ -47,7 +47,6 @@ static void drain(struct supervisor *up, int status) {
                          blasd_clock_ns() + REQUESTS_MS * BLASD_MS);
     blasd_loop_timer_clear(up->loop, &up->api_due);
     probe_stop(&up->redis_probe);
-    probe_stop(&up->ready_probe);
     /* the front end closes its own: ours would go on swallowing connections */
     listeners_close(up->listeners);
     advance(up);
@@ -132,6 +131,8 @@ static void on_signal(struct blasd_watcher *watcher, uint32_t events) {
         if (number == SIGCHLD) {
             reap_all(up);
             advance(up);
+        } else if (number == SIGHUP && doors_reread(up->doors)) {
+            child_signal(&up->api_child, SIGHUP);
         } else if (up->shutdown.told++ == 0) {
             blasd_log(BLASD_LOG_INFO, "ending: no new requests, then the work in hand");
             drain(up, BLASD_EXIT_OK);
@@ -141,19 +142,15 @@ static void on_signal(struct blasd_watcher *watcher, uint32_t events) {
     }
 }
 
-static void on_ready(struct probe *probe) {
-    struct supervisor *up = probe->arg;
-    char url[300];
-    listeners_url(up->listeners, url, sizeof url);
+/* Jobs sent to the front end would run. */
+static void on_api_serving(struct child *child) {
+    struct supervisor *up = child->arg;
+    char url[LISTEN_URL];
+    if (up->running || up->shutdown.begun) return;
+    listeners_url(up->listeners, up->doors->tls_cert != NULL, url);
     up->running = true;
     printf("ready %s\n", url);
     fflush(stdout);
-}
-
-/* The front end listens; all is ready once it says so itself. */
-static void on_api_ready(struct child *child) {
-    struct supervisor *up = child->arg;
-    if (!up->running && !up->shutdown.begun) probe_start(&up->ready_probe);
 }
 
 static void on_child_exit(struct child *child, int status, bool *again) {
@@ -237,7 +234,7 @@ static void care_due(struct blasd_timer *timer) {
 
 static const struct child_events redis_events = {.on_exit = on_redis_exit};
 static const struct child_events api_events = {
-    .on_ready = on_api_ready, .on_quiet = on_api_quiet, .on_exit = on_child_exit};
+    .on_serving = on_api_serving, .on_quiet = on_api_quiet, .on_exit = on_child_exit};
 static const struct child_events worker_events = {.on_ready = on_worker_ready,
                                                   .on_exit = on_child_exit};
 
@@ -272,7 +269,6 @@ static void prepare_redis(struct supervisor *up) {
 static void prepare_api(struct supervisor *up) {
     /* it computes nothing; the library would start a thread for each core all the same */
     static const char *const alone[] = {"OPENBLAS_NUM_THREADS", "1", NULL};
-    struct probe *probe = &up->ready_probe;
     up->api_child.loop = up->loop;
     up->api_child.label = "blasd api";
     up->api_child.argv = up->api_argv;
@@ -282,17 +278,9 @@ static void prepare_api(struct supervisor *up) {
     up->api_child.variables = alone;
     up->api_child.notifies = true;
     up->api_child.silence_s = (int)up->common->limits.silence_s;
+    up->api_child.start_s = START_LONGER * up->api_child.silence_s;
     up->api_child.events = &api_events;
     up->api_child.arg = up;
-    snprintf(up->question, sizeof up->question,
-             "GET /health/ready HTTP/1.1\r\nHost: localhost:%d\r\nConnection: close\r\n\r\n",
-             up->listeners->port);
-    listeners_reach(up->listeners, &probe->address, &probe->address_len);
-    probe->loop = up->loop;
-    probe->question = up->question;
-    probe->answer = "HTTP/1.1 200";
-    probe->good = on_ready;
-    probe->arg = up;
 }
 
 static void prepare_workers(struct supervisor *up) {
@@ -309,6 +297,7 @@ static void prepare_workers(struct supervisor *up) {
         child->variables = sleeping;
         child->notifies = true;
         child->silence_s = (int)up->common->limits.silence_s;
+        child->start_s = START_LONGER * child->silence_s;
         child->events = &worker_events;
         child->arg = up;
     }

@@ -4,6 +4,7 @@
 #define BLASD_MAIN_SUPERVISOR_H
 
 #include "main/child.h"
+#include "main/doors.h"
 #include "main/listen.h"
 #include "main/options.h"
 #include "main/private_redis.h"
@@ -41,6 +42,7 @@ struct supervisor {
     struct blasd_store *store;
     struct private_redis *redis; /* NULL: it is somebody else's */
     struct listeners *listeners;
+    const struct door_options *doors;
     char *const *api_argv;
     cpu_set_t api_cpus; /* as a worker's */
     struct worker_plan *workers;
@@ -51,8 +53,7 @@ struct supervisor {
     struct child redis_child, api_child;
     struct blasd_watcher signals;
     struct blasd_timer care, api_due;
-    struct probe redis_probe, redis_alive, ready_probe;
-    char question[128];
+    struct probe redis_probe, redis_alive;
     bool rest_starts; /* workers and front end were told to */
     bool running;     /* the ready line was printed */
     struct shutdown shutdown;

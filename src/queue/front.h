@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "queue/front_queue.h"
 #include "queue/queue_link.h"
 #include "redis/async_link.h"
@@ -82,8 +83,8 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 #define FRONT_CHANNEL_MAX (BLASD_LINK_NAME_MAX + 64)
 
 #define FRONT_NOTE_MAX                                                                             \
-    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX +                                 \
-     sizeof((struct blasd_principal *)NULL)->tenant)
+    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_TENANT_MAX +              \
+     4 * (1 + BLASD_TEXT_NUMBER))
 
 #define FRONT_PACKETS 8 /* in the making at a time; more kinds of jobs than that travel alone */
 #define FRONT_PACKET_JOBS 128
@@ -186,6 +187,15 @@ static inline const char *front_name(const struct blasd_front_queue *queue) {
     return strrchr(queue->channel, ':') + 1;
 }
 
+/* Whether there are no keys, so that nothing is kept apart. */
+static inline bool front_alone(const struct blasd_principal *principal) {
+    return strcmp(principal->tenant, blasd_anonymous.tenant) == 0;
+}
+
+/* What the ids of a tenant's jobs are signed with. */
+struct blasd_id_key front_id_key(const struct blasd_front_queue *queue,
+                                 const struct blasd_principal *principal);
+
 /* front_read.c: a fire of list_timer, and what is there at the end. */
 void front_lists_next(struct blasd_timer *timer);
 void front_lists_free(struct blasd_front_queue *queue);
@@ -218,7 +228,8 @@ void front_deadline_in(struct blasd_front_queue *queue, int64_t ms);
 
 /* front_waiters.c. A waiter is pending while the call is in flight that it began with: a record
  * that comes ahead of the answer is kept. Each takes NULL for a waiter. */
-void front_wait_begin(struct blasd_front_queue *queue, struct blasd_waiter *waiter, const char *id);
+void front_wait_begin(struct blasd_front_queue *queue, const char *tenant,
+                      struct blasd_waiter *waiter, const char *id);
 /* The call has been answered. `stands`: the job has not ended, and its end will be published.
  * Called before the call's own callback, after which the waiter may be gone; what it returns goes
  * to front_wait_early behind that. */
@@ -234,7 +245,7 @@ void front_wait_message(struct blasd_front_queue *queue, const char *bytes, size
 /* Tells Redis of all waiters anew, where that is due and possible. */
 void front_wait_again(struct blasd_front_queue *queue);
 /* Tells Redis of one. */
-void front_wait_ask(struct blasd_front_queue *queue, const char *id);
+void front_wait_ask(struct blasd_front_queue *queue, const char *tenant, const char *id);
 void front_waiters_free(struct blasd_front_queue *queue);
 /* Whether the bytes of a record (queue/functions/contract.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);

@@ -35,6 +35,7 @@ struct blasd_waiter {
      * comes before the callback of the call that the waiter was given to. */
     void (*ended)(struct blasd_waiter *waiter, const void *record, size_t len);
     char id[BLASD_ID_LEN + 1]; /* of the job, while it waits; the rest is the queue's own */
+    char tenant[BLASD_TENANT_MAX];
     bool waits;
     bool again;   /* another one that waited here was told of the same end before */
     bool pending; /* the call that it was given to is unanswered */
@@ -47,6 +48,7 @@ struct blasd_submission {
     const void *frame;           /* borrowed during the call: frame, then any inline payload */
     size_t frame_len;
     uint64_t cost_bytes;         /* inputs and predicted outputs, for the limit queue_bytes */
+    double work_s;               /* predicted, for its tenant's share; 0: not known */
     const char *idempotency_key; /* NULL: none; borrowed during the call */
     uint64_t fingerprint;        /* of the request, to tell reuse of a key by another one */
     struct blasd_waiter *waiter; /* waits for the job's end; NULL: nobody does */
@@ -63,9 +65,9 @@ struct blasd_submission {
 
 /* `id`: the job's id, which is an earlier job's where the Idempotency-Key had been used for the
  * same request (*repeated; the waiter then waits for that one, and a record that is already final
- * comes to it right after). Errors: queue_full, queue_unavailable and disk_full (it is then
- * not known whether the job was queued), results_full, no_such_device, idempotency_conflict,
- * inputs_lost. */
+ * comes to it right after). Errors: queue_full, quota_exceeded (`field` names which),
+ * queue_unavailable and disk_full (it is then not known whether the job was queued), results_full,
+ * no_such_device, idempotency_conflict, inputs_lost. */
 typedef void (*blasd_submitted_fn)(void *arg, const struct blasd_err *err, const char *id,
                                    bool repeated);
 /* Whether a submission that ended with this may have been queued all the same, by a call whose
@@ -115,14 +117,22 @@ struct blasd_queue_view {
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue);
 
 /* A new id for a job that is to be submitted. */
-void blasd_front_queue_id(struct blasd_front_queue *queue, enum blasd_id_kind kind,
-                          char id[BLASD_ID_LEN + 1]);
+void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_principal *principal,
+                          enum blasd_id_kind kind, char id[BLASD_ID_LEN + 1]);
 /* Gives a job with `company` another id where it can travel with others (base/id.h tells how). The
  * submission is complete but for its frame; blasd_front_queue_submit is to follow, if it does,
  * before any other call. */
 void blasd_front_queue_join(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal,
                             const struct blasd_submission *submission, char id[BLASD_ID_LEN + 1]);
+/* What shows that something is a tenant's, to who was given it: digits, "" of the anonymous one. */
+#define BLASD_TENANT_TAG 16
+void blasd_front_queue_tag(const struct blasd_front_queue *queue,
+                           const struct blasd_principal *principal, char tag[BLASD_TENANT_TAG + 1]);
+/* What the tenant may take up: its own limits, or three quarters of all there is, so that it does
+ * not shut others out. */
+struct blasd_quotas blasd_front_queue_quotas(const struct blasd_front_queue *queue,
+                                             const struct blasd_principal *principal);
 void blasd_front_queue_submit(struct blasd_front_queue *queue,
                               const struct blasd_principal *principal,
                               const struct blasd_submission *submission, blasd_submitted_fn done,

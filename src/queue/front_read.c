@@ -15,6 +15,7 @@ struct record_call {
     void *arg;
     bool cancel;
     struct blasd_waiter *waiter; /* borrowed; NULL: nobody waits */
+    struct blasd_id_key key;     /* of the tenant's ids */
     char id[BLASD_ID_LEN + 1];
 };
 
@@ -61,9 +62,9 @@ static void record_reply(struct front_call *call, const redisReply *reply,
         c->done(c->arg, NULL, r->str, r->len);
         front_wait_early(call->queue, c->id, &early);
     } else {
-        /* of an id that is old enough; whether there was such a job its signature tells */
+        /* of an id that is old enough; whether the tenant had such a job its signature tells */
         bool made_up = r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 410 &&
-                       !blasd_id_signed(c->id, &call->queue->id_key);
+                       !blasd_id_signed(c->id, &c->key);
         if (made_up || (r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 404))
             blasd_fail(&own, BLASD_E_job_not_found, "id", "there is no job %s", c->id);
         else if (r != NULL && r->type == REDIS_REPLY_INTEGER && r->integer == 409)
@@ -78,9 +79,9 @@ static void record_reply(struct front_call *call, const redisReply *reply,
 }
 
 /* `forget`: "0" or "1" for cancel, else NULL; `waiter`: for watch, else NULL. */
-static void ask_record(struct blasd_front_queue *queue, const char *function, const char *id,
-                       const char *forget, struct blasd_waiter *waiter, blasd_record_fn done,
-                       void *arg) {
+static void ask_record(struct blasd_front_queue *queue, const char *function,
+                       const struct blasd_principal *principal, const char *id, const char *forget,
+                       struct blasd_waiter *waiter, blasd_record_fn done, void *arg) {
     struct blasd_err err;
     struct record_call *c = new_call(queue, sizeof *c, record_reply, &err);
     bool valid = blasd_id_valid(id);
@@ -100,40 +101,37 @@ static void ask_record(struct blasd_front_queue *queue, const char *function, co
     /* a second cancel would find the job that the first one has ended, and forget it */
     if (c->cancel) c->call.tries_left = 0;
     memcpy(c->id, id, sizeof c->id);
+    c->key = front_id_key(queue, principal);
     front_call_function(&c->call, function);
+    front_call_text(&c->call, principal->tenant);
     if (waiter != NULL) front_call_text(&c->call, queue->channel);
     if (c->cancel) front_call_text(&c->call, forget);
     front_call_arg(&c->call, c->id, BLASD_ID_LEN);
-    front_wait_begin(queue, waiter, c->id);
+    front_wait_begin(queue, principal->tenant, waiter, c->id);
     front_call_send(&c->call);
 }
 
-/* Every call below passes on the principal once there are tenants. */
 void blasd_front_queue_get(struct blasd_front_queue *queue, const struct blasd_principal *principal,
                            const char *id, blasd_record_fn done, void *arg) {
-    (void)principal;
-    ask_record(queue, "get", id, NULL, NULL, done, arg);
+    ask_record(queue, "get", principal, id, NULL, NULL, done, arg);
 }
 
 void blasd_front_queue_keep(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal, const char *id,
                             blasd_record_fn done, void *arg) {
-    (void)principal;
-    ask_record(queue, "keep", id, NULL, NULL, done, arg);
+    ask_record(queue, "keep", principal, id, NULL, NULL, done, arg);
 }
 
 void blasd_front_queue_watch(struct blasd_front_queue *queue,
                              const struct blasd_principal *principal, const char *id,
                              struct blasd_waiter *waiter, blasd_record_fn done, void *arg) {
-    (void)principal;
-    ask_record(queue, "watch", id, NULL, waiter, done, arg);
+    ask_record(queue, "watch", principal, id, NULL, waiter, done, arg);
 }
 
 void blasd_front_queue_cancel(struct blasd_front_queue *queue,
                               const struct blasd_principal *principal, const char *id, bool forget,
                               blasd_record_fn done, void *arg) {
-    (void)principal;
-    ask_record(queue, "cancel", id, forget ? "1" : "0", NULL, done, arg);
+    ask_record(queue, "cancel", principal, id, forget ? "1" : "0", NULL, done, arg);
 }
 
 /* Lists are made one at a time, and between two of them Redis has time for others: four times as
@@ -225,7 +223,6 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
                             const struct blasd_list_query *query, blasd_list_fn done, void *arg) {
     struct blasd_err err;
     struct list_call *c = new_call(queue, sizeof *c, list_reply, &err);
-    (void)principal;
     if (c == NULL) {
         done(arg, &err, "", NULL, NULL, 0);
         return;
@@ -233,6 +230,7 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
     c->done = done;
     c->arg = arg;
     front_call_function(&c->call, "list");
+    front_call_text(&c->call, principal->tenant);
     front_call_text(&c->call, query->state < 0 ? "any" : blasd_state_names[query->state]);
     front_call_text(&c->call, query->op == NULL ? "" : query->op);
     front_call_number(&c->call, query->since_us < 0 ? 0 : (uint64_t)query->since_us);

@@ -27,6 +27,7 @@ struct item {
     int64_t deadline_ms;
     struct blasd_waiter *waiter; /* borrowed; NULL: nobody waits */
     struct blasd_slice slice;    /* of its inputs; pinned until Redis has answered */
+    struct blasd_principal who;
     char id[BLASD_ID_LEN + 1];
 };
 
@@ -43,7 +44,7 @@ static void queued(struct blasd_front_queue *queue, const struct item *item, con
     bool waits = item->waiter != NULL && item->waiter->waits;
     struct blasd_early early = front_wait_settle(queue, item->waiter, !other);
     if (other && waits) {
-        front_wait_begin(queue, item->waiter, id);
+        front_wait_begin(queue, item->who.tenant, item->waiter, id);
         (void)front_wait_settle(queue, item->waiter, true);
     }
     if (item->deadline_ms > 0 && !repeated) front_deadline_in(queue, item->deadline_ms);
@@ -54,7 +55,7 @@ static void queued(struct blasd_front_queue *queue, const struct item *item, con
     if (record != NULL)
         front_wait_ended(queue, id, record->str, record->len);
     else if (other) /* it may have ended, and been published, before it was waited for here */
-        front_wait_ask(queue, id);
+        front_wait_ask(queue, item->who.tenant, id);
 }
 
 static void refused(struct blasd_front_queue *queue, const struct item *item,
@@ -64,14 +65,43 @@ static void refused(struct blasd_front_queue *queue, const struct item *item,
     item->done(item->arg, err, item->id, false);
 }
 
+struct blasd_quotas blasd_front_queue_quotas(const struct blasd_front_queue *queue,
+                                             const struct blasd_principal *principal) {
+    struct blasd_quotas quotas = principal->quotas;
+    if (quotas.jobs == 0) quotas.jobs = 1 + queue->limits.queue_jobs / 4 * 3;
+    if (quotas.bytes == 0) quotas.bytes = 1 + queue->limits.queue_bytes / 4 * 3;
+    if (quotas.stored_bytes == 0) quotas.stored_bytes = 1 + queue->limits.record_bytes / 4 * 3;
+    return quotas;
+}
+
+/* One of the tenant's own limits says no. */
+static void over_quota(const struct blasd_front_queue *queue, const struct blasd_principal *who,
+                       long long code, struct blasd_err *err) {
+    struct blasd_quotas quotas = blasd_front_queue_quotas(queue, who);
+    if (code == 6)
+        blasd_fail(err, BLASD_E_quota_exceeded, "jobs",
+                   "the tenant may have %" PRIu64 " jobs queued and running", quotas.jobs);
+    else if (code == 7)
+        blasd_fail(err, BLASD_E_quota_exceeded, "bytes",
+                   "the inputs and outputs of the tenant's jobs that are queued and running may "
+                   "come to %" PRIu64 " bytes",
+                   quotas.bytes);
+    else
+        blasd_fail(err, BLASD_E_quota_exceeded, "stored_bytes",
+                   "the tenant's results that are kept may come to %" PRIu64 " bytes",
+                   quotas.stored_bytes);
+}
+
 static void refused_code(struct blasd_front_queue *queue, const struct item *item, long long code) {
     const struct blasd_queue_view *view = &queue->view;
     struct blasd_err err;
     if (code == 1)
         blasd_fail(&err, BLASD_E_queue_full, "",
-                   "the queue holds %" PRIu64 " jobs of at most %" PRIu64 " (queue_jobs) with "
-                   "%" PRIu64 " bytes of at most %" PRIu64 " (queue_bytes)",
-                   view->jobs, view->jobs_limit, view->bytes, view->bytes_limit);
+                   "the queue holds as much as it may: %" PRIu64 " jobs (queue_jobs), or %" PRIu64
+                   " bytes (queue_bytes)",
+                   view->jobs_limit, view->bytes_limit);
+    else if (code >= 6 && code <= 8)
+        over_quota(queue, &item->who, code, &err);
     else if (code == 2)
         blasd_fail(&err, BLASD_E_idempotency_conflict, "Idempotency-Key",
                    "the key was used before, for a request that differs from this one");
@@ -199,6 +229,16 @@ static uint64_t stream_of(const struct blasd_submission *s) {
     return 1 + 3 * (uint64_t)class_of(s) + (uint64_t)s->job->priority;
 }
 
+/* What a job counts for in its tenant's share, in us. In steps of powers of two: jobs that differ
+ * in it share no packet. */
+static uint64_t share_of(const struct blasd_principal *principal, double work_s) {
+    double us =
+        (work_s > 0 ? work_s * 1e6 : 1000) / (principal->weight > 0 ? principal->weight : 1);
+    uint64_t share = 1;
+    while ((double)share < us && share < UINT64_C(1) << 40) share *= 2;
+    return share;
+}
+
 /* NOTE; returns its length. */
 static size_t write_note(const struct blasd_front_queue *queue,
                          const struct blasd_principal *principal, const struct blasd_submission *s,
@@ -208,7 +248,16 @@ static size_t write_note(const struct blasd_front_queue *queue,
     size_t len = blasd_text_join(note, size, segment[0] == '\0' ? "" : " ", segment, "\t");
     len += blasd_text_join(note + len, size - len, s->waiter != NULL ? queue->channel : "", "\t",
                            s->job->op->name);
-    return len + blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
+    len += blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
+    if (front_alone(principal)) return len;
+    struct blasd_quotas quotas = blasd_front_queue_quotas(queue, principal);
+    const uint64_t numbers[] = {share_of(principal, s->work_s), quotas.jobs, quotas.bytes,
+                                quotas.stored_bytes};
+    for (int i = 0; i < 4; i++) {
+        note[len++] = i == 0 ? '\t' : ' ';
+        len += blasd_text_number(note + len, numbers[i]);
+    }
+    return len;
 }
 
 static void add_job(struct front_submit *submit, struct item *item,
@@ -275,13 +324,16 @@ void blasd_front_queue_join(struct blasd_front_queue *queue,
     like.note_len = write_note(queue, principal, s, like.note);
     like.company = *s->company;
     front_packet_join(&queue->packets, &like, id);
-    if (memcmp(head, id, sizeof head) != 0) blasd_id_sign(id, &queue->id_key);
+    if (memcmp(head, id, sizeof head) == 0) return;
+    struct blasd_id_key key = front_id_key(queue, principal);
+    blasd_id_sign(id, &key);
 }
 
-static void fill_item(struct item *item, const struct blasd_submission *s, blasd_submitted_fn done,
-                      void *arg) {
+static void fill_item(struct item *item, const struct blasd_principal *principal,
+                      const struct blasd_submission *s, blasd_submitted_fn done, void *arg) {
     item->done = done;
     item->arg = arg;
+    item->who = *principal;
     memcpy(item->id, s->job->id, sizeof item->id);
     item->slice = s->job->slice;
     item->deadline_ms = s->job->deadline_ms;
@@ -300,7 +352,7 @@ static void collect(struct blasd_front_queue *queue, struct front_submit *submit
         if (front_packet_add(&queue->packets, packet, item->id, s->frame, s->frame_len) != 0)
             submit->call.broken = true;
     }
-    front_wait_begin(queue, item->waiter, item->id);
+    front_wait_begin(queue, item->who.tenant, item->waiter, item->id);
 }
 
 void blasd_front_queue_submit(struct blasd_front_queue *queue,
@@ -322,14 +374,14 @@ void blasd_front_queue_submit(struct blasd_front_queue *queue,
         done(arg, &err, submission->job->id, false);
         return;
     }
-    fill_item(item, submission, done, arg);
+    fill_item(item, principal, submission, done, arg);
     if (nobody) {
         front_call_answer_later(&submit->call, &err);
         return;
     }
     if (upload) {
         add_job(submit, item, principal, submission);
-        front_wait_begin(queue, item->waiter, item->id);
+        front_wait_begin(queue, principal->tenant, item->waiter, item->id);
         front_blob_put(queue, submission->blob, &submit->call);
         return;
     }

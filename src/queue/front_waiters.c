@@ -9,6 +9,7 @@
 #include "queue/front.h"
 #include "queue/piece.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,11 +37,12 @@ static struct blasd_waiter *next_of(struct blasd_front_queue *queue, const char 
     return last;
 }
 
-void front_wait_begin(struct blasd_front_queue *queue, struct blasd_waiter *waiter,
-                      const char *id) {
+void front_wait_begin(struct blasd_front_queue *queue, const char *tenant,
+                      struct blasd_waiter *waiter, const char *id) {
     if (waiter == NULL || waiter->waits) return;
     if (blasd_hash_add(&queue->waiters, &waiter->node, hash_id(queue, id)) != 0) return;
     waiter->waits = waiter->pending = true;
+    snprintf(waiter->tenant, sizeof waiter->tenant, "%s", tenant);
     memcpy(waiter->id, id, BLASD_ID_LEN);
     waiter->id[BLASD_ID_LEN] = '\0';
 }
@@ -117,6 +119,7 @@ void front_wait_message(struct blasd_front_queue *queue, const char *bytes, size
 /* Asking Redis about those that are waited for. */
 struct ask_call {
     struct front_call call;
+    char tenant[BLASD_TENANT_MAX];
     int count;
     char ids[ASK_IDS][BLASD_ID_LEN + 1];
 };
@@ -138,13 +141,15 @@ static void ask_reply(struct front_call *call, const redisReply *reply,
     }
 }
 
-static struct ask_call *ask_new(struct blasd_front_queue *queue) {
+static struct ask_call *ask_new(struct blasd_front_queue *queue, const char *tenant) {
     struct ask_call *ask = front_call_new(queue, sizeof *ask, ask_reply);
     if (ask == NULL) {
         queue->standing.rewatch_later = true;
         return NULL;
     }
+    snprintf(ask->tenant, sizeof ask->tenant, "%s", tenant);
     front_call_function(&ask->call, "watch");
+    front_call_text(&ask->call, ask->tenant);
     front_call_text(&ask->call, queue->channel);
     return ask;
 }
@@ -154,14 +159,14 @@ static void ask_add(struct ask_call *ask, const char *id) {
     front_call_arg(&ask->call, ask->ids[ask->count++], BLASD_ID_LEN);
 }
 
-void front_wait_ask(struct blasd_front_queue *queue, const char *id) {
-    struct ask_call *ask = ask_new(queue);
+void front_wait_ask(struct blasd_front_queue *queue, const char *tenant, const char *id) {
+    struct ask_call *ask = ask_new(queue, tenant);
     if (ask == NULL) return;
     ask_add(ask, id);
     front_call_send(&ask->call);
 }
 
-/* Of several calls, one at a time. */
+/* Of several calls, each for one tenant, one at a time. */
 struct asking {
     struct blasd_front_queue *queue;
     struct ask_call *ask;
@@ -170,11 +175,16 @@ struct asking {
 
 static void ask_each(void *arg, struct blasd_hash_node *node) {
     struct asking *asking = arg;
+    const struct blasd_waiter *waiter = waiter_of(node);
     if (asking->stopped) return;
-    if (asking->ask == NULL) asking->ask = ask_new(asking->queue);
+    if (asking->ask != NULL && strcmp(asking->ask->tenant, waiter->tenant) != 0) {
+        front_call_send(&asking->ask->call);
+        asking->ask = NULL;
+    }
+    if (asking->ask == NULL) asking->ask = ask_new(asking->queue, waiter->tenant);
     asking->stopped = asking->ask == NULL;
     if (asking->stopped) return;
-    ask_add(asking->ask, waiter_of(node)->id);
+    ask_add(asking->ask, waiter->id);
     if (asking->ask->count < ASK_IDS) return;
     front_call_send(&asking->ask->call);
     asking->ask = NULL;

@@ -9,14 +9,13 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "core/job.h"
+#include "core/principal.h"
 #include "core/record.h"
 #include "store/store.h"
 
-/* Who asks. Every call that touches jobs takes one; today there is one, "anonymous", and it is
- * stored with each job so that tenants can come without a change of schema. */
-struct blasd_principal {
-    char tenant[32];
-};
+/* Who asks. Every call that touches jobs takes one: it makes, finds and changes jobs of that tenant
+ * alone, and those of another are to it as if they never were. Without keys everybody is this one.
+ */
 extern const struct blasd_principal blasd_anonymous;
 
 struct blasd_queue_options {

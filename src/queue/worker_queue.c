@@ -157,10 +157,3 @@ int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_er
     blasd_worker_turns_reset(&queue->turns);
     return 0;
 }
-
-int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker,
-                            struct blasd_err *err) {
-    blasd_caller_function(&queue->caller, BLASD_QUEUE_FN("bury"));
-    blasd_caller_text(&queue->caller, worker);
-    return blasd_caller_do(&queue->caller, err);
-}

@@ -16,10 +16,11 @@ struct blasd_claim {
     char id[BLASD_ID_LEN + 1];
     const void *frame; /* borrowed until the next claim; see wire/frame.h */
     size_t frame_len;
-    int attempts;         /* workers that began it before this one and did not end it */
-    int64_t submitted_us; /* Redis' clock */
-    int64_t claimed_us;   /* Redis' clock */
-    bool stored;          /* its inputs are in the blob "ID.in" */
+    int attempts;                  /* workers that began it before this one and did not end it */
+    int64_t submitted_us;          /* Redis' clock */
+    int64_t claimed_us;            /* Redis' clock */
+    bool stored;                   /* its inputs are in the blob "ID.in" */
+    char tenant[BLASD_TENANT_MAX]; /* "": one that no limits are kept for */
 };
 
 /* How a claimed job ended. */
@@ -60,9 +61,6 @@ int blasd_worker_queue_renew(struct blasd_worker_queue *queue, const char *info,
 /* Gives up the lease; jobs claimed and not ended go back at once, without counting as attempts
  * unless they had begun. */
 int blasd_worker_queue_release(struct blasd_worker_queue *queue, struct blasd_err *err);
-/* The same for another worker that is known to be dead (the supervisor's call). */
-int blasd_worker_queue_bury(struct blasd_worker_queue *queue, const char *worker,
-                            struct blasd_err *err);
 
 /* Takes up to `max` jobs whose bytes stay within `max_bytes` (the first may exceed it), by priority
  * with ageing. *count 0: there are none; wait then. Jobs with attempts > 0 must each run alone. The
@@ -73,6 +71,9 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
                              struct blasd_err *err);
 /* Changes what the end of the last job claimed will ask for; `max` 0: nothing. */
 void blasd_worker_queue_demand(struct blasd_worker_queue *queue, int max, uint64_t max_bytes);
+/* Whether several tenants have jobs waiting, or had of late: then who claims little at once keeps
+ * nobody waiting. */
+bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue);
 /* Whether there are none, as the last claim or finish has found: to be waited for, without a claim
  * before. */
 bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue);

@@ -198,7 +198,7 @@ static int turn(struct blasd_worker_queue *queue, const struct blasd_ending *end
 
 /* Jobs, on their way in. */
 
-/* The next number of "NAME US COST BLOB [ATTEMPTS [N]]", or -1. */
+/* The next number of "NAME US COST BLOB[ ATTEMPTS[ N]][\tTENANT]", or -1. */
 static int64_t next_number(const char **at) {
     char *end;
     if (**at != ' ') return -1;
@@ -213,9 +213,11 @@ static int64_t next_number(const char **at) {
 static int64_t read_head(const char *at, struct blasd_claim *claim) {
     claim->submitted_us = next_number(&at);
     int64_t cost = next_number(&at), blob = next_number(&at);
-    int64_t attempts = *at ? next_number(&at) : 0, jobs = *at ? next_number(&at) : 1;
-    if (claim->submitted_us < 0 || cost < 0 || blob < 0 || attempts < 0 || attempts > INT32_MAX)
+    int64_t attempts = *at == ' ' ? next_number(&at) : 0, jobs = *at == ' ' ? next_number(&at) : 1;
+    if (claim->submitted_us < 0 || cost < 0 || blob < 0 || attempts < 0 || attempts > INT32_MAX ||
+        (*at != '\0' && *at != '\t'))
         return 0;
+    if (*at == '\t') snprintf(claim->tenant, sizeof claim->tenant, "%s", at + 1);
     claim->stored = blob == 1;
     claim->attempts = (int)attempts;
     return jobs > 0 ? jobs : 0;
@@ -272,6 +274,7 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
     struct blasd_worker_turns *turns = &queue->turns;
     int64_t now = read_now(reply->element[0]);
     if (now > 0) queue->lease.offset_us = now - blasd_clock_ns() / 1000;
+    if (now > 0) turns->shared = strchr(reply->element[0]->str, ' ') != NULL;
     if (turns->left == 0) blasd_buf_reset(&turns->packets);
     for (size_t i = 2; i + 1 < reply->elements; i += 2) {
         const redisReply *head = reply->element[i];
@@ -312,6 +315,10 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     turns->next = NULL;
     if (turns->claimed == NULL) return 0;
     return take_claims(queue, turns->claimed, turns->jobs_most, claims, count, err);
+}
+
+bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
+    return queue->turns.shared;
 }
 
 bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {

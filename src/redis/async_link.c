@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "redis/redis_tls.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@
 #define READ_KEPT (1 << 22) /* bytes of read buffer that are not given back when it is empty */
 
 static void note(struct blasd_async_link *link, const char *why) {
-    snprintf(link->why, sizeof link->why, "%s", why);
+    snprintf(link->why, sizeof link->why, "%.*s", (int)sizeof link->why - 1, why);
 }
 
 static void sync_events(struct blasd_async_link *link) {
@@ -128,12 +129,19 @@ static void handle_connect(const redisAsyncContext *ac, int status) {
 
 static void link_connect(struct blasd_async_link *link) {
     const struct blasd_link_address *a = link->address;
+    struct blasd_err err;
     redisAsyncContext *ac =
         a->path[0] != '\0' ? redisAsyncConnectUnix(a->path) : redisAsyncConnect(a->host, a->port);
     link->why[0] = '\0';
     if (ac == NULL || ac->err != 0) {
         note(link, ac == NULL ? "out of memory" : ac->errstr);
         if (ac != NULL) redisAsyncFree(ac);
+        try_later(link);
+        return;
+    }
+    if (a->tls && blasd_redis_tls_start(&ac->c, a, &err) != 0) {
+        note(link, err.detail);
+        redisAsyncFree(ac);
         try_later(link);
         return;
     }

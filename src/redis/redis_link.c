@@ -1,6 +1,8 @@
 /* Addresses, keys, errors, connecting, the library of functions. Read next: caller.c. */
 #include "redis/redis_link.h"
 
+#include "redis/redis_tls.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,8 +49,8 @@ static bool number(const char *text, size_t len, int most, int *ret) {
 
 static int bad_url(struct blasd_err *err, const char *what) {
     return blasd_fail(err, BLASD_E_invalid_field, "redis",
-                      "%s; the address of Redis is redis://[user:password@]host[:port][/db] or "
-                      "unix:/path",
+                      "%s; the address of Redis is redis://[user:password@]host[:port][/db], "
+                      "rediss:// with TLS, or unix:/path",
                       what);
 }
 
@@ -85,7 +87,7 @@ static bool parse_host(const char *text, size_t len, struct blasd_link_address *
 }
 
 int blasd_link_parse(const char *url, struct blasd_link_address *ret, struct blasd_err *err) {
-    static const char tcp[] = "redis://", local[] = "unix:";
+    static const char tcp[] = "redis://", tls[] = "rediss://", local[] = "unix:";
     memset(ret, 0, sizeof *ret);
     if (!strncmp(url, local, sizeof local - 1)) {
         const char *path = url + sizeof local - 1;
@@ -96,9 +98,12 @@ int blasd_link_parse(const char *url, struct blasd_link_address *ret, struct bla
         memcpy(ret->path, path, len + 1);
         return 0;
     }
-    if (!strncmp(url, "rediss://", 9)) return bad_url(err, "TLS to Redis is not supported");
-    if (strncmp(url, tcp, sizeof tcp - 1) != 0) return bad_url(err, "The scheme is not known");
-    const char *rest = url + sizeof tcp - 1;
+    ret->tls = !strncmp(url, tls, sizeof tls - 1);
+    if (ret->tls && !blasd_redis_tls_known())
+        return bad_url(err, "This build has no TLS for Redis, for its hiredis has none");
+    if (!ret->tls && strncmp(url, tcp, sizeof tcp - 1) != 0)
+        return bad_url(err, "The scheme is not known");
+    const char *rest = strstr(url, "://") + strlen("://");
     const char *slash = strrchr(rest, '/'), *at = strrchr(rest, '@');
     if (slash && at && slash < at) slash = NULL; /* a slash inside the password */
     const char *end = slash ? slash : rest + strlen(rest);
@@ -243,6 +248,7 @@ int blasd_link_connect(const struct blasd_link_address *address, int timeout_ms,
         goto fail;
     }
     if (!address->path[0]) redisEnableKeepAlive(redis);
+    if (address->tls && (rc = blasd_redis_tls_start(redis, address, err)) != 0) goto fail;
     rc = login(redis, address, err);
     if (rc < 0) goto fail;
     *ret = redis;

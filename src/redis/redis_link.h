@@ -18,14 +18,15 @@
 struct blasd_link_address {
     char path[108]; /* of the unix socket; "" where it is TCP */
     char host[256];
+    bool tls;
     int port;
     int db;             /* SELECT it after connecting where it is not 0 */
     char user[128];     /* "": AUTH with the password alone */
     char password[256]; /* "": no AUTH */
 };
 
-/* Reads "redis://[user:password@]host[:port][/db]" ([v6] hosts in brackets; %XX understood in user
- * and password) or "unix:/path". invalid_field. */
+/* Reads "redis://[user:password@]host[:port][/db]", the same with rediss:// for TLS ([v6] hosts in
+ * brackets; %XX understood in user and password) or "unix:/path". invalid_field. */
 int blasd_link_parse(const char *url, struct blasd_link_address *ret, struct blasd_err *err);
 /* Refuses queue names that would break the hash tag or a key: 1 to 63 of [A-Za-z0-9._-]. */
 int blasd_link_check_name(const char *name, struct blasd_err *err);

@@ -5,6 +5,7 @@
 #include "store/store_pool.h"
 
 #include "base/clock.h"
+#include "base/hex.h"
 #include "store/store_discard.h"
 
 #include <dirent.h>
@@ -12,6 +13,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -57,21 +59,11 @@ void store_pool_close(struct store_pool *pool) {
 
 /* Sixteen lower-case hexadecimal digits. */
 static bool read_number(const char *text, uint64_t *ret) {
-    uint64_t value = 0;
-    for (int i = 0; i < 16; i++) {
-        char c = text[i];
-        if (c >= '0' && c <= '9')
-            value = value << 4 | (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            value = value << 4 | (uint64_t)(c - 'a' + 10);
-        else
-            return false;
-    }
-    *ret = value;
-    return true;
+    *ret = strtoull(text, NULL, 16);
+    return blasd_hex_begins(text, 16);
 }
 
-/* By hand: a blob that comes and goes reads all names four times, and sscanf takes most of that. */
+/* A blob that comes and goes reads all names four times, and sscanf would take most of that. */
 static bool read_name(const char *name, struct entry *entry) {
     uint64_t tag;
     if (strlen(name) != NAME_LEN || name[16] != '-' || name[33] != '-') return false;

@@ -5,46 +5,47 @@
 #include "base/err.h"
 
 #include <jansson.h>
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-static int write_curve(const struct blasd_cost_curve *curve, struct blasd_buf *out) {
-    int failed = blasd_buf_puts(out, "[");
+/* To six digits: more were not measured. */
+static json_t *figure(double value) {
+    char text[32];
+    snprintf(text, sizeof text, "%.6g", value);
+    return json_real(strtod(text, NULL));
+}
+
+static json_t *points_json(const struct blasd_cost_curve *curve) {
+    json_t *points = json_array();
     for (int i = 0; i < curve->count; i++) {
         const struct blasd_cost_point *point = &curve->points[i];
-        failed |= blasd_buf_printf(out, "%s[%.6g,%.4g,%.4g]", i == 0 ? "" : ",", point->flops,
-                                   point->alone_s * 1e6, point->each_s * 1e6);
+        json_array_append_new(points,
+                              json_pack("[o,o,o]", figure(point->flops),
+                                        figure(point->alone_s * 1e6), figure(point->each_s * 1e6)));
     }
-    return failed | blasd_buf_puts(out, "]");
+    return points;
 }
 
-static int write_curves(const struct blasd_cost *cost, struct blasd_buf *out) {
-    const char *comma = "";
-    int failed = 0;
+json_t *blasd_cost_json(const struct blasd_cost *cost) {
+    json_t *curves = json_object();
     for (int op = 0; op < BLASD_OPS_MOST && blasd_ops[op] != NULL; op++) {
-        const char *inner = "";
-        if (cost->curves[op][0].count + cost->curves[op][1].count == 0) continue;
-        failed |= blasd_buf_printf(out, "%s\"%s\":{", comma, blasd_ops[op]->name);
-        for (int p = 0; p < BLASD_COST_PRECISIONS; p++) {
-            if (cost->curves[op][p].count == 0) continue;
-            failed |= blasd_buf_printf(out, "%s\"%s\":", inner, blasd_cost_precision_names[p]);
-            failed |= write_curve(&cost->curves[op][p], out);
-            inner = ",";
-        }
-        failed |= blasd_buf_puts(out, "}");
-        comma = ",";
+        json_t *of_op = json_object();
+        for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
+            if (cost->curves[op][p].count > 0)
+                json_object_set_new(of_op, blasd_cost_precision_names[p],
+                                    points_json(&cost->curves[op][p]));
+        if (json_object_size(of_op) > 0) json_object_set(curves, blasd_ops[op]->name, of_op);
+        json_decref(of_op);
     }
-    return failed;
+    return json_pack("{s:o, s:o, s:o}", "copy_gbytes_s", figure(cost->copy_bytes_s / 1e9),
+                     "launch_us", figure(blasd_cost_launch_s(cost) * 1e6), "curves", curves);
 }
 
-int blasd_cost_write(const struct blasd_cost *cost, struct blasd_buf *out) {
-    size_t before = out->len;
-    int failed = blasd_buf_printf(out, "{\"copy_gbytes_s\":%.4g,\"launch_us\":%.4g,\"curves\":{",
-                                  cost->copy_bytes_s / 1e9, blasd_cost_launch_s(cost) * 1e6);
-    failed |= write_curves(cost, out);
-    failed |= blasd_buf_puts(out, "}}");
-    if (failed == 0) return 0;
-    out->len = before;
-    return -1;
+char *blasd_cost_write(const struct blasd_cost *cost) {
+    json_t *object = blasd_cost_json(cost);
+    char *text = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    return text;
 }
 
 static bool read_point(const json_t *point, struct blasd_cost_curve *curve) {

@@ -9,7 +9,6 @@
 #ifndef BLASD_WIRE_COST_TEXT_H
 #define BLASD_WIRE_COST_TEXT_H
 
-#include "base/buf.h"
 #include "core/cost.h"
 
 struct blasd_err;
@@ -17,8 +16,10 @@ struct json_t;
 
 #define BLASD_COST_TEXT_MOST 65536 /* bytes of such a text */
 
-/* Appends the object; 0, or -1 where it does not fit. */
-int blasd_cost_write(const struct blasd_cost *cost, struct blasd_buf *out);
+/* New: the object; NULL where memory has run out. */
+struct json_t *blasd_cost_json(const struct blasd_cost *cost);
+/* Its text, to be freed by the caller; NULL where memory has run out. */
+char *blasd_cost_write(const struct blasd_cost *cost);
 /* Reads an object; false where it is none, or a figure in it cannot be a time: *ret is zeroed. */
 bool blasd_cost_read_object(const struct json_t *object, struct blasd_cost *ret);
 /* The same from its text: malformed_json where it is none, or a figure in it cannot be a time: then

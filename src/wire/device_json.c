@@ -1,7 +1,6 @@
 /* The members that are not known are left out. */
 #include "wire/device_json.h"
 
-#include "base/buf.h"
 #include "wire/cost_text.h"
 
 #include <jansson.h>
@@ -12,23 +11,13 @@ static json_t *text_of(const char *text) {
     return value != NULL ? value : json_string("?"); /* not UTF-8 */
 }
 
-static json_t *cost_of(const struct blasd_cost *cost) {
-    struct blasd_buf text;
-    json_t *value = NULL;
-    blasd_buf_init(&text, BLASD_COST_TEXT_MOST);
-    if (blasd_cost_known(cost) && blasd_cost_write(cost, &text) == 0)
-        value = json_loadb(text.data, text.len, 0, NULL);
-    blasd_buf_release(&text);
-    return value;
-}
-
 /* Where it is known. */
 static int put_figure(json_t *object, const char *name, double value) {
     return value > 0 ? json_object_set_new(object, name, json_real(value)) : 0;
 }
 
 json_t *blasd_device_json(const struct blasd_device_info *info, const struct blasd_cost *cost) {
-    json_t *object = json_object(), *costs = cost_of(cost), *blas;
+    json_t *object = json_object(), *blas;
     int failed = json_object_set_new(object, "device", text_of(info->id));
     failed |= json_object_set_new(object, "device_name", text_of(info->name));
     failed |= json_object_set_new(object, "class",
@@ -51,7 +40,8 @@ json_t *blasd_device_json(const struct blasd_device_info *info, const struct bla
     failed |= put_figure(object, "energy_joules", info->energy_joules);
     if (info->device_class == BLASD_DEVICE_CUDA && info->busy_percent >= 0)
         failed |= json_object_set_new(object, "busy_percent", json_integer(info->busy_percent));
-    if (costs != NULL) failed |= json_object_set_new(object, "cost", costs);
+    if (blasd_cost_known(cost))
+        failed |= json_object_set_new(object, "cost", blasd_cost_json(cost));
     if (failed == 0) return object;
     json_decref(object);
     return NULL;

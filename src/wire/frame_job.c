@@ -63,8 +63,10 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     const struct blasd_op *op = job->op;
     unsigned char room[FRAME_MOST];
     struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
-    const struct frame_header header = {
-        .magic = MAGIC, .schema = SCHEMA, .own = {(uint8_t)job->priority, (uint8_t)job->device}};
+    const struct frame_header header = {.magic = MAGIC,
+                                        .schema = SCHEMA,
+                                        .own = {(uint8_t)job->priority, (uint8_t)job->device,
+                                                (uint8_t)job->most_s, (uint8_t)(job->most_s >> 8)}};
     const struct numbers numbers = {job->deadline_ms, job->payload_bytes, job->receive_us,
                                     job->created_us};
     int inputs = blasd_op_input_count(op), params = blasd_op_param_count(op);
@@ -203,8 +205,7 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     struct numbers numbers;
     int code = frame_open(frame, len, MAGIC, SCHEMA, &header, &r, err);
     if (code != 0) return code;
-    if (header.own[0] >= BLASD_PRIORITY_COUNT || header.own[1] >= BLASD_DEVICE_CLASS_COUNT ||
-        header.own[2] != 0 || header.own[3] != 0)
+    if (header.own[0] >= BLASD_PRIORITY_COUNT || header.own[1] >= BLASD_DEVICE_CLASS_COUNT)
         return frame_broken(err, "its priority or device class is not known");
     r.at += sizeof header;
     frame_get_text(&r, id, sizeof id);
@@ -218,6 +219,7 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     memcpy(job->id, id, sizeof id);
     job->priority = (enum blasd_priority)header.own[0];
     job->device = (enum blasd_device_class)header.own[1];
+    job->most_s = (uint16_t)(header.own[2] | header.own[3] << 8);
     frame_get(&r, &numbers, sizeof numbers);
     job->deadline_ms = numbers.deadline_ms;
     job->payload_bytes = numbers.payload_bytes;

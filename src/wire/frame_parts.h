@@ -5,7 +5,7 @@
  *          4   2  schema of the kind
  *          6   2  zero
  *          8   4  bytes of the frame, padding included: where an inline payload begins
- *         12   4  the kind's own: job: priority, device class, 0, 0; record: state, priority,
+ *         12   4  the kind's own: job: priority, device class, most_s 2; record: state, priority,
  *                 device class, place of the payload
  *         16      the body, then zeros up to a multiple of 64
  *

@@ -15,10 +15,11 @@ struct blasd_intake {
     struct blasd_body body;
     struct blasd_named_inputs inputs;
     struct blasd_request_fields fields;
-    struct blasd_spares *spares;      /* borrowed; NULL: none */
+    struct blasd_freelist *freelist;  /* borrowed; NULL: none */
     struct blasd_body_reader *reader; /* owned */
     uint64_t fed;
     bool guess;  /* there was no Content-Type and the first byte is still to come */
+    bool ended;  /* nothing more may be fed */
     bool failed; /* or finished: takes only blasd_intake_free */
     _Alignas(max_align_t) char room[BLASD_READER_ROOM];
 };
@@ -103,21 +104,21 @@ size_t blasd_intake_bytes(void) {
 
 /* An intake with nothing set that blasd_intake_free would not take; the arrays are left as they
  * are. */
-static struct blasd_intake *make(struct blasd_spares *spares) {
+static struct blasd_intake *make(struct blasd_freelist *freelist) {
     struct blasd_intake *intake =
-        spares != NULL ? blasd_spares_take(spares) : malloc(sizeof *intake);
+        freelist != NULL ? blasd_freelist_take(freelist) : malloc(sizeof *intake);
     if (intake == NULL) return NULL;
-    intake->spares = spares;
+    intake->freelist = freelist;
     intake->inputs.count = 0;
     intake->reader = NULL;
     intake->fed = 0;
-    intake->guess = intake->failed = false;
+    intake->guess = intake->ended = intake->failed = false;
     return intake;
 }
 
 int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_sink *sink,
                      struct blasd_intake **ret, struct blasd_err *err) {
-    struct blasd_intake *intake = make(options->spares);
+    struct blasd_intake *intake = make(options->freelist);
     int rc;
     *ret = NULL;
     if (intake == NULL)
@@ -127,7 +128,10 @@ int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_si
     intake->body = (struct blasd_body){options->limits, options->content_length, &intake->inputs,
                                        &intake->fields, intake->room};
     rc = check_size(intake, options->content_length, err);
-    if (rc == 0) rc = choose_reader(intake, options->content_type, err);
+    if (rc == 0 && options->reader != NULL)
+        intake->reader = options->reader(&intake->body, options->reader_arg);
+    else if (rc == 0)
+        rc = choose_reader(intake, options->content_type, err);
     if (rc == 0) rc = note_query(intake, options, err);
     if (rc != 0) {
         blasd_intake_free(intake);
@@ -157,7 +161,7 @@ static int used_up(struct blasd_err *err) {
 int blasd_intake_feed(struct blasd_intake *intake, const void *bytes, size_t len,
                       struct blasd_err *err) {
     int rc;
-    if (intake->failed) return used_up(err);
+    if (intake->failed || intake->ended) return used_up(err);
     if (len == 0) return 0;
     intake->fed += len;
     rc = check_size(intake, intake->fed, err);
@@ -167,11 +171,20 @@ int blasd_intake_feed(struct blasd_intake *intake, const void *bytes, size_t len
     return rc;
 }
 
-int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err) {
+int blasd_intake_end(struct blasd_intake *intake, struct blasd_err *err) {
     int rc;
     if (intake->failed) return used_up(err);
+    if (intake->ended) return 0;
+    intake->ended = true;
+    rc = intake->reader->finish(intake->reader, err);
+    intake->failed = rc != 0;
+    return rc;
+}
+
+int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err) {
+    int rc = blasd_intake_end(intake, err);
+    if (rc != 0) return rc;
     intake->failed = true;
-    if ((rc = intake->reader->finish(intake->reader, err)) != 0) return rc;
     return blasd_request_fields_job(&intake->fields, &intake->inputs, job, err);
 }
 
@@ -179,8 +192,8 @@ void blasd_intake_free(struct blasd_intake *intake) {
     if (intake == NULL) return;
     if (intake->reader != NULL) intake->reader->free(intake->reader);
     blasd_request_fields_release(&intake->fields);
-    if (intake->spares != NULL)
-        blasd_spares_give(intake->spares, intake);
+    if (intake->freelist != NULL)
+        blasd_freelist_give(intake->freelist, intake);
     else
         free(intake);
 }

@@ -68,23 +68,16 @@ static int take_inputs(struct pass *pass, const char *value, const char **next,
     return 0;
 }
 
-/* Whether a value is a string without escapes, of ASCII alone. */
-static bool is_plain(const char *p, const char *end) {
-    if (*p != '"') return false;
-    while (++p < end - 1)
-        if (*p < ' ' || *p > '~' || *p == '\\') return false;
-    return true;
-}
-
 /* A name with escapes is left for jansson: only its plain form is "inputs" here. */
 static int take_member(void *arg, const char *quote, const char *name, const char *value,
                        const char **next, struct blasd_err *err) {
     struct pass *pass = arg;
+    const char *end;
     int rc;
     if (strcmp(name, "inputs") == 0 && strncmp(quote + 1, name, strlen(name)) == 0)
         return take_inputs(pass, value, next, err);
     if ((rc = blasd_json_skip(&pass->text, value, next, err)) != 0) return rc;
-    if (pass->op == NULL && strcmp(name, "op") == 0 && is_plain(value, *next))
+    if (pass->op == NULL && strcmp(name, "op") == 0 && blasd_json_plain(value, *next, &end))
         pass->op = value;
     else
         pass->others = true;

@@ -46,35 +46,41 @@ static json_t *load(const char *text, size_t len, size_t flags, json_error_t *pr
     return NULL;
 }
 
-/* Copies a string with escapes or beyond ASCII out of jansson's reading of it. */
-static int word_by_jansson(const struct blasd_json_text *text, const char *p, const char *end,
-                           char word[BLASD_JSON_WORD], struct blasd_err *err) {
+bool blasd_json_plain(const char *p, const char *end, const char **next) {
+    if (*p != '"') return false;
+    for (p++; p < end && *p != '"'; p++)
+        if (*p < ' ' || *p > '~' || *p == '\\') return false;
+    *next = p + 1;
+    return p < end;
+}
+
+int blasd_json_string(const struct blasd_json_text *text, const char *p, json_t **ret,
+                      const char **next, struct blasd_err *err) {
     json_error_t problem;
-    json_t *string = load(p, (size_t)(end - p), JSON_DECODE_ANY, &problem);
+    if (*p != '"') return blasd_json_fail(text, p, err, "expected a string in double quotes");
+    *next = blasd_json_string_end(p, text->end);
+    if (*next == NULL) return blasd_json_fail(text, p, err, "this string has no closing quote");
+    *ret = load(p, (size_t)(*next - p), JSON_DECODE_ANY, &problem);
+    return *ret != NULL ? 0 : blasd_json_fail(text, p, err, "%.120s", problem.text);
+}
+
+int blasd_json_word(const struct blasd_json_text *text, const char *p, char word[BLASD_JSON_WORD],
+                    const char **next, struct blasd_err *err) {
+    json_t *string;
     size_t len;
-    if (string == NULL) return blasd_json_fail(text, p, err, "%.120s", problem.text);
+    int rc;
+    if (blasd_json_plain(p, text->end, next) && *next - p - 2 < BLASD_JSON_WORD) {
+        len = (size_t)(*next - p) - 2;
+        memcpy(word, p + 1, len);
+        word[len] = '\0';
+        return 0;
+    }
+    if ((rc = blasd_json_string(text, p, &string, next, err)) != 0) return rc;
     len = json_string_length(string);
     if (len > BLASD_JSON_WORD - 1) len = BLASD_JSON_WORD - 1;
     memcpy(word, json_string_value(string), len);
     word[len] = '\0';
     json_decref(string);
-    return 0;
-}
-
-int blasd_json_word(const struct blasd_json_text *text, const char *p, char word[BLASD_JSON_WORD],
-                    const char **next, struct blasd_err *err) {
-    const char *end;
-    size_t len = 0;
-    if (*p != '"') return blasd_json_fail(text, p, err, "expected a string in double quotes");
-    end = blasd_json_string_end(p, text->end);
-    if (end == NULL) return blasd_json_fail(text, p, err, "this string has no closing quote");
-    *next = end;
-    for (const char *at = p + 1; at < end - 1; at++) {
-        if (*at == '\\' || *at < ' ' || *at > '~' || len == BLASD_JSON_WORD - 1)
-            return word_by_jansson(text, p, end, word, err);
-        word[len++] = *at;
-    }
-    word[len] = '\0';
     return 0;
 }
 

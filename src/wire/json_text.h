@@ -7,6 +7,7 @@
 #include "wire/number.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,13 @@ static inline const char *blasd_json_space(const char *p) {
 /* One past the closing quote of the string whose opening quote is at `p`, or NULL where it has
  * none. What is inside is not checked. */
 const char *blasd_json_string_end(const char *p, const char *end);
+
+/* Whether the value at `p` is a string without escapes, of printable ASCII alone; *next is then one
+ * past its closing quote. */
+bool blasd_json_plain(const char *p, const char *end, const char **next);
+/* The string at `p`, as jansson reads it: new reference in *ret. */
+int blasd_json_string(const struct blasd_json_text *text, const char *p, json_t **ret,
+                      const char **next, struct blasd_err *err);
 
 #define BLASD_JSON_WORD 64
 

@@ -47,36 +47,6 @@ static int refuse(const struct blasd_param *param, const char *shown, struct bla
                       wanted(param, text, sizeof text), shown);
 }
 
-static int keep_float(const struct blasd_param *param, double value, const char *shown,
-                      struct blasd_value *ret, struct blasd_err *err) {
-    if (param->has_range &&
-        !(value <= param->most &&
-          (param->exclusive_least ? value > param->least : value >= param->least)))
-        return refuse(param, shown, err);
-    ret->f = value;
-    return 0;
-}
-
-static int keep_int(const struct blasd_param *param, int64_t value, const char *shown,
-                    struct blasd_value *ret, struct blasd_err *err) {
-    if (param->has_range &&
-        !((double)value <= param->most &&
-          (param->exclusive_least ? (double)value > param->least : (double)value >= param->least)))
-        return refuse(param, shown, err);
-    ret->i = value;
-    return 0;
-}
-
-static int keep_choice(const struct blasd_param *param, const char *text, const char *shown,
-                       struct blasd_value *ret, struct blasd_err *err) {
-    for (int i = 0; param->choices[i] != NULL; i++)
-        if (strcmp(param->choices[i], text) == 0) {
-            ret->choice = i;
-            return 0;
-        }
-    return refuse(param, shown, err);
-}
-
 /* The numbers that JSON has only words for. */
 static bool special(const char *text, double *ret) {
     if (strcmp(text, "NaN") == 0)
@@ -115,7 +85,7 @@ static const char *show(const json_t *value, char *text, size_t size) {
 /* `shown` is what the user wrote. */
 static int read_value(const struct blasd_param *param, const json_t *from, const char *shown,
                       struct blasd_value *ret, struct blasd_err *err) {
-    double number;
+    double number = json_number_value(from);
     *ret = (struct blasd_value){.given = true};
     switch (param->kind) {
     case BLASD_PARAM_BOOL:
@@ -123,18 +93,26 @@ static int read_value(const struct blasd_param *param, const json_t *from, const
         ret->b = json_is_true(from);
         return 0;
     case BLASD_PARAM_INT:
-        if (json_is_integer(from))
-            return keep_int(param, json_integer_value(from), shown, ret, err);
-        if (!json_is_real(from) || !whole(json_real_value(from))) break;
-        return keep_int(param, (int64_t)json_real_value(from), shown, ret, err);
+        if (!json_is_number(from) || (json_is_real(from) && !whole(number)) ||
+            !blasd_param_allows(param, number))
+            break;
+        ret->i = json_is_integer(from) ? json_integer_value(from) : (int64_t)number;
+        return 0;
     case BLASD_PARAM_FLOAT:
-        if (json_is_number(from))
-            return keep_float(param, json_number_value(from), shown, ret, err);
-        if (!json_is_string(from) || !special(json_string_value(from), &number)) break;
-        return keep_float(param, number, shown, ret, err);
+        if (!json_is_number(from) &&
+            !(json_is_string(from) && special(json_string_value(from), &number)))
+            break;
+        if (!blasd_param_allows(param, number)) break;
+        ret->f = number;
+        return 0;
     case BLASD_PARAM_CHOICE:
         if (!json_is_string(from)) break;
-        return keep_choice(param, json_string_value(from), shown, ret, err);
+        for (int i = 0; param->choices[i] != NULL; i++)
+            if (strcmp(param->choices[i], json_string_value(from)) == 0) {
+                ret->choice = i;
+                return 0;
+            }
+        break;
     }
     return refuse(param, shown, err);
 }

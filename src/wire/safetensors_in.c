@@ -2,7 +2,7 @@
  * then the tensors' bytes without gaps, which go to the sink as they come. Bodies that are used
  * where they lie may leave gaps that align the next tensor.
  *
- * Only the header is held, which jansson reads. Its `__metadata__` may carry op, params, priority,
+ * Only the header is held. Its `__metadata__` may carry op, params, priority,
  * deadline_ms and device as strings; what else stands there is other programs' business and
  * ignored. */
 #include "base/buf.h"
@@ -55,83 +55,185 @@ static int find_dtype(const char *name, const char *field, enum blasd_dtype *ret
         blasd_sanitize(shown, name, strlen(name)));
 }
 
-static int read_shape(const json_t *value, const char *field, struct blasd_tensor *tensor,
+/* A list of whole numbers from 0, as far as there is room. */
+struct list {
+    bool is_list;
+    size_t count, wrong; /* items; the first that is no such number, or `count` */
+    int64_t values[BLASD_MAX_RANK];
+};
+
+/* One past the whole number from 0 that is at `p`, or NULL where there is none. */
+static const char *read_whole(const char *p, int64_t *value) {
+    const char *from = p;
+    *value = 0;
+    for (; *p >= '0' && *p <= '9'; p++)
+        if (__builtin_mul_overflow(*value, 10, value) ||
+            __builtin_add_overflow(*value, *p - '0', value))
+            return NULL;
+    if (p == from || (*from == '0' && p > from + 1) || *p == '.' || *p == 'e' || *p == 'E')
+        return NULL;
+    return p;
+}
+
+static int read_list(const struct blasd_json_text *text, const char *p, struct list *list,
+                     const char **next, struct blasd_err *err) {
+    list->is_list = *p == '[';
+    if (!list->is_list) return blasd_json_skip(text, p, next, err);
+    list->count = 0;
+    list->wrong = SIZE_MAX;
+    p = blasd_json_space(p + 1);
+    while (*p != ']' || list->count > 0) {
+        int64_t value;
+        const char *behind = read_whole(p, &value);
+        int rc = 0;
+        if (behind == NULL) {
+            if (list->wrong == SIZE_MAX) list->wrong = list->count;
+            rc = blasd_json_skip(text, p, &behind, err);
+            if (rc != 0) return rc;
+        } else if (list->count < BLASD_MAX_RANK) {
+            list->values[list->count] = value;
+        }
+        list->count++;
+        p = blasd_json_space(behind);
+        if (*p == ']') break;
+        if (*p != ',') return blasd_json_fail(text, p, err, "expected ',' or ']'");
+        p = blasd_json_space(p + 1);
+    }
+    if (list->wrong == SIZE_MAX) list->wrong = list->count;
+    *next = p + 1;
+    return 0;
+}
+
+/* The members of an entry, in any order. */
+enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4, ALL = 7, OTHER = 8 };
+struct members {
+    const struct blasd_json_text *text;
+    unsigned seen;
+    bool has_dtype;
+    char dtype[BLASD_JSON_WORD];
+    struct list shape, offsets;
+};
+
+static int read_member(void *arg, const char *quote, const char *name, const char *value,
+                       const char **next, struct blasd_err *err) {
+    struct members *members = arg;
+    unsigned which = strcmp(name, "dtype") == 0          ? DTYPE
+                     : strcmp(name, "shape") == 0        ? SHAPE
+                     : strcmp(name, "data_offsets") == 0 ? OFFSETS
+                                                         : OTHER;
+    if (members->seen & which && which != OTHER)
+        return blasd_json_fail(members->text, quote, err, "a duplicate of %s", name);
+    members->seen |= which;
+    members->has_dtype = members->has_dtype || (which == DTYPE && *value == '"');
+    if (which == SHAPE) return read_list(members->text, value, &members->shape, next, err);
+    if (which == OFFSETS) return read_list(members->text, value, &members->offsets, next, err);
+    if (which == DTYPE && *value == '"')
+        return blasd_json_word(members->text, value, members->dtype, next, err);
+    return blasd_json_skip(members->text, value, next, err);
+}
+
+static int take_shape(const struct list *shape, const char *field, struct blasd_tensor *tensor,
                       struct blasd_err *err) {
-    size_t rank = json_array_size(value);
-    int64_t shape[BLASD_MAX_RANK];
-    if (!json_is_array(value))
+    if (!shape->is_list)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field, "%s has no list as its shape",
                           field);
-    if (rank > BLASD_MAX_RANK)
+    if (shape->count > BLASD_MAX_RANK)
         return blasd_fail(err, BLASD_E_invalid_tensor, field,
-                          "its shape has %zu lengths; at most %d are taken", rank, BLASD_MAX_RANK);
-    for (size_t i = 0; i < rank; i++) {
-        const json_t *length = json_array_get(value, i);
-        if (!json_is_integer(length) || json_integer_value(length) < 0)
-            return blasd_fail(err, BLASD_E_malformed_safetensors, field,
-                              "length %zu of its shape is no whole number from 0", i);
-        shape[i] = json_integer_value(length);
-    }
-    *tensor = blasd_tensor_make(tensor->dtype, (int)rank, shape);
+                          "its shape has %zu lengths; at most %d are taken", shape->count,
+                          BLASD_MAX_RANK);
+    if (shape->wrong < shape->count)
+        return blasd_fail(err, BLASD_E_malformed_safetensors, field,
+                          "length %zu of its shape is no whole number from 0", shape->wrong);
+    *tensor = blasd_tensor_make(tensor->dtype, (int)shape->count, shape->values);
     return blasd_tensor_check(tensor, field, err);
 }
 
-static int read_offsets(const json_t *value, const char *field, struct entry *entry,
+static int take_offsets(const struct list *offsets, const char *field, struct entry *entry,
                         struct blasd_err *err) {
-    const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
     uint64_t bytes = blasd_tensor_bytes(&entry->to->input.tensor);
-    if (json_array_size(value) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
-        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
+    if (!offsets->is_list || offsets->count != 2 || offsets->wrong < 2 ||
+        offsets->values[1] < offsets->values[0])
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "its data_offsets are not two whole numbers in order");
-    entry->begin = (uint64_t)json_integer_value(begin);
-    entry->end = (uint64_t)json_integer_value(end);
+    entry->begin = (uint64_t)offsets->values[0];
+    entry->end = (uint64_t)offsets->values[1];
     if (entry->end - entry->begin == bytes) return 0;
     return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                       "its dtype and shape make %llu bytes, its data_offsets %llu",
                       (unsigned long long)bytes, (unsigned long long)(entry->end - entry->begin));
 }
 
-static int read_entry(struct safetensors_reader *reader, const char *name, const json_t *value,
+static int read_entry(struct safetensors_reader *reader, const struct blasd_json_text *text,
+                      const char *name, const char *value, const char **next,
                       struct blasd_err *err) {
     struct entry *entry = &reader->entries[reader->count];
+    struct members members;
     char field[64];
     int rc = blasd_named_inputs_add(reader->body->inputs, name, strlen(name), &entry->to, err);
     if (rc != 0) return rc;
+    members.text = text;
+    members.seen = 0;
+    members.has_dtype = false;
     blasd_text_join(field, sizeof field, "inputs.", entry->to->name, NULL);
-    if (json_object_size(value) != 3)
+    rc = *value == '{' ? blasd_json_members(text, value, read_member, &members, next, err)
+                       : blasd_json_skip(text, value, next, err);
+    if (rc != 0) return rc;
+    if (members.seen != ALL)
         return blasd_fail(err, BLASD_E_malformed_safetensors, field,
                           "%s must be an object of dtype, shape and data_offsets", field);
-    rc = find_dtype(json_string_value(json_object_get(value, "dtype")), field,
-                    &entry->to->input.tensor.dtype, err);
-    if (rc != 0) return rc;
-    rc = read_shape(json_object_get(value, "shape"), field, &entry->to->input.tensor, err);
-    if (rc != 0) return rc;
-    if ((rc = read_offsets(json_object_get(value, "data_offsets"), field, entry, err)) != 0)
-        return rc;
-    reader->count++;
-    return 0;
+    rc = find_dtype(members.has_dtype ? members.dtype : NULL, field, &entry->to->input.tensor.dtype,
+                    err);
+    if (rc == 0) rc = take_shape(&members.shape, field, &entry->to->input.tensor, err);
+    if (rc == 0) rc = take_offsets(&members.offsets, field, entry, err);
+    if (rc == 0) reader->count++;
+    return rc;
 }
 
-static int read_metadata(struct safetensors_reader *reader, json_t *metadata,
-                         struct blasd_err *err) {
-    const char *name;
-    json_t *value;
-    if (!json_is_object(metadata))
+/* What is walked over: the header, or its metadata. */
+struct walk {
+    struct safetensors_reader *reader;
+    struct blasd_json_text text;
+    unsigned metadata; /* times that it was there */
+};
+
+static int read_field(void *arg, const char *quote, const char *name, const char *value,
+                      const char **next, struct blasd_err *err) {
+    struct walk *walk = arg;
+    struct blasd_request_fields *fields = walk->reader->body->fields;
+    json_t *string;
+    int rc;
+    (void)quote;
+    if (*value != '"')
+        return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
+                          "the values of __metadata__ must be strings; params is a JSON text in a "
+                          "string");
+    if (!blasd_request_fields_knows(name)) return blasd_json_skip(&walk->text, value, next, err);
+    if (blasd_json_plain(value, walk->text.end, next))
+        return blasd_request_fields_text(fields, BLASD_IN_BODY, name, value + 1,
+                                         (size_t)(*next - value) - 2, err);
+    rc = blasd_json_string(&walk->text, value, &string, next, err);
+    if (rc != 0) return rc;
+    rc = blasd_request_fields_text(fields, BLASD_IN_BODY, name, json_string_value(string),
+                                   json_string_length(string), err);
+    json_decref(string);
+    return rc;
+}
+
+static int read_top(void *arg, const char *quote, const char *name, const char *value,
+                    const char **next, struct blasd_err *err) {
+    struct walk *walk = arg;
+    if (strcmp(name, "__metadata__") != 0) {
+        for (int i = 0; i < walk->reader->count; i++)
+            if (strcmp(walk->reader->entries[i].to->name, name) == 0)
+                return blasd_json_fail(&walk->text, quote, err, "a duplicate of %s", name);
+        return read_entry(walk->reader, &walk->text, name, value, next, err);
+    }
+    if (walk->metadata++ > 0)
+        return blasd_json_fail(&walk->text, quote, err, "a duplicate of %s", name);
+    if (*value != '{')
         return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
                           "__metadata__ must be an object of strings");
-    json_object_foreach(metadata, name, value) {
-        int rc;
-        if (!json_is_string(value))
-            return blasd_fail(err, BLASD_E_malformed_safetensors, "__metadata__",
-                              "the values of __metadata__ must be strings; params is a JSON text "
-                              "in a string");
-        if (!blasd_request_fields_knows(name)) continue;
-        rc = blasd_request_fields_text(reader->body->fields, BLASD_IN_BODY, name,
-                                       json_string_value(value), json_string_length(value), err);
-        if (rc != 0) return rc;
-    }
-    return 0;
+    return blasd_json_members(&walk->text, value, read_field, walk, next, err);
 }
 
 static int by_begin(const void *a, const void *b) {
@@ -185,32 +287,38 @@ static int begin_writers(struct safetensors_reader *reader, struct blasd_err *er
     return rc;
 }
 
-static int read_members(struct safetensors_reader *reader, json_t *root, struct blasd_err *err) {
-    const char *name;
-    json_t *value;
-    json_object_foreach(root, name, value) {
-        int rc = strcmp(name, "__metadata__") == 0 ? read_metadata(reader, value, err)
-                                                   : read_entry(reader, name, value, err);
-        if (rc != 0) return rc;
-    }
-    return 0;
+static int walk_header(struct walk *walk, struct blasd_err *err) {
+    const char *p = blasd_json_space(walk->text.start);
+    int rc;
+    if (*p != '{')
+        return blasd_json_skip(&walk->text, p, &p, err) != 0
+                   ? -(int)err->code
+                   : blasd_fail(err, BLASD_E_malformed_safetensors, "",
+                                "the header is no JSON object");
+    rc = blasd_json_members(&walk->text, p, read_top, walk, &p, err);
+    if (rc != 0) return rc;
+    p = blasd_json_space(p);
+    if (p == walk->text.end) return 0;
+    return blasd_json_fail(&walk->text, p, err, "something follows the object");
 }
 
 static int read_header(struct safetensors_reader *reader, struct blasd_err *err) {
-    json_error_t problem;
-    json_t *root = blasd_json_load(reader->header.data + 8, (size_t)reader->header_len,
-                                   (int)reader->body->limits->json_depth, &problem);
+    struct walk walk = {.reader = reader};
     int rc;
-    if (root == NULL)
+    if (blasd_buf_add(&reader->header, (const char[BLASD_JSON_SLACK]){0}, BLASD_JSON_SLACK) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the header");
+    reader->header.len -= BLASD_JSON_SLACK;
+    walk.text.start = reader->header.data + 8;
+    walk.text.end = walk.text.start + reader->header_len;
+    walk.text.depth_max = (int)reader->body->limits->json_depth;
+    rc = walk_header(&walk, err);
+    if (rc == 0) return begin_writers(reader, err);
+    if (err->code == BLASD_E_malformed_json) {
+        struct blasd_err why = *err;
         return blasd_fail(err, BLASD_E_malformed_safetensors, "",
-                          "the header is not valid JSON at byte %d: %.140s", problem.position,
-                          problem.text);
-    if (json_is_object(root))
-        rc = read_members(reader, root, err);
-    else
-        rc = blasd_fail(err, BLASD_E_malformed_safetensors, "", "the header is no JSON object");
-    json_decref(root);
-    return rc != 0 ? rc : begin_writers(reader, err);
+                          "the header is not valid JSON: %.160s", why.detail);
+    }
+    return rc;
 }
 
 static int read_length(struct safetensors_reader *reader, struct blasd_err *err) {
@@ -316,6 +424,6 @@ struct blasd_body_reader *blasd_safetensors_reader_new(const struct blasd_body *
     reader->stage = LENGTH;
     reader->header_len = reader->at = 0;
     reader->count = reader->current = 0;
-    blasd_buf_init(&reader->header, (size_t)body->limits->envelope_bytes + 8);
+    blasd_buf_init(&reader->header, (size_t)body->limits->envelope_bytes + 8 + BLASD_JSON_SLACK);
     return &reader->base;
 }

@@ -1,10 +1,20 @@
-/* The batches that run, one in each place: what computing threads tell, and are told. */
+/* The batches that run, one in each place: what computing threads tell, and are told; and what the
+ * worker says of itself. */
 #include "base/clock.h"
 #include "base/container.h"
+#include "wire/device_json.h"
 #include "worker/heartbeat_state.h"
 
 #include <inttypes.h>
 #include <time.h>
+#include <unistd.h>
+
+#define SHARE_NS (10000 * BLASD_MS) /* the window of busy_share and jobs_per_s */
+#define SHARE_LEAST_NS (500 * BLASD_MS)
+
+/* While nothing is known of an operation: rather too slow than too fast. */
+#define NS_PER_FLOP 0.1
+#define NS_PER_BYTE 0.5
 
 bool blasd_active_go_on(struct blasd_watch *watch, double progress) {
     struct active *active = blasd_container_of(watch, struct active, watch);
@@ -22,10 +32,11 @@ enum blasd_told blasd_heartbeat_told(const struct blasd_heartbeat *heartbeat,
     return atomic_load(&heartbeat->active[slot].told);
 }
 
-int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, struct blasd_err *err) {
+int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, enum blasd_slot slot,
+                             struct blasd_err *err) {
     return blasd_fail(err, BLASD_E_job_too_long, "",
-                      "the job computed for longer than %" PRIu64 " s (limit job_s)",
-                      heartbeat->options->queue.limits->job_s);
+                      "the job computed for longer than %" PRIu64 " s (limit job_s, or its key's)",
+                      heartbeat->active[slot].most_s);
 }
 
 void blasd_heartbeat_sign(struct blasd_heartbeat *heartbeat) {
@@ -49,11 +60,39 @@ void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
 }
 
 void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost) {
-    blasd_estimate_set(&heartbeat->estimate, cost);
+    pthread_mutex_lock(&heartbeat->lock);
+    heartbeat->cost = *cost;
+    pthread_mutex_unlock(&heartbeat->lock);
 }
 
-struct blasd_estimate *blasd_heartbeat_estimate(struct blasd_heartbeat *heartbeat) {
-    return &heartbeat->estimate;
+double blasd_heartbeat_estimate_ns(struct blasd_heartbeat *heartbeat, const struct blasd_op *op,
+                                   const struct blasd_plan *plan) {
+    struct blasd_cost_work work;
+    struct blasd_cost_guess guess;
+    bool known;
+    blasd_cost_work(plan, blasd_op_position(op), &work);
+    pthread_mutex_lock(&heartbeat->lock);
+    known = blasd_cost_predict(&heartbeat->cost, &work, &guess);
+    pthread_mutex_unlock(&heartbeat->lock);
+    return known ? guess.alone_s * 1e9
+                 : work.flops * NS_PER_FLOP +
+                       (work.bytes + (double)plan->workspace_bytes) * NS_PER_BYTE;
+}
+
+void blasd_heartbeat_learn(struct blasd_heartbeat *heartbeat, const struct blasd_task *tasks,
+                           int count, int64_t ns) {
+    struct blasd_cost_work work, all;
+    int op = blasd_op_position(tasks[0].job->op);
+    blasd_cost_work(tasks[0].plan, op, &all);
+    for (int i = 1; i < count; i++) {
+        blasd_cost_work(tasks[i].plan, op, &work);
+        all.flops += work.flops;
+        all.bytes += work.bytes;
+        all.items += work.items;
+    }
+    pthread_mutex_lock(&heartbeat->lock);
+    blasd_cost_learn(&heartbeat->cost, &all, (double)ns * 1e-9);
+    pthread_mutex_unlock(&heartbeat->lock);
 }
 
 void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch) {
@@ -61,6 +100,16 @@ void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch) {
     heartbeat->epoch = epoch;
     atomic_store(&heartbeat->leased_epoch, epoch);
     pthread_mutex_unlock(&heartbeat->lock);
+}
+
+/* How long a batch may compute: as the job of it that may least. 0: as long as it takes. */
+static uint64_t least_time(const struct blasd_heartbeat *heartbeat, struct blasd_item *const *jobs,
+                           int count) {
+    uint64_t least = heartbeat->options->queue.limits->job_s;
+    for (int i = 0; i < count; i++)
+        if (jobs[i]->job.most_s > 0 && (least == 0 || jobs[i]->job.most_s < least))
+            least = jobs[i]->job.most_s;
+    return least;
 }
 
 void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_slot slot,
@@ -74,6 +123,7 @@ void blasd_heartbeat_begin(struct blasd_heartbeat *heartbeat, enum blasd_slot sl
     active->computing = true;
     active->since_ns = atomic_load(&heartbeat->clock_ns);
     active->told_ns = 0;
+    active->most_s = least_time(heartbeat, jobs, count);
     atomic_store(&active->progress, 0.0);
     atomic_store(&active->told, BLASD_GO_ON);
     pthread_mutex_unlock(&heartbeat->lock);
@@ -122,4 +172,47 @@ void blasd_heartbeat_wait(struct blasd_heartbeat *heartbeat, int64_t ns) {
     until.tv_sec += ns / (1000 * BLASD_MS);
     until.tv_nsec = ns % (1000 * BLASD_MS);
     pthread_cond_timedwait(&heartbeat->wake, &heartbeat->lock, &until);
+}
+
+/* Rates over the last window, the batch that is running included. Under the lock. */
+static void measure(struct blasd_heartbeat *heartbeat, int64_t now) {
+    int64_t busy = heartbeat->tally.busy_ns, span = now - heartbeat->tally.window_ns;
+    for (int i = 0; i < BLASD_SLOTS; i++)
+        if (heartbeat->active[i].count > 0) busy += now - heartbeat->active[i].began_ns;
+    if (span < SHARE_LEAST_NS) return;
+    heartbeat->tally.busy_share = (double)(busy - heartbeat->tally.window_busy_ns) / (double)span;
+    if (heartbeat->tally.busy_share > 1) heartbeat->tally.busy_share = 1;
+    if (heartbeat->tally.busy_share < 0) heartbeat->tally.busy_share = 0;
+    heartbeat->tally.jobs_per_s =
+        (double)(heartbeat->tally.jobs - heartbeat->tally.window_jobs) * 1e9 / (double)span;
+    if (span < SHARE_NS) return;
+    heartbeat->tally.window_ns = now;
+    heartbeat->tally.window_busy_ns = busy;
+    heartbeat->tally.window_jobs = heartbeat->tally.jobs;
+}
+
+char *blasd_heartbeat_info(struct blasd_heartbeat *heartbeat) {
+    const struct tally *tally = &heartbeat->tally;
+    int64_t now = blasd_clock_ns();
+    char host[65] = "", *text;
+    if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+    pthread_mutex_lock(&heartbeat->lock);
+    measure(heartbeat, now);
+    text = blasd_worker_json(
+        &(struct blasd_worker_facts){.name = heartbeat->options->name,
+                                     .host = host,
+                                     .backend = heartbeat->options->backend,
+                                     .device = &heartbeat->device,
+                                     .cost = &heartbeat->cost,
+                                     .host_memory = heartbeat->host_memory,
+                                     .jobs = tally->jobs,
+                                     .failed = tally->failed,
+                                     .batches = tally->batches,
+                                     .running = blasd_active_jobs(heartbeat),
+                                     .uptime_s = (double)(now - heartbeat->started_ns) / 1e9,
+                                     .busy_s = (double)tally->busy_ns / 1e9,
+                                     .busy_share = tally->busy_share,
+                                     .jobs_per_s = tally->jobs_per_s});
+    pthread_mutex_unlock(&heartbeat->lock);
+    return text;
 }

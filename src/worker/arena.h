@@ -1,5 +1,5 @@
 /* Memory for the tensors of one batch: taken piece by piece, given back all at once, kept for the
- * next batch, so that a worker in its stride calls malloc for no job. Read next: bind.h. */
+ * next batch, so that a worker in its stride calls malloc for no job. Read next: map_io.h. */
 #ifndef BLASD_WORKER_ARENA_H
 #define BLASD_WORKER_ARENA_H
 

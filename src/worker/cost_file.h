@@ -1,6 +1,6 @@
 /* Keeping measured costs from one start of a worker to the next: a small file for each device,
  * which holds as long as device, libraries, blasd and its operations are the same. Read next:
- * cost_file.c. */
+ * cost_file.c. Where `dir` is NULL nothing is kept. */
 #ifndef BLASD_WORKER_COST_FILE_H
 #define BLASD_WORKER_COST_FILE_H
 

@@ -41,7 +41,7 @@ static int64_t us(int64_t ns) {
  * itself is taken out of the time it ran. */
 static void fill_timing(const struct blasd_item *item, const struct blasd_task *task,
                         const struct blasd_batch_times *times, struct blasd_timing *timing) {
-    int64_t run = us(times->ran_ns - times->bound_ns);
+    int64_t run = us(times->ran_ns - times->mapped_ns);
     int64_t up = task != NULL ? task->upload_us : 0, down = task != NULL ? task->download_us : 0;
     int64_t wait = 0; /* behind the batch before */
     int64_t queue = item->claim->claimed_us - item->claim->submitted_us;
@@ -52,7 +52,7 @@ static void fill_timing(const struct blasd_item *item, const struct blasd_task *
     timing->receive_us = item->job.op != NULL ? item->job.receive_us : 0;
     timing->queue_us = queue > 0 ? queue : 0;
     timing->batch_wait_us = us(times->began_ns - times->claimed_ns) + wait;
-    timing->upload_us = us(times->bound_ns - times->began_ns) + up;
+    timing->upload_us = us(times->mapped_ns - times->began_ns) + up;
     timing->compute_us = run - up - down - wait;
     timing->download_us = us(times->stored_ns - times->ran_ns) + down;
     timing->total_us = timing->receive_us + timing->queue_us + timing->batch_wait_us +
@@ -81,20 +81,20 @@ static void fill_execution(const struct blasd_item *item, const struct blasd_tas
 }
 
 static void fill_outputs(const struct blasd_item *item, const struct blasd_task *task,
-                         const struct blasd_bound *bound, struct blasd_record *record) {
-    record->payload_bytes = bound->payload_bytes;
-    record->payload_in_blob = bound->has_out;
-    record->slice = bound->slice;
+                         const struct blasd_io *io, struct blasd_record *record) {
+    record->payload_bytes = io->payload_bytes;
+    record->payload_in_blob = io->has_out;
+    record->slice = io->slice;
     for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
         if (item->plan.outputs[i].rank < 0) continue;
         record->outputs[i].tensor = task->outputs[i];
-        record->outputs[i].offset = bound->offsets[i];
+        record->outputs[i].offset = io->offsets[i];
         record->outputs[i].bytes = blasd_tensor_bytes(&task->outputs[i]);
     }
 }
 
 void blasd_ending_record(const struct blasd_item *item, const struct blasd_task *task,
-                         const struct blasd_bound *bound, const struct blasd_err *error,
+                         const struct blasd_io *io, const struct blasd_err *error,
                          const struct blasd_batch_times *times,
                          const struct blasd_batch_place *place, struct blasd_record *record) {
     const struct blasd_job *job = &item->job;
@@ -117,7 +117,7 @@ void blasd_ending_record(const struct blasd_item *item, const struct blasd_task 
     if (error != NULL)
         record->error = *error;
     else
-        fill_outputs(item, task, bound, record);
+        fill_outputs(item, task, io, record);
 }
 
 static int make_room(struct blasd_endings *endings) {
@@ -135,8 +135,7 @@ static int make_room(struct blasd_endings *endings) {
 }
 
 int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *record,
-                      const struct blasd_item *item, struct blasd_bound *bound,
-                      struct blasd_err *err) {
+                      const struct blasd_item *item, struct blasd_io *io, struct blasd_err *err) {
     size_t start = endings->bytes.len;
     bool outside = record->payload_in_blob || blasd_slice_given(&record->slice);
     int code;
@@ -144,7 +143,7 @@ int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *
         return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the records of a batch");
     code = blasd_record_encode(record, &endings->bytes, err);
     if (code == 0 && !outside && record->payload_bytes > 0 &&
-        blasd_buf_add(&endings->bytes, bound->base, record->payload_bytes) != 0)
+        blasd_buf_add(&endings->bytes, io->base, record->payload_bytes) != 0)
         code = blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the record of the job");
     if (code != 0) {
         endings->bytes.len = start;
@@ -154,8 +153,7 @@ int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *
         blasd_log_job(BLASD_LOG_INFO, "job failed: id=%s code=%s op=%s device=%s attempts=%d",
                       record->id, blasd_err_info(record->error.code)->name, record->op,
                       record->execution.device, record->execution.attempts);
-    endings->of[endings->count] =
-        (struct blasd_ending_of){.at = start, .item = item, .bound = bound};
+    endings->of[endings->count] = (struct blasd_ending_of){.at = start, .item = item, .io = io};
     endings->rows[endings->count++] =
         (struct blasd_ending){.id = item->claim->id,
                               .record_len = endings->bytes.len - start,

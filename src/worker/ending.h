@@ -5,12 +5,12 @@
 
 #include "base/buf.h"
 #include "queue/worker_queue.h"
-#include "worker/bind.h"
 #include "worker/group.h"
+#include "worker/map_io.h"
 
 /* When the parts of a batch began and ended, on blasd_clock_ns. */
 struct blasd_batch_times {
-    int64_t claimed_ns, began_ns, bound_ns, ran_ns, stored_ns;
+    int64_t claimed_ns, began_ns, mapped_ns, ran_ns, stored_ns;
 };
 
 /* Where and with whom a batch ran. */
@@ -23,7 +23,7 @@ struct blasd_batch_place {
 struct blasd_ending_of {
     size_t at;                     /* where in `bytes` its record begins */
     const struct blasd_item *item; /* borrowed */
-    struct blasd_bound *bound;     /* borrowed; NULL where the job never held any memory */
+    struct blasd_io *io;           /* borrowed; NULL where the job never held any memory */
 };
 
 /* Room for the endings of one batch, reused. */
@@ -38,17 +38,16 @@ void blasd_endings_init(struct blasd_endings *endings);
 void blasd_endings_release(struct blasd_endings *endings);
 void blasd_endings_reset(struct blasd_endings *endings);
 
-/* The record of a job: its outputs from `task` and `bound`, or `error` where that is not NULL
- * (`task` and `bound` may then be NULL). */
+/* The record of a job: its outputs from `task` and `io`, or `error` where that is not NULL
+ * (`task` and `io` may then be NULL). */
 void blasd_ending_record(const struct blasd_item *item, const struct blasd_task *task,
-                         const struct blasd_bound *bound, const struct blasd_err *error,
+                         const struct blasd_io *io, const struct blasd_err *error,
                          const struct blasd_batch_times *times,
                          const struct blasd_batch_place *place, struct blasd_record *record);
-/* Appends an ending; the payload of an inline record is copied from `bound` (which may be NULL
- * where there is none). `item` and `bound` are borrowed until the reset. */
+/* Appends an ending; the payload of an inline record is copied from `io` (which may be NULL
+ * where there is none). `item` and `io` are borrowed until the reset. */
 int blasd_endings_add(struct blasd_endings *endings, const struct blasd_record *record,
-                      const struct blasd_item *item, struct blasd_bound *bound,
-                      struct blasd_err *err);
+                      const struct blasd_item *item, struct blasd_io *io, struct blasd_err *err);
 /* The endings, ready for blasd_worker_queue_finish; borrowed until the next add or reset. */
 struct blasd_ending *blasd_endings_rows(struct blasd_endings *endings);
 

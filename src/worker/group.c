@@ -48,10 +48,6 @@ void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim) {
     if (blasd_job_plan(&item->job, &item->plan, &item->err) == 0) item->company = item->plan.key;
 }
 
-static uint64_t item_bytes(const struct blasd_item *item) {
-    return item->plan.input_bytes + item->plan.output_bytes + item->plan.workspace_bytes;
-}
-
 static bool runs_alone(const struct blasd_item *item) {
     return item->claim->attempts > 0 || !item->plan.batchable;
 }
@@ -65,6 +61,7 @@ static int compare_items(const void *left, const void *right) {
     if (runs_alone(a) != runs_alone(b)) return runs_alone(b) ? -1 : 1;
     if (a->job.priority != b->job.priority) return a->job.priority < b->job.priority ? -1 : 1;
     if (a->job.op != b->job.op) return (uintptr_t)a->job.op < (uintptr_t)b->job.op ? -1 : 1;
+    if ((order = strcmp(a->claim->tenant, b->claim->tenant)) != 0) return order;
     if (p->len != q->len) return p->len < q->len ? -1 : 1;
     if (p->len <= BLASD_KEY_MAX) order = memcmp(p->bytes, q->bytes, p->len);
     return order != 0 ? order : a < b ? -1 : a > b;
@@ -72,14 +69,15 @@ static int compare_items(const void *left, const void *right) {
 
 static bool same_call(const struct blasd_item *a, const struct blasd_item *b) {
     return !runs_alone(a) && !runs_alone(b) && a->job.priority == b->job.priority &&
-           a->job.op == b->job.op && blasd_key_equal(&a->company, &b->company);
+           a->job.op == b->job.op && strcmp(a->claim->tenant, b->claim->tenant) == 0 &&
+           blasd_key_equal(&a->company, &b->company);
 }
 
 static bool fits(const struct blasd_group *group, const struct blasd_item *item,
                  const struct blasd_limits *limits) {
     return group->count < GROUP_JOBS &&
            group->flops + item->plan.flops <= (double)limits->batch_flops &&
-           group->bytes + item_bytes(item) <= limits->claim_bytes;
+           group->bytes + blasd_item_bytes(item) <= limits->claim_bytes;
 }
 
 static struct blasd_group *group_start(struct blasd_grouping *grouping,
@@ -91,7 +89,7 @@ static struct blasd_group *group_start(struct blasd_grouping *grouping,
                                   .quarantined = item->claim->attempts > 0,
                                   .priority = item->job.priority,
                                   .flops = item->plan.flops,
-                                  .bytes = item_bytes(item)};
+                                  .bytes = blasd_item_bytes(item)};
     return group;
 }
 
@@ -125,7 +123,7 @@ void blasd_group_items(struct blasd_grouping *grouping, struct blasd_item *items
         group->last = (int)(item - items);
         group->count++;
         group->flops += item->plan.flops;
-        group->bytes += item_bytes(item);
+        group->bytes += blasd_item_bytes(item);
     }
     qsort(grouping->groups, (size_t)grouping->count, sizeof *grouping->groups, compare);
 }

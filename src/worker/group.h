@@ -40,7 +40,13 @@ void blasd_grouping_release(struct blasd_grouping *grouping);
  */
 void blasd_item_read(struct blasd_item *item, const struct blasd_claim *claim);
 
-/* Groups the items that can run: by operation, company and priority, capped by cost. Groups of
+/* What it takes of the machine's memory. */
+static inline uint64_t blasd_item_bytes(const struct blasd_item *item) {
+    return item->plan.input_bytes + item->plan.output_bytes + item->plan.workspace_bytes;
+}
+
+/* Groups the items that can run: by operation, company, tenant (whose jobs ran beside one's own is
+ * nobody's business) and priority, capped by cost. Groups of
  * higher priority come first, then those of less work; quarantined jobs last. */
 void blasd_group_items(struct blasd_grouping *grouping, struct blasd_item *items, int count,
                        const struct blasd_limits *limits);

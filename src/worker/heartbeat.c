@@ -2,7 +2,7 @@
 #include "worker/heartbeat.h"
 
 #include "base/clock.h"
-#include "base/host_memory.h"
+#include "base/file.h"
 #include "queue/worker_queue.h"
 #include "worker/heartbeat_state.h"
 
@@ -35,7 +35,6 @@ int blasd_heartbeat_start(const struct blasd_worker_options *options, struct bla
         heartbeat->active[i].heartbeat = heartbeat;
     }
     heartbeat->options = options;
-    blasd_estimate_init(&heartbeat->estimate);
     heartbeat->host_memory = blasd_host_memory();
     heartbeat->started_ns = heartbeat->tally.window_ns = blasd_clock_ns();
     atomic_store(&heartbeat->lost_epoch, -1);

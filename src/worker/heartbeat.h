@@ -3,12 +3,12 @@
  * Redis: it says when a batch must end, and ends the worker where that is in vain.
  *
  * Whose sign of life means what: the main thread gives one in each turn of its loop, but while a
- * batch of its own is open; a thread of the lane none. A batch that computes is judged by itself:
- * it may take job_s while somebody wants it. Read next: runner.h. */
+ * batch of its own is open; a thread of the slow pool none. A batch that computes is judged by
+ * itself: it may take job_s while somebody wants it. Read next: runner.h. */
 #ifndef BLASD_WORKER_HEARTBEAT_H
 #define BLASD_WORKER_HEARTBEAT_H
 
-#include "worker/cost_estimate.h"
+#include "core/cost.h"
 #include "worker/group.h"
 #include "worker/worker.h"
 
@@ -29,8 +29,12 @@ void blasd_heartbeat_device(struct blasd_heartbeat *heartbeat,
                             const struct blasd_device_info *info);
 /* What jobs cost on the device, as it was measured; for that object too. */
 void blasd_heartbeat_cost(struct blasd_heartbeat *heartbeat, const struct blasd_cost *cost);
-/* The same, which grows with the batches that run. Borrowed. */
-struct blasd_estimate *blasd_heartbeat_estimate(struct blasd_heartbeat *heartbeat);
+/* Notes that a call with these tasks, one or more of one operation, took `ns`. */
+void blasd_heartbeat_learn(struct blasd_heartbeat *heartbeat, const struct blasd_task *tasks,
+                           int count, int64_t ns);
+/* Nanoseconds that a job takes by itself, from both. */
+double blasd_heartbeat_estimate_ns(struct blasd_heartbeat *heartbeat, const struct blasd_op *op,
+                                   const struct blasd_plan *plan);
 /* A new lease, to be renewed from now on. */
 void blasd_heartbeat_lease(struct blasd_heartbeat *heartbeat, int64_t epoch);
 /* Whether the lease given last was lost. */
@@ -41,7 +45,7 @@ bool blasd_heartbeat_lost(const struct blasd_heartbeat *heartbeat);
 void blasd_heartbeat_give_up(struct blasd_heartbeat *heartbeat);
 
 /* A worker may run several batches at once, one in each place. */
-enum blasd_slot { BLASD_SLOT_MAIN, BLASD_SLOT_LANE, BLASD_SLOT_LANE_TOO, BLASD_SLOTS };
+enum blasd_slot { BLASD_SLOT_MAIN, BLASD_SLOT_SLOW, BLASD_SLOT_SLOW_TOO, BLASD_SLOTS };
 
 /* What a batch was told. */
 enum blasd_told {
@@ -65,7 +69,8 @@ void blasd_heartbeat_end(struct blasd_heartbeat *heartbeat, enum blasd_slot slot
  * Borrowed. */
 struct blasd_watch *blasd_heartbeat_watch(struct blasd_heartbeat *heartbeat, enum blasd_slot slot);
 /* The error of a job that was told BLASD_TOO_LONG; returns its negative code. */
-int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, struct blasd_err *err);
+int blasd_heartbeat_too_long(const struct blasd_heartbeat *heartbeat, enum blasd_slot slot,
+                             struct blasd_err *err);
 enum blasd_told blasd_heartbeat_told(const struct blasd_heartbeat *heartbeat, enum blasd_slot slot);
 
 #endif

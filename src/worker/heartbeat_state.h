@@ -1,6 +1,6 @@
 /* What the parts of the heartbeat share, and nobody else sees: lease.c (the thread that speaks to
- * Redis), watchdog.c (the one that never does), worker_info.c (what the worker says of itself),
- * active.c (the batches that run) and heartbeat.c (start and end). */
+ * Redis), watchdog.c (the one that never does), active.c (the batches that run, and what
+ * the worker says of itself) and heartbeat.c (start and end). */
 #ifndef BLASD_WORKER_HEARTBEAT_STATE_H
 #define BLASD_WORKER_HEARTBEAT_STATE_H
 
@@ -21,6 +21,7 @@ struct active {
     int64_t began_ns;
     bool computing;
     int64_t since_ns, told_ns; /* the watchdog's clock: it began; it was told to end, 0: not yet */
+    uint64_t most_s;           /* it may compute for so long; 0: as long as it takes */
     _Atomic double progress;
     _Atomic enum blasd_told told;
 };
@@ -53,7 +54,6 @@ struct blasd_heartbeat {
     _Atomic int64_t clock_ns, main_ns; /* now; when the main thread gave its last sign */
     int64_t started_ns;
     struct lease lease;
-    struct blasd_estimate estimate;
     _Atomic int64_t leased_epoch, lost_epoch;
 
     /* under the lock */
@@ -63,6 +63,7 @@ struct blasd_heartbeat {
     struct blasd_device_info device;
     uint64_t host_memory;
     struct tally tally;
+    struct blasd_cost cost;
 };
 
 /* For active[].watch. */

@@ -1,5 +1,5 @@
-/* One step times one sample job: first the one that only moves bytes, then for each operation and
- * precision one problem alone and many together, from small to as large as a step allows. */
+/* The first step times a job that only moves bytes; then each one problem and many together, for
+ * each operation and precision from small to as large as a step allows. */
 #include "worker/measure.h"
 
 #include "base/clock.h"
@@ -27,15 +27,17 @@ struct raw {
     double flops, bytes, alone_s, each_s; /* of one problem; alone_s 0: not timed */
 };
 
+#define OF_OP (BLASD_COST_PRECISIONS * SIZES)
+#define ALL (BLASD_OPS_MOST * OF_OP)
+
 struct blasd_measure {
     const struct blasd_backend *backend; /* borrowed */
     struct blasd_device *device;         /* borrowed */
     struct blasd_arena arena;            /* of the tensors */
     double copy_bytes_s;
-    struct raw raw[BLASD_OPS_MOST][BLASD_COST_PRECISIONS][SIZES];
-    int op, precision, size;
-    bool moved;    /* the first step was taken */
-    bool together; /* the next step is many of the size that was timed last */
+    struct raw raw[ALL]; /* by operation, precision and size */
+    int at;              /* in that: what is timed next */
+    bool moved;          /* the first step was taken */
     struct blasd_watch watch;
     struct blasd_job job;
     struct blasd_plan plan;
@@ -67,8 +69,8 @@ void blasd_measure_free(struct blasd_measure *measure) {
 }
 
 void blasd_measure_again(struct blasd_measure *measure) {
-    measure->op = measure->precision = measure->size = 0;
-    measure->moved = measure->together = false;
+    measure->at = 0;
+    measure->moved = false;
     blasd_arena_release(&measure->arena); /* it may be a while */
 }
 
@@ -86,10 +88,20 @@ static void fill(const struct blasd_tensor *tensor) {
     }
 }
 
+static bool at_end(const struct blasd_measure *measure) {
+    return blasd_ops[measure->at / OF_OP] == NULL;
+}
+
+/* The kernel of the operation at hand, where it can be measured. */
+static const struct blasd_kernel *kernel_at(const struct blasd_measure *measure) {
+    const struct blasd_op *op = blasd_ops[measure->at / OF_OP];
+    return op->sample == NULL ? NULL : blasd_backend_kernel(measure->backend, op);
+}
+
 /* Makes the sample job and its tensors. False where there is none, or it is too large. */
 static bool prepare(struct blasd_measure *measure, int64_t n, int64_t items,
                     enum blasd_dtype dtype) {
-    const struct blasd_op *op = blasd_ops[measure->op];
+    const struct blasd_op *op = blasd_ops[measure->at / OF_OP];
     struct blasd_plan *plan = &measure->plan;
     struct blasd_task *task = &measure->task;
     struct blasd_err ignored;
@@ -127,10 +139,7 @@ static double time_task(struct blasd_measure *measure, const struct blasd_kernel
     for (int run = 0; run < RUNS_MOST; run++) {
         struct blasd_task *task = &measure->task;
         int64_t began = blasd_clock_ns(), took;
-        task->err = (struct blasd_err){0};
-        task->method[0] = '\0';
-        task->warning_count = 0;
-        task->upload_us = task->download_us = task->compute_us = 0;
+        blasd_task_reset(task);
         /* a kernel may make an output smaller */
         for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
             memcpy(task->outputs[i].shape, measure->plan.outputs[i].shape,
@@ -146,122 +155,83 @@ static double time_task(struct blasd_measure *measure, const struct blasd_kernel
     return best == INT64_MAX ? 0 : (double)(best < 1 ? 1 : best) * 1e-9;
 }
 
-/* The kernel of the operation at hand, where it can be measured. */
-static const struct blasd_kernel *kernel_at(const struct blasd_measure *measure) {
-    const struct blasd_op *op = blasd_ops[measure->op];
-    if (op->sample == NULL) return NULL;
-    return blasd_backend_kernel(measure->backend, op);
-}
-
-static void next_curve(struct blasd_measure *measure) {
-    measure->size = 0;
-    measure->together = false;
-    if (++measure->precision < BLASD_COST_PRECISIONS) return;
-    measure->precision = 0;
-    measure->op++;
-}
-
-static void next_size(struct blasd_measure *measure) {
-    measure->together = false;
-    if (++measure->size >= SIZES) next_curve(measure);
-}
-
 static double least(double a, double b) {
     return a > 0 && a < b ? a : b;
 }
 
-/* Many of the size that was timed last: what each of the others adds. */
-static int step_together(struct blasd_measure *measure, const struct blasd_kernel *kernel,
-                         struct raw *raw, enum blasd_dtype dtype, struct blasd_err *err) {
-    double many = TOGETHER_S / raw->alone_s, seconds = 0;
-    int64_t items = many < TOGETHER_MOST ? (int64_t)many : TOGETHER_MOST;
-    int code = 0;
-    if (items >= 2 && prepare(measure, sizes[measure->size], items, dtype))
+static double bytes_moved(const struct blasd_measure *measure) {
+    return (double)(measure->plan.input_bytes + measure->plan.output_bytes);
+}
+
+/* One problem of the size at hand, then many: what each of the others adds. The curve ends where
+ * the first fails or would take too long. */
+static int step_size(struct blasd_measure *measure, const struct blasd_kernel *kernel,
+                     struct blasd_err *err) {
+    struct raw *raw = &measure->raw[measure->at];
+    int size = measure->at % SIZES, code = 0;
+    enum blasd_dtype dtype = measure->at / SIZES % BLASD_COST_PRECISIONS == BLASD_COST_FLOAT64
+                                 ? BLASD_float64
+                                 : BLASD_float32;
+    double seconds = 0, many;
+    int64_t items;
+    if (prepare(measure, sizes[size], 1, dtype) &&
+        measure->plan.input_dtype[0] == dtype && /* else it is computed in the other one */
+        (size == 0 || raw[-1].alone_s * (measure->plan.flops / raw[-1].flops) <= ALONE_MOST))
         seconds = time_task(measure, kernel, &code, err);
+    measure->at += seconds > 0 ? 1 : SIZES - size;
+    if (!(seconds > 0)) return code;
+    *raw = (struct raw){measure->plan.flops, bytes_moved(measure), least(raw->alone_s, seconds),
+                        least(raw->each_s, seconds)};
+    many = TOGETHER_S / raw->alone_s;
+    items = many < TOGETHER_MOST ? (int64_t)many : TOGETHER_MOST;
+    if (items < 2 || !prepare(measure, sizes[size], items, dtype)) return 0;
+    seconds = time_task(measure, kernel, &code, err);
     if (seconds > 0) {
         /* that the others come free is more than such a small number of them can show */
         double each = (seconds - raw->alone_s) / (double)(items - 1);
         raw->each_s = least(raw->each_s, fmax(each, 0.1 * seconds / (double)items));
     }
-    next_size(measure);
     return code;
-}
-
-static int step_size(struct blasd_measure *measure, const struct blasd_kernel *kernel,
-                     struct blasd_err *err) {
-    struct raw *raw = &measure->raw[measure->op][measure->precision][measure->size];
-    enum blasd_dtype dtype =
-        measure->precision == BLASD_COST_FLOAT64 ? BLASD_float64 : BLASD_float32;
-    double seconds = 0;
-    int code = 0;
-    if (measure->together) return step_together(measure, kernel, raw, dtype, err);
-    if (prepare(measure, sizes[measure->size], 1, dtype) &&
-        measure->plan.input_dtype[0] == dtype && /* else it is computed in the other one */
-        (measure->size == 0 ||
-         raw[-1].alone_s * (measure->plan.flops / raw[-1].flops) <= ALONE_MOST))
-        seconds = time_task(measure, kernel, &code, err);
-    if (!(seconds > 0)) {
-        next_curve(measure);
-        return code;
-    }
-    raw->flops = measure->plan.flops;
-    raw->bytes = (double)(measure->plan.input_bytes + measure->plan.output_bytes);
-    raw->alone_s = least(raw->alone_s, seconds);
-    raw->each_s = least(raw->each_s, seconds);
-    measure->together = true;
-    return 0;
 }
 
 /* The first operation that has a job for it tells what moving costs. */
 static int step_move(struct blasd_measure *measure, struct blasd_err *err) {
     int code = 0;
     measure->moved = true;
-    for (; measure->op < BLASD_OPS_MOST && blasd_ops[measure->op] != NULL; measure->op++) {
+    for (measure->at = 0; !at_end(measure); measure->at += OF_OP) {
         const struct blasd_kernel *kernel = kernel_at(measure);
         double seconds;
         if (kernel == NULL || !prepare(measure, MOVE_BYTES, 0, BLASD_float64)) continue;
         seconds = time_task(measure, kernel, &code, err);
-        if (seconds > 0) {
-            double rate =
-                (double)(measure->plan.input_bytes + measure->plan.output_bytes) / seconds;
-            if (rate > measure->copy_bytes_s) measure->copy_bytes_s = rate;
-        }
+        if (seconds > 0)
+            measure->copy_bytes_s = fmax(measure->copy_bytes_s, bytes_moved(measure) / seconds);
         break;
     }
-    measure->op = 0;
+    measure->at = 0;
     return code;
 }
 
 int blasd_measure_step(struct blasd_measure *measure, struct blasd_err *err) {
-    const struct blasd_kernel *kernel;
     int code;
-    if (!measure->moved) {
-        code = step_move(measure, err);
-        return code == -(int)BLASD_E_device_error ? code : measure->copy_bytes_s > 0;
-    }
-    if (measure->op >= BLASD_OPS_MOST || blasd_ops[measure->op] == NULL) return 0;
-    kernel = kernel_at(measure);
-    if (kernel == NULL) {
-        next_curve(measure);
-        return 1;
-    }
-    code = step_size(measure, kernel, err);
+    if (measure->moved && !(measure->copy_bytes_s > 0)) return 0;
+    while (measure->moved && !at_end(measure) && kernel_at(measure) == NULL) measure->at += OF_OP;
+    if (at_end(measure)) return 0;
+    code = measure->moved ? step_size(measure, kernel_at(measure), err) : step_move(measure, err);
     return code == -(int)BLASD_E_device_error ? code : 1;
 }
 
 void blasd_measure_cost(const struct blasd_measure *measure, struct blasd_cost *ret) {
     *ret = (struct blasd_cost){.copy_bytes_s = measure->copy_bytes_s};
     if (!(measure->copy_bytes_s > 0)) return;
-    for (int op = 0; op < BLASD_OPS_MOST; op++)
-        for (int p = 0; p < BLASD_COST_PRECISIONS; p++)
-            for (int i = 0; i < SIZES && measure->raw[op][p][i].alone_s > 0; i++) {
-                const struct raw *raw = &measure->raw[op][p][i];
-                double move = raw->bytes / measure->copy_bytes_s;
-                /* small tensors lie in caches: moving them costs less than its share */
-                blasd_cost_add(&ret->curves[op][p], raw->flops,
-                               fmax(raw->alone_s - move, raw->alone_s / 20),
-                               fmax(raw->each_s - move, raw->each_s / 20));
-            }
+    for (int at = 0; at < ALL; at++) {
+        const struct raw *raw = &measure->raw[at];
+        double move = raw->bytes / measure->copy_bytes_s;
+        /* small tensors lie in caches: moving them costs less than its share */
+        if (raw->alone_s > 0)
+            blasd_cost_add(&ret->curves[at / OF_OP][at / SIZES % BLASD_COST_PRECISIONS], raw->flops,
+                           fmax(raw->alone_s - move, raw->alone_s / 20),
+                           fmax(raw->each_s - move, raw->each_s / 20));
+    }
 }
 
 void blasd_measure_info(const struct blasd_cost *cost, struct blasd_device_info *info) {

@@ -1,10 +1,10 @@
 /* Measuring a device: jobs of every operation, of sizes that grow, through the backend's own `run`,
  * so that whatever a job pays is in the figure: conversions left out, launches, transfers, threads.
  *
- * Done in steps of some ten milliseconds, which the worker takes while it has nothing else to do;
- * all of them come to less than a second. Other processes may get in the way of any step, so all
- * are taken again some time later, and the least counts. Read next: cost_file.h (where the figures
- * are kept). */
+ * Done in steps of some tens of milliseconds, which the worker takes while it has nothing else to
+ * do; all of them come to less than a second. Other processes may get in the way of any step, so
+ * all are taken again some time later, and the least counts. Read next: cost_file.h (where the
+ * figures are kept). */
 #ifndef BLASD_WORKER_MEASURE_H
 #define BLASD_WORKER_MEASURE_H
 

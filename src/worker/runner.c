@@ -28,7 +28,7 @@ void blasd_batcher_release(struct blasd_batcher *batcher) {
         free(room->members);
         free(room->ids);
         free(room->tasks);
-        free(room->bounds);
+        free(room->ios);
         *room = (struct blasd_batch_room){0};
     }
     blasd_endings_release(&batcher->endings);
@@ -60,7 +60,7 @@ static int make_room(struct blasd_batch_room *room, int count) {
     room->members = grow(room->members, rows, sizeof *room->members, &failed);
     room->ids = grow(room->ids, rows, sizeof *room->ids, &failed);
     room->tasks = grow(room->tasks, rows, sizeof *room->tasks, &failed);
-    room->bounds = grow(room->bounds, rows, sizeof *room->bounds, &failed);
+    room->ios = grow(room->ios, rows, sizeof *room->ios, &failed);
     if (failed) return -1;
     room->rows = (int)rows;
     return 0;
@@ -77,11 +77,11 @@ static void remove_blob(struct blasd_batcher *batcher, const struct blasd_item *
  * Once the lease is lost the name belongs to another worker's result, also where nobody has said so
  * yet. */
 static void discard(struct blasd_batcher *batcher, const struct blasd_item *item,
-                    struct blasd_bound *bound) {
-    bool had_out = bound->has_out && blasd_blob_is_named(&bound->out);
-    blasd_bound_close(bound);
-    blasd_worker_queue_slice_done(batcher->queue, &bound->slice, true);
-    bound->slice = (struct blasd_slice){0};
+                    struct blasd_io *io) {
+    bool had_out = io->has_out && blasd_blob_is_named(&io->out);
+    blasd_io_close(io);
+    blasd_worker_queue_slice_done(batcher->queue, &io->slice, true);
+    io->slice = (struct blasd_slice){0};
     if (had_out && !batcher->lost && !blasd_heartbeat_lost(batcher->heartbeat))
         remove_blob(batcher, item, "out");
 }
@@ -92,7 +92,7 @@ static void after_ack(struct blasd_batcher *batcher, bool certain) {
     struct blasd_endings *endings = &batcher->endings;
     for (int i = 0; i < endings->count; i++) {
         const struct blasd_ending_of *of = &endings->of[i];
-        if (of->bound != NULL) blasd_bound_close(of->bound);
+        if (of->io != NULL) blasd_io_close(of->io);
         blasd_worker_queue_slice_done(batcher->queue, &endings->rows[i].slice, certain);
         if (endings->rows[i].accepted && of->item->claim->stored)
             remove_blob(batcher, of->item, "in");
@@ -124,17 +124,17 @@ static void send(struct blasd_batcher *batcher) {
 }
 
 static void end_job(struct blasd_batcher *batcher, const struct blasd_item *item,
-                    const struct blasd_task *task, struct blasd_bound *bound,
+                    const struct blasd_task *task, struct blasd_io *io,
                     const struct blasd_err *error, const struct blasd_batch_times *times,
                     int batch_size) {
     struct blasd_batch_place place = {batcher->info.id, batcher->info.name, batch_size};
     struct blasd_record record;
     struct blasd_err err = {0};
-    blasd_ending_record(item, task, bound, error, times, &place, &record);
-    if (blasd_endings_add(&batcher->endings, &record, item, bound, &err) != 0) {
+    blasd_ending_record(item, task, io, error, times, &place, &record);
+    if (blasd_endings_add(&batcher->endings, &record, item, io, &err) != 0) {
         blasd_log(BLASD_LOG_WARN, "cannot make the record of job %s: %s", item->claim->id,
                   err.detail);
-        if (bound != NULL) discard(batcher, item, bound);
+        if (io != NULL) discard(batcher, item, io);
         blasd_ending_record(item, task, NULL, &err, times, &place, &record);
         if (blasd_endings_add(&batcher->endings, &record, item, NULL, &err) != 0)
             batcher->lost = true;
@@ -152,37 +152,39 @@ void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items,
     send(batcher);
 }
 
-static int bind_job(struct blasd_batcher *batcher, const struct blasd_item *item,
-                    struct blasd_task *task, struct blasd_bound *bound, struct blasd_err *err) {
+static int map_job(struct blasd_batcher *batcher, const struct blasd_item *item,
+                   struct blasd_task *task, struct blasd_io *io, struct blasd_err *err) {
     int code, tries = 0;
-    memset(bound, 0, sizeof *bound);
+    memset(io, 0, sizeof *io);
     task->job = &item->job;
     task->plan = &item->plan;
-    task->err = (struct blasd_err){0};
-    task->method[0] = '\0';
-    task->warning_count = 0;
-    task->upload_us = task->download_us = task->compute_us = 0;
-    task->energy_joules = 0;
+    blasd_task_reset(task);
     do {
-        code = blasd_bind_inputs(batcher->queue, &batcher->room->arena, item, task, bound, err);
+        code = blasd_io_map_inputs(batcher->queue, &batcher->room->arena, item, task, io, err);
     } while (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries));
     if (code == 0)
-        code = blasd_bind_outputs(batcher->queue, &batcher->options->queue, &batcher->room->arena,
-                                  item, task, bound, err);
-    if (code != 0) discard(batcher, item, bound);
+        code = blasd_io_map_outputs(batcher->queue, &batcher->options->queue, &batcher->room->arena,
+                                    item, task, io, err);
+    if (code != 0) discard(batcher, item, io);
     return code;
 }
 
-/* Binds `count` members; tasks and bounds are those that could be. A job that cannot be bound fails
- * alone, but for memory, which the caller answers with a smaller part. Negative: nothing is bound.
+static void discard_part(struct blasd_batcher *batcher, struct blasd_item **members, int count) {
+    for (int i = 0, k = 0; i < count; i++)
+        if (members[i]->err.code == BLASD_OK)
+            discard(batcher, members[i], &batcher->room->ios[k++]);
+}
+
+/* Maps `count` members; tasks and ios are those that could be. A job that cannot be mapped fails
+ * alone, but for memory, which the caller answers with a smaller part. Negative: nothing is mapped.
  */
-static int bind_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
-                     int *bound, struct blasd_err *err) {
+static int map_part(struct blasd_batcher *batcher, struct blasd_item **members, int count,
+                    int *mapped, struct blasd_err *err) {
     int live = 0;
     for (int i = 0; i < count; i++) members[i]->err = (struct blasd_err){0};
     for (int i = 0; i < count; i++) {
-        int code = bind_job(batcher, members[i], &batcher->room->tasks[live],
-                            &batcher->room->bounds[live], &members[i]->err);
+        int code = map_job(batcher, members[i], &batcher->room->tasks[live],
+                           &batcher->room->ios[live], &members[i]->err);
         if (code == 0) {
             live++;
             continue;
@@ -190,20 +192,12 @@ static int bind_part(struct blasd_batcher *batcher, struct blasd_item **members,
         if (code == -(int)BLASD_E_queue_unavailable) batcher->lost = true;
         if (!batcher->lost && (code != -(int)BLASD_E_out_of_memory || count == 1)) continue;
         *err = members[i]->err;
-        for (int j = 0, k = 0; j < i; j++)
-            if (members[j]->err.code == BLASD_OK)
-                discard(batcher, members[j], &batcher->room->bounds[k++]);
+        discard_part(batcher, members, i);
         for (int j = 0; j <= i; j++) members[j]->err = (struct blasd_err){0};
         return code;
     }
-    *bound = live;
+    *mapped = live;
     return 0;
-}
-
-static void discard_part(struct blasd_batcher *batcher, struct blasd_item **members, int count) {
-    for (int i = 0, k = 0; i < count; i++)
-        if (members[i]->err.code == BLASD_OK)
-            discard(batcher, members[i], &batcher->room->bounds[k++]);
 }
 
 /* What it means that the kernel returned `code`, given what it was told meanwhile. */
@@ -211,7 +205,8 @@ static int heed(struct blasd_batcher *batcher, int code, struct blasd_err *err) 
     enum blasd_told told = blasd_heartbeat_ran(batcher->heartbeat, batcher->slot);
     if (code == -(int)BLASD_E_device_error) return code;
     if (told == BLASD_UNWANTED) return 0; /* store_part says so for each job */
-    if (told == BLASD_TOO_LONG) return blasd_heartbeat_too_long(batcher->heartbeat, err);
+    if (told == BLASD_TOO_LONG)
+        return blasd_heartbeat_too_long(batcher->heartbeat, batcher->slot, err);
     if (code != 0 && err->code == BLASD_OK)
         blasd_fail(err, BLASD_E_internal_error, "", "the kernel gave up without saying why");
     return code;
@@ -230,27 +225,27 @@ static int run_kernel(struct blasd_batcher *batcher, int count, struct blasd_err
 }
 
 /* A kernel may make an output smaller than was planned, never larger. */
-static void check_outputs(struct blasd_task *task, const struct blasd_bound *bound) {
+static void check_outputs(struct blasd_task *task, const struct blasd_io *io) {
     for (int i = 0; task->job->op->outputs[i].name != NULL; i++) {
         const struct blasd_tensor *output = &task->outputs[i];
         if (task->plan->outputs[i].rank < 0) continue;
-        if (output->data != bound->base + bound->offsets[i] ||
+        if (output->data != io->base + io->offsets[i] ||
             blasd_tensor_check(output, "", NULL) != 0 ||
-            blasd_tensor_bytes(output) > bound->reserved[i])
+            blasd_tensor_bytes(output) > io->reserved[i])
             blasd_fail(&task->err, BLASD_E_internal_error, "",
                        "the kernel gave back an output '%s' it was not asked for",
                        task->job->op->outputs[i].name);
     }
 }
 
-static int store_outputs(struct blasd_batcher *batcher, struct blasd_bound *bound,
+static int store_outputs(struct blasd_batcher *batcher, struct blasd_io *io,
                          struct blasd_err *err) {
     int code, tries = 0;
-    if (!bound->has_out) return 0;
-    code = blasd_bound_settle(bound, err);
+    if (!io->has_out) return 0;
+    code = blasd_io_settle(io, err);
     if (code != 0) return code;
     do {
-        code = blasd_worker_queue_blob_put(batcher->queue, &bound->out, err);
+        code = blasd_worker_queue_blob_put(batcher->queue, &io->out, err);
     } while (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries));
     if (code == -(int)BLASD_E_queue_unavailable) batcher->lost = true;
     return code;
@@ -263,9 +258,8 @@ static void store_part(struct blasd_batcher *batcher, int live) {
         struct blasd_task *task = &batcher->room->tasks[k];
         if (unwanted) /* the kernel may have stopped half-way */
             blasd_fail(&task->err, BLASD_E_cancelled, "", "the job was cancelled or has expired");
-        if (task->err.code == BLASD_OK) check_outputs(task, &batcher->room->bounds[k]);
-        if (task->err.code == BLASD_OK)
-            store_outputs(batcher, &batcher->room->bounds[k], &task->err);
+        if (task->err.code == BLASD_OK) check_outputs(task, &batcher->room->ios[k]);
+        if (task->err.code == BLASD_OK) store_outputs(batcher, &batcher->room->ios[k], &task->err);
     }
 }
 
@@ -275,19 +269,19 @@ static int finish_part(struct blasd_batcher *batcher, struct blasd_item **member
     for (int i = 0, k = 0; i < count; i++) {
         struct blasd_item *item = members[i];
         struct blasd_task *task = NULL;
-        struct blasd_bound *bound = NULL;
+        struct blasd_io *io = NULL;
         const struct blasd_err *error = &item->err;
         if (item->err.code == BLASD_OK) {
             task = &batcher->room->tasks[k];
-            bound = &batcher->room->bounds[k++];
+            io = &batcher->room->ios[k++];
             error = task->err.code == BLASD_OK ? NULL : &task->err;
         }
-        if (bound != NULL && (error != NULL || batcher->lost)) {
-            discard(batcher, item, bound);
-            bound = NULL;
+        if (io != NULL && (error != NULL || batcher->lost)) {
+            discard(batcher, item, io);
+            io = NULL;
         }
         if (error != NULL) failed++;
-        if (!batcher->lost) end_job(batcher, item, task, bound, error, times, live > 0 ? live : 1);
+        if (!batcher->lost) end_job(batcher, item, task, io, error, times, live > 0 ? live : 1);
     }
     send(batcher);
     return failed;
@@ -300,8 +294,8 @@ static void learn(struct blasd_batcher *batcher, int live, const struct blasd_ba
     if (blasd_heartbeat_told(batcher->heartbeat, batcher->slot) != BLASD_GO_ON ||
         (watch->sharers != NULL && watch->sharers(watch) > 1))
         return;
-    blasd_estimate_learn(blasd_heartbeat_estimate(batcher->heartbeat), batcher->room->tasks, live,
-                         times->ran_ns - times->bound_ns);
+    blasd_heartbeat_learn(batcher->heartbeat, batcher->room->tasks, live,
+                          times->ran_ns - times->mapped_ns);
 }
 
 /* What follows the kernel, which returned `code`: records, or where the part must be tried again in
@@ -330,9 +324,9 @@ static int run_part(struct blasd_batcher *batcher, struct blasd_item **members, 
     struct blasd_batch_times times = {.claimed_ns = claimed_ns, .began_ns = blasd_clock_ns()};
     int live = 0, failed = 0, code;
     blasd_heartbeat_begin(batcher->heartbeat, batcher->slot, members, count);
-    code = bind_part(batcher, members, count, &live, err);
+    code = map_part(batcher, members, count, &live, err);
     if (code == 0) {
-        times.bound_ns = blasd_clock_ns();
+        times.mapped_ns = blasd_clock_ns();
         if (live > 0) code = run_kernel(batcher, live, err);
         code = part_ran(batcher, members, count, live, &times, code, &failed, err);
     }
@@ -369,13 +363,13 @@ static void swap_rooms(struct blasd_batcher *batcher) {
     batcher->other = room;
 }
 
-/* Ends the batch that began before; its members, tasks and bounds are in the room in hand. The
+/* Ends the batch that began before; its members, tasks and ios are in the room in hand. The
  * heartbeat knows its jobs. */
 static int end_pending(struct blasd_batcher *batcher, const struct blasd_batch_pending *pending,
                        struct blasd_err *err) {
     struct blasd_batch_times times = {.claimed_ns = pending->claimed_ns,
                                       .began_ns = pending->began_ns,
-                                      .bound_ns = pending->bound_ns};
+                                      .mapped_ns = pending->mapped_ns};
     struct blasd_item **members = batcher->room->members;
     struct blasd_err problem = {0};
     int failed = 0, code = pending->kernel->end(pending->flight, &problem);
@@ -421,10 +415,10 @@ static bool begin_members(struct blasd_batcher *batcher, const struct blasd_kern
     pending.began_ns = blasd_clock_ns();
     if (before.kernel == NULL)
         blasd_heartbeat_begin(batcher->heartbeat, batcher->slot, batcher->room->members, count);
-    if (bind_part(batcher, batcher->room->members, count, &pending.live, &problem) != 0)
+    if (map_part(batcher, batcher->room->members, count, &pending.live, &problem) != 0)
         goto not_begun;
-    pending.bound_ns = blasd_clock_ns();
-    if (pending.live < count || /* those that failed to bind are ended the other way */
+    pending.mapped_ns = blasd_clock_ns();
+    if (pending.live < count || /* those that could not be mapped are ended the other way */
         kernel->begin(batcher->device, batcher->room->tasks, count,
                       blasd_heartbeat_watch(batcher->heartbeat, batcher->slot), &pending.flight,
                       &problem) != 0) {

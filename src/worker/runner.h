@@ -1,4 +1,4 @@
-/* One group of jobs from its inputs to its final records. Read next: bind.h. */
+/* One group of jobs from its inputs to its final records. Read next: map_io.h. */
 #ifndef BLASD_WORKER_RUNNER_H
 #define BLASD_WORKER_RUNNER_H
 
@@ -14,8 +14,8 @@ struct blasd_batch_room {
     int rows;                    /* of the four arrays */
     struct blasd_item **members; /* of the group */
     const char **ids;
-    struct blasd_task *tasks; /* of those members that could be bound, and what they hold */
-    struct blasd_bound *bounds;
+    struct blasd_task *tasks; /* of those members that could be mapped, and what they hold */
+    struct blasd_io *ios;
 };
 
 /* A batch that has begun on the device and will be ended once the next one has begun. */
@@ -23,10 +23,10 @@ struct blasd_batch_pending {
     const struct blasd_kernel *kernel; /* NULL: there is none */
     struct blasd_flight *flight;
     int count, live;
-    int64_t claimed_ns, began_ns, bound_ns;
+    int64_t claimed_ns, began_ns, mapped_ns;
 };
 
-/* What running a batch needs; owned by the worker, or its heavy lane, and reused for all batches.
+/* What running a batch needs; owned by the worker, or its slow pool, and reused for all batches.
  */
 struct blasd_batcher {
     const struct blasd_worker_options *options; /* borrowed */

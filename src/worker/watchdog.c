@@ -15,7 +15,7 @@
 
 /* Why a batch cannot go on, or NULL where it may. With the lock. */
 static const char *must_end(struct blasd_heartbeat *heartbeat, struct active *active, int64_t now) {
-    int64_t most_ns = (int64_t)heartbeat->options->queue.limits->job_s * 1000 * BLASD_MS;
+    int64_t most_ns = (int64_t)active->most_s * 1000 * BLASD_MS;
     if (!active->computing) return NULL;
     if (blasd_heartbeat_lost(heartbeat)) return "belongs to others now";
     if (atomic_load(&active->told) == BLASD_GO_ON && most_ns > 0 &&
@@ -51,7 +51,7 @@ static void end_too_long(struct blasd_heartbeat *heartbeat, const struct active 
     struct blasd_record record;
     struct blasd_err error, ignored;
     if (active->count != 1 || atomic_load(&active->told) != BLASD_TOO_LONG) return;
-    blasd_heartbeat_too_long(heartbeat, &error);
+    blasd_heartbeat_too_long(heartbeat, (enum blasd_slot)(active - heartbeat->active), &error);
     blasd_ending_record(active->jobs[0], NULL, NULL, &error, &times, &place, &record);
     if (blasd_endings_add(endings, &record, active->jobs[0], NULL, &ignored) != 0) return;
     memcpy(id, active->jobs[0]->claim->id,
@@ -96,7 +96,7 @@ static void end_worker(struct blasd_heartbeat *heartbeat, const struct active *a
     }
     pthread_mutex_unlock(&heartbeat->lock);
     /* measuring is not at fault where a batch is */
-    if (active != NULL && options->kept_in != NULL) blasd_cost_file_end(options->kept_in, &device);
+    if (active != NULL) blasd_cost_file_end(options->kept_in, &device);
     if (epoch != 0) give_all_back(heartbeat, epoch, &endings);
     blasd_endings_release(&endings);
     if (options->hung != NULL) options->hung(options->arg);

@@ -7,9 +7,9 @@
 #include "worker/cost_file.h"
 #include "worker/group.h"
 #include "worker/heartbeat.h"
-#include "worker/lane.h"
 #include "worker/measure.h"
 #include "worker/runner.h"
+#include "worker/slow_pool.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -19,6 +19,7 @@
 /* A worker takes no more at once than it does in about this time: what it holds cannot be run by
  * another, nor be overtaken by a job of higher priority. */
 #define CLAIM_NS (250 * BLASD_MS)
+#define SHARED_NS (2 * BLASD_MS) /* the same where it might be another tenant's */
 
 #define REFRESH_NS (5000 * BLASD_MS)
 
@@ -34,7 +35,7 @@ static const int64_t measure_after_ns[MEASURE_PASSES] = {0, 15000 * BLASD_MS, 60
 struct worker {
     const struct blasd_worker_options *options;
     struct blasd_batcher batcher;
-    struct blasd_lane *lane; /* owned; NULL: all runs on this thread */
+    struct blasd_slow_pool *pool; /* owned; NULL: all runs on this thread */
     struct blasd_grouping grouping;
     struct blasd_claim *claims;    /* owned */
     struct blasd_item *items;      /* owned */
@@ -64,9 +65,10 @@ static int open_queue(struct worker *worker, struct blasd_err *err) {
         if (code == 0 && batcher->heartbeat == NULL)
             code = blasd_heartbeat_start(worker->options, &batcher->heartbeat, err);
         if (code == 0 && worker->options->backend->side_by_side)
-            code = blasd_lane_open(batcher, &worker->lane, err);
+            code = blasd_slow_pool_open(batcher, &worker->pool, err);
         if (code != -(int)BLASD_E_queue_unavailable) return code;
         if (stopping(worker)) return code;
+        if (worker->options->alive != NULL) worker->options->alive(worker->options->arg);
         if (told_ns == 0 || blasd_clock_ns() - told_ns > 10000 * BLASD_MS) {
             told_ns = blasd_clock_ns();
             blasd_log(BLASD_LOG_WARN, "waiting for Redis: %s", err->detail);
@@ -96,7 +98,7 @@ static bool take_lease(struct worker *worker, int *code, struct blasd_err *err) 
         free(info);
         if (*code == 0) {
             blasd_heartbeat_lease(batcher->heartbeat, epoch);
-            if (worker->lane != NULL) blasd_lane_lease(worker->lane, name, epoch);
+            if (worker->pool != NULL) blasd_slow_pool_lease(worker->pool, name, epoch);
             batcher->lost = false;
             blasd_log(BLASD_LOG_INFO, "worker %s serves %s (%s)", name, batcher->info.id,
                       batcher->info.name);
@@ -118,44 +120,45 @@ static void find_company(const struct blasd_backend *backend, struct blasd_item 
         kernel->company(&item->job, &item->plan, &item->company);
 }
 
-static int lane_failed(struct worker *worker, struct blasd_err *err) {
-    return worker->lane == NULL ? 0 : blasd_lane_failed(worker->lane, err);
+static int pool_failed(struct worker *worker, struct blasd_err *err) {
+    return worker->pool == NULL ? 0 : blasd_slow_pool_failed(worker->pool, err);
 }
 
-/* Hands to the lane what belongs there; true: all of this group. */
-static bool give_to_lane(struct worker *worker, const struct blasd_group *group,
+/* Hands to the slow pool what belongs there; true: all of this group. */
+static bool give_to_pool(struct worker *worker, const struct blasd_group *group,
                          int64_t claimed_ns) {
-    return worker->lane != NULL && blasd_lane_wants(worker->lane, worker->items, group) &&
-           blasd_lane_take(worker->lane, &worker->batcher, worker->items, group, claimed_ns);
+    return worker->pool != NULL && blasd_slow_pool_wants(worker->pool, worker->items, group) &&
+           blasd_slow_pool_take(worker->pool, &worker->batcher, worker->items, group, claimed_ns);
 }
 
-/* What the lane's jobs leave of the bytes that one claim may have; never so little that small jobs
- * come one by one. */
+/* What the slow pool's jobs leave of the bytes that one claim may have; never so little that small
+ * jobs come one by one. */
 static uint64_t claim_bytes(const struct worker *worker) {
     uint64_t all = worker->options->queue.limits->claim_bytes, taken, least = all / 8;
-    if (worker->lane == NULL) return all;
-    taken = blasd_lane_bytes(worker->lane);
+    if (worker->pool == NULL) return all;
+    taken = blasd_slow_pool_look(worker->pool).bytes;
     return taken < all - least ? all - taken : least;
 }
 
 /* What the end of this claim asks for. */
 static void note_demand(struct worker *worker) {
-    bool none = stopping(worker) || (worker->lane != NULL && blasd_lane_full(worker->lane));
+    bool none =
+        stopping(worker) || (worker->pool != NULL && blasd_slow_pool_look(worker->pool).full);
     blasd_worker_queue_demand(worker->batcher.queue, none ? 0 : worker->most, claim_bytes(worker));
 }
 
-/* Runs the groups of a claim but for those that the lane takes, which get there first. */
+/* Runs the groups of a claim but for those that the slow pool takes, which get there first. */
 static int run_groups(struct worker *worker, int64_t claimed_ns, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
     struct blasd_grouping *grouping = &worker->grouping;
     int code = 0, kept = 0;
     for (int g = 0; g < grouping->count; g++)
-        if (!give_to_lane(worker, &grouping->groups[g], claimed_ns))
+        if (!give_to_pool(worker, &grouping->groups[g], claimed_ns))
             grouping->groups[kept++] = grouping->groups[g];
     note_demand(worker);
     for (int g = 0; g < kept; g++) {
         if (g > 0 && stopping(worker)) break; /* the rest is given back */
-        code = lane_failed(worker, err);
+        code = pool_failed(worker, err);
         if (code != 0 || batcher->lost || blasd_heartbeat_lost(batcher->heartbeat)) break;
         code = blasd_batch_run(batcher, worker->items, &grouping->groups[g], claimed_ns, err);
         if (code != 0 || batcher->lost) break;
@@ -169,7 +172,7 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
     struct blasd_err ignored;
     bool refused = false;
     int code = 0, finished;
-    if (worker->lane != NULL) blasd_lane_main_begins(worker->lane, batcher);
+    if (worker->pool != NULL) blasd_slow_pool_main_begins(worker->pool, batcher);
     for (int i = 0; i < count; i++) {
         struct blasd_item *item = &worker->items[i];
         blasd_item_read(item, &worker->claims[i]);
@@ -182,16 +185,17 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
     blasd_group_items(&worker->grouping, worker->items, count, worker->options->queue.limits);
     if (!batcher->lost) code = run_groups(worker, claimed_ns, err);
     finished = blasd_batch_finish(batcher, code == 0 ? err : &ignored);
-    if (worker->lane != NULL) blasd_lane_main_ended(worker->lane);
+    if (worker->pool != NULL) blasd_slow_pool_main_ended(worker->pool);
     return code != 0 ? code : finished;
 }
 
 /* The next claim is larger or smaller than this one by what this one took. */
 static void adapt(struct worker *worker, int count, int64_t took_ns) {
-    if (took_ns > CLAIM_NS) {
-        worker->most = (int)((double)count * (double)CLAIM_NS / (double)took_ns);
+    int64_t most_ns = blasd_worker_queue_shared(worker->batcher.queue) ? SHARED_NS : CLAIM_NS;
+    if (took_ns > most_ns) {
+        worker->most = (int)((double)count * (double)most_ns / (double)took_ns);
         if (worker->most < 1) worker->most = 1;
-    } else if (took_ns < CLAIM_NS / 2 && count >= worker->most) {
+    } else if (took_ns < most_ns / 2 && count >= worker->most) {
         worker->most = worker->most > worker->room / 2 ? worker->room : worker->most * 2;
     }
 }
@@ -213,13 +217,13 @@ static void refresh(struct worker *worker) {
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
 }
 
-/* What comes before a claim where there is a lane. False: there is to be no claim now. */
-static bool look_after_lane(struct worker *worker, int *code, struct blasd_err *err) {
-    *code = lane_failed(worker, err);
-    if (worker->lane == NULL) return true;
+/* What comes before a claim where there is a slow pool. False: there is to be no claim now. */
+static bool look_after_pool(struct worker *worker, int *code, struct blasd_err *err) {
+    *code = pool_failed(worker, err);
+    if (worker->pool == NULL) return true;
     if (*code != 0) return false;
-    if (!blasd_lane_full(worker->lane)) return true;
-    blasd_lane_rest(worker->lane, WAIT_MS);
+    if (!blasd_slow_pool_look(worker->pool).full) return true;
+    blasd_slow_pool_rest(worker->pool, WAIT_MS);
     return false;
 }
 
@@ -236,12 +240,11 @@ static void begin_cost(struct worker *worker) {
     struct blasd_batcher *batcher = &worker->batcher;
     struct blasd_err err = {0};
     if (!options->measure) return;
-    if (options->kept_in != NULL &&
-        blasd_cost_file_load(options->kept_in, &batcher->info, options->version, &worker->cost)) {
+    if (blasd_cost_file_load(options->kept_in, &batcher->info, options->version, &worker->cost)) {
         publish_cost(worker);
         return;
     }
-    if (options->kept_in != NULL && !blasd_cost_file_begin(options->kept_in, &batcher->info)) {
+    if (!blasd_cost_file_begin(options->kept_in, &batcher->info)) {
         blasd_log(BLASD_LOG_WARN, "%s is not measured: it ended the worker before; see %s",
                   batcher->info.id, options->kept_in);
         return;
@@ -253,9 +256,8 @@ static void begin_cost(struct worker *worker) {
 
 /* Measuring was survived so far. */
 static void note_end(const struct worker *worker) {
-    const struct blasd_worker_options *options = worker->options;
-    if (worker->measure != NULL && options->kept_in != NULL)
-        blasd_cost_file_end(options->kept_in, &worker->batcher.info);
+    if (worker->measure != NULL)
+        blasd_cost_file_end(worker->options->kept_in, &worker->batcher.info);
 }
 
 /* The end of a pass over all that is measured. */
@@ -264,7 +266,7 @@ static void end_pass(struct worker *worker) {
     struct blasd_err err = {0};
     blasd_measure_cost(worker->measure, &worker->cost);
     if (blasd_cost_known(&worker->cost)) publish_cost(worker);
-    if (blasd_cost_known(&worker->cost) && options->kept_in != NULL &&
+    if (blasd_cost_known(&worker->cost) &&
         blasd_cost_file_save(options->kept_in, &worker->batcher.info, options->version,
                              &worker->cost, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
@@ -285,7 +287,8 @@ static bool measure_due(struct worker *worker, bool jobs) {
     if (worker->measure == NULL) return false;
     now = blasd_clock_ns();
     if (jobs) worker->idle_ns = now;
-    if (worker->lane != NULL && !blasd_lane_idle(worker->lane)) { /* two would slow each other */
+    if (worker->pool != NULL &&
+        !blasd_slow_pool_look(worker->pool).idle) { /* two would slow each other */
         worker->idle_ns = now;
         return false;
     }
@@ -303,13 +306,13 @@ static int step_cost(struct worker *worker, bool jobs, struct blasd_err *err) {
     return code < 0 ? code : 0;
 }
 
-/* One claim and all its work but for the lane's. Negative where the worker must end. */
+/* One claim and all its work but for the slow pool's. Negative where the worker must end. */
 static int turn(struct worker *worker, struct blasd_err *err) {
     struct blasd_batcher *batcher = &worker->batcher;
     struct blasd_err problem = {0};
     int count = 0, code;
     int64_t claimed_ns;
-    if (!look_after_lane(worker, &code, err)) return code;
+    if (!look_after_pool(worker, &code, err)) return code;
     if (!blasd_worker_queue_rests(batcher->queue))
         code = blasd_worker_queue_claim(batcher->queue, worker->most, claim_bytes(worker),
                                         worker->claims, &count, &batcher->lost, &problem);
@@ -341,7 +344,7 @@ static int work(struct worker *worker, struct blasd_err *err) {
         if (blasd_heartbeat_lost(batcher->heartbeat)) batcher->lost = true;
         if (batcher->lost) {
             if (told) blasd_log(BLASD_LOG_WARN, "the lease was lost; taking a new one");
-            if (worker->lane != NULL) code = blasd_lane_empty(worker->lane, batcher, err);
+            if (worker->pool != NULL) code = blasd_slow_pool_empty(worker->pool, batcher, err);
             if (code != 0) return code;
             if (!take_lease(worker, &code, err)) return code;
             if (!told) worker->options->ready(worker->options->arg);
@@ -396,14 +399,14 @@ int blasd_worker_run(const struct blasd_worker_options *options, struct blasd_er
     blasd_heartbeat_device(batcher->heartbeat, &batcher->info);
     begin_cost(&worker);
     code = work(&worker, err);
-    if (code != 0) batcher->lost = true; /* what the lane runs is to stop */
-    if (worker.lane != NULL) drained = blasd_lane_empty(worker.lane, batcher, &ignored);
+    if (code != 0) batcher->lost = true; /* what the slow pool runs is to stop */
+    if (worker.pool != NULL) drained = blasd_slow_pool_empty(worker.pool, batcher, &ignored);
     if (code == 0 && drained != 0) {
         code = drained;
         *err = ignored;
     }
-    blasd_lane_close(worker.lane);
-    worker.lane = NULL;
+    blasd_slow_pool_close(worker.pool);
+    worker.pool = NULL;
     if (code != -(int)BLASD_E_device_error) note_end(&worker);
     blasd_heartbeat_stop(batcher->heartbeat);
     batcher->heartbeat = NULL;

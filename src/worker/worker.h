@@ -2,10 +2,9 @@
  * and ends them; a second thread keeps its lease alive, a third runs what takes long.
  *
  * Knows nothing of HTTP and never ends the process itself. The pieces, in reading order: worker.c
- * (the loop), group.c (which jobs run together), lane.c (what runs beside the others),
- * cost_estimate.c (what that is), runner.c (one group from inputs to records), bind.c (where
- * tensors lie), ending.c (records), heartbeat.c (the lease), measure.c (what jobs cost on the
- * device), backend_load.c (devices). */
+ * (the loop), group.c (which jobs run together), slow_pool.c (what runs beside the others),
+ * runner.c (one group from inputs to records), map_io.c (where tensors lie), ending.c (records),
+ * heartbeat.c (the lease), measure.c (what jobs cost on the device), backend_load.c (devices). */
 #ifndef BLASD_WORKER_WORKER_H
 #define BLASD_WORKER_WORKER_H
 
@@ -29,8 +28,8 @@ struct blasd_worker_options {
     /* Asked between batches and while waiting, by two threads: true makes the worker finish the
      * batch in hand, give back the rest and return. May be called often; must be cheap. */
     bool (*stopping)(void *arg);
-    /* Called about twice a second, by a thread of its own, while the worker is alive; NULL: nobody
-     * wants to know. */
+    /* Called about twice a second, by a thread of its own, while the worker is alive, and more
+     * often while it waits for Redis at first; NULL: nobody wants to know. */
     void (*alive)(void *arg);
     /* The process must end now, for a computation does not stop or the loop stands still; what it
      * held has gone back to the queue. Called once, by that thread; NULL: the worker hangs. */

@@ -21,7 +21,6 @@ import urllib.parse
 
 import jsonschema
 import numpy as np
-import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BLASD = pathlib.Path(os.environ.get("BLASD", ROOT / "build" / "blasd"))
@@ -31,7 +30,7 @@ sys.path.insert(0, str(ROOT / "clients" / "python"))
 
 
 def _as_json_schema(node):
-    """OpenAPI 3.0's `nullable` in JSON Schema's words."""
+    """OpenAPI 3.0's `nullable` and `exclusiveMinimum` in JSON Schema's words."""
     if isinstance(node, list):
         return [_as_json_schema(item) for item in node]
     if not isinstance(node, dict):
@@ -39,20 +38,24 @@ def _as_json_schema(node):
     out = {key: _as_json_schema(value) for key, value in node.items() if key != "nullable"}
     if node.get("nullable") and "type" in out:
         out["type"] = [out["type"], "null"]
+    if out.get("exclusiveMinimum") is True:
+        out["exclusiveMinimum"] = out.pop("minimum")
     return out
 
 
 class ApiText:
-    """api/openapi.yaml: finds the text for a request and checks an answer against it."""
+    """api/openapi.json: finds the text for a request and checks an answer against it."""
 
     def __init__(self):
-        self.document = yaml.safe_load((ROOT / "api" / "openapi.yaml").read_text())
+        self.document = json.loads((ROOT / "api" / "openapi.json").read_text())
         self.schema = _as_json_schema(self.document)
         self.errors = json.loads((ROOT / "api" / "errors.json").read_text())
         self.seen = collections.Counter()  # (path template, method, status)
         self.validators = {}
 
     def template_of(self, path):
+        if path in self.document["paths"]:
+            return path
         for template in self.document["paths"]:
             if re.fullmatch(re.sub(r"\{[^}]*\}", "[^/]+", template), path):
                 return template
@@ -79,7 +82,7 @@ class ApiText:
             method = "GET"
         operation = self.document["paths"].get(template, {}).get(method.lower())
         if operation is None:  # not in the text, so the server must know nothing of it
-            assert answer.status in (400, 403, 404, 405, 413, 414, 431, 501), (method, path, answer.status)
+            assert answer.status in (400, 401, 403, 404, 405, 413, 414, 431, 501), (method, path, answer.status)
             return
         self.seen[template, method.lower(), answer.status] += 1
         described = operation["responses"].get(str(answer.status))
@@ -116,7 +119,8 @@ class Answer:
         header = json.loads(self.body[8:8 + length])
         job = json.loads(header.pop("__metadata__")["job"])
         data, arrays = self.body[8 + length:], {}
-        codes = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "BOOL": "?"}
+        codes = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "BOOL": "?",
+                 "C128": "<c16", "C64": "<c8"}
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
             arrays[name] = np.frombuffer(data[begin:end], codes[entry["dtype"]]).reshape(entry["shape"])
@@ -129,7 +133,8 @@ class Answer:
 
 
 CODES = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int16": "I16",
-         "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL"}
+         "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL",
+         "complex128": "C128", "complex64": "C64"}
 
 
 def safetensors(arrays, **metadata):
@@ -209,6 +214,7 @@ class Service:
         self.options, self.env = options, env
         self.process, self.url, self.port = None, None, None
         self.program = [BLASD]  # and what may stand before it, such as another user
+        self.headers, self.tls = {}, None  # of every request; an ssl.SSLContext
 
     def start(self, listen="127.0.0.1:0", timeout=60):
         self.log = open(self.folder / "log", "ab")
@@ -218,7 +224,7 @@ class Service:
             env={**os.environ, **(self.env or {})})
         ready, _, _ = select.select([self.process.stdout], [], [], timeout)
         line = self.process.stdout.readline().decode() if ready else ""
-        match = re.fullmatch(r"ready (http://[^:]+:(\d+))\n", line)
+        match = re.fullmatch(r"ready (https?://[^:]+:(\d+))\n", line)
         if not match:
             self.stop(check=False)
             raise AssertionError(f"no ready line but {line!r}; log:\n{self.log_text()}")
@@ -288,9 +294,10 @@ class Service:
         raise AssertionError(f"not ready after {timeout} s; log:\n{self.log_text()}")
 
     def request(self, method, path, body=None, headers=None, timeout=60, check=True):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = (http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=self.tls)
+                      if self.tls else http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout))
         try:
-            connection.request(method, path, body, headers or {})
+            connection.request(method, path, body, {**self.headers, **(headers or {})})
             response = connection.getresponse()
             answer = Answer(response.status, response.headers, response.read())
         finally:
@@ -347,6 +354,15 @@ class Service:
         answer = self.post(op, inputs, params, accept="safetensors", **more)
         assert answer.status == 200 and answer.headers["Content-Type"] == TYPES["safetensors"], answer.body[:2000]
         return answer.safetensors()
+
+
+def wait_for(what, why="", seconds=120):
+    """What it gives, once that is something."""
+    end = time.monotonic() + seconds
+    while not (got := what()):
+        assert time.monotonic() < end, f"not within {seconds} s: {why or what}"
+        time.sleep(0.05)
+    return got
 
 
 ENDED = ("succeeded", "failed", "cancelled", "expired")

@@ -16,7 +16,7 @@ static int complain(const struct blasd_problem *problem) {
     return 1;
 }
 
-static struct blasd_array square(const char *name, const char *dtype, void *data) {
+static struct blasd_array square(const char *name, const char *dtype, const void *data) {
     return (struct blasd_array){
         .name = name, .dtype = dtype, .rank = 2, .shape = {N, N}, .data = data};
 }
@@ -52,7 +52,7 @@ static int make_shared(struct blasd_client *client, struct blasd_shared **shared
     struct blasd_array specs[2] = {square("a", "float64", NULL), square("b", "float64", NULL)};
     struct blasd_problem problem;
     if (blasd_shared_new(client, specs, 2, shared, &problem) != 0) return complain(&problem);
-    fill(blasd_shared_array(*shared, "a")->data, blasd_shared_array(*shared, "b")->data);
+    fill(blasd_shared_data(*shared, "a"), blasd_shared_data(*shared, "b"));
     return 0;
 }
 
@@ -64,7 +64,7 @@ static int in_place(struct blasd_client *client) {
     int code = make_shared(client, &shared);
     if (code != 0) return code;
     request.shared = shared;
-    b = blasd_shared_array(shared, "b")->data;
+    b = blasd_shared_data(shared, "b");
     for (int i = 0; code == 0 && i < 3; i++) {
         code = product(client, &request, b);
         for (int k = 0; k < N * N; k++) b[k] += 1;
@@ -112,7 +112,7 @@ static int later(struct blasd_client *client) {
                blasd_client_forget(client, blasd_reply_id(queued), &gone, &problem);
     if (code == 0) {
         judge(result, b);
-        ((double *)blasd_reply_array(result, "c")->data)[0] = 1;
+        ((double *)blasd_reply_data(result, "c"))[0] = 1;
     } else
         complain(&problem);
     blasd_reply_free(queued);
@@ -181,7 +181,7 @@ static bool own_products(struct blasd_client *client, double who) {
         struct blasd_reply *reply = NULL;
         if (blasd_client_run(client, &request, 60, NULL, NULL, &reply, &problem) != 0)
             return complain(&problem) == 0;
-        right = *(double *)blasd_reply_array(reply, "c")->data == who * i;
+        right = *(const double *)blasd_reply_array(reply, "c")->data == who * i;
         blasd_reply_free(reply);
     }
     return right;

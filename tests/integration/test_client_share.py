@@ -13,7 +13,7 @@ import time
 import blasd
 import numpy as np
 import pytest
-from service import BLASD, ROOT, Service, folder_of
+from service import BLASD, ROOT, Service, folder_of, wait_for
 
 RNG = np.random.default_rng(29)
 PROBE, EXAMPLE = BLASD.parent / "share_probe", BLASD.parent / "share_example"
@@ -32,13 +32,6 @@ def handed_in(folder):
         with contextlib.suppress(FileNotFoundError):
             found += [path] if path.stat().st_mode & 0o1000 else []
     return found
-
-
-def wait_until(condition, timeout=40):
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.05)
 
 
 def received_bytes(service):
@@ -90,7 +83,7 @@ def test_a_product_from_files(sharing, tmp_path):
     before = received_bytes(sharing)
     with sharing.worker_held():
         running = start(sharing, "matmul", *files, "-o", tmp_path / "c.npy")
-        wait_until(lambda: handed_in(folder))
+        wait_for(lambda: handed_in(folder))
     finish(running)
     assert received_bytes(sharing) == before
     c = np.load(tmp_path / "c.npy")
@@ -100,7 +93,7 @@ def test_a_product_from_files(sharing, tmp_path):
     assert received_bytes(sharing) == before
     assert '"blob"' not in run(sharing, "matmul", *files, "--json", share=False).stdout
     assert received_bytes(sharing) != before
-    wait_until(lambda: not handed_in(folder))
+    wait_for(lambda: not handed_in(folder))
     assert not named(folder, ".put")
 
 
@@ -165,7 +158,7 @@ def test_the_c_client(sharing):
     assert done.returncode == 0 and done.stdout == "mapped: c[1][0] = 2560\n" * 3, done
     folder = folder_of(sharing)
     assert not named(folder, ".put")
-    wait_until(lambda: not handed_in(folder))
+    wait_for(lambda: not handed_in(folder))
 
 
 # --- where it does not ------------------------------------------------------------------------------------------------
@@ -312,10 +305,10 @@ def test_what_a_killed_client_leaves_is_swept(sharing, tmp_path):
         holder.kill()
     with sharing.worker_held():
         running = start(sharing, "matmul", *save(tmp_path, a=np.eye(500), b=np.eye(500)))
-        wait_until(lambda: handed_in(folder))
+        wait_for(lambda: handed_in(folder))
         running.kill()
         finish(running, -signal.SIGKILL)
-    wait_until(lambda: not named(folder, ".put") and not handed_in(folder))  # its job is cancelled, or done
+    wait_for(lambda: not named(folder, ".put") and not handed_in(folder))  # its job is cancelled, or done
 
 
 def test_killed_while_it_copies(sharing, tmp_path):
@@ -327,7 +320,7 @@ def test_killed_while_it_copies(sharing, tmp_path):
         time.sleep(0.003 * i)
         running.kill()
         running.communicate()
-    wait_until(lambda: not named(folder, ".put") and not handed_in(folder))
+    wait_for(lambda: not named(folder, ".put") and not handed_in(folder))
 
 
 def test_interrupted_it_cancels_the_job(make_service, tmp_path):
@@ -336,10 +329,10 @@ def test_interrupted_it_cancels_the_job(make_service, tmp_path):
     with service.worker_held():
         for signum in (signal.SIGINT, signal.SIGTERM):
             running = start(service, "matmul", *files)
-            wait_until(lambda: service.request("GET", "/jobs?state=queued").json()["jobs"])
+            wait_for(lambda: service.request("GET", "/jobs?state=queued").json()["jobs"])
             running.send_signal(signum)
             assert "cancelled" in finish(running, 128 + signum)[1]
-            wait_until(lambda: not service.request("GET", "/jobs?state=queued").json()["jobs"])
+            wait_for(lambda: not service.request("GET", "/jobs?state=queued").json()["jobs"])
     assert not named(folder_of(service), ".put")
 
 

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from service import TYPES, npy, safetensors
+from service import TYPES, npy, safetensors, wait_for
 
 SIDE = 600  # two of them in float32: 2.9 MB
 
@@ -215,14 +215,10 @@ def test_a_reset_while_the_job_waits_takes_it_along(make_service):
     with service.worker_held():
         sock = connect(service)
         sock.sendall(small()[0])
-        while not any(j["state"] == "queued" for j in service.request("GET", "/jobs").json()["jobs"]):
-            time.sleep(0.01)
+        wait_for(lambda: service.request("GET", "/jobs?state=queued").json()["jobs"], "the job is queued")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
         sock.close()
-        end = time.monotonic() + 10
-        while not any(j["state"] == "cancelled" for j in service.request("GET", "/jobs").json()["jobs"]):
-            assert time.monotonic() < end, "the job was not cancelled"
-            time.sleep(0.05)
+        wait_for(lambda: service.request("GET", "/jobs?state=cancelled").json()["jobs"], "the job is cancelled")
     with connect(service) as sock:
         served(sock, small())
 
@@ -266,10 +262,12 @@ def test_large_bodies_and_results_pass_while_others_wait(service):
 
 
 def test_beyond_the_limit_connections_wait_for_their_turn(make_service):
-    """Silent ones count too; who comes beyond the limit is served once another one leaves."""
+    """Those that have only begun a request count, too; who comes beyond the limit is served once another one leaves."""
     service = make_service("--limit", "connections=16", "--limit", "connections_per_address=16")
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(connect(service)) for _ in range(16)]
+        for sock in socks[8:]:
+            sock.sendall(b"P")
         for sock in socks[:8]:
             served(sock, small())
         with connect(service) as late:

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 import service as harness
-from service import Service, children, command_line
+from service import Service, children, command_line, wait_for
 
 STANDIN = harness.BLASD.parent / "standin"
 
@@ -46,16 +46,6 @@ def devices(service):
     return {d["class"]: d for d in service.request("GET", "/devices").json()["devices"]}
 
 
-def until(condition, what, timeout=60):
-    end = time.monotonic() + timeout
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.1)
-    raise AssertionError(f"not within {timeout} s: {what}")
-
-
 def measured(service):
     found = devices(service)
     return found if len(found) == 2 and all("cost" in d for d in found.values()) else None
@@ -72,18 +62,24 @@ def start_with(service, cpu=CPU, card=CARD):
     """Measures for real, then replaces the figures; both are what the second start publishes."""
     service.start()
     for class_, name in (("cpu", "cpu.0"), ("cuda", "cuda.0")):
-        assert until(lambda: measured(service), "both devices measured")[class_]["cost"]["launch_us"] > 0
-        until((service.folder / "data" / "measured" / name).exists, f"a file for {name}")
+        assert wait_for(lambda: measured(service), "both devices measured")[class_]["cost"]["launch_us"] > 0
+        wait_for((service.folder / "data" / "measured" / name).exists, f"a file for {name}")
     service.stop()
     for name, cost in (("cpu.0", cpu), ("cuda.0", card)):
         file = service.folder / "data" / "measured" / name
         key, when, _ = file.read_text().split("\n")[:3]
         file.write_text(f"{key}\n{when}\n{json.dumps(cost)}\n")
     service.start()
-    found = until(lambda: measured(service), "both devices known again")
+    found = wait_for(lambda: measured(service), "both devices known again")
     assert found["cpu"]["cost"]["curves"] == cpu["curves"] and found["cuda"]["cost"]["curves"] == card["curves"]
-    time.sleep(2.5)  # the front end looks at the workers once a second
+    wait_for(lambda: submit(service, SMALL)["device"] == "cpu", "the front end has looked at the workers")
     return service
+
+
+def sent(service):
+    """Jobs queued for the CPU, and for the card."""
+    metrics = service.metrics()
+    return tuple(metrics[f'blasd_jobs_sent_total{{device="{name}"}}'] for name in ("cpu", "cuda"))
 
 
 def submit(service, inputs, **members):
@@ -98,13 +94,13 @@ def ended(service, job, timeout=60):
 
 def test_size_decides(with_card):
     service = start_with(with_card())
+    before = sent(service)
     for _ in range(3):
         small = service.post("matmul", SMALL).json()
         assert (small["device"], small["execution"]["device"]) == ("cpu", "cpu:0")
         large = service.post("matmul", LARGE).json()
         assert (large["device"], large["execution"]["device"]) == ("cuda", "cuda:0")
-    text = service.request("GET", "/metrics").body.decode()
-    assert 'blasd_jobs_sent_total{device="cpu"} 3' in text and 'blasd_jobs_sent_total{device="cuda"} 3' in text
+    assert sent(service) == tuple(count + 3 for count in before)
     # said at once, before anything has run
     assert submit(service, LARGE)["device"] == "cuda" and submit(service, SMALL)["device"] == "cpu"
     # a wish is followed whatever is faster
@@ -134,8 +130,7 @@ def test_what_waits_decides(with_card):
     assert service.post("matmul", SMALL).json()["device"] == "cuda"
     os.kill(cpu, signal.SIGCONT)
     assert all(ended(service, job)["execution"]["device"] == "cpu:0" for job in waiting)
-    time.sleep(2.5)
-    assert service.post("matmul", SMALL).json()["device"] == "cpu"
+    wait_for(lambda: service.post("matmul", SMALL).json()["device"] == "cpu", "small jobs go to the CPU again")
 
 
 def test_a_class_that_dies(with_card):
@@ -148,7 +143,7 @@ def test_a_class_that_dies(with_card):
         assert job["device"] == "cuda" and service.request("GET", f"/jobs/{job['id']}").json()["device"] == "cuda"
     (service.bin / "blasd_cuda.so").unlink()  # it will not come back
     os.kill(card, signal.SIGKILL)
-    until(lambda: "cuda" not in devices(service), "the card is gone")
+    wait_for(lambda: "cuda" not in devices(service), "the card is gone")
     for job in stranded:  # sent there unasked, so others may have them
         assert ended(service, job)["execution"]["device"] == "cpu:0"
     assert service.request("GET", f"/jobs/{asked_for['id']}").json()["state"] == "queued"
@@ -160,7 +155,7 @@ def test_a_class_that_dies(with_card):
 
 def test_too_large_for_any_machine(make_service):
     service = make_service("--limit", "queue_bytes=1T", "--limit", "job_bytes=1T")
-    limit = until(lambda: devices(service)["cpu"].get("host_memory_bytes"), "a memory size")
+    limit = wait_for(lambda: devices(service)["cpu"].get("host_memory_bytes"), "a memory size")
     time.sleep(1.5)
     n = int(math.sqrt(limit / 8) * 1.05)
     answer = service.post("matmul", {"a": np.ones((n, 1)), "b": np.ones((1, n))}, form="safetensors")
@@ -177,11 +172,11 @@ def test_one_class_alone_chooses_nothing(make_service):
 def test_damaged_figures_are_measured_again(make_service):
     service = make_service()
     file = service.folder / "data" / "measured" / "cpu.0"
-    until(file.exists, "a file of what was measured")
+    wait_for(file.exists, "a file of what was measured")
     text = file.read_text()
     for damage in (text[:200], text.replace("blasd", "other", 1), text.replace("[", "{"), ""):
         service.stop()
         file.write_text(damage)
         service.start()
-        until(lambda: file.read_text().split("\n")[0] == text.split("\n")[0] and file.read_text() != damage, "a new file")
-        until(lambda: devices(service)["cpu"].get("cost"), "the figures in GET /devices")
+        wait_for(lambda: file.read_text().split("\n")[0] == text.split("\n")[0] and file.read_text() != damage, "a new file")
+        wait_for(lambda: devices(service)["cpu"].get("cost"), "the figures in GET /devices")

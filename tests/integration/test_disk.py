@@ -3,14 +3,16 @@ import contextlib
 import http.client
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
-from service import Redis, Service
+from service import Redis, Service, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.eye(2)}
 MIB = 1 << 20
@@ -96,13 +98,6 @@ def taken_at_last(service, seconds=60):
             return job_id
         time.sleep(0.1)
     raise AssertionError(problem)
-
-
-def wait_for(what, seconds=60):
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def ready_problem(service):
@@ -215,6 +210,45 @@ def test_a_small_disk_is_never_wedged(make_service, small_disk):
         if i % 10 == 0:
             wait_for(lambda: ready_problem(service) is None)
             time.sleep(0.02)
+    redis.close()
+    all_there(service, [taken_at_last(service)])
+
+
+@contextlib.contextmanager
+def slow_children(pid, stopped_s):
+    """Each process that `pid` forks stands still for so long, as one that gets no processor does."""
+    done = threading.Event()
+
+    def look():
+        seen = set()
+        while not done.is_set():
+            with contextlib.suppress(OSError):
+                for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                    if child not in seen:
+                        seen.add(child)
+                        os.kill(int(child), signal.SIGSTOP)
+                        threading.Timer(stopped_s, go_on, (int(child),)).start()
+            time.sleep(0.001)
+
+    def go_on(child):
+        with contextlib.suppress(OSError):
+            os.kill(child, signal.SIGCONT)
+    looker = threading.Thread(target=look)
+    looker.start()
+    yield
+    done.set()
+    looker.join()
+
+
+def test_a_rewrite_that_is_slow_wedges_nothing(make_service, small_disk):
+    """What is written while Redis' child rewrites the file does not take the room that the child needs."""
+    service = small_disk(make_service(start=False), 48).start()
+    redis = Redis(service)
+    with slow_children(service.part("redis"), 1.5):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with contextlib.suppress(AssertionError):
+                redis("SET", "filling", os.urandom(MIB // 2))
     redis.close()
     all_there(service, [taken_at_last(service)])
 

@@ -46,11 +46,16 @@ NOT_RUN = {
     "deploy/install-packages.sh build": INSTALLS,
     "docker build": OTHERS,
     "docker run": OTHERS,
+    "docker logs": OTHERS,
+    "docker exec": OTHERS,
+    "sudo blasd keys": OTHERS,
+    "curl --cacert": OTHERS + "; test_tls.py does it",
     "pip install ./clients/python": INSTALLS + "; test_clients.py does it without a network",
 }
 
 # Blocks that are no commands, by their first line.
 PROSE = {
+    "docs/keys.md": ("[Service]",),
     "docs/devices.md": ("end = work that waits",),
     "kernels/cuda/README.md": ("extern const struct blasd_backend",),  # the head of a test, which the tests have
 }
@@ -87,7 +92,7 @@ def blocks(text):
         before = lines[at - 1]
 
 
-COMMANDS = r"(make|build/\S+|curl|python3|pip|docker|deploy/\S+|bench/\S+|cc|\./\S+|cd|sh|[A-Z_]+=\S+)(\s|$)"
+COMMANDS = r"(sudo|make|build/\S+|curl|python3|pip|docker|deploy/\S+|bench/\S+|cc|\./\S+|cd|sh|[A-Z_]+=\S+)(\s|$)"
 
 
 def listed(command):

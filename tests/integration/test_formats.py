@@ -19,6 +19,33 @@ def test_every_form_in_and_out(service, form, accept):
     assert np.array_equal(np.array(got), A @ B)
 
 
+@pytest.mark.parametrize("form", ["json", "safetensors", "multipart"])
+@pytest.mark.parametrize("accept", ["json", "safetensors", "npy"])
+@pytest.mark.parametrize("dtype", ["complex128", "complex64"])
+def test_complex_systems_in_every_form(service, form, accept, dtype):
+    a, x = np.array([[2j, 1], [-1, 4 - 1j]], dtype), np.array([[1 - 2j], [0.5j]], dtype)
+    inputs = {"a": a, "b": a @ x}
+    wanted = "safetensors" if accept == "safetensors" else "json"  # .npy is for one output
+    if form == "json":  # an element is a list of its two parts
+        body = {"op": "solve", "inputs": {name: {"dtype": dtype, "shape": list(v.shape), "data": np.stack(
+            [v.real, v.imag], -1).reshape(-1, 2).tolist()} for name, v in inputs.items()}}
+        answer = service.request("POST", "/jobs?wait=30", json.dumps(body),
+                                 {"Content-Type": TYPES[form], "Accept": TYPES[wanted]})
+    else:
+        answer = service.post("solve", inputs, form=form, accept=wanted)
+    assert answer.status == 200, answer.body
+    if accept == "npy":
+        answer = service.request("GET", answer.json()["outputs"]["x"]["href"], headers={"Accept": TYPES["npy"]})
+    if accept == "json":
+        output = answer.json()["outputs"]["x"]
+        assert output["dtype"] == dtype and output["shape"] == [2, 1]
+        got = np.array(output["data"]) @ [1, 1j]
+    else:
+        got = answer.safetensors()[0]["x"] if accept == "safetensors" else answer.npy()
+        assert got.dtype == dtype
+    assert np.abs(got - x).max() < 1e-6 if dtype == "complex64" else np.array_equal(got, x)
+
+
 def test_one_output_in_every_format(service):
     job = service.post("solve", {"a": A, "b": B}).json()
     href = job["outputs"]["x"]["href"]

@@ -72,10 +72,44 @@ def test_the_shared_library_shows_what_the_header_declares_and_no_more(dest):
     assert shown == header_functions() and len(shown) > 20
 
 
+def test_the_static_library_shows_no_more(dest, tmp_path):
+    """A program may have names that are the library's own, inside."""
+    listed = run("nm", "-g", "--defined-only", f"{dest}{PREFIX}/lib/libblasd.a").stdout
+    assert {line.split()[2] for line in listed.splitlines() if len(line.split()) == 3} == header_functions()
+    (tmp_path / "program.c").write_text("#include <blasd.h>\nint blasd_dtype_code(void);\nint blasd_dtype_code(void) { return 0; }\n"
+                                        "int main(void) { blasd_client_free(blasd_client_new(NULL)); return blasd_dtype_code(); }\n")
+    done = run("gcc", f"-I{dest}{PREFIX}/include", tmp_path / "program.c", f"{dest}{PREFIX}/lib/libblasd.a", "-lcurl", "-ljansson",
+               "-o", tmp_path / "program")
+    assert done.returncode == 0 and run(tmp_path / "program").returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="no cmake here")
+@pytest.mark.parametrize("target", ["blasd::blasd", "blasd::static"])
+def test_cmake_finds_it(dest, tmp_path, target):
+    version = (ROOT / "VERSION").read_text().strip()
+    (tmp_path / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.16)\nproject(program C CXX)\nfind_package(blasd {version} REQUIRED)\n"
+        f"add_executable(program main.cc)\ntarget_link_libraries(program {target})\n")
+    (tmp_path / "main.cc").write_text("#include <blasd.h>\n#include <cstdio>\n"
+                                      "int main() { std::puts(blasd_library_version()); return !BLASD_VERSION_AT_LEAST(0, 2, 0); }\n")
+    for words in (("cmake", "-S", tmp_path, "-B", tmp_path / "out", f"-DCMAKE_PREFIX_PATH={dest}{PREFIX}"),
+                  ("cmake", "--build", tmp_path / "out")):
+        done = run(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert run(tmp_path / "out/program").stdout == version + "\n"
+    (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.16)\nproject(program C)\n"
+                                             "find_package(blasd 99.0 REQUIRED)\n")
+    assert run("cmake", "-S", tmp_path, "-B", tmp_path / "newer", f"-DCMAKE_PREFIX_PATH={dest}{PREFIX}").returncode != 0
+
+
 def test_the_manual_pages_render_and_name_every_option(dest):
     pages = sorted((dest / PREFIX[1:] / "share/man").glob("man*/*"))
-    assert {p.name for p in pages} == {"blasd.1", "blasd-up.1", "blasd-api.1", "blasd-worker.1", "blasd-devices.1",
-                                       "blasd-run.1", "libblasd.3"}
+    listed = run(f"{dest}{PREFIX}/bin/blasd", "help").stdout
+    commands = set(re.findall(r"^  ([a-z-]+) ", listed, re.M)) - {"help", "version"}
+    groups = set(re.findall(r"^/\* --- (\w+): ", (ROOT / "clients/c/blasd.h").read_text(), re.M))
+    assert len(commands) > 10 and len(groups) >= 5
+    assert {p.name for p in pages} == {"blasd.1", "libblasd.3"} | {f"blasd-{name}.1" for name in commands} | \
+        {f"{name}.3" for name in groups | header_functions()}
     for page in pages:
         text = page.read_text().replace("\\-", "-")
         if page.name.startswith("blasd-"):
@@ -83,11 +117,15 @@ def test_the_manual_pages_render_and_name_every_option(dest):
             said = run(f"{dest}{PREFIX}/bin/blasd", command, "--help").stdout
             for option in set(re.findall(r"^ +(?:-\w, +)?(--[a-z-]+)", said, flags=re.M)):
                 assert f".B {option}" in text or f", {option}" in text, (page.name, option)
-        if shutil.which("man"):
+        if shutil.which("man") and not text.startswith(".so "):
             done = run("man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", page)
             assert done.returncode == 0 and done.stderr == "" and len(done.stdout) > 300, done.stderr
+    man3 = dest / PREFIX[1:] / "share/man/man3"
     for name in header_functions():
-        assert name in (dest / PREFIX[1:] / "share/man/man3/libblasd.3").read_text()
+        page = (man3 / f"{name}.3").read_text()
+        if page.startswith(".so "):
+            page = (man3.parent / page.split()[1]).read_text()
+        assert name in page.split(".SH SYNOPSIS")[0].replace("\\-", "-") or page.startswith(".TH LIBBLASD")
 
 
 def test_the_unit_is_right_and_confined(tmp_path):
@@ -107,7 +145,8 @@ def test_completion_offers_commands_and_their_options(dest):
     def offered(*words):
         line = f'source {script}; COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}; _blasd; echo ${{COMPREPLY[@]}}'
         return run("bash", "-c", line).stdout.split()
-    assert offered("blasd", "d") == ["devices"]
+    assert offered("blasd", "d") == ["devices"] and offered("blasd", "to") == ["top"]
+    assert "--forget" in offered("blasd", "cancel", "--f")
     assert "--listen" in offered("blasd", "up", "--li") and "--name" in offered("blasd", "worker", "--n")
     if shutil.which("zsh"):
         assert run("zsh", "-n", f"{dest}{PREFIX}/share/zsh/site-functions/_blasd").returncode == 0

@@ -6,7 +6,7 @@ import re
 import time
 
 import numpy as np
-from service import TYPES
+from service import TYPES, wait_for
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
 
@@ -106,13 +106,8 @@ def test_a_client_that_leaves_takes_its_job_along(make_service):
             body = b'{"op":"matmul","inputs":{"a":[[1]],"b":[[1]]}}'
             raw.sendall(b"POST /jobs?wait=60 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
                         b"Content-Length: %d\r\n\r\n" % len(body) + body)
-            time.sleep(0.3)
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
-            if any(j["state"] == "cancelled" for j in service.request("GET", "/jobs").json()["jobs"]):
-                return
-            time.sleep(0.05)
-    raise AssertionError("the job was not cancelled")
+            wait_for(lambda: service.request("GET", "/jobs?state=queued").json()["jobs"], "the job is queued")
+        wait_for(lambda: service.request("GET", "/jobs?state=cancelled").json()["jobs"], "the job is cancelled")
 
 
 def test_list_by_state_newest_first(make_service):
@@ -179,10 +174,7 @@ def test_a_key_lives_while_its_job_waits(make_service):
         time.sleep(3)  # longer than the key's time once the job has ended
         assert service.request("POST", "/jobs", body, headers).json()["id"] == first
     poll(service, first)
-    end = time.monotonic() + 40
-    while service.request("GET", f"/jobs/{first}").status == 200:
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    wait_for(lambda: service.request("GET", f"/jobs/{first}").status != 200)
     assert service.request("POST", "/jobs?wait=10", body, headers).json()["id"] != first
 
 
@@ -221,20 +213,14 @@ def test_kept_results_that_fill_their_room_refuse_new_jobs(make_service):
     assert answer.status == 429 and answer.json()["code"] == "results_full" and int(answer.headers["Retry-After"]) >= 1
     assert all(service.request("GET", f"/jobs/{one}/result").status == 200 for one in ids)
     assert service.request("DELETE", f"/jobs/{ids[0]}?forget=1").status == 200
-    end = time.monotonic() + 10
-    while service.post("matmul", SMALL, wait=0).status != 202:
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_for(lambda: service.post("matmul", SMALL, wait=0).status == 202)
 
 
 def test_made_up_ids_never_expired(make_service):
     service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=1")
     for wait in (0, 10):
         job_id = service.post("matmul", SMALL, wait=wait).json()["id"]
-        end = time.monotonic() + 40
-        while service.request("GET", f"/jobs/{job_id}").status == 200:
-            assert time.monotonic() < end
-            time.sleep(0.2)
+        wait_for(lambda: service.request("GET", f"/jobs/{job_id}").status != 200)
         assert service.request("GET", f"/jobs/{job_id}").status == 410
         flip = lambda at: job_id[:at] + format(int(job_id[at], 16) ^ 1, "x") + job_id[at + 1:]
         for made_up in (flip(40), flip(29), flip(28), flip(9), flip(8), job_id[0] + "0" * 40,
@@ -336,10 +322,7 @@ def test_requests_wait_at_the_gate_of_a_full_queue(make_service):
         with service.worker_held():
             asked = [pool.submit(service.post, "matmul", {"a": [[float(i)]], "b": [[2.0]]}, wait=30 if i % 2 else 0)
                      for i in range(30)]
-            end = time.monotonic() + 8
-            while in_flight(service) < 26:  # four are in the queue
-                assert time.monotonic() < end
-                time.sleep(0.05)
+            wait_for(lambda: in_flight(service) >= 26)  # four are in the queue
         answers = [a.result() for a in asked]
     assert {a.status for a in answers} == {200, 202}
     for i, answer in enumerate(answers):
@@ -356,10 +339,7 @@ def test_bodies_that_find_the_queue_filled_up_wait_too(make_service):
             client.putrequest("POST", "/jobs?wait=30")
             client.putheader("Content-Length", str(len(body)))
             client.endheaders()
-        end = time.monotonic() + 8
-        while in_flight(service) < 9:  # with the question itself
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_for(lambda: in_flight(service) >= 9)  # with the question itself
         for client in clients:
             client.send(body)
         time.sleep(0.3)  # nobody is refused meanwhile
@@ -367,10 +347,7 @@ def test_bodies_that_find_the_queue_filled_up_wait_too(make_service):
     answers = [client.getresponse() for client in clients]
     assert [answer.status for answer in answers] == [200] * 7
     assert all(json.loads(answer.read())["outputs"]["c"]["data"] == [[6.0]] for answer in answers)
-    end = time.monotonic() + 20
-    while in_flight(service) > 1:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_for(lambda: in_flight(service) <= 1)
 
 
 def test_many_at_a_full_gate_are_all_answered(make_service):
@@ -389,9 +366,7 @@ def test_many_at_a_full_gate_are_all_answered(make_service):
 def test_records_expire(make_service):
     service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=1")
     job = service.post("matmul", SMALL).json()
-    end = time.monotonic() + 40
-    while time.monotonic() < end and service.request("GET", f"/jobs/{job['id']}").status == 200:
-        time.sleep(0.2)
+    wait_for(lambda: service.request("GET", f"/jobs/{job['id']}").status != 200)
     for path in ("", "/result", "/outputs/c"):
         assert service.request("GET", f"/jobs/{job['id']}{path}").status == 410
 

@@ -10,23 +10,13 @@ import time
 
 import numpy as np
 import pytest
-from service import API, BLASD, TYPES, Answer, command_line
+from service import API, BLASD, TYPES, Answer, command_line, wait_for
 from test_up import Apart
 
 SMALL = {"a": np.eye(2), "b": np.full((2, 2), 3.0)}
-N = 1700  # long enough to have the lane to itself, but for small jobs
+N = 1700  # long enough to have the slow pool to itself, but for small jobs
 HANG = BLASD.parent / "hang.so"
 ENDED = ("succeeded", "failed", "cancelled", "expired")
-
-
-def until(what, seconds=120):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        got = what()
-        if got:
-            return got
-        time.sleep(0.05)
-    raise AssertionError(f"still not {what}")
 
 
 def state(service, job_id):
@@ -40,7 +30,7 @@ def waiting(service):
 
 
 def ended(service, job_id):
-    return until(lambda: (job := service.request("GET", f"/jobs/{job_id}").json())["state"] in ENDED and job)
+    return wait_for(lambda: (job := service.request("GET", f"/jobs/{job_id}").json())["state"] in ENDED and job)
 
 
 def submit(service, inputs=SMALL):
@@ -61,7 +51,7 @@ def test_a_part_that_gives_no_sign_of_life_is_replaced(make_service, victim):
     before = {name: service.part(name) for name in PARTS}
     ids = [submit(service) for _ in range(20)]
     service.kill(victim, signal.SIGSTOP)
-    until(lambda: service.part(victim) not in (before[victim], None))
+    wait_for(lambda: service.part(victim) not in (before[victim], None))
     service.wait_ready()
     ids += [submit(service) for _ in range(20)]
     for job_id in ids:
@@ -79,7 +69,7 @@ def test_each_of_several_workers_is_replaced(make_service):
     def all_workers():
         return [pid for pid in children(service.process.pid) if command_line(pid).startswith("blasd worker")]
     # it is ready with the first one; a worker that never was is not watched
-    until(lambda: len(service.request("GET", "/devices").json()["devices"]) == 2)
+    wait_for(lambda: len(service.request("GET", "/devices").json()["devices"]) == 2)
     workers = all_workers()
     for pid in workers:
         os.kill(pid, signal.SIGSTOP)
@@ -133,7 +123,7 @@ def product(first, n=N):
 
 def start(service, first):
     job_id = submit(service, product(first))
-    until(lambda: state(service, job_id) == "running")
+    wait_for(lambda: state(service, job_id) == "running")
     return job_id
 
 
@@ -148,7 +138,7 @@ def test_a_cancelled_job_that_hangs_ends_its_worker(hanging):
     for other in behind:
         job = ended(service, other)
         assert job["state"] == "succeeded" and job["execution"]["attempts"] == 1, job
-    until(lambda: service.part("worker") not in (worker, None))
+    wait_for(lambda: service.part("worker") not in (worker, None))
     assert state(service, job_id) == "cancelled"
     assert f"{job_id} (jobs in the call: 1) is cancelled or past its deadline and does not stop" in service.log_text()
 
@@ -158,7 +148,7 @@ def test_one_past_its_deadline_that_hangs_ends_its_worker(hanging):
     worker = service.part("worker")
     job_id = service.post("matmul", product(FOREVER), wait=0, form="safetensors", deadline_ms=1500).json()["id"]
     assert ended(service, job_id)["state"] == "expired"
-    until(lambda: service.part("worker") not in (worker, None))
+    wait_for(lambda: service.part("worker") not in (worker, None))
     assert service.run("matmul", SMALL)[1]["state"] == "succeeded"
 
 
@@ -170,7 +160,7 @@ def test_a_job_past_job_s_fails_once(hanging):
     assert (job["state"], job["error"]["code"]) == ("failed", "job_too_long") and "job_s" in job["error"]["detail"]
     assert job["execution"]["attempts"] == 1
     assert ended(service, behind)["state"] == "succeeded"
-    until(lambda: service.part("worker") not in (worker, None))
+    wait_for(lambda: service.part("worker") not in (worker, None))
 
 
 def test_a_long_call_that_is_wanted_keeps_its_lease(hanging):
@@ -196,7 +186,7 @@ def test_a_drain_does_not_wait_for_what_hangs(hanging, cancelled):
     assert "killing it" not in service.log_text()  # it ended by itself, and gave back what it had
     service.start()
     if not cancelled:
-        until(lambda: state(service, job_id) == "running")
+        wait_for(lambda: state(service, job_id) == "running")
         service.request("DELETE", f"/jobs/{job_id}")
     assert ended(service, behind)["state"] == "succeeded"
     assert state(service, job_id) == "cancelled"
@@ -228,9 +218,9 @@ def test_the_port_says_that_it_drains(hanging):
     got = []
     waiter = threading.Thread(target=lambda: got.append(service.request("GET", f"/jobs/{job_id}?wait=60", timeout=90)))
     waiter.start()
-    until(lambda: waiting(service) == 1)
+    wait_for(lambda: waiting(service) == 1)
     service.process.send_signal(signal.SIGTERM)
-    refused = until(lambda: (answer := service.request("POST", "/jobs", JOB, {"Content-Type": TYPES["json"]})).status
+    refused = wait_for(lambda: (answer := service.request("POST", "/jobs", JOB, {"Content-Type": TYPES["json"]})).status
                     == 503 and answer)
     assert refused.json()["code"] == "draining"
     for _ in range(3):  # for as long as the job takes; that the workers are told after ten seconds changes nothing
@@ -260,9 +250,9 @@ def test_a_front_end_by_itself_drains_too(tmp_path):
         got = []
         waiter = threading.Thread(target=lambda: got.append(service.request("GET", f"/jobs/{job_id}?wait=60", timeout=90)))
         waiter.start()
-        until(lambda: waiting(service) == 1)
+        wait_for(lambda: waiting(service) == 1)
         api.terminate()
-        answer = until(lambda: (one := service.request("POST", "/jobs", JOB, {"Content-Type": TYPES["json"]})).status
+        answer = wait_for(lambda: (one := service.request("POST", "/jobs", JOB, {"Content-Type": TYPES["json"]})).status
                        == 503 and one)
         assert answer.json()["code"] == "draining"
         worker.send_signal(signal.SIGCONT)

@@ -336,7 +336,7 @@ REFUSED = [  # operation, inputs, parameters, code, field
     ("solve", {"a": EYE[:2], "b": EYE[0]}, {}, "invalid_shape", "inputs.a"),
     ("solve", {"a": EYE, "b": EYE[:2]}, {}, "shape_mismatch", "inputs.b"),
     ("solve", {"a": EYE * np.nan, "b": EYE}, {}, "not_finite", "inputs.a"),
-    ("solve", {"a": EYE, "b": EYE}, {"assume_a": "hermitian"}, "invalid_parameter", "params.assume_a"),
+    ("solve", {"a": EYE, "b": EYE}, {"assume_a": "banded"}, "invalid_parameter", "params.assume_a"),
     ("distance", {"x": EYE, "y": EYE[:, :2]}, {}, "shape_mismatch", "inputs.y"),
     ("distance", {"x": EYE}, {"metric": "manhattan"}, "invalid_parameter", "params.metric"),
     ("distance", {"x": EYE}, {"metric": "minkowski", "p": 0}, "invalid_parameter", "params.p"),

@@ -120,8 +120,9 @@ def exactly(params, inputs, a, b):
 
 
 def allowed(exact, factor, u, k):
-    if factor is None:
-        return (4 * k + 20) * u * (float(exact) + float(exact)**0.5) + (8 * k + 32) * u
+    if factor is None:  # rows made ready in float64, whatever the points are
+        wide = UNIT["float64"]
+        return 2 * u * float(exact) + (4 * k + 20) * wide * (float(exact) + float(exact)**0.5) + (8 * k + 32) * wide
     return factor * u * float(exact)
 
 

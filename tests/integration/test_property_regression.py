@@ -88,7 +88,7 @@ def test_least_squares_are_least(service, problem):
     inputs = {"x": np.tile(x, (copies, 1)), "y": np.tile(y, copies)}
     if w is not None:
         inputs["sample_weight"] = np.tile(w, copies)
-    fit, job = service.run("regression", inputs, {"fit_intercept": intercept}, form="safetensors")
+    fit, job = service.run("regression", inputs, {"fit_intercept": intercept, "certify": True}, form="safetensors")
     b, least, rank = exact_least_squares(x, y, w, intercept)
     warnings = " ".join(job["execution"]["warnings"])
     q = x.shape[1] + intercept
@@ -110,6 +110,11 @@ def test_least_squares_are_least(service, problem):
         part = max(np.abs(y)) + sum(np.abs(fit["coef"]) * np.abs(x).max(0))
         rounding = (EXACT(float(part)) / 2**44) ** 2 * len(y) * EXACT(float(1 if w is None else w.max()))
         assert squares_left(x, y, w, intercept, fit) <= least * (1 + EXACT(1, 10**6)) + rounding
+    proven = np.isfinite(fit["error_bound"])
+    assert proven.all() or "not_certifiable" in warnings
+    assert rank == q or not proven.any()
+    for value, expected, bound in zip(fit["coef"][proven], np.array(b[int(intercept):])[proven], fit["error_bound"][proven]):
+        assert abs(EXACT(float(value)) - expected) <= EXACT(float(bound))
     if len(y) * copies <= fit["rank"]:
         assert fit["df_resid"] <= 0 and "degrees of freedom" in warnings
 

@@ -81,3 +81,42 @@ def test_solutions_are_right_or_doubtful(service, system, certify):
                 assert np.isinf(e) or abs(p - q) <= Fraction(float(e))
     if certify:
         assert np.isinf(got["error_bound"]).any() == ("not_certifiable" in warnings)
+
+
+@hypothesis.given(draw.integers(1, 8), draw.sampled_from(["general", "symmetric", "positive_definite", "hermitian",
+                                                          "lower_triangular", "upper_triangular"]),
+                  draw.sampled_from(["complex128", "complex128", "complex64"]), draw.booleans(),
+                  draw.integers(-280, 280), draw.integers(0, 12), draw.integers(0, 2**32))
+@BOUNDED
+def test_complex_solutions_are_right(service, n, assume, dtype, transposed, far, near, seed):
+    """Against the rational solution of the real system of twice the size."""
+    random = np.random.default_rng(seed)
+    a = random.standard_normal((n, n)) + 1j * random.standard_normal((n, n))
+    b = random.standard_normal((n, 2)) + 1j * random.standard_normal((n, 2))
+    if n > 1 and dtype == "complex128":
+        a[1] = a[0] + 10.0**-near * a[1]
+    if assume in ("positive_definite", "hermitian"):
+        a = np.triu(a, 1) + np.triu(a, 1).conj().T + np.diag((4 * n if assume[0] == "p" else random.choice([-1, 1])) *
+                                                             (1 + np.abs(a.diagonal())))
+    elif assume == "symmetric":
+        a = np.triu(a) + np.triu(a, 1).T
+    elif "triangular" in assume:
+        a = np.tril(a) if assume[0] == "l" else np.triu(a)
+    if dtype == "complex128":
+        a = a * 2.0**far
+    a, b = a.astype(dtype), b.astype(dtype)
+    unit = 2.0**-24 if dtype == "complex64" else 2.0**-53
+    got, job = service.run("solve", {"a": a, "b": b}, {"assume_a": assume, "transposed": transposed, "certify": True},
+                           form="safetensors")
+    seen = a.T if transposed else a
+    wish = exact(np.block([[seen.real, -seen.imag], [seen.imag, seen.real]]), np.vstack([b.real, b.imag]))
+    assert got["x"].dtype == dtype and got["rcond"] > 0
+    for c in range(2):
+        size = max(abs(row[c]) for row in wish)
+        for i in range(n):
+            off = [abs(Fraction(float(part)) - wish[i + k * n][c])
+                   for k, part in enumerate((got["x"][i, c].real, got["x"][i, c].imag))]
+            if "digit" not in str(job["execution"]["warnings"]) and got["rcond"] > 1e5 * unit:
+                assert max(off) <= Fraction(4 * unit) * size
+            assert np.isinf(got["error_bound"][i, c]) or (
+                off[0]**2 + off[1]**2 <= Fraction(float(got["error_bound"][i, c]))**2)

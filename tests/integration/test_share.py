@@ -12,7 +12,7 @@ import time
 import blasd
 import numpy as np
 import pytest
-from service import BLASD, CODES, TYPES, folder_of
+from service import BLASD, CODES, TYPES, folder_of, wait_for
 
 RNG = np.random.default_rng(23)
 
@@ -66,13 +66,6 @@ def taken(folder):
     return [path for path in folder.glob("*.in") if path.exists() and path.stat().st_mode & 0o1000]
 
 
-def wait_until(condition, timeout=40):
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.05)
-
-
 def mapped(folder, output):
     blob = output["blob"]
     assert blob["bytes"] == np.prod(output["shape"]) * np.dtype(output["dtype"]).itemsize
@@ -92,7 +85,7 @@ def test_a_file_is_a_body(sharing):
         again = hand_in(sharing, put.name, query="&wait=30&params=" + '{"alpha":2}').json()
         np.testing.assert_allclose(mapped(folder, again["outputs"]["c"]), 2 * (a @ b))
         assert put.path.stat().st_nlink == 1 or again["state"] == "succeeded"
-        wait_until(lambda: put.path.stat().st_nlink == 1)  # the jobs' own names for it are gone
+        wait_for(lambda: put.path.stat().st_nlink == 1)  # the jobs' own names for it are gone
     document = sharing.request("GET", f"/jobs/{job['id']}").json()
     assert "blob" not in document["outputs"]["c"]  # it was not asked for
     document = sharing.request("GET", f"/jobs/{job['id']}", headers={"Prefer": "share"}).json()
@@ -100,7 +93,7 @@ def test_a_file_is_a_body(sharing):
     fetched = sharing.request("GET", f"/jobs/{job['id']}/outputs/c", headers={"Accept": TYPES["npy"]}).npy()
     np.testing.assert_allclose(fetched, a @ b)
     assert sharing.request("DELETE", f"/jobs/{job['id']}?forget=1").status == 200
-    wait_until(lambda: not (folder / job["outputs"]["c"]["blob"]["name"]).exists())
+    wait_for(lambda: not (folder / job["outputs"]["c"]["blob"]["name"]).exists())
 
 
 def test_all_that_holds_for_bodies(sharing):
@@ -170,7 +163,7 @@ def test_files_that_are_not_taken(sharing, tmp_path):
         assert text in problem["detail"]
         assert not taken(folder)
 
-    wait_until(lambda: not taken(folder))  # of earlier jobs
+    wait_for(lambda: not taken(folder))  # of earlier jobs
     for name in ("", "x", "../" + "0" * 29, "0" * 31, "0" * 33, "G" * 32, "0" * 31 + "/"):
         refused(name, 400, "malformed_query", "32 digits")
     refused("0" * 32, 422, "body_file_refused", "there is no file")
@@ -244,14 +237,14 @@ def test_idempotency_deadline_cancel(sharing):
         assert hand_in(sharing, put.name, headers=key).json()["id"] == one["id"]
         answer = hand_in(sharing, other.name, headers=key)
         assert answer.json()["code"] == "idempotency_conflict"
-        wait_until(lambda: put.path.stat().st_nlink == other.path.stat().st_nlink == 1)
+        wait_for(lambda: put.path.stat().st_nlink == other.path.stat().st_nlink == 1)
         with sharing.worker_held():
             late = hand_in(sharing, put.name, query="&deadline_ms=300").json()
             dropped = hand_in(sharing, put.name, query="").json()
             assert put.path.stat().st_nlink == 3
             assert sharing.request("DELETE", f"/jobs/{dropped['id']}").json()["state"] == "cancelled"
             assert sharing.request("GET", f"/jobs/{late['id']}?wait=20").json()["state"] == "expired"
-        wait_until(lambda: put.path.stat().st_nlink == 1)
+        wait_for(lambda: put.path.stat().st_nlink == 1)
 
 
 def test_a_client_harms_only_itself(sharing):
@@ -343,7 +336,7 @@ def test_what_nobody_holds_is_swept(make_service):
         os.link(left.path, orphan)
         link = folder / f"{secrets.token_hex(16)}.put"
         link.symlink_to("/etc/hostname")
-        wait_until(lambda: not left.path.exists() and not orphan.exists() and not link.is_symlink())
+        wait_for(lambda: not left.path.exists() and not orphan.exists() and not link.is_symlink())
         assert kept.path.exists()
         assert hand_in(service, kept.name).json()["state"] == "succeeded"
 
@@ -366,7 +359,7 @@ def test_front_end_killed_while_it_reads(make_service):
             service.kill("api")
             thread.join()
             service.wait_ready()
-    wait_until(lambda: not blobs(folder, ".in"))
+    wait_for(lambda: not blobs(folder, ".in"))
 
 
 def test_off_unless_asked_for(service, tmp_path):

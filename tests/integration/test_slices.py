@@ -2,12 +2,11 @@
 import os
 import pathlib
 import socket
-import time
 
 import numpy as np
 import pytest
 
-from service import safetensors
+from service import safetensors, wait_for
 
 SIZES = [1, 7, 8, 9, 11, 12, 40, 90, 127, 128, 129, 181, 182, 256]  # 2 n^2 doubles: 1 KiB at 8, 256 KiB at 128
 
@@ -77,12 +76,7 @@ def test_segments_are_used_again_and_given_back(make_service):
         np.testing.assert_array_equal(arrays["c"], want)
         most = max(most, len(list(folder.glob("*.seg"))))
     assert 2 <= most
-    end = time.monotonic() + 60
-    left = most
-    while left > 4 and time.monotonic() < end:
-        left = len(list(folder.glob("*.seg")))
-        time.sleep(0.3)
-    assert left <= 4, left
+    wait_for(lambda: len(list(folder.glob("*.seg"))) <= 4)
 
 
 def half_sent(service, body):
@@ -120,10 +114,7 @@ def test_bodies_that_stand_still_hold_nobody_up(make_service):
         assert answer.endswith(np.full((n, n), float(i)).tobytes())
     for sock in socks:
         sock.close()
-    end = time.monotonic() + 60
-    while len(list(folder.glob("*.seg"))) > 4 and time.monotonic() < end:
-        time.sleep(0.3)
-    assert len(list(folder.glob("*.seg"))) <= 4
+    wait_for(lambda: len(list(folder.glob("*.seg"))) <= 4)
 
 
 def test_slow_bodies_pin_no_segments(make_service):
@@ -139,10 +130,7 @@ def test_slow_bodies_pin_no_segments(make_service):
         for _ in range(32):  # 4 MiB
             arrays, _ = service.post("matmul", {"a": a, "b": np.eye(90)}, form="safetensors", accept="safetensors").safetensors()
             np.testing.assert_array_equal(arrays["c"], a)
-    end = time.monotonic() + 60
-    while len(list(folder.glob("*.seg"))) > 4 and time.monotonic() < end:
-        time.sleep(0.3)
-    assert len(list(folder.glob("*.seg"))) <= 4
+    wait_for(lambda: len(list(folder.glob("*.seg"))) <= 4)
     for i, (sock, body) in enumerate(zip(socks, bodies)):
         sock.sendall(body[len(body) // 2:])
         answer = read_all(sock)
@@ -158,8 +146,5 @@ def test_refused_bodies_leave_no_room_taken(make_service):
     for i in range(400):
         answer = service.post("matmul", {"a": np.ones((100, 90)), "b": np.ones((100, 90))}, form="safetensors")
         assert answer.status == 422 and answer.json()["code"] == "shape_mismatch", answer.body
-    most = time.monotonic() + 60
-    while len(list(folder.glob("*.seg"))) > before + 4 and time.monotonic() < most:
-        time.sleep(0.3)
-    assert len(list(folder.glob("*.seg"))) <= before + 4
+    wait_for(lambda: len(list(folder.glob("*.seg"))) <= before + 4)
     service.run("matmul", {"a": np.ones((100, 90)), "b": np.ones((90, 100))}, form="safetensors")

@@ -23,7 +23,7 @@ static int product(struct blasd_client *client) {
     }
     array = blasd_reply_array(reply, "c");
     if (array != NULL) {
-        const double *c = array->data;
+        const double *c = (const double *)array->data; /* C++ wants the cast */
         printf("%g %g\n%g %g\n", c[0], c[1], c[2], c[3]);
     }
     blasd_reply_free(reply);

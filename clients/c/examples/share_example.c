@@ -49,13 +49,16 @@ static int any_arrays(struct blasd_client *client) {
     struct blasd_array inputs[2] = {{.name = "a", .dtype = "float64", .rank = 2, .shape = {N, N}},
                                     {.name = "b", .dtype = "float64", .rank = 2, .shape = {N, N}}};
     struct blasd_request request = {.op = "matmul", .inputs = inputs, .input_count = 2};
+    double *a = (double *)malloc(N * N * sizeof *a), *b = (double *)malloc(N * N * sizeof *b);
     int code = -1;
-    for (int i = 0; i < 2; i++) inputs[i].data = malloc(N * N * sizeof(double));
-    if (inputs[0].data != NULL && inputs[1].data != NULL) {
-        fill(inputs[0].data, inputs[1].data);
+    if (a != NULL && b != NULL) {
+        fill(a, b);
+        inputs[0].data = a;
+        inputs[1].data = b;
         code = run(client, &request);
     }
-    for (int i = 0; i < 2; i++) free(inputs[i].data);
+    free(a);
+    free(b);
     return code;
 }
 
@@ -69,7 +72,7 @@ static int arrays_in_place(struct blasd_client *client) {
     struct blasd_shared *shared;
     int code = 0;
     if (blasd_shared_new(client, specs, 2, &shared, &problem) != 0) return fail(&problem);
-    fill(blasd_shared_array(shared, "a")->data, blasd_shared_array(shared, "b")->data);
+    fill((double *)blasd_shared_data(shared, "a"), (double *)blasd_shared_data(shared, "b"));
     request.shared = shared;
     for (int i = 0; code == 0 && i < 2; i++) code = run(client, &request);
     blasd_shared_free(shared);

@@ -32,7 +32,7 @@ def inv(a: Any) -> Array:
     a = np.asarray(a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise np.linalg.LinAlgError("the last two dimensions of the array must be square")
-    dtype = np.float32 if a.dtype == np.float32 else np.float64
+    dtype = np.float32 if a.dtype in (np.float32, np.complex64) else np.float64
     return solve(a, np.eye(a.shape[-1], dtype=dtype) if a.ndim == 2 else
                  np.broadcast_to(np.eye(a.shape[-1], dtype=dtype), a.shape))
 

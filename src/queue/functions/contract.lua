@@ -1,4 +1,4 @@
-#!lua name=blasd_5
+#!lua name=blasd_6
 -- revision 1
 --[[ The queue inside Redis: what its keys are and what each function does.
 
@@ -10,38 +10,52 @@ the order that the Makefile gives. Read next: state.lua.
 
 KEYS. KEYS[1] of every call is "{NAME}", the hash tag of the queue, written {q} below; no key of
 that very name exists. All others begin with it, so they lie in one slot of a cluster.
-  {q}:wait:CLASS:PRIO  list of names, CLASS any|cpu|cuda, PRIO high|normal|low: what no worker has
-                       been given, the first one first; what is given back stands at its head. A
-                       job that ends meanwhile leaves its name there, a ghost, which claims pass
-                       over
+  {q}:wait:CLASS:PRIO:TENANT
+                       list of names, CLASS any|cpu|cuda, PRIO high|normal|low: what of that tenant no
+                       worker has been given, the first one first; what is given back stands at its
+                       head. A job that ends meanwhile leaves its name there, a tombstone, which claims
+                       pass over. Below it is called a line, by "SI TENANT"
   {q}:pending          hash NAME -> stub, exactly while the job, or packet, is queued or running;
                        whoever removes it ends the job, so a job ends once. A stub is
-                       "SI US COST FLAGS DEADLINE[ SEG][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
+                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
                        of kind s and its end was promised for later, see keep; DEADLINE in us, 0:
-                       none; SEG: the segment its inputs lie in; N: jobs of a packet; KEY: its
-                       Idempotency-Key
+                       none; SEG: the segment its inputs lie in; WORK: what each job counts for in
+                       its tenant's share, in us by the tenant's weight, of a tenant that is metered;
+                       N: jobs of a packet; KEY: its Idempotency-Key
+  {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
+                       `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
                        packet, a PIECE with each job's frame
   {q}:opened           hash PACKET -> "ID ID ...", of packets that were opened, while jobs of them
                        are pending
-  {q}:count            hash: `jobs` and `bytes` (of their costs) pending; SI: jobs waiting in a list
+  {q}:count            hash: `jobs` and `bytes` (of their costs) pending; "SI TENANT": jobs waiting in
+                       that line: those above 0 are the ring from which claims take; `shared`:
+                       when last those of several tenants waited
+  {q}:used             hash "jobs TENANT", "bytes TENANT": the same of each tenant that is metered
+  {q}:shares           hash "C-P TENANT" -> WORK that workers of class C (1 cpu, 2 cuda) were given of
+                       that tenant's and of priority P (1 to 3) while others' waited, too, and "C-P" ->
+                       the least of those that wait. No fields while one tenant alone waits
   {q}:deadlines        zset ID -> DEADLINE, only of pending jobs that have one
-  {q}:rec:KIND:B       hash ID -> PIECE with the final record, or PACKET -> the pieces of a packet
+  {q}:rec:KIND:B:TENANT
+                       hash ID -> PIECE with the final record, or PACKET -> the pieces of a packet
                        whose jobs ended together, of kind s. KIND s|a and B come from the id: B is
-                       its second / 1 (s) or / 8 (a); of a promised job KIND is a in any case
-  {q}:out:KIND:B       hash ID -> bytes of the blob ID.out, of records that have one
+                       its second / 1 (s) or / 8 (a); of a promised job KIND is a in any case. So
+                       who is not its tenant finds no record. "KIND:B:TENANT" is a bucket
+  {q}:out:BUCKET       hash ID -> bytes of the blob ID.out, of records that have one
   {q}:refs             hash SEG -> references to the segment SEG: pending jobs whose inputs lie in
                        it, and records whose outputs do; no field means none
-  {q}:seg:KIND:B       hash SEG -> how many of these references are records of that bucket
-  {q}:keys:KIND:B      hash ID -> key of the Idempotency-Key, of records that have one
-  {q}:recs             zset "KIND:B" -> second in which the bucket expires (last finish + its time)
-  {q}:seconds          zset "KIND:B" -> the second behind those its ids are made in
-  {q}:recbytes         hash "KIND:B" -> bytes of records, their blobs and keys; fields `s`, `a`: of
-                       all of the kind. Those of kind a stay for their time: where they are as many
-                       as may be (record_bytes), jobs are refused
+  {q}:seg:BUCKET       hash SEG -> how many of these references are records of that bucket
+  {q}:keys:BUCKET      hash ID -> key of the Idempotency-Key, of records that have one
+  {q}:recs             zset BUCKET -> second in which it expires (last finish + its time)
+  {q}:seconds:TENANT   zset "KIND:B" -> the second behind those its ids are made in
+  {q}:tenants:KIND:B   set of the tenants that have such a bucket, for the sweep of blobs
+  {q}:recbytes         hash BUCKET -> bytes of records, their blobs and keys; fields `s`, `a`: of
+                       all of the kind, ":TENANT": of all of the tenant, but of `anonymous`. Those of kind a stay for
+                       their time: where they are as many as may be (record_bytes), jobs are
+                       refused. Field `schema`: 3
   {q}:gone             hash KIND -> the highest B dropped so far
   {q}:epoch            counter of leases
   {q}:workers          hash NAME -> "CLASS EPOCH INFO" (CLASS 1 cpu, 2 cuda; INFO a JSON object)
@@ -65,7 +79,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:sent:FRONT       the last SEQ of that front end's calls of submit, with an expiry
   {q}:sent:FRONT:SEQ   the same call's reply, where not all was queued
   {q}:idem:TENANT:KEY  "ID FINGERPRINT": the Idempotency-Keys in use; with an expiry once the job
-                       has ended
+                       has ended. TENANT has no colon: letters, digits, `.`, `_`, `-`
   {q}:totals           hash "OP submitted" -> jobs taken in; "OP STATE" or "OP failed CODE" -> jobs
                        that ended so: since the queue was made
   {q}:unlogged         list of "ID OP STATE CODE": the newest jobs that were ended here, not by a
@@ -90,18 +104,24 @@ back by a worker that had begun it), the packet is opened: its jobs are entries 
 then on, and whoever comes upon its name, in a list or among what a worker held, takes them for it.
 So each pending job is named in one place, by its id or by its packet's name: NAME is either.
 
-FUNCTIONS. Called as FCALL blasd_5_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
+SHARES. Where lines of one tenant wait, jobs are given in their order, by priority. Where those of
+several do, each priority is shared out by WORK: whoever was given least is next, and one that comes
+anew starts where the least of them stands. Then, and some seconds longer, a claim is small, so that a
+worker comes again soon; it is told, for it knows better how long jobs take.
+
+FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
 queue_jobs queue_bytes lease_ms record_sync_bytes". Times are microseconds on Redis' clock, as
 integers. A RECORD in a reply is a final record as it was given to finish, or one that was made
 here (records.lua), of a job that is queued or running or that no worker ended; both are of one form.
 Where a job is unknown the reply holds an integer in the record's place: 404 there never was such a
-job, or it was deleted; 410 its record has expired.
+job, or it was deleted, or it is another tenant's; 410 its record has expired. TENANT is who asks; of
+another's jobs the reply and what is done for it are those of jobs that never were.
 
 Front ends call
   open IDENTITY REPLACE
       -> the identity recorded (IDENTITY itself where it was the first, or REPLACE is 1). To be
-      called on each new connection before anything else: jobs of schema 4 become ours by it
+      called on each new connection before anything else: jobs of schema 5 become ours by it
   submit FRONT SEQ, then 6 for each job, or packet: NAME FRAME SI COST OPTIONS NOTE
       -> {now_us, jobs, bytes, r1, ...} with jobs and bytes pending after it; error "DISK WHY", and
       nothing is taken, while {q}:refused says why. Without jobs it tells whether any would be
@@ -112,24 +132,26 @@ Front ends call
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
-      NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT", CHANNEL "" where nobody waits.
+      NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
+      tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
+      records beyond which it gets no more jobs in; 0: as many as there is room for.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
       blob ID.in is not there; 4 NAME, SI, COST or NOTE is malformed; 5 results that are kept leave
-      no room for more; or, where the key was used for the same request, an array {ID of the
+      no room for more; 6, 7, 8 JOBS, BYTES, STORED are reached; or, where the key was used for the same request, an array {ID of the
       earlier job, its RECORD where it has ended and a CHANNEL was given, else ""}; where it has not
       ended, CHANNEL now watches it; or, of a packet for which there is not room as a whole, a text
       with one of these digits for each job
-  get ID...               -> {RECORD or 404|410, ...}
-  watch CHANNEL ID...     -> the same; CHANNEL is told when those that have not ended end
-  keep ID...
+  get TENANT ID...            -> {RECORD or 404|410, ...}
+  watch TENANT CHANNEL ID...  -> the same; CHANNEL is told when those that have not ended end
+  keep TENANT ID...
       -> the same; the ends of those that have not ended are kept as long as those of kind a. To be
       called before an answer says that the end can be fetched later
-  cancel FORGET ID...
+  cancel TENANT FORGET ID...
       -> {RECORD or 404|409|410, ...}: a pending job ends as cancelled; one that has ended is, where
       FORGET is 1, forgotten, and the record is what it was, else 409. Where there is a record the
       caller removes the blobs ID.in and ID.out
-  list WHICH OP SINCE BEFORE LIMIT CURSOR
-      -> {CURSOR, RECORD, ...}, or 400 where CURSOR is none: a page of the jobs of the state WHICH
+  list TENANT WHICH OP SINCE BEFORE LIMIT CURSOR
+      -> {CURSOR, RECORD, ...}, or 400 where CURSOR is none: a page of its jobs of the state WHICH
       or, any, of all; of the operation OP unless that is ""; made from SINCE on and before BEFORE,
       in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
       the newest buckets first; within a step (see listing.lua) newest first. What is there from
@@ -156,12 +178,13 @@ lease is not theirs any more)
       -> {now_us, EPOCH}; error "STORE ..." where the identity recorded is another
   renew NAME EPOCH INFO   -> as tick, which it includes, without lines
   release NAME EPOCH      -> 0: gives back what it held, and the name
-  bury NAME               -> 0: the same for a worker known to be dead
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME PIECES OUTPUTS
-      -> {now_us, DIGITS, j1, f1, j2, f2, ...}. The one exchange by which a worker ends jobs and
+      -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
+      wait, or did of late. The one exchange by which a worker ends jobs and
       comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
-      not end it, of a packet " 0 N"; f its frame, of a packet its N pieces.
+      not end it, of a packet " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
+      packet its N pieces.
       MAX counts jobs; 0: it wants none. Where it wants some and there are none the worker is idle:
       it waits in BLMPOP {q}:wake:NAME, where the same reply comes once there are. LEADS 1: that
       wait comes behind this call, so where there were jobs "1" is in the list, which ends it.

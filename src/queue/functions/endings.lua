@@ -1,8 +1,8 @@
 -- Ending jobs, many at a time, and the records that stay of them. Read next: giving.lua.
 
 local function ending_new()
-    return {count = 0, names = {}, jobs = 0, terse = {}, cost = 0, segs = {}, into = {}, told = {},
-            ends = {}, one_channel = false}
+    return {count = 0, names = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
+            ends = {}, one_channel = false, of = {}, used = {}}
 end
 
 -- Counts the ends of a job's, or a packet's, records.
@@ -70,12 +70,21 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
     e.count, e.names[count] = count, name
     e.jobs, e.cost = e.jobs + job.jobs, e.cost + job.jobs * job.cost
     if seg ~= '' then e.segs[seg] = (e.segs[seg] or 0) - job.jobs end
+    if job.tenant ~= NOBODY then
+        local of = e.of[job.tenant] or {}
+        e.of[job.tenant], of[#of + 1] = of, name
+    end
+    if job.metered then
+        local used = e.used[job.tenant] or {jobs = 0, bytes = 0}
+        e.used[job.tenant] = used
+        used.jobs, used.bytes = used.jobs - job.jobs, used.bytes - job.jobs * job.cost
+    end
     if label then
         e.ends[label] = (e.ends[label] or 0) + 1
     else
         count_ends(e.ends, job.op, pieces)
     end
-    local bucket = job.promised and promised_bucket(name) or bucket_of(name)
+    local bucket = (job.promised and promised_place(name) or place_of(name)) .. ':' .. job.tenant
     local into = e.into[bucket]
     if not into then
         into = {bytes = 0, records = {}, outs = {}, segs = {}, keys = {}}
@@ -105,9 +114,13 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
     end
 end
 
--- Changes the bytes of records: of a bucket, and of all of its kind.
+-- Changes the bytes of records: of a bucket, of all of its kind, and of all of its tenant.
 local function weigh(bucket, by)
+    local own = match(bucket, ':[^:]*$')
     call('HINCRBY', K.recbytes, sub(bucket, 1, 1), whole(by))
+    if own ~= ':' .. NOBODY and call('HINCRBY', K.recbytes, own, whole(by)) <= 0 then
+        call('HDEL', K.recbytes, own)
+    end
     return call('HINCRBY', K.recbytes, bucket, whole(by))
 end
 
@@ -128,19 +141,22 @@ local function bucket_drop(bucket, early)
     call('UNLINK', K.rec_of .. bucket, K.out_of .. bucket, K.seg_of .. bucket, K.keys_of .. bucket)
     local bytes = call('HGET', K.recbytes, bucket)
     if bytes then
+        weigh(bucket, -bytes)
         call('HDEL', K.recbytes, bucket)
-        call('HINCRBY', K.recbytes, sub(bucket, 1, 1), whole(-bytes))
     end
+    local kind, b, tenant = match(bucket, '^(%a):(%d+):(.*)$')
+    local place = kind .. ':' .. b
     call('ZREM', K.recs, bucket)
-    call('ZREM', K.seconds, bucket)
-    local kind, b = match(bucket, '^(%a):(%d+)$')
+    call('ZREM', K.seconds_of .. tenant, place)
+    call('SREM', K.tenants_of .. place, tenant)
     local gone = tonumber(call('HGET', K.gone, kind) or -1)
     if tonumber(b) > gone then call('HSET', K.gone, kind, b) end
     return blobs
 end
 
 -- Drops records that somebody waited for, the oldest seconds first, until they have room beside
--- those that were promised for later, which stay for their time. The newest second always stays.
+-- those that were promised for later, which stay for their time. The newest second always stays, of
+-- each tenant.
 local function sync_fit()
     local room, sum, blobs, sync = L.record_sync_bytes, 0, 0, {}
     room = min(room, max(L.record_bytes - kept_bytes('a'), 0))
@@ -148,17 +164,19 @@ local function sync_fit()
     for _, bucket in ipairs(call('ZRANGE', K.recs, 0, -1)) do
         if byte(bucket) == 115 then sync[#sync + 1] = bucket end
     end
-    local bytes = get_many(K.recbytes, sync)
+    local bytes, newest = get_many(K.recbytes, sync), match(sync[#sync] or '', '^s:%d+:')
     for i = #sync, 1, -1 do
         sum = sum + tonumber(bytes[i] or 0)
-        if i < #sync and sum > room then blobs = blobs + bucket_drop(sync[i], true) end
+        if sum > room and match(sync[i], '^s:%d+:') ~= newest then
+            blobs = blobs + bucket_drop(sync[i], true)
+        end
     end
     return blobs
 end
 
--- Takes the ghosts out of a list, and counts what it holds; what is left keeps its order.
-local function compact(si)
-    local key, jobs = K.wait[si], 0
+-- Takes the tombstones out of a line, and counts what it holds; what is left keeps its order.
+local function compact(line)
+    local key, jobs = line_key(line), 0
     local left = call('LLEN', key)
     while left > 0 do
         local names = call('LPOP', key, min(left, MANY))
@@ -167,26 +185,28 @@ local function compact(si)
         call_many('RPUSH', key, alive)
         left = left - #names
     end
-    call('HSET', K.count, si, jobs)
+    call('HSET', K.count, line, jobs)
 end
 
 -- Jobs that ended without a worker: those that no worker has been given leave their names in a
 -- list, for to search it would take the longer the longer the queue is. So that what is left there
 -- is not without bounds, a list more than half of which are such names is gone through.
-local GHOSTS = 1000
-local function count_ghosts(ended)
+local TOMBSTONES = 1000
+local function count_tombstones(ended)
     local held, waited = {}, {}
     for _, worker in ipairs(call('HKEYS', K.workers)) do
         for _, name in ipairs(claimed_names(worker)) do held[name] = true end
     end
     for _, pair in ipairs(ended) do
-        local id, si = pair[1], pair[2]
-        if not (held[id] or held[sub(id, 1, PACKET)]) then waited[si] = (waited[si] or 0) + 1 end
+        local id, line = pair[1], pair[2]
+        if not (held[id] or held[sub(id, 1, PACKET)]) then
+            waited[line] = (waited[line] or 0) + 1
+        end
     end
-    for si, jobs in pairs(waited) do
-        tally(si, -jobs)
-        local names, alive = call('LLEN', K.wait[si]), counted(si)
-        if names > alive + GHOSTS and names > 2 * alive then compact(si) end
+    for line, jobs in pairs(waited) do
+        tally(line, -jobs)
+        local names, alive = call('LLEN', line_key(line)), counted(line)
+        if names > alive + TOMBSTONES and names > 2 * alive then compact(line) end
     end
 end
 
@@ -201,8 +221,10 @@ local function expire_later(bucket, bytes)
     expiries[key], expiry_count = second, expiry_count + 1
     call('ZADD', K.recs, 'GT', second, bucket)
     if bytes > 0 then return false end
-    local kind, b = match(bucket, '^(%a):(%d+)$')
-    call('ZADD', K.seconds, whole((tonumber(b) + 1) * WIDTH[kind]), bucket)
+    local kind, b, tenant = match(bucket, '^(%a):(%d+):(.*)$')
+    local place = kind .. ':' .. b
+    call('ZADD', K.seconds_of .. tenant, whole((tonumber(b) + 1) * WIDTH[kind]), place)
+    call('SADD', K.tenants_of .. place, tenant)
     return true
 end
 
@@ -218,7 +240,9 @@ local function ending_commit(e, worker)
     if e.count == 0 then return counted('jobs') end
     call_many('HDEL', K.pending, e.names)
     call_many('HDEL', K.frames, e.names)
-    if #e.terse > 0 then count_ghosts(e.terse) end
+    for tenant, names in pairs(e.of) do call_many('SREM', K.names_of .. tenant, names) end
+    for tenant, used in pairs(e.used) do meter(tenant, used.jobs, used.bytes) end
+    if #e.summaries > 0 then count_tombstones(e.summaries) end
     local left = call('HINCRBY', K.count, 'jobs', whole(-e.jobs))
     tally('bytes', -e.cost)
     local prog = worker and K.prog_of .. worker or K.attempts
@@ -250,8 +274,8 @@ end
 local UNLOGGED = 1000 -- lines that wait for a front end
 
 -- Ends a pending job without a worker; returns its record.
-local function ending_add_terse(e, id, job, state, code, finder)
-    local record = terse(id, job, state, code, finder)
+local function ending_add_summary(e, id, job, state, code, finder)
+    local record = summary(id, job, state, code, finder)
     local piece = struct.pack('<I4', #record) .. id .. record
     local label = job.op .. ' ' .. state .. (state == 'failed' and ' ' .. code or '')
     ending_add(e, id, job, piece, 0, '', label)
@@ -259,7 +283,7 @@ local function ending_add_terse(e, id, job, state, code, finder)
         call('RPUSH', K.unlogged, id .. ' ' .. job.op .. ' ' .. state .. ' ' .. code)
         call('LTRIM', K.unlogged, -UNLOGGED, -1)
     end
-    e.terse[#e.terse + 1] = {id, job.si}
+    e.summaries[#e.summaries + 1] = {id, job.line}
     return record
 end
 
@@ -270,7 +294,7 @@ local function expire_due()
     local e, finder = ending_new(), running_finder(#ids)
     for i, stub in ipairs(get_many(K.pending, ids)) do
         if stub then
-            ending_add_terse(e, ids[i], parse(stub), 'expired', 'deadline_exceeded', finder)
+            ending_add_summary(e, ids[i], parse(stub), 'expired', 'deadline_exceeded', finder)
         end
     end
     ending_commit(e)

@@ -8,10 +8,11 @@ local function open(keys, args)
 end
 
 -- The final record of `id`, or nil; then the piece it is in, its bucket, and, where it lies among
--- those of a packet, all of these.
-local function recorded(id)
-    local bucket = bucket_of(id)
+-- those of a packet, all of these. A record lies where only its tenant's id leads to.
+local function recorded(id, tenant)
+    local bucket = place_of(id)
     if not bucket then return nil end
+    bucket = bucket .. ':' .. tenant
     local piece = call('HGET', K.rec_of .. bucket, id)
     if piece then return sub(piece, PIECE_HEAD + 1), piece, bucket end
     if byte(id) ~= 115 then return nil end
@@ -21,16 +22,16 @@ local function recorded(id)
         piece = sub(pieces, from, to)
         return sub(piece, PIECE_HEAD + 1), piece, bucket, pieces
     end
-    bucket = promised_bucket(id)
+    bucket = promised_place(id) .. ':' .. tenant
     piece = call('HGET', K.rec_of .. bucket, id)
     if piece then return sub(piece, PIECE_HEAD + 1), piece, bucket end
     return nil
 end
 
 local function unknown(id)
-    local bucket = bucket_of(id)
-    if not bucket then return 404 end
-    local kind, b = match(bucket, '^(%a):(%d+)$')
+    local place = place_of(id)
+    if not place then return 404 end
+    local kind, b = match(place, '^(%a):(%d+)$')
     local gone = tonumber(call('HGET', K.gone, kind) or -1)
     local ended_by = (tonumber(b) + 1) * WIDTH[kind] + L.ttl[kind]
     return (tonumber(b) <= gone or ended_by * 1000000 < now) and 410 or 404
@@ -46,12 +47,12 @@ local function stub_watch(id, stub, channel)
 end
 
 -- Where a submission stands whose Idempotency-Key is `key`: nil to go on, else its reply.
-local function repeated(key, fingerprint, channel)
+local function repeated(key, fingerprint, channel, tenant)
     local text = call('GET', key)
     if not text then return nil end
     local id, print = match(text, '^(%S+) (%S+)$')
     local stub = stubs_alone({id})[1]
-    local record = not stub and recorded(id)
+    local record = not stub and recorded(id, tenant)
     if not stub and not record then return nil end -- its record has expired, so the key is free
     if print ~= fingerprint then return 2 end
     if channel == '' then return {id, ''} end
@@ -68,28 +69,38 @@ local function intake_new()
     local jobs, bytes = unpack(call('HMGET', K.count, 'jobs', 'bytes'))
     return {entries = {}, written = 0, jobs = max(tonumber(jobs or 0), 0),
             sum = max(tonumber(bytes or 0), 0), taken = 0, segs = {}, count = {0, 0, 0}, ops = {},
-            kept = kept_bytes('a'), like = false, stub = false, looked = false}
+            kept = kept_bytes('a'), like = false, stub = false, looked = false, used = {}}
 end
 
 local function intake_add(t, name, stub, frame, jobs)
     local like = t.like
     local class, seg = CLASS_OF[like.si], like.seg
-    t.entries[#t.entries + 1] = {name = name, stub = stub, frame = frame, si = like.si, jobs = jobs,
+    t.entries[#t.entries + 1] = {name = name, stub = stub, frame = frame, si = like.si,
+                                 line = like.line, tenant = like.tenant, jobs = jobs,
                                  given = false}
     t.count[class] = t.count[class] + 1
     if seg ~= '' then t.segs[seg] = (t.segs[seg] or 0) + jobs end
 end
 
 local function intake_write(t)
-    local entries, stubs, frames = t.entries, {}, {}
+    local entries, stubs, frames, of = t.entries, {}, {}, {}
     if #entries == t.written then return end
     for i = t.written + 1, #entries do
         local e, n = entries[i], #stubs
         stubs[n + 1], stubs[n + 2], frames[n + 1], frames[n + 2] = e.name, e.stub, e.name, e.frame
+        if e.tenant ~= NOBODY then
+            local names = of[e.tenant] or {}
+            of[e.tenant], names[#names + 1] = names, e.name
+        end
     end
     call_many('HSET', K.pending, stubs)
     call_many('HSET', K.frames, frames)
+    for tenant, names in pairs(of) do call_many('SADD', K.names_of .. tenant, names) end
     call('HSET', K.count, 'jobs', whole(t.jobs), 'bytes', whole(t.sum))
+    for tenant, used in pairs(t.used) do
+        meter(tenant, used.new_jobs, used.new_bytes)
+        used.new_jobs, used.new_bytes = 0, 0
+    end
     t.written = #entries
 end
 
@@ -97,13 +108,13 @@ local function line_up(t)
     local lists = {}
     for _, e in ipairs(t.entries) do
         if not e.given then
-            local list = lists[e.si] or {jobs = 0}
-            lists[e.si], list[#list + 1], list.jobs = list, e.name, list.jobs + e.jobs
+            local list = lists[e.line] or {jobs = 0}
+            lists[e.line], list[#list + 1], list.jobs = list, e.name, list.jobs + e.jobs
         end
     end
-    for si, list in pairs(lists) do
-        call_many('RPUSH', K.wait[si], list)
-        tally(si, list.jobs)
+    for line, list in pairs(lists) do
+        call_many('RPUSH', line_key(line), list)
+        tally(line, list.jobs)
     end
 end
 
@@ -128,7 +139,7 @@ local function submit_options(id, options, like)
     if find(head, ' B=1') and call('HEXISTS', K.blobs, id .. '.in') == 0 then return nil, 3 end
     local blob = find(head, ' [bB]=1') and '1' or '0'
     if not key then return deadline, blob end
-    local r = repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels)
+    local r = repeated(K.idem_of .. like.tenant .. ':' .. key, print, like.channels, like.tenant)
     if r then return nil, r end
     return deadline, blob, key, id .. ' ' .. print
 end
@@ -139,7 +150,32 @@ local function results_full(t, name)
     return t.kept >= L.record_bytes * (byte(name) == 115 and 1.25 or 1)
 end
 
--- Counts jobs in, if the queue has room for all; true where it has.
+-- What a tenant with limits has pending, with what this call has taken, and its records' bytes.
+local function submit_used(t, tenant)
+    local used = t.used[tenant]
+    if used then return used end
+    local jobs, bytes = unpack(call('HMGET', K.used, 'jobs ' .. tenant, 'bytes ' .. tenant))
+    used = {jobs = tonumber(jobs or 0), bytes = tonumber(bytes or 0), new_jobs = 0, new_bytes = 0,
+            stored = kept_bytes(':' .. tenant)}
+    t.used[tenant] = used
+    return used
+end
+
+-- Counts jobs in, if their tenant may have them: 0, or which of its limits says no.
+local function submit_meter(t, n)
+    local like = t.like
+    if not like.work then return 0 end
+    local used, cost = submit_used(t, like.tenant), n * like.cost
+    local function over(most, is) return most > 0 and is > most end
+    if over(like.jobs_most, used.jobs + n) then return 6 end
+    if over(like.bytes_most, used.bytes + cost) then return 7 end
+    if over(like.stored_most, used.stored) then return 8 end
+    used.jobs, used.bytes = used.jobs + n, used.bytes + cost
+    used.new_jobs, used.new_bytes = used.new_jobs + n, used.new_bytes + cost
+    return 0
+end
+
+-- Counts jobs in, if there is room for all: 0, or why not.
 local function submit_fits(t, n)
     local cost = n * t.like.cost
     local jobs, bytes = t.jobs + n, t.sum + cost
@@ -147,13 +183,16 @@ local function submit_fits(t, n)
         t.looked = true -- once a call
         intake_write(t)
         expire_due()
+        t.used = {}
         t.jobs, t.sum = counted('jobs'), counted('bytes')
         jobs, bytes = t.jobs + n, t.sum + cost
     end
-    if jobs > L.queue_jobs or bytes > L.queue_bytes then return false end
+    if jobs > L.queue_jobs or bytes > L.queue_bytes then return 1 end
+    local over = submit_meter(t, n)
+    if over > 0 then return over end
     t.jobs, t.sum, t.taken = jobs, bytes, t.taken + n
     t.ops[t.like.op] = (t.ops[t.like.op] or 0) + n
-    return true
+    return 0
 end
 
 local function submit_like(t, si, cost, note)
@@ -170,7 +209,8 @@ local function submit_one(t, id, frame, options)
         stub = false
     end
     if results_full(t, id) then return 5 end
-    if not submit_fits(t, 1) then return 1 end
+    local full = submit_fits(t, 1)
+    if full > 0 then return full end
     if not stub then
         stub = stub_of(t.like, blob, deadline, nil, key)
         if options == '' then t.stub = stub end
@@ -184,7 +224,7 @@ end
 local function submit_packet(t, packet, pieces)
     if results_full(t, packet) then return 5 end
     local jobs = t.like.packed
-    if submit_fits(t, jobs) then
+    if submit_fits(t, jobs) == 0 then
         intake_add(t, packet, stub_of(t.like, '0', '0', jobs), pieces, jobs)
         return 0
     end
@@ -198,7 +238,7 @@ end
 
 local function submit_any(t, name, frame, options)
     local like = t.like
-    if not (like.cost and K.wait[like.si] and bucket_of(name)) then return 4 end
+    if not (like.cost and K.wait[like.si] and place_of(name)) then return 4 end
     if is_packet(name) and like.packed then return submit_packet(t, name, frame) end
     if #name ~= ID or like.packed then return 4 end
     return submit_one(t, name, frame, options)
@@ -239,30 +279,32 @@ local function submit(keys, args)
 end
 
 -- The stub that stands for each job, false where it is not pending.
-local function stubs_of(ids, from)
+local function stubs_of(tenant, ids, from)
     local stubs = get_many(K.pending, ids, from)
     local packet, whole_stub, pieces
     for i, stub in ipairs(stubs) do
         local id = ids[from + i - 1]
+        stub = own(stub, tenant)
         if not stub and sub(id, 1, PACKET) ~= packet then -- else they are in the last one's packet
             packet = sub(id, 1, PACKET)
-            whole_stub = call('HGET', K.pending, packet)
+            whole_stub = own(call('HGET', K.pending, packet), tenant)
             pieces = whole_stub and call('HGET', K.frames, packet) or ''
         end
-        if not stub and whole_stub and find_piece(pieces, id) then stubs[i] = whole_stub end
+        if not stub and whole_stub and find_piece(pieces, id) then stub = whole_stub end
+        stubs[i] = stub
     end
     return stubs
 end
 
 -- What is to be said of jobs whose stubs are these.
-local function look(ids, from, stubs)
+local function look(tenant, ids, from, stubs)
     local reply, finder = {}, running_finder(#ids - from + 1)
     for i, stub in ipairs(stubs) do
         local id = ids[from + i - 1]
         if stub then
-            reply[i] = terse(id, parse(stub), nil, nil, finder)
+            reply[i] = summary(id, parse(stub), nil, nil, finder)
         else
-            reply[i] = recorded(id) or unknown(id)
+            reply[i] = recorded(id, tenant) or unknown(id)
         end
     end
     return reply
@@ -270,28 +312,29 @@ end
 
 local function get(keys, args)
     start(keys, args)
-    return look(args, 2, stubs_of(args, 2))
+    return look(args[2], args, 3, stubs_of(args[2], args, 3))
 end
 
 local function watch(keys, args)
     start(keys, args)
-    local stubs = stubs_of(args, 3)
+    local tenant, channel = args[2], args[3]
+    local stubs = stubs_of(tenant, args, 4)
     for i, stub in ipairs(stubs) do
-        local id = args[2 + i]
-        if stub and parse(stub).channels ~= args[2] then
+        local id = args[3 + i]
+        if stub and parse(stub).channels ~= channel then
             local alone = stubs_alone({id})[1]
-            stubs[i] = alone and stub_watch(id, alone, args[2])
+            stubs[i] = alone and stub_watch(id, alone, channel)
         end
     end
-    return look(args, 3, stubs)
+    return look(tenant, args, 4, stubs)
 end
 
 -- What is pending of these is kept, once it has ended, as long as what nobody waited for.
 local function keep(keys, args)
     start(keys, args)
-    local stubs = stubs_of(args, 2)
+    local stubs = stubs_of(args[2], args, 3)
     for i, stub in ipairs(stubs) do
-        local id = args[1 + i]
+        local id = args[2 + i]
         if stub and byte(id) == 115 and not parse(stub).promised then
             local alone = stubs_alone({id})[1] or ''
             local head, flags, tail = match(alone, '^(%d+ %d+ %d+ )([01])( .*)$')
@@ -301,7 +344,7 @@ local function keep(keys, args)
             end
         end
     end
-    return look(args, 2, stubs)
+    return look(args[2], args, 3, stubs)
 end
 
 -- Deletes the record of an ended job, which recorded() has found.
@@ -326,17 +369,17 @@ end
 
 local function cancel(keys, args)
     start(keys, args)
-    local reply, e, finder = {}, ending_new(), running_finder(#args - 2)
-    local seen, too = {}, args[2] == '1'
-    for i, stub in ipairs(stubs_alone(args, 3)) do
-        local id = args[2 + i]
+    local reply, e, finder = {}, ending_new(), running_finder(#args - 3)
+    local seen, tenant, too = {}, args[2], args[3] == '1'
+    for i, stub in ipairs(stubs_alone(args, 4, tenant)) do
+        local id = args[3 + i]
         if seen[id] then
             reply[i] = 404
         elseif stub then
             local job = parse(stub)
-            reply[i] = ending_add_terse(e, id, job, 'cancelled', 'cancelled', finder)
+            reply[i] = ending_add_summary(e, id, job, 'cancelled', 'cancelled', finder)
         else
-            local record, piece, bucket, pieces = recorded(id)
+            local record, piece, bucket, pieces = recorded(id, tenant)
             if record and too then forget(id, piece, bucket, pieces) end
             reply[i] = record and (too and record or 409) or unknown(id)
         end
@@ -371,14 +414,18 @@ local function stats(keys, args)
         count_named(names, claimed)
         running = running + count_named(begun_names, {})
     end
-    local parts = {}
+    local parts, queued = {}, {}
+    for line, jobs in pairs(waiting()) do
+        local si = sub(line, 1, 1)
+        queued[si] = (queued[si] or 0) + jobs
+    end
     for c, class in ipairs(CLASSES) do
         local rows = {}
         for p, priority in ipairs(PRIORITIES) do
             local si = SI[(c - 1) * 3 + p]
             local held = claimed[si] or 0
             rows[p] = format('"%s":{"queued":%d,"claimed":%d}', priority,
-                             counted(si), held)
+                             queued[si] or 0, held)
         end
         parts[c] = format('"%s":{%s}', class, concat(rows, ','))
     end
@@ -390,19 +437,26 @@ local function stats(keys, args)
                   whole(kept_bytes('s') + kept_bytes('a')), concat(parts, ','))
 end
 
+-- Whether there is a record of the job in one place, whoever's it is, whose outputs are a blob.
+local function has_outputs(place, id)
+    for _, tenant in ipairs(call('SMEMBERS', K.tenants_of .. place)) do
+        if call('HEXISTS', K.out_of .. place .. ':' .. tenant, id) == 1 then return true end
+    end
+    return false
+end
+
 local function refs(keys, args)
     start(keys, args)
     local digits = {}
     for i = 2, #args do
         local id, kind = match(args[i], '^([sa]?%x+)%.(%a+)$')
-        local bucket = id and #id == ID and bucket_of(id)
+        local place = id and #id == ID and place_of(id)
         local yes = kind == 'seg' and call('HEXISTS', K.refs, id) == 1 or
-                    bucket and (call('HEXISTS', K.pending, id) == 1 or
-                                call('HEXISTS', K.pending, sub(id, 1, PACKET)) == 1 or
-                                kind == 'out' and
-                                (call('HEXISTS', K.out_of .. bucket, id) == 1 or
-                                 call('HEXISTS', K.out_of .. promised_bucket(id), id) == 1) or
-                                call('EXISTS', K.hold_of .. args[i]) == 1)
+                    place and (call('HEXISTS', K.pending, id) == 1 or
+                               call('HEXISTS', K.pending, sub(id, 1, PACKET)) == 1 or
+                               kind == 'out' and (has_outputs(place, id) or
+                                                  has_outputs(promised_place(id), id)) or
+                               call('EXISTS', K.hold_of .. args[i]) == 1)
         digits[#digits + 1] = yes and '1' or '0'
     end
     return concat(digits)

@@ -1,10 +1,11 @@
--- Giving jobs to a worker: what its turn and its demand's being met share. Read next: recovery.lua.
+-- Giving jobs to a worker: what its turn and its demand's being met share; whose turn it is, where
+-- jobs of more than one tenant wait. Read next: recovery.lua.
 
--- Puts names back at the head of their list, in order; wakes nobody.
-local function put_back(si, names)
+-- Puts names back at the head of their line, in order; wakes nobody.
+local function put_back(line, names)
     local turned, n = {}, #names
     for i = 1, n do turned[i] = names[n + 1 - i] end
-    call_many('LPUSH', K.wait[si], turned)
+    call_many('LPUSH', line_key(line), turned)
 end
 
 -- One claim in the making. ATTEMPTS: nil for a job that is delivered for the first time.
@@ -14,8 +15,10 @@ local function claim_add(c, name, job, frame, attempts)
     c.room = c.room - job.jobs * job.cost
     c.frames = c.frames + #frame
     c.names[n] = name
-    reply[2 * n + 1], reply[2 * n + 2] = name .. job.claim, frame -- after now_us and the digits
-    if attempts then reply[2 * n + 1] = reply[2 * n + 1] .. ' ' .. attempts end
+    local head = name .. job.claim
+    if attempts then head = head .. ' ' .. attempts end
+    if job.metered then head = head .. '\t' .. job.tenant end
+    reply[2 * n + 1], reply[2 * n + 2] = head, frame -- after now_us and the digits
     if c.frames > 33554432 then c.full = true end
 end
 
@@ -29,7 +32,7 @@ local function claim_fits(c, job, quota)
 end
 
 -- What lies behind names taken from a list: entries {name, job, frame, attempts}, none for
--- ghosts. Packets that a claim of its size might never have room for are opened.
+-- tombstones. Packets that a claim of its size might never have room for are opened.
 local function look_up(c, names)
     local found, stubs = resolve(names)
     local opened = false
@@ -49,32 +52,40 @@ local function look_up(c, names)
     return entries
 end
 
--- Takes up to `quota` jobs from one list. What was read beyond the bytes goes back, so it reads no
--- more than will fit if jobs are of average size.
-local function claim_list(c, si, quota)
-    local jobs, given = tonumber(c.counts[si] or 0), 0
-    if jobs <= 0 then return end
-    local names_a_job = call('LLEN', K.wait[si]) / jobs
-    while quota > 0 and c.count < c.most and not c.full do
-        local want = min(quota, c.most - c.count, 512, floor(c.room / c.mean))
+-- Takes up to `quota` jobs from one line, and none where `share` of work is used up; returns how
+-- many, and their work. What was read beyond the bytes or the share goes back, so it reads no more
+-- than will fit if jobs are of average size, and few at first where there is a share.
+local AT_ONCE = 512
+local function claim_line(c, line, quota, share)
+    local step = share < math.huge and 8 or AT_ONCE
+    local jobs, given, work = c.lines[line] or 0, 0, 0
+    if jobs <= 0 then return 0, 0 end
+    local key = line_key(line)
+    local names_a_job = call('LLEN', key) / jobs
+    while quota > 0 and c.count < c.most and work < share and not c.full do
+        local want = min(quota, c.most - c.count, step, floor(c.room / c.mean))
         if given > 0 and want * names_a_job < 0.5 then break end -- a packet would not fit any more
         local n = max(1, floor(want * min(1, names_a_job)))
-        local names = call('LPOP', K.wait[si], n)
+        local names = call('LPOP', key, n)
         if not names then break end
         local back = {}
         for _, entry in ipairs(look_up(c, names)) do
             local job = entry[2]
-            if #back == 0 and claim_fits(c, job, quota) then
+            if #back == 0 and work < share and claim_fits(c, job, quota) then
                 claim_add(c, unpack(entry, 1, 4))
                 given, quota = given + job.jobs, quota - job.jobs
+                work = work + job.jobs * job.work
             else
                 back[#back + 1] = entry[1]
             end
         end
-        put_back(si, back)
+        put_back(line, back)
         if #names < n or #back > 0 then break end
+        step = min(2 * step, AT_ONCE)
     end
-    tally(si, -given)
+    tally(line, -given)
+    c.lines[line] = jobs - given
+    return given, work
 end
 
 -- The same from what has just been submitted and is in no list yet.
@@ -90,6 +101,71 @@ local function claim_fresh(c, si, quota)
     end
 end
 
+-- Whose jobs a worker is given where those of several tenants wait. Of each rank, a priority and a
+-- class of workers, {q}:shares knows the work that each was given while others waited, too: who had
+-- least comes first, and each is given what puts it QUANTUM ahead of that. Who was away comes back
+-- where the least of those stands that were not. So that whoever comes next need not wait long, a
+-- worker is given no more at once, and for SHARED_US longer.
+local QUANTUM = 2000       -- us of work
+local SHARED_US = 10000000
+
+-- The ring in the order in which it is served; `had` is what each was given.
+local function ring_sort(rank, ring)
+    local fields = {rank}
+    for i, one in ipairs(ring) do fields[i + 1] = rank .. ' ' .. one.tenant end
+    local had = get_many(K.shares, fields)
+    local least = tonumber(had[1] or 0)
+    for i, one in ipairs(ring) do
+        one.field, one.had = fields[i + 1], max(tonumber(had[i + 1] or 0), least)
+    end
+    table.sort(ring, function(a, b)
+        if a.had ~= b.had then return a.had < b.had end
+        if a.jobs ~= b.jobs then return a.jobs < b.jobs end
+        return a.tenant < b.tenant
+    end)
+end
+
+local function claim_shares(c, rank, ring, quota)
+    ring_sort(rank, ring)
+    local level, least, fields = ring[1].had + QUANTUM, math.huge, {}
+    for _, one in ipairs(ring) do
+        local before = one.had
+        for _, line in ipairs(one) do
+            local n, work = claim_line(c, line, quota, level - one.had)
+            quota, one.had = quota - n, one.had + work
+        end
+        if one.had > before then
+            fields[#fields + 1], fields[#fields + 2] = one.field, whole(one.had)
+        end
+        for _, line in ipairs(one) do
+            if c.lines[line] > 0 then least = min(least, one.had) end
+        end
+    end
+    if least < math.huge then fields[#fields + 1], fields[#fields + 2] = rank, whole(least) end
+    call_many('HSET', K.shares, fields)
+    call('HSET', K.count, 'shared', now_text)
+end
+
+-- Gives of one priority, the lists of the worker's own class before those of any.
+local function claim_rank(c, class, priority, quota)
+    local ring, of = {}, {}
+    for _, si in ipairs({SI[class * 3 + priority], SI[priority]}) do
+        for _, tenant in ipairs(c.waits[si] or {}) do
+            local line = si .. ' ' .. tenant
+            local one = of[tenant]
+            if not one then
+                one = {tenant = tenant, jobs = 0}
+                of[tenant], ring[#ring + 1] = one, one
+            end
+            one[#one + 1], one.jobs = line, one.jobs + c.lines[line]
+        end
+    end
+    if #ring > 1 then return claim_shares(c, class .. '-' .. priority, ring, quota) end
+    for _, line in ipairs(ring[1] or {}) do
+        quota = quota - claim_line(c, line, quota, c.shared and QUANTUM or math.huge)
+    end
+end
+
 -- For at most so many jobs, bytes and entries.
 local function claim_new(most, room, share)
     return {most = most, room = room, share = share, count = 0, entries = 0, frames = 0,
@@ -100,25 +176,30 @@ end
 -- these are all that is pending and are in no list yet, what was submitted:
 -- {name, stub, frame, si, given = true once a worker has it}.
 local function claim_take(c, class, turn, fresh)
-    local take, own, any = claim_fresh, class * 3, 0 -- SI before that class' first
-    c.fresh = fresh
-    if not fresh then
-        if call('EXISTS', K.pending) == 0 then return end
-        local counts, all = {}, call('HGETALL', K.count)
-        for i = 1, #all, 2 do counts[all[i]] = all[i + 1] end
-        take, c.counts = claim_list, counts
-        c.mean = max(1, tonumber(counts.bytes or 0) / max(1, tonumber(counts.jobs or 1)))
+    if fresh then
+        c.fresh = fresh
+        for p = 1, 3 do
+            claim_fresh(c, SI[class * 3 + p], c.most)
+            claim_fresh(c, SI[p], c.most)
+        end
+        return
     end
+    if call('EXISTS', K.pending) == 0 then return end
+    local counts
+    c.waits, c.lines, counts = {}, waiting()
+    for line, jobs in pairs(c.lines) do
+        local si = sub(line, 1, 1)
+        local tenants = c.waits[si] or {}
+        if jobs > 0 then c.waits[si], tenants[#tenants + 1] = tenants, sub(line, 3) end
+    end
+    c.shared = now - tonumber(counts.shared or 0) < SHARED_US
+    if c.shared then c.reply[1] = now_text .. ' shared' end
+    c.mean = max(1, tonumber(counts.bytes or 0) / max(1, tonumber(counts.jobs or 1)))
     -- Ageing: of each eight turns one gives normal, and one low, the first half.
     local aged = turn % 8 == 3 and 2 or turn % 8 == 7 and 3 or nil
-    if aged then
-        local half = floor((c.most + 1) / 2)
-        take(c, SI[own + aged], half)
-        take(c, SI[any + aged], half - min(half, c.count))
-    end
+    if aged then claim_rank(c, class, aged, floor((c.most + 1) / 2)) end
     for p = 1, 3 do
-        take(c, SI[own + p], c.most)
-        take(c, SI[any + p], c.most)
+        if c.count < c.most and not c.full then claim_rank(c, class, p, c.most) end
     end
 end
 

@@ -1,12 +1,15 @@
 -- Lists of jobs, a page at a time. Read next: workers.lua.
 --
--- A page is read in steps, each of which looks at a few names: those of running jobs, or some of
--- {q}:pending, or of one bucket of records, as HSCAN gives them. A step's jobs are in order, newest
--- first. Where the page is full in the midst of one, the cursor names the last job listed, and the
--- next page passes over it and those before it. That misses none only if the step cannot have got
--- jobs meanwhile that belonged to others: so steps are cut that are of a whole hash, or, as hashes
--- grow, of one slot. The cursor is "PHASE-BUCKET-SCAN-LAST": PHASE r running, p pending, e ended, or
--- P, E: the step is of one slot.
+-- A page is read in steps, each of which looks at a few names of the tenant's: those of running jobs,
+-- or some of what is pending, or of one bucket of records, as SSCAN and HSCAN give them. A step's
+-- jobs are in order, newest first. Where the page is full in the midst of one, the cursor names the
+-- last job listed, and the next page passes over it and those before it. That misses none only if
+-- the step cannot have got jobs meanwhile that belonged to others: so steps are cut that are of a
+-- whole hash, or, as hashes grow, of one slot. The cursor is "PHASE-BUCKET-SCAN-LAST": PHASE r
+-- running, p pending, e ended, or P, E: the step is of one slot.
+
+local list
+do
 
 local ROWS = 160      -- jobs looked at for one page, whether they are listed or not
 local BYTES = 1048576 -- the same, of their records
@@ -51,11 +54,12 @@ local function step_pending(p, names, stubs)
     local rows = {}
     for i, stub in ipairs(stubs) do
         local job = parse(stub)
-        local key = (p.op == '' or job.op == p.op) and row_key(p, tonumber(job.us), names[i])
+        local key = job.tenant == p.tenant and (p.op == '' or job.op == p.op) and
+                    row_key(p, tonumber(job.us), names[i])
         if key then rows[#rows + 1] = {key, names[i], job} end
     end
     p.looked = p.looked + (#stubs - #rows) / 4
-    local function record(row) return terse(row[2], row[3], nil, nil, p.finder) end
+    local function record(row) return summary(row[2], row[3], nil, nil, p.finder) end
     local function jobs(row)
         local made, all = sub(row[1], 1, 16), {}
         for i, id in ipairs(packet_ids(row[2])) do all[i] = {made .. id, id, row[3]} end
@@ -115,7 +119,7 @@ local function bucket_after(p, bucket)
         local kind, b = match(bucket, '^(%a):(%d+)$')
         second = (tonumber(b) + 1) * WIDTH[kind]
     end
-    local near = call('ZRANGE', K.seconds, second, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 3,
+    local near = call('ZRANGE', K.seconds_of .. p.tenant, second, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 3,
                       'WITHSCORES')
     for i = 1, #near, 2 do
         local one, score = near[i], tonumber(near[i + 1])
@@ -129,10 +133,15 @@ end
 local function step_of(p, phase, found)
     if phase == 'e' then return step_records(p, found) end
     local names, stubs = {}, {}
-    for i = 1, #found, 2 do
-        if p.which == 'any' or not p.finder(found[i]) then
-            names[#names + 1], stubs[#stubs + 1] = found[i], found[i + 1]
+    local function add(name, stub)
+        if stub and (p.which == 'any' or not p.finder(name)) then
+            names[#names + 1], stubs[#stubs + 1] = name, stub
         end
+    end
+    if p.tenant == NOBODY then
+        for i = 1, #found, 2 do add(found[i], found[i + 1]) end
+    else
+        for i, stub in ipairs(get_many(K.pending, found)) do add(found[i], stub) end
     end
     return step_pending(p, names, stubs)
 end
@@ -140,13 +149,15 @@ end
 -- Makes a step; returns where the scan of that hash goes on, nil where the page was full before the
 -- step was at its end.
 local function scan_step(p, phase, key, most, scan)
-    local r = call('HSCAN', key, scan, 'COUNT', p.slots and 1 or most)
+    local command, each = 'HSCAN', 2
+    if phase == 'p' and p.tenant ~= NOBODY then command, each = 'SSCAN', 1 end
+    local r = call(command, key, scan, 'COUNT', p.slots and 1 or most)
     if not p.slots and (scan ~= '0' or r[1] ~= '0') then
         local jobs = 0
-        for i = 1, #r[2], 2 do jobs = jobs + (is_packet(r[2][i]) and 100 or 1) end
+        for i = 1, #r[2], each do jobs = jobs + (is_packet(r[2][i]) and 100 or 1) end
         if jobs > p.limit - p.count then -- it may have to be cut
             p.slots = true
-            r = call('HSCAN', key, scan, 'COUNT', 1)
+            r = call(command, key, scan, 'COUNT', 1)
         end
     end
     return step_of(p, phase, r[2]) and r[1] or nil
@@ -160,7 +171,8 @@ local function list_steps(p, phase, bucket, scan)
     end
     if phase == 'r' then return list_running(p) and '' or here() end
     while true do
-        local key = phase == 'p' and K.pending or K.rec_of .. bucket
+        local key = phase == 'e' and K.rec_of .. bucket .. ':' .. p.tenant or
+                    p.tenant == NOBODY and K.pending or K.names_of .. p.tenant
         local on = scan_step(p, phase, key, STEP[sub(bucket or phase, 1, 1)], scan)
         if not on then return here(p.slots) end
         scan, p.last, p.at, p.looked = on, '', '', p.looked + 1 -- it costs where it finds none, too
@@ -173,18 +185,18 @@ local function list_steps(p, phase, bucket, scan)
     end
 end
 
-local function list(keys, args)
+list = function(keys, args)
     start(keys, args)
-    local p = {which = args[2], op = args[3], since = tonumber(args[4]), before = tonumber(args[5]),
-               limit = min(tonumber(args[6]), 100), last = '', at = '', looked = 0, count = 0,
-               bytes = 0, reply = {''}, finder = running_finder(100), slots = false,
-               state = (Record.STATES[args[2]] or 0) > 1}
+    local p = {tenant = args[2], which = args[3], op = args[4], since = tonumber(args[5]),
+               before = tonumber(args[6]), limit = min(tonumber(args[7]), 100), last = '', at = '',
+               looked = 0, count = 0, bytes = 0, reply = {''}, finder = running_finder(100),
+               slots = false, state = (Record.STATES[args[3]] or 0) > 1}
     p.timed = p.since > 0 or p.before < 9e15
     local phase = p.state and 'e' or p.which == 'running' and 'r' or 'p'
     local bucket, scan = nil, '0'
-    if args[7] ~= '' then
+    if args[8] ~= '' then
         local kind, b
-        phase, kind, b, scan, p.last = match(args[7], '^([rpePE])%-([sa]?)(%d*)%-(%d+)%-(%w*)$')
+        phase, kind, b, scan, p.last = match(args[8], '^([rpePE])%-([sa]?)(%d*)%-(%d+)%-(%w*)$')
         p.slots = phase == 'P' or phase == 'E'
         phase = phase and phase:lower()
         if not phase or #scan > 20 or #b > 10 or (phase == 'e') ~= (kind ~= '' and b ~= '') then
@@ -197,4 +209,6 @@ local function list(keys, args)
     end
     p.reply[1] = list_steps(p, phase, bucket, scan)
     return p.reply
+end
+
 end

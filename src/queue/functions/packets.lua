@@ -55,10 +55,15 @@ local function open_packet(packet, stub)
     call('HDEL', K.frames, packet)
     call_many('HSET', K.pending, stubs)
     call_many('HSET', K.frames, frames)
+    if job.tenant ~= NOBODY then
+        call('SREM', K.names_of .. job.tenant, packet)
+        call_many('SADD', K.names_of .. job.tenant, ids)
+    end
     if #ids > 0 then call('HSET', K.opened, packet, concat(ids, ' ')) end
     local missing = #ids - job.jobs -- where its pieces are damaged
     tally('jobs', missing)
     tally('bytes', missing * job.cost)
+    if missing ~= 0 and job.metered then meter(job.tenant, missing, missing * job.cost) end
     if missing ~= 0 and job.seg ~= '' then refer(job.seg, missing) end
     return ids
 end
@@ -71,21 +76,29 @@ local function open_packets(names, only)
     end
 end
 
+-- The stub, unless it is another tenant's: that one's jobs are looked for, and not found, as those
+-- that never were. `tenant` nil: anybody's will do.
+local function own(stub, tenant)
+    return stub and (not tenant or parse(stub).tenant == tenant) and stub
+end
+
 -- The stubs of jobs, false where one is not pending; packets that they are in are opened.
-local function stubs_alone(ids, from)
+local function stubs_alone(ids, from, tenant)
     from = from or 1
     local stubs, opened = get_many(K.pending, ids, from), false
     for i, stub in ipairs(stubs) do
+        stub = own(stub, tenant)
         if not stub then
             local id = ids[from + i - 1]
             local packet = sub(id, 1, PACKET)
-            local whole_stub = call('HGET', K.pending, packet)
+            local whole_stub = own(call('HGET', K.pending, packet), tenant)
             if whole_stub and id ~= packet then
                 open_packet(packet, whole_stub)
                 opened = true
             end
-            if opened then stubs[i] = call('HGET', K.pending, id) end
+            if opened then stub = own(call('HGET', K.pending, id), tenant) end
         end
+        stubs[i] = stub
     end
     return stubs
 end

@@ -86,7 +86,7 @@ end
 end
 
 -- The record of a job that no worker has ended: queued or running where `state` is nil.
-local function terse(id, job, state, code, finder)
+local function summary(id, job, state, code, finder)
     local worker, started = finder(id)
     local attempts = tonumber(call('HGET', K.attempts, id) or 0)
     local progress, device = 0, ''

@@ -40,14 +40,14 @@ local function give_back(names, keep)
     for _, i in ipairs(order) do
         local job = jobs[i]
         if not keep or keep(found[i], job) then
-            local list, class = lists[job.si] or {jobs = 0}, CLASS_OF[job.si]
-            lists[job.si], list[#list + 1], count[class] = list, found[i], count[class] + 1
+            local list, class = lists[job.line] or {jobs = 0}, CLASS_OF[job.si]
+            lists[job.line], list[#list + 1], count[class] = list, found[i], count[class] + 1
             list.jobs = list.jobs + job.jobs
         end
     end
-    for si, list in pairs(lists) do
-        put_back(si, list)
-        tally(si, list.jobs)
+    for line, list in pairs(lists) do
+        put_back(line, list)
+        tally(line, list.jobs)
     end
     return count
 end
@@ -66,7 +66,7 @@ local function recover(name)
            call('HINCRBY', K.attempts, id, 1) < L.attempts then
             return true
         end
-        ending_add_terse(e, id, job, 'failed', 'poisoned', finder)
+        ending_add_summary(e, id, job, 'failed', 'poisoned', finder)
     end)
     ending_commit(e)
     call('DEL', K.lease_of .. name, K.claims_of .. name, K.prog_of .. name, K.wake_of .. name)
@@ -85,19 +85,11 @@ end
 local function serve_backlog()
     if call('HLEN', K.idle) == 0 then return end
     local count = {0, 0, 0}
-    for si in pairs(K.wait) do
-        local class = CLASS_OF[si]
-        count[class] = count[class] + counted(si)
+    for line, jobs in pairs(waiting()) do
+        local class = CLASS_OF[sub(line, 1, 1)]
+        count[class] = count[class] + jobs
     end
     serve(count)
-end
-
--- Whether jobs wait for a class.
-local function class_waits(class)
-    for p = 1, 3 do
-        if counted(SI[(class - 1) * 3 + p]) > 0 then return true end
-    end
-    return false
 end
 
 -- Jobs that were only sent to a class because it seemed the faster one, their frame (byte 13: the
@@ -124,10 +116,13 @@ local function reroute_name(name, any, moved)
     return jobs
 end
 
--- A name that moves leaves a ghost, so that those that stay keep their places.
-local looked = {} -- how far each list was looked at, by its key
-local function reroute_list(si, any)
-    local key, moved, jobs = K.wait[si], {}, 0
+-- A name that moves leaves a tombstone, so that those that stay keep their places.
+local looked, looked_count = {}, 0 -- how far each list was looked at, by its key
+local function reroute_line(line)
+    local key, moved, jobs = line_key(line), {}, 0
+    local any = SI[(tonumber(sub(line, 1, 1)) - 1) % 3 + 1]
+    if looked_count >= 1000 then looked, looked_count = {}, 0 end
+    if not looked[key] then looked_count = looked_count + 1 end
     local from = looked[key] or 0
     if from >= call('LLEN', key) then from = 0 end
     looked[key] = from + LOOK
@@ -136,36 +131,51 @@ local function reroute_list(si, any)
         if gone > 0 then call('LSET', key, from + i - 1, '-') end
         jobs = jobs + gone
     end
-    call_many('RPUSH', K.wait[any], moved)
-    tally(si, -jobs)
+    any = any .. sub(line, 2)
+    call_many('RPUSH', line_key(any), moved)
+    tally(line, -jobs)
     tally(any, jobs)
 end
 
-local function reroute(class)
+local function reroute(class, lines)
     local key = K.alone_of .. CLASSES[class]
     local since = tonumber(call('GET', key) or 0)
     if since == 0 then call('SET', key, now_text) end
     call('EXPIRE', key, 60)
     if since == 0 or now - since < ALONE_US then return end
-    for p = 1, 3 do reroute_list(SI[(class - 1) * 3 + p], SI[p]) end
+    for _, line in ipairs(lines) do reroute_line(line) end
 end
 
 local function reroute_stranded(live)
+    local of = {{}, {}, {}}
+    for line, jobs in pairs(waiting()) do
+        local class = of[CLASS_OF[sub(line, 1, 1)]]
+        if jobs > 0 then class[#class + 1] = line end
+    end
     for class = 2, 3 do
         if live[class - 1] == 0 then
-            if class_waits(class) then reroute(class) end
+            if #of[class] > 0 then reroute(class, of[class]) end
         elseif call('EXISTS', K.alone_of .. CLASSES[class]) == 1 then
             call('DEL', K.alone_of .. CLASSES[class])
         end
     end
 end
 
--- What only a damaged stub or packet can put out of step is counted anew.
+-- What only a damaged stub or packet can put out of step is counted anew. Lines, and shares, in which
+-- nobody waits are forgotten; a share only once it makes no difference.
 local function recount()
-    for si, list in pairs(K.wait) do
-        if (call('LLEN', list) == 0) ~= (counted(si) == 0) then compact(si) end
+    for line, jobs in pairs(waiting()) do
+        local names = call('LLEN', line_key(line))
+        if (names == 0) ~= (jobs == 0) then compact(line) end
+        if names == 0 then call('HDEL', K.count, line) end
     end
-    if call('EXISTS', K.pending) == 0 then call('DEL', K.count) end
+    if call('EXISTS', K.pending) == 0 then call('DEL', K.count, K.shares, K.used) end
+    local shares, all = {}, call('HGETALL', K.shares)
+    for i = 1, #all, 2 do shares[all[i]] = tonumber(all[i + 1]) end
+    for field, had in pairs(shares) do
+        local rank = match(field, '^(%S+) ')
+        if rank and had <= (shares[rank] or 0) then call('HDEL', K.shares, field) end
+    end
 end
 
 local function housekeeping()

@@ -1,6 +1,6 @@
 -- A Redis that is out of memory still lets jobs end, which is how it gets memory back.
 local function add(name, callback, flags)
-    redis.register_function({function_name = 'blasd_5_' .. name, callback = callback,
+    redis.register_function({function_name = 'blasd_6_' .. name, callback = callback,
                              flags = flags})
 end
 add('open', open, {})
@@ -14,7 +14,6 @@ add('blob_drop', blob_drop, {'allow-oom'})
 add('register', register, {'allow-oom'})
 add('renew', renew, {'allow-oom'})
 add('release', release, {'allow-oom'})
-add('bury', bury, {'allow-oom'})
 add('turn', turn, {'allow-oom'})
 add('progress', progress, {'allow-oom'})
 add('get', get, {'no-writes'})

@@ -10,6 +10,7 @@ local WIDTH = {s = 1, a = 8} -- seconds of a record bucket, by the id's kind
 local MANY = 2000            -- arguments of one command; Lua's stack holds some 8,000
 local RECORD_OVERHEAD = 128  -- bytes that Redis itself spends on a record
 local PIECE_HEAD = 45        -- bytes of a piece before its record
+local NOBODY = 'anonymous'   -- the tenant where there are no keys: alone, so nothing is kept apart
 local ID, PACKET = 41, 29    -- characters of an id, and those of it that name its packet
 
 -- Filled in by the first call: while this file is loaded there are no globals but `redis`.
@@ -19,7 +20,7 @@ local call, format, find, match, gmatch, gsub, sub, byte, concat, floor, min, ma
 local K               -- names of the keys
 local L               -- limits
 local now, now_text   -- microseconds on Redis' clock, as number and as text
-local buckets, bucket_count = {}, 0 -- memory of bucket_of
+local buckets, bucket_count = {}, 0 -- memory of place_of
 
 -- The names of keys, made once for each queue.
 local key_tables, key_table_count = {}, 0
@@ -29,17 +30,18 @@ local function key_table(q)
     k = {wait = {}}
     for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
                            'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
-                           'refs', 'refused', 'seconds', 'totals', 'idkey',
-                           'unlogged'}) do
+                           'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
+                           'used'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
-                           'blob', 'hold', 'alone', 'keys', 'sent'}) do
+                           'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
+                           'tenants'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do
         for p, priority in ipairs(PRIORITIES) do
-            k.wait[SI[(c - 1) * 3 + p]] = q .. ':wait:' .. class .. ':' .. priority
+            k.wait[SI[(c - 1) * 3 + p]] = q .. ':wait:' .. class .. ':' .. priority .. ':'
         end
     end
     if key_table_count >= 64 then key_tables, key_table_count = {}, 0 end
@@ -110,8 +112,8 @@ local function get_many(key, fields, from)
     return all
 end
 
--- The record bucket of an id, "KIND:B", or nil where it is no id.
-local function bucket_of(id)
+-- What of a bucket of records an id tells, "KIND:B", or nil where it is no id.
+local function place_of(id)
     local head = sub(id, 1, 9)
     local bucket = buckets[head]
     if bucket then return bucket end
@@ -124,9 +126,14 @@ local function bucket_of(id)
 end
 
 -- The same for a job that somebody had waited for until its end was promised for later.
-local function promised_bucket(id) return 'a:' .. floor(tonumber(sub(id, 2, 9), 16) / WIDTH.a) end
+local function promised_place(id) return 'a:' .. floor(tonumber(sub(id, 2, 9), 16) / WIDTH.a) end
+
+-- The key of a line, "SI TENANT": of the list of what waits of one tenant in one place.
+local function line_key(line) return K.wait[sub(line, 1, 1)] .. sub(line, 3) end
 
 -- Stubs
+
+local WORK = 1000 -- us that a job counts for in its tenant's share where nothing was predicted
 
 local last_stub, last_job -- of many stubs in a row all but the first are the same text
 
@@ -134,19 +141,20 @@ local last_stub, last_job -- of many stubs in a row all but the first are the sa
 -- beside it: its own job can still be read, ended and cancelled.
 local function parse(stub)
     if stub == last_stub then return last_job end
-    local si, us, cost, flags, deadline, seg, jobs, channels, op, tenant, key =
-        match(stub, '^([1-9]) (%d+) (%d+) ([0-3]) (%d+) ?(%x*) ?x?(%d*)\t([^\t]*)\t([^\t]*)\t' ..
-                    '([^\t]*)\t?(.*)$')
+    local si, us, cost, flags, deadline, seg, work, jobs, channels, op, tenant, key =
+        match(stub, '^([1-9]) (%d+) (%d+) ([0-3]) (%d+) ?(%x*) ?w?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
+                    '([^\t]*)\t([^\t]*)\t?(.*)$')
     if not si then
         return {si = '2', cost = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
-                tenant = 'anonymous', key = '', promised = false, us = now_text,
-                claim = ' ' .. now_text .. ' 0 0'}
+                tenant = 'anonymous', line = '2 anonymous', work = WORK, key = '',
+                promised = false, us = now_text, claim = ' ' .. now_text .. ' 0 0'}
     end
     local blob = (flags == '1' or flags == '3') and '1' or '0'
     last_stub = stub
     last_job = {si = si, cost = tonumber(cost), jobs = tonumber(jobs) or 1,
                 deadline = tonumber(deadline), seg = seg, channels = channels, op = op,
-                tenant = tenant, key = key, promised = flags >= '2', us = us,
+                tenant = tenant, line = si .. ' ' .. tenant, work = tonumber(work) or WORK,
+                metered = work ~= '', key = key, promised = flags >= '2', us = us,
                 claim = concat({'', us, cost, blob}, ' ')} -- behind the name, as in a claim
     if jobs ~= '' then last_job.claim = last_job.claim .. ' 0 ' .. jobs end
     return last_job
@@ -159,9 +167,15 @@ local function alike(si, cost_text, note)
     local like = last_like
     if si == like.si and cost_text == like.cost_text and note == like.note then return like end
     local cost, packed = match(cost_text, '^(%d+) ?(%d*)$')
-    local seg, channels, op, tenant = match(note, '^ ?(%x*)\t([^\t]*)\t([^\t]*)\t([^\t]*)')
-    last_like = {si = si, cost_text = cost_text, note = note, cost = seg and tonumber(cost),
-                 packed = tonumber(packed), seg = seg, channels = channels, op = op, tenant = tenant}
+    local seg, channels, op, tenant, rest =
+        match(note, '^ ?(%x*)\t([^\t]*)\t([^\t]*)\t([%w._-]+)(.*)$')
+    local work, jobs, bytes, stored = match(rest or '', '^\t(%d+) (%d+) (%d+) (%d+)$')
+    local good = work or rest == ''
+    last_like = {si = si, cost_text = cost_text, note = note, cost = good and tonumber(cost),
+                 packed = tonumber(packed), seg = seg, channels = channels, op = op,
+                 tenant = tenant, line = good and si .. ' ' .. tenant, work = work,
+                 jobs_most = tonumber(jobs), bytes_most = tonumber(bytes),
+                 stored_most = tonumber(stored)}
     return last_like
 end
 
@@ -170,11 +184,14 @@ local function stub_of(like, blob, deadline, packed, key)
     local cost = whole(like.cost)
     local head = ' ' .. now_text .. ' ' .. cost .. ' ' .. blob
     last_stub = like.si .. head .. ' ' .. deadline .. (like.seg ~= '' and ' ' or '') .. like.seg ..
+                (like.work and ' w' .. like.work or '') ..
                 (packed and ' x' .. whole(packed) or '') .. '\t' .. like.channels .. '\t' .. like.op ..
                 '\t' .. like.tenant .. (key and '\t' .. key or '')
     last_job = {si = like.si, cost = like.cost, jobs = packed or 1, deadline = tonumber(deadline),
                 seg = like.seg, channels = like.channels, op = like.op, tenant = like.tenant,
-                key = key or '', promised = false, us = now_text, claim = packed and head .. ' 0 ' .. whole(packed) or head}
+                line = like.line, work = tonumber(like.work) or WORK, metered = like.work ~= nil,
+                key = key or '', promised = false, us = now_text,
+                claim = packed and head .. ' 0 ' .. whole(packed) or head}
     return last_stub
 end
 
@@ -185,6 +202,25 @@ local function tally(field, by)
 end
 
 local function counted(field) return max(tonumber(call('HGET', K.count, field) or 0), 0) end
+
+-- How many jobs wait in each line, and of all that is counted the texts.
+local function waiting()
+    local lines, counts, all = {}, {}, call('HGETALL', K.count)
+    for i = 1, #all, 2 do
+        counts[all[i]] = all[i + 1]
+        if byte(all[i], 2) == 32 then lines[all[i]] = max(tonumber(all[i + 1]), 0) end
+    end
+    return lines, counts
+end
+
+-- Changes what a tenant has pending; of one without limits of its own nobody asks.
+local function meter(tenant, jobs, bytes)
+    if call('HINCRBY', K.used, 'jobs ' .. tenant, whole(jobs)) <= 0 then
+        call('HDEL', K.used, 'jobs ' .. tenant, 'bytes ' .. tenant)
+    else
+        call('HINCRBY', K.used, 'bytes ' .. tenant, whole(bytes))
+    end
+end
 
 -- Changes the number of references to a segment.
 local function refer(seg, by)

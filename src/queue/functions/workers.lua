@@ -42,12 +42,6 @@ local function release(keys, args)
     return 0
 end
 
-local function bury(keys, args)
-    start(keys, args)
-    recover(args[2])
-    return 0
-end
-
 -- What N OUTPUTS say: how many records, bytes, and where these lie, as ending_add takes it.
 local function outputs_of(text)
     if text == '1 0' then return 1, 0, '' end
@@ -59,7 +53,7 @@ end
 local function end_one(e, name, stub, pieces, bytes, segs, finder)
     local job = parse(stub)
     if job.deadline ~= 0 and job.deadline <= now then
-        ending_add_terse(e, name, job, 'expired', 'deadline_exceeded', finder)
+        ending_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
         return '0'
     end
     ending_add(e, name, job, pieces, bytes, segs)

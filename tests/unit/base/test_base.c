@@ -1,4 +1,5 @@
 /* Errors, capped buffers, ids, dates and limits. */
+#include "../child_fork.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -94,7 +95,7 @@ static void children_make_ids_of_their_own(void **state) {
     blasd_random_hex(ids[0], 32);
     assert_int_equal(pipe(pipes), 0);
     for (int i = 0; i < 2; i++) {
-        pid_t pid = fork();
+        pid_t pid = child_fork();
         assert_true(pid >= 0);
         if (pid == 0) {
             blasd_random_hex(ids[0], 32);
@@ -139,6 +140,23 @@ static void signed_ids_are_known_again(void **state) {
         known += blasd_id_signed(made_up, &key);
     }
     assert_in_range(known, 0, 1);
+}
+
+/* Keys of names: each its own, and another where the key is another. */
+static void keys_follow_from_names(void **state) {
+    static const char *const names[] = {"ann", "ben", "anna", "",
+                                        "0123456789012345678901234567890"};
+    enum { NAMES = sizeof names / sizeof *names };
+    const struct blasd_id_key keys[] = {{{1, 2}}, {{1, 3}}};
+    struct blasd_id_key made[2 * NAMES];
+    (void)state;
+    for (int i = 0; i < 2 * NAMES; i++) {
+        made[i] = blasd_id_key_for(&keys[i % 2], names[i / 2]);
+        struct blasd_id_key again = blasd_id_key_for(&keys[i % 2], names[i / 2]);
+        assert_memory_equal(&again, &made[i], sizeof again);
+        for (int j = 0; j < i; j++)
+            assert_true(made[i].word[0] != made[j].word[0] && made[i].word[1] != made[j].word[1]);
+    }
 }
 
 static void dates_are_rfc3339(void **state) {
@@ -217,6 +235,7 @@ int main(void) {
         cmocka_unit_test(ids_are_valid_distinct_and_carry_their_second),
         cmocka_unit_test(children_make_ids_of_their_own),
         cmocka_unit_test(signed_ids_are_known_again),
+        cmocka_unit_test(keys_follow_from_names),
         cmocka_unit_test(dates_are_rfc3339),
         cmocka_unit_test(limits_have_sane_defaults_and_take_units),
         cmocka_unit_test(bad_limits_are_refused_and_change_nothing),

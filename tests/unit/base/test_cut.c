@@ -1,4 +1,5 @@
 /* Files that are cut while they are mapped. */
+#include "../child_fork.h"
 #include "base/cut.h"
 
 #include <setjmp.h>
@@ -76,7 +77,7 @@ static void elsewhere_it_is_fatal(void **state) {
     (void)state;
     assert_int_equal(ftruncate(fd, 0), 0);
     blasd_cut_watch(data, len / 2);
-    child = fork();
+    child = child_fork();
     assert_true(child >= 0);
     if (child == 0) _exit((int)sum(data + len / 2, len / 2));
     assert_int_equal(waitpid(child, &status, 0), child);

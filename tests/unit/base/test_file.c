@@ -27,7 +27,7 @@ static void *read_slowly(void *arg) {
 }
 
 static void all_is_written_though_a_call_takes_less(void **state) {
-    int ends[2];
+    static int ends[2];
     pthread_t reader;
     void *seen;
     char *bytes = malloc(MANY + 1);

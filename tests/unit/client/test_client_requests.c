@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,7 +143,7 @@ static void expect_refused(const struct blasd_request *request, const char *word
 static void test_bad_inputs_are_named_with_what_is_wrong(void **state) {
     struct blasd_array bad[2];
     struct blasd_request request = {.op = "matmul", .inputs = bad, .input_count = 2};
-    struct blasd_file file = {"a", NULL};
+    struct blasd_file file = {.name = "a"};
     (void)state;
 #define TRY(words, ...)                                                                            \
     do {                                                                                           \
@@ -163,10 +164,64 @@ static void test_bad_inputs_are_named_with_what_is_wrong(void **state) {
     TRY("has none", request.inputs = NULL);
     request.inputs = bad;
     TRY("no op", request.op = NULL);
+    request.op = "matmul";
+    TRY("'a' is given twice", bad[1].name = "a");
+    TRY("an input has `reserved`", bad[1].reserved[1] = 1);
+    TRY("the request has `reserved`", request.reserved[7] = 1);
+    request.reserved[7] = 0;
+    TRY("deadline of -5", request.deadline_ms = -5);
+    request.deadline_ms = 0;
+    TRY("idempotency key", request.idempotency_key = "k\r\nHost: x");
+    TRY("idempotency key", request.idempotency_key = "");
     request = (struct blasd_request){.op = "matmul", .files = &file, .file_count = 1};
     expect_refused(&request, "no path");
+    file = (struct blasd_file){.name = "a", .path = "/dev/null", .reserved = {1}};
+    expect_refused(&request, "a file has `reserved`");
     request.files = NULL;
     expect_refused(&request, "has none");
+}
+
+static void test_ids_and_names_that_are_none(void **state) {
+    struct blasd_client *client = blasd_client_new("http://127.0.0.1:9");
+    static const char *const ids[] = {NULL, "", "x?forget=1", "../ops", "x y", "x\r\n"};
+    struct blasd_problem problem;
+    struct blasd_reply *reply;
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        assert_int_equal(blasd_client_get(client, ids[i], 0, &reply, &problem), -1);
+        assert_string_equal(problem.code, "invalid_request");
+        assert_int_equal(blasd_client_cancel(client, ids[i], &reply, &problem), -1);
+        assert_string_equal(problem.code, "invalid_request");
+        assert_int_equal(blasd_client_save(client, "x", ids[i], "/dev/null", &problem), -1);
+        assert_string_equal(problem.code, "unknown_output");
+    }
+    assert_int_equal(blasd_client_jobs(client, "state=a b", &reply, &problem), -1);
+    assert_string_equal(problem.code, "invalid_request");
+    blasd_client_free(client);
+}
+
+/* What would be a header of its own, or a number that means nothing. */
+static void test_what_a_client_is_not_set_to(void **state) {
+    struct blasd_client *client = blasd_client_new("http://127.0.0.1:9");
+    struct blasd_problem problem;
+    (void)state;
+    assert_int_equal(blasd_client_set_api_key(client, "a\nb", &problem), -1);
+    assert_int_equal(blasd_client_set_api_key(client, "", &problem), -1);
+    assert_int_equal(blasd_client_set_api_key(client, "good", &problem), 0);
+    assert_int_equal(blasd_client_set_api_key(client, NULL, &problem), 0);
+    assert_int_equal(blasd_client_set_header(client, "a b", "c", &problem), -1);
+    assert_int_equal(blasd_client_set_header(client, "", "c", &problem), -1);
+    assert_int_equal(blasd_client_set_header(client, "a", "c\r\nd: e", &problem), -1);
+    assert_int_equal(blasd_client_set_header(client, "a", "c", &problem), 0);
+    assert_int_equal(blasd_client_set_retries(client, -1, &problem), -1);
+    assert_int_equal(blasd_client_set_retries(client, 3, &problem), 0);
+    assert_int_equal(blasd_client_set_silence(client, 0, &problem), -1);
+    assert_int_equal(blasd_client_set_silence(client, (double)NAN, &problem), -1);
+    assert_int_equal(blasd_client_set_tls(client, "/nonexistent", NULL, NULL, true, &problem), -1);
+    assert_string_equal(problem.code, "file_not_readable");
+    assert_int_equal(blasd_client_set_tls(client, NULL, NULL, "/dev/null", true, &problem), -1);
+    assert_string_equal(problem.code, "invalid_request");
+    blasd_client_free(client);
 }
 
 static void test_no_data_is_needed_where_there_are_no_elements(void **state) {
@@ -174,7 +229,7 @@ static void test_no_data_is_needed_where_there_are_no_elements(void **state) {
                                    {.name = "b", .dtype = "float64", .rank = 2, .shape = {3, 0}}};
     struct blasd_request request = {.op = "matmul", .inputs = empty, .input_count = 2};
     struct blasd_problem problem = {0};
-    struct pretender p;
+    static struct pretender p;
     struct blasd_client *client;
     (void)state;
     start(&p, "1");
@@ -215,7 +270,7 @@ static void test_a_refused_connection_may_be_tried_again(void **state) {
 static void expect_sent(const struct blasd_request *request, const char *methods, int rc) {
     struct blasd_problem problem = {0};
     struct blasd_client *client;
-    struct pretender p;
+    static struct pretender p;
     start(&p, "101");
     client = blasd_client_new(p.url);
     assert_int_equal(ask(client, &problem), 0);
@@ -274,6 +329,8 @@ static void test_problems_read_as_sentences(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_inputs_are_named_with_what_is_wrong),
+        cmocka_unit_test(test_ids_and_names_that_are_none),
+        cmocka_unit_test(test_what_a_client_is_not_set_to),
         cmocka_unit_test(test_no_data_is_needed_where_there_are_no_elements),
         cmocka_unit_test(test_a_refused_connection_may_be_tried_again),
         cmocka_unit_test(test_a_job_without_a_key_is_sent_once),

@@ -313,34 +313,44 @@ static void what_takes_too_long_is_refused(void **state) {
     learn(0, 0);
     choice->most_s = 60;
     assert_int_equal(
-        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err),
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, 0, &err),
         -(int)BLASD_E_job_too_long);
     assert_non_null(strstr(err.detail, "60 s (limit job_s)"));
     assert_int_equal(
-        http_placement_check_time(choice, &view, BLASD_DEVICE_CUDA, matmul, &plan, 0, &err), 0);
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CUDA, matmul, &plan, 0, 0, &err), 0);
     assert_int_equal(
-        http_placement_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err), 0);
+        http_placement_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, 0, &err), 0);
     assert_int_equal(pick(1e11), BLASD_DEVICE_CUDA);
     plan.flops = 1e14;
     assert_int_equal(
-        http_placement_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err),
+        http_placement_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, 0, &err),
         -(int)BLASD_E_job_too_long);
     plan.flops_least = 1e10; /* it may end early */
     assert_int_equal(
-        http_placement_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, &err), 0);
+        http_placement_check_time(choice, &view, BLASD_DEVICE_ANY, matmul, &plan, 0, 0, &err), 0);
     plan = plan_of(0); /* many problems of nothing */
     plan.items = 1e9;
     assert_int_equal(
-        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err),
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, 0, &err),
         -(int)BLASD_E_job_too_long);
     choice->most_s = 0;
     assert_int_equal(
-        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err), 0);
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, 0, &err), 0);
+    assert_int_equal(/* whose key gives it less */
+                     http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0,
+                                               30, &err),
+                     -(int)BLASD_E_job_too_long);
+    assert_non_null(strstr(err.detail, "30 s (of its key)"));
+    choice->most_s = 20; /* the service's own limit is the lesser */
+    assert_int_equal(
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, 30, &err),
+        -(int)BLASD_E_job_too_long);
+    assert_non_null(strstr(err.detail, "20 s (limit job_s)"));
     choice->most_s = 60;
     learn_ops(NO_COST, CUDA_COST, "[\"matmul\"]", 0, 0, 0);
     choice->of[BLASD_DEVICE_CPU].measured = false;
     assert_int_equal(
-        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, &err), 0);
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, 0, &err), 0);
 }
 
 /* The card would have it later, but the CPU would need more than a job may take. */

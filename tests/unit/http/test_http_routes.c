@@ -79,12 +79,73 @@ static void test_long_segment(void **state) {
     assert_int_equal(strlen(captures[0]), 63);
 }
 
+/* Who may call what: a new route has to be told of here. */
+static void test_roles(void **state) {
+    enum { M = HTTP_ROLE(BLASD_ROLE_METRICS), R = HTTP_ROLE(BLASD_ROLE_READ) };
+    enum { U = HTTP_ROLE(BLASD_ROLE_USER) };
+    static const struct {
+        const char *path;
+        unsigned method, roles;
+    } may[] = {
+        {"/jobs", HTTP_POST, U},
+        {"/jobs", HTTP_GET, R | U},
+        {"/jobs/{id}", HTTP_GET, R | U},
+        {"/jobs/{id}", HTTP_DELETE, U},
+        {"/jobs/{id}/result", HTTP_GET, R | U},
+        {"/jobs/{id}/outputs/{name}", HTTP_GET, R | U},
+        {"/ops", HTTP_GET, M | R | U},
+        {"/ops/{name}", HTTP_GET, M | R | U},
+        {"/devices", HTTP_GET, M | R | U},
+        {"/share", HTTP_GET, U},
+        {"/metrics", HTTP_GET, M},
+        {"/health/live", HTTP_GET, HTTP_OPEN},
+        {"/health/ready", HTTP_GET, M | R | U},
+        {"/openapi.json", HTTP_GET, M | R | U},
+        {"/docs", HTTP_GET, M | R | U},
+        {"/docs/style.css", HTTP_GET, M | R | U},
+        {"/errors/{code}", HTTP_GET, M | R | U},
+        {"/v2", HTTP_GET, M | R | U},
+        {"/v2/health/live", HTTP_GET, M | R | U},
+        {"/v2/health/ready", HTTP_GET, M | R | U},
+        {"/v2/repository/index", HTTP_POST, M | R | U},
+        {"/v2/models/stats", HTTP_GET, M | R | U},
+        {"/v2/models/{name}", HTTP_GET, M | R | U},
+        {"/v2/models/{name}/ready", HTTP_GET, M | R | U},
+        {"/v2/models/{name}/config", HTTP_GET, M | R | U},
+        {"/v2/models/{name}/stats", HTTP_GET, M | R | U},
+        {"/v2/models/{name}/infer", HTTP_POST, U},
+        {"/v2/models/{name}/versions/{version}", HTTP_GET, M | R | U},
+        {"/v2/models/{name}/versions/{version}/ready", HTTP_GET, M | R | U},
+        {"/v2/models/{name}/versions/{version}/config", HTTP_GET, M | R | U},
+        {"/v2/models/{name}/versions/{version}/stats", HTTP_GET, M | R | U},
+        {"/v2/models/{name}/versions/{version}/infer", HTTP_POST, U},
+        {"/v2/systemsharedmemory/status", HTTP_GET, U},
+        {"/v2/systemsharedmemory/unregister", HTTP_POST, U},
+        {"/v2/systemsharedmemory/region/{name}/status", HTTP_GET, U},
+        {"/v2/systemsharedmemory/region/{name}/register", HTTP_POST, U},
+        {"/v2/systemsharedmemory/region/{name}/unregister", HTTP_POST, U},
+        {"/v2/cudasharedmemory/status", HTTP_GET, U},
+        {"/v2/cudasharedmemory/unregister", HTTP_POST, U},
+    };
+    const size_t count = sizeof may / sizeof *may;
+    (void)state;
+    for (const struct http_route *route = http_routes; route->path != NULL; route++)
+        for (unsigned method = HTTP_GET; method < HTTP_OPTIONS; method <<= 1) {
+            unsigned alike = method == HTTP_HEAD ? HTTP_GET : method;
+            size_t i = 0;
+            if ((route->methods & method) == 0) continue;
+            while (i < count && (strcmp(may[i].path, route->path) != 0 || may[i].method != alike))
+                i++;
+            if (i == count) fail_msg("say here who may call %s", route->path);
+            assert_int_equal(route->roles, may[i].roles);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found),
-        cmocka_unit_test(test_not_found),
-        cmocka_unit_test(test_methods),
-        cmocka_unit_test(test_long_segment),
+        cmocka_unit_test(test_found),   cmocka_unit_test(test_not_found),
+        cmocka_unit_test(test_methods), cmocka_unit_test(test_long_segment),
+        cmocka_unit_test(test_roles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

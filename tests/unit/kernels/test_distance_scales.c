@@ -257,6 +257,63 @@ static void what_the_edges_mean(void **state) {
     }
 }
 
+/* Of two rows, less `mean`, in long double: half the square between them at length 1. */
+static long double angle(const double *a, const double *b, bool centred) {
+    long double means[2] = {0}, lengths[2] = {0}, sum = 0;
+    for (int d = 0; d < K && centred; d++) {
+        means[0] += (long double)a[d] / K;
+        means[1] += (long double)b[d] / K;
+    }
+    for (int d = 0; d < K; d++) {
+        lengths[0] += (a[d] - means[0]) * (a[d] - means[0]);
+        lengths[1] += (b[d] - means[1]) * (b[d] - means[1]);
+    }
+    for (int d = 0; d < K; d++) {
+        long double off =
+            (a[d] - means[0]) / sqrtl(lengths[0]) - (b[d] - means[1]) / sqrtl(lengths[1]);
+        sum += off * off / 2;
+    }
+    return sum;
+}
+
+static long double shares(const double *a, const double *b) {
+    long double totals[2] = {0}, sum = 0;
+    for (int d = 0; d < K; d++) {
+        totals[0] += a[d];
+        totals[1] += b[d];
+    }
+    for (int d = 0; d < K; d++) {
+        long double p = a[d] / totals[0], q = b[d] / totals[1], t = (p - q) / (p + q);
+        sum += (p + q) / 2 * ((1 + t) * log1pl(t) + (1 - t) * log1pl(-t));
+    }
+    return sqrtl(sum / 2);
+}
+
+/* float32 rows that differ in their last digits: scaled to length 1, or to shares, they must not be
+ * rounded to float32 again. */
+static void rows_that_nearly_agree(void **state) {
+    static const char *const metrics[] = {"cosine", "correlation", "jensenshannon"};
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        struct numbers s;
+        struct trial *t;
+        double gap = pow(10, -1 - round / 3 % 5);
+        draw(&s, metrics[round % 3], BLASD_float32);
+        for (int i = 0; i < M * K; i++) s.x[i] = (double)(float)(1.5 + trial_uniform());
+        for (int i = 0; i < N * K; i++)
+            s.y[i] = (double)(float)(s.x[i % (M * K)] * (1 + gap * trial_uniform()));
+        t = job_of(&s, "full");
+        for (int i = 0; i < N; i++) {
+            const double *a = s.x + i * K, *b = s.y + i * K;
+            long double wish = round % 3 == 2 ? shares(a, b) : angle(a, b, round % 3 == 1);
+            double got = trial_value(trial_output(t, "d"), i * N + i);
+            if (!(fabsl(got - wish) <= 4 * 0x1p-24L * wish))
+                fail_msg("%s of rows %g apart: %g, not %Lg", s.metric, gap, got, wish);
+        }
+        trial_free(t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_scale_with_the_points),
@@ -265,6 +322,7 @@ int main(void) {
         cmocka_unit_test(scales_of_coordinates_cancel),
         cmocka_unit_test(ratios_do_not_scale),
         cmocka_unit_test(what_the_edges_mean),
+        cmocka_unit_test(rows_that_nearly_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Loops shared among threads: every piece once, helpers that stay and end with their thread, their
  * weight, stops, loops within loops, forks, and threads that cannot be had. */
+#include "../child_fork.h"
 #include "kernel_support.h"
 
 #include "core/parallel.h"
@@ -168,10 +169,11 @@ static void *heavy_thread(void *arg) {
     return held && hold_meeting(&meetings[1], 4) && hold_meeting(&meetings[2], 3) ? arg : NULL;
 }
 
-/* A lane's helpers give way, those it had before included; those of the thread beside it do not,
- * while both run, and they are not the same. A lane that ends takes its own along. */
+/* A slow pool's helpers give way, those it had before included; those of the thread beside it do
+ * not, while both run, and they are not the same. A slow pool that ends takes its own along. */
 static void helpers_weigh_what_the_one_they_help_does(void **state) {
-    struct meeting mine, theirs[3];
+    struct meeting mine;
+    static struct meeting theirs[3];
     pthread_t thread;
     void *went_well;
     int before;
@@ -348,7 +350,7 @@ static void a_loop_in_a_piece_runs_on_its_thread(void **state) {
 /* Runs `body` in a forked process; its threads are none of ours. */
 static void in_a_fork(bool (*body)(void)) {
     int status;
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         alarm(600);

@@ -4,6 +4,7 @@
  *
  * Each job that would run for minutes or for ever runs in a process of its own, whose watch says
  * stop the first time it is asked; one that does not hear it runs out of processor time. */
+#include "../child_fork.h"
 #include "kernel_support.h"
 
 #include "core/parallel.h"
@@ -77,7 +78,7 @@ static enum outcome outcome_of(const struct words *words) {
     pid_t child;
     int status;
     fflush(NULL);
-    child = fork();
+    child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         struct trial *t;

@@ -73,6 +73,20 @@ static void test_ahead_of_the_newest(void **state) {
     assert_int_equal(look_at(dir, FIRST).st_size, 1000 + 20 * BLASD_MIB);
 }
 
+/* What is free is left to the rewrite. */
+static void test_nothing_ahead_while_rewriting(void **state) {
+    const char *dir = *state;
+    struct blasd_aof_room room;
+    blasd_aof_room_open(&room, dir, RESERVE);
+    append(dir, FIRST, 1000);
+    room.rewriting = true;
+    blasd_aof_room_look(&room);
+    assert_true(allocated(dir, FIRST) < RESERVE / 2);
+    room.rewriting = false;
+    blasd_aof_room_look(&room);
+    assert_true(allocated(dir, FIRST) >= RESERVE / 2);
+}
+
 static void test_ballast(void **state) {
     const char *dir = *state;
     struct blasd_aof_room room;
@@ -148,6 +162,7 @@ static void test_size_of_a_rewrite(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_ahead_of_the_newest),
+        TEST(test_nothing_ahead_while_rewriting),
         TEST(test_ballast),
         TEST(test_short),
         TEST(test_short_until_there_is_some_more),

@@ -4,6 +4,7 @@
 #define BLASD_TEST_FRONT_FIXTURE_H
 
 #include "record_fixture.h"
+#include "redis_server.h"
 
 #include "base/clock.h"
 #include "base/container.h"
@@ -25,7 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,9 +46,8 @@ struct seen {
 };
 
 struct env {
-    char dir[64], url[128], sock[108];
-    char port[8]; /* "": listens on no TCP port */
-    pid_t redis;
+    struct redis redis;
+    char url[128]; /* by which the queue reaches it */
     struct blasd_limits limits;
     struct blasd_store *store;
     struct blasd_loop *loop;
@@ -62,45 +61,6 @@ struct env {
 
 static struct env *current; /* the test's, for callbacks */
 static const struct blasd_op echo = {.name = "echo"};
-
-/* Redis, ours alone. */
-
-static redisContext *redis_client(const struct env *env) {
-    for (int64_t end = blasd_clock_ns() + 60 * SECOND; blasd_clock_ns() < end; usleep(5000)) {
-        redisContext *c = redisConnectUnix(env->sock);
-        redisReply *r = NULL;
-        if (c != NULL && c->err == 0 && env->port[0] != 0)
-            freeReplyObject(redisCommand(c, "AUTH secret"));
-        if (c != NULL && c->err == 0) r = redisCommand(c, "PING");
-        bool up = r != NULL && r->type == REDIS_REPLY_STATUS;
-        if (r != NULL) freeReplyObject(r);
-        if (up) return c;
-        if (c != NULL) redisFree(c);
-    }
-    return NULL;
-}
-
-static void redis_start(struct env *env) {
-    env->redis = fork();
-    assert_true(env->redis >= 0);
-    if (env->redis == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        execlp("redis-server", "redis-server", "--port", env->port[0] != 0 ? env->port : "0",
-               "--bind", "127.0.0.1", "--unixsocket", env->sock, "--dir", env->dir, "--appendonly",
-               "yes", "--appendfsync", "no", "--save", "", "--requirepass",
-               env->port[0] != 0 ? "secret" : "", "--logfile", "redis.log", "--daemonize", "no",
-               (char *)NULL);
-        _exit(127);
-    }
-}
-
-static void redis_kill(struct env *env) {
-    int status;
-    if (env->redis <= 0) return;
-    kill(env->redis, SIGKILL);
-    waitpid(env->redis, &status, 0);
-    env->redis = 0;
-}
 
 /* The loop. */
 
@@ -137,7 +97,7 @@ static void turn(struct env *env, int ms) {
         }                                                                                          \
     } while (0)
 
-static void linger(struct env *env, int ms) {
+__attribute__((unused)) static void linger(struct env *env, int ms) {
     for (int64_t end = blasd_clock_ns() + ms * BLASD_MS; blasd_clock_ns() < end;) turn(env, 5);
 }
 
@@ -152,11 +112,9 @@ static struct env *env_new(const char *store) {
     struct blasd_err err;
     char spec[96];
     current = env;
-    snprintf(env->dir, sizeof env->dir, "/tmp/blasd-front-XXXXXX");
-    assert_non_null(mkdtemp(env->dir));
-    snprintf(env->sock, sizeof env->sock, "%s/redis.sock", env->dir);
-    snprintf(env->url, sizeof env->url, "unix:%s", env->sock);
-    snprintf(spec, sizeof spec, "dir:%s/blobs", env->dir);
+    assert_int_equal(redis_init(&env->redis), 0);
+    snprintf(env->url, sizeof env->url, "%s", env->redis.url);
+    snprintf(spec, sizeof spec, "dir:%s/blobs", env->redis.dir);
     blasd_limits_init(&env->limits);
     env->limits.lease_ms = 600000; /* however long a test takes: nobody renews it */
     assert_int_equal(blasd_store_open(store != NULL ? store : spec, &env->store, &err), 0);
@@ -170,23 +128,20 @@ static struct env *env_new(const char *store) {
 }
 
 static void env_open(struct env *env) {
-    redis_start(env);
-    env->client = redis_client(env);
-    assert_non_null(env->client);
+    redis_launch(&env->redis);
+    env->client = redis_client(&env->redis);
     assert_int_equal(queue_open(env), 0);
     UNTIL(env, env->queue->view.available && env->queue->standing.subscribed);
 }
 
 static void env_free(struct env *env) {
-    char command[128];
     blasd_front_queue_free(env->queue);
     blasd_worker_queue_free(env->worker);
     if (env->client != NULL) redisFree(env->client);
-    redis_kill(env);
+    redis_end(&env->redis, SIGKILL);
     blasd_loop_free(env->loop);
     blasd_store_free(env->store);
-    snprintf(command, sizeof command, "rm -rf '%s'", env->dir);
-    assert_int_equal(system(command), 0);
+    redis_stop(&env->redis);
     free(env->seen);
     free(env);
 }
@@ -214,7 +169,8 @@ static redisReply *ask(redisContext *c, const char *fmt, ...) {
     return r;
 }
 
-static long long ask_number(struct env *env, const char *fmt, const char *arg) {
+__attribute__((unused)) static long long ask_number(struct env *env, const char *fmt,
+                                                    const char *arg) {
     redisReply *r = ask(env->client, fmt, arg);
     long long n;
     assert_non_null(r);
@@ -285,9 +241,10 @@ struct want {
     struct blasd_blob *blob;
 };
 
+static struct blasd_principal who = {.tenant = "anonymous"}; /* asks, and submits */
+
 __attribute__((unused)) static struct seen *submit(struct env *env, struct want want) {
     struct seen *s = &env->seen[env->seen_count++];
-    struct blasd_principal who = {"anonymous"};
     struct blasd_job job = {.op = &echo, .priority = BLASD_PRIORITY_NORMAL};
     char frame[] = "a frame";
     struct blasd_submission submission = {.job = &job,
@@ -332,7 +289,7 @@ static void on_record(void *arg, const struct blasd_err *err, const void *record
 
 static struct got get(struct env *env, const char *id) {
     struct got got = {0};
-    blasd_front_queue_get(env->queue, &(struct blasd_principal){"anonymous"}, id, on_record, &got);
+    blasd_front_queue_get(env->queue, &who, id, on_record, &got);
     assert_int_equal(got.answered, 0);
     UNTIL(env, got.answered == 1);
     return got;

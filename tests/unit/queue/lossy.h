@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -92,10 +93,13 @@ static inline void *lossy_run(void *arg) {
     return NULL;
 }
 
-/* Listens at DIR/lossy.sock for what is meant for the server at `to`. */
-static inline void lossy_open(struct lossy *lossy, const char *dir, const char *to) {
+/* Listens at DIR/lossy.sock for what is meant for the server at `to`. New: end it with lossy_free,
+ * which a test that fails does not come to: its thread then goes on with it to the program's end.
+ */
+static inline struct lossy *lossy_new(const char *dir, const char *to) {
+    struct lossy *lossy = calloc(1, sizeof *lossy);
     struct sockaddr_un address;
-    memset(lossy, 0, sizeof *lossy);
+    assert_non_null(lossy);
     snprintf(lossy->path, sizeof lossy->path, "%s/lossy.sock", dir);
     snprintf(lossy->url, sizeof lossy->url, "unix:%s", lossy->path);
     snprintf(lossy->to, sizeof lossy->to, "%s", to);
@@ -105,6 +109,7 @@ static inline void lossy_open(struct lossy *lossy, const char *dir, const char *
     assert_int_equal(bind(lossy->listener, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(lossy->listener, LOSSY_LINKS), 0);
     assert_int_equal(pthread_create(&lossy->thread, NULL, lossy_run, lossy), 0);
+    return lossy;
 }
 
 /* The message number `nth`, from 1, that comes from now on from the caller (side 0), or from Redis
@@ -121,6 +126,7 @@ static inline void lossy_free(struct lossy *lossy) {
     for (int i = 0; i < LOSSY_LINKS; i++)
         if (lossy->fd[i][0] != 0) lossy_close(lossy, i);
     close(lossy->listener);
+    free(lossy);
 }
 
 #endif

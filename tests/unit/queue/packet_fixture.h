@@ -119,7 +119,7 @@ static inline const char *submit_packet_as(struct bed *bed, const struct packet 
 static inline void submit_packet(struct bed *bed, struct packet *packet, enum blasd_id_kind kind,
                                  int jobs, const char *channel) {
     char note[128];
-    snprintf(note, sizeof note, "\t%s\tmatmul\tanonymous", channel);
+    snprintf(note, sizeof note, "\t%s\tmatmul\t%s", channel, tenant);
     packet_make(packet, kind, jobs);
     assert_string_equal(submit_packet_as(bed, packet, "2", 100, "", note), "0");
 }
@@ -180,7 +180,7 @@ static inline const char *finish_raw(struct bed *bed, struct blasd_worker_queue 
 
 static inline void expect_record(struct bed *bed, const char *id) {
     char record[64];
-    snprintf(record, sizeof record, "record of %s", id);
+    snprintf(record, sizeof record, "record of %.41s", id);
     assert_string_equal(record_line(bed, id, 0), record);
 }
 
@@ -282,22 +282,64 @@ static inline void audit(struct bed *bed) {
         "  return sum\n"
         "end\n"
         "local function count(field) return tonumber(call('HGET', q .. ':count', field) or 0) end\n"
-        "local si = 0\n"
+        "local si, lines = 0, {}\n"
+        "local fields = call('HGETALL', q .. ':count')\n"
+        "for i = 1, #fields, 2 do\n"
+        "  if fields[i]:find('^%d ') then lines[fields[i]] = tonumber(fields[i + 1]) end\n"
+        "end\n"
         "for _, class in ipairs({'any', 'cpu', 'cuda'}) do\n"
         "  for _, priority in ipairs({'high', 'normal', 'low'}) do\n"
-        "    local list, sum = q .. ':wait:' .. class .. ':' .. priority, 0\n"
+        "    local head = q .. ':wait:' .. class .. ':' .. priority .. ':'\n"
         "    si = si + 1\n"
-        "    for _, name in ipairs(call('LRANGE', list, 0, -1)) do\n"
-        "      local n, wrong = place(name, list)\n"
-        "      if wrong then return wrong end\n"
-        "      if n > 0 and (stubs[name] or ''):sub(1, 1) ~= tostring(si) and #name == 41 then\n"
-        "        return name .. ' is in the wrong list' end\n"
-        "      sum = sum + n\n"
+        "    for _, list in ipairs(call('KEYS', head .. '*')) do\n"
+        "      local tenant, sum = list:sub(#head + 1), 0\n"
+        "      for _, name in ipairs(call('LRANGE', list, 0, -1)) do\n"
+        "        local n, wrong = place(name, list)\n"
+        "        local stub = stubs[name] or ''\n"
+        "        if wrong then return wrong end\n"
+        "        if n > 0 and #name == 41 and (stub:sub(1, 1) ~= tostring(si) or\n"
+        "           stub:match('^[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)') ~= tenant) then\n"
+        "          return name .. ' is in the wrong list' end\n"
+        "        sum = sum + n\n"
+        "      end\n"
+        "      local line = si .. ' ' .. tenant\n"
+        "      if sum ~= count(line) then\n"
+        "        return list .. ' has ' .. sum .. ' jobs, not ' .. count(line) end\n"
+        "      lines[line] = nil\n"
         "    end\n"
-        "    if sum ~= count(si) then\n"
-        "      return list .. ' has ' .. sum .. ' jobs, not ' .. count(si) end\n"
         "  end\n"
         "end\n"
+        "for line, n in pairs(lines) do\n"
+        "  if n ~= 0 then return line .. ' is counted, and has no list' end\n"
+        "end\n"
+        "local named, used = {}, {}\n"
+        "for _, key in ipairs(call('KEYS', q .. ':names:*')) do\n"
+        "  local tenant = key:sub(#q + 8)\n"
+        "  for _, name in ipairs(call('SMEMBERS', key)) do\n"
+        "    local stub = stubs[name]\n"
+        "    if not stub then return name .. ' is named, and not pending' end\n"
+        "    if stub:match('^[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)') ~= tenant then\n"
+        "      return name .. ' is named by another tenant' end\n"
+        "    named[name] = true\n"
+        "    if stub:find('^[^\t]* w%d') then\n"
+        "      used[tenant] = (used[tenant] or 0) + many(stub) end\n"
+        "  end\n"
+        "end\n"
+        "for name, stub in pairs(stubs) do\n"
+        "  if not named[name] and stub:match('^[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)') ~= 'anonymous' "
+        "then return name .. ' is not named' end\n"
+        "end\n"
+        "local metered = call('HGETALL', q .. ':used')\n"
+        "for i = 1, #metered, 2 do\n"
+        "  local tenant = metered[i]:match('^jobs (.*)$')\n"
+        "  if tenant then\n"
+        "    if used[tenant] ~= tonumber(metered[i + 1]) then\n"
+        "      return tenant .. ' has ' .. (used[tenant] or 0) .. ' jobs, not ' .. metered[i + 1] "
+        "end\n"
+        "    used[tenant] = nil\n"
+        "  end\n"
+        "end\n"
+        "if next(used) then return next(used) .. ' is not metered' end\n"
         "for _, worker in ipairs(call('HKEYS', q .. ':workers')) do\n"
         "  local seen = {}\n"
         "  for _, name in ipairs(call('HKEYS', q .. ':claims:' .. worker)) do\n"
@@ -329,11 +371,14 @@ static inline void audit(struct bed *bed) {
 
 /* Nothing is pending and nothing is left of what was. */
 static inline void expect_empty(struct bed *bed) {
-    static const char *const gone[] = {"pending",   "frames", "attempts",
-                                       "deadlines", "opened", "wait:any:normal"};
+    static const char *const gone[] = {"pending", "frames", "attempts", "deadlines",
+                                       "opened",  "used",   "shares",   "names:anonymous"};
     redisReply *reply;
     audit(bed);
     for (int i = 0; i < 3; i++) drop(fcall(bed, "tick", NULL));
+    reply = redisCommand(bed->raw, "KEYS %s:wait:*", bed->tag);
+    assert_int_equal(reply->elements, 0);
+    drop(reply);
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
         if (ask(bed, "EXISTS", gone[i]) != 0) fail_msg("%s is there", gone[i]);
     reply = redisCommand(bed->raw, "HVALS %s:count", bed->tag);

@@ -1,25 +1,20 @@
-/* For tests of the queue: a real redis-server in a directory of its own, a queue in it, and calls
- * of its functions by hand. */
+/* For tests of the queue: a queue in a redis-server, and calls of its functions by hand. */
 #ifndef TESTS_REDIS_FIXTURE_H
 #define TESTS_REDIS_FIXTURE_H
 
 #include "record_fixture.h"
+#include "redis_server.h"
 
 #include "base/clock.h"
-#include "main/aof_tail.h"
 #include "queue/queue_link.h"
 #include "queue/worker_side.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,101 +24,6 @@
 #define PATIENCE_MS                                                                                \
     60000 /* with a Redis that stands still, as a busy machine or disk may make it */
 #define INFO_CPU "{\"id\":\"cpu:0\",\"name\":\"test\"}"
-
-/* A server; `dir` outlives it, so that it can be started again on its files. */
-struct redis {
-    char dir[64], socket[96], url[112];
-    pid_t pid;
-};
-
-static inline void sleep_ms(long ms) {
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
-/* In a process that becomes redis-server: redis_clock.c gives it its time. */
-static inline void redis_clock_preload(const struct redis *redis) {
-    char path[4096], clock[96];
-    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 64);
-    if (len <= 0) _exit(127);
-    path[len] = '\0';
-    snprintf(strrchr(path, '/') + 1, 64, "../queue/redis_clock.so");
-    snprintf(clock, sizeof clock, "%s/clock", redis->dir);
-    setenv("LD_PRELOAD", path, 1);
-    setenv("BLASD_TEST_CLOCK", clock, 1);
-}
-
-/* Moves the server's clock on, or only makes sure that it has one to be moved. */
-static int64_t redis_ahead_us; /* of the server moved last */
-
-static inline void redis_forward(const struct redis *redis, int64_t ms) {
-    char path[96];
-    int64_t ahead_us = 0;
-    snprintf(path, sizeof path, "%s/clock", redis->dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_true(pread(fd, &ahead_us, sizeof ahead_us, 0) >= 0);
-    ahead_us += ms * 1000;
-    assert_int_equal(pwrite(fd, &ahead_us, sizeof ahead_us, 0), sizeof ahead_us);
-    close(fd);
-    redis_ahead_us = ahead_us;
-}
-
-/* Starts the server on its directory, as the supervisor does, and waits until it answers. */
-static inline void redis_up(struct redis *redis) {
-    char files[96];
-    uint64_t cut;
-    struct blasd_err err;
-    snprintf(files, sizeof files, "%s/appendonlydir", redis->dir);
-    if (blasd_aof_repair(files, &cut, &err) != 0) fail_msg("%s", err.detail);
-    redis_forward(redis, 0);
-    redis->pid = fork();
-    assert_true(redis->pid >= 0);
-    if (redis->pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        redis_clock_preload(redis);
-        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", redis->socket,
-               "--dir", redis->dir, "--appendonly", "yes", "--appendfsync", "no", "--save", "",
-               "--logfile", "redis.log", (char *)NULL);
-        _exit(127);
-    }
-    for (int i = 0; i < 6000; i++) {
-        redisContext *c = redisConnectUnix(redis->socket);
-        redisReply *reply = c && !c->err ? redisCommand(c, "PING") : NULL;
-        bool up = reply && reply->type == REDIS_REPLY_STATUS;
-        freeReplyObject(reply);
-        if (c) redisFree(c);
-        if (up) return;
-        sleep_ms(10);
-    }
-    fail_msg("redis-server did not start; see %s/redis.log", redis->dir);
-}
-
-static inline void redis_end(struct redis *redis, int sig) {
-    if (redis->pid <= 0) return;
-    kill(redis->pid, sig);
-    waitpid(redis->pid, NULL, 0);
-    redis->pid = 0;
-}
-
-static inline int redis_start(struct redis *redis) {
-    signal(SIGPIPE, SIG_IGN);
-    snprintf(redis->dir, sizeof redis->dir, "/tmp/test_queue.XXXXXX");
-    if (!mkdtemp(redis->dir)) return -1;
-    snprintf(redis->socket, sizeof redis->socket, "%s/r.sock", redis->dir);
-    snprintf(redis->url, sizeof redis->url, "unix:%s", redis->socket);
-    redis_up(redis);
-    return 0;
-}
-
-static inline void redis_stop(struct redis *redis) {
-    redis_end(redis, SIGKILL);
-    pid_t rm = fork();
-    if (rm == 0) {
-        execlp("rm", "rm", "-rf", redis->dir, (char *)NULL);
-        _exit(127);
-    }
-    waitpid(rm, NULL, 0);
-}
 
 /* The server of all the tests of one program, and what starts and ends it. */
 static struct redis server;
@@ -182,12 +82,25 @@ static inline void bed_close(struct bed *bed) {
     blasd_store_free(bed->store);
 }
 
-/* FCALL blasd_5_<function>, with words ended by NULL behind LIMITS. New reply. */
+/* Whose jobs the calls below see and make. */
+static const char *tenant = "anonymous";
+
+/* Whether the function's first word is a tenant. */
+static inline bool of_tenant(const char *function) {
+    static const char *const names[] = {"get", "watch", "keep", "cancel", "list"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(function, names[i]) == 0) return true;
+    return false;
+}
+
+/* FCALL blasd_6_<function>, with words ended by NULL behind LIMITS and, where it takes one, the
+ * tenant. New reply. */
 static inline redisReply *fcall(struct bed *bed, const char *function, ...) {
     char name[64];
     const char *argv[64] = {"FCALL", name, "1", bed->tag, bed->link.text};
     int argc = 5;
     va_list words;
+    if (of_tenant(function)) argv[argc++] = tenant;
     snprintf(name, sizeof name, BLASD_QUEUE_LIBRARY "_%s", function);
     va_start(words, function);
     while (argc < 64 && (argv[argc] = va_arg(words, const char *))) argc++;
@@ -207,6 +120,16 @@ static inline void id_make(char id[BLASD_ID_LEN + 1], enum blasd_id_kind kind, i
     blasd_id_new(kind, blasd_clock_wall_us() + redis_ahead_us - ago_s * INT64_C(1000000), id);
 }
 
+/* A worker has died: what it held goes back when the next one takes its name, which then leaves. */
+static inline void bury(struct bed *bed, const char *name) {
+    char epoch[24];
+    redisReply *reply =
+        fcall(bed, "register", name, "1", "{}", blasd_store_identity(bed->store), NULL);
+    snprintf(epoch, sizeof epoch, "%lld", reply->element[1]->integer);
+    drop(reply);
+    drop(fcall(bed, "release", name, epoch, NULL));
+}
+
 /* FRONT and SEQ of the next call of submit. */
 static inline const char *submit_seq(bool again) {
     static char text[24];
@@ -223,7 +146,7 @@ static inline const char *submit_seq(bool again) {
 static inline int submit_as(struct bed *bed, const char *id, const char *si, const char *cost,
                             const char *options, const char *channel) {
     char note[128];
-    snprintf(note, sizeof note, "\t%s\tmatmul\tanonymous", channel);
+    snprintf(note, sizeof note, "\t%s\tmatmul\t%s", channel, tenant);
     redisReply *reply = fcall(bed, "submit", NEXT_SEQ, id, id, si, cost, options, note, NULL);
     assert_int_equal(reply->elements, 4);
     const redisReply *r = reply->element[3];
@@ -313,9 +236,12 @@ static inline int list_all(struct bed *bed, const char *which, const char *limit
     return count;
 }
 
-/* What the queue counts: `field` jobs, bytes, or an SI. */
+/* What the queue counts: `field` jobs, bytes, or, of the tenant, an SI. */
 static inline long long counted(struct bed *bed, const char *field) {
-    redisReply *reply = redisCommand(bed->raw, "HGET %s:count %s", bed->tag, field);
+    char line[64];
+    snprintf(line, sizeof line, "%s %s", field, tenant);
+    redisReply *reply =
+        redisCommand(bed->raw, "HGET %s:count %s", bed->tag, field[1] == '\0' ? line : field);
     long long n = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
     drop(reply);
     return n;

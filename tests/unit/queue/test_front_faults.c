@@ -19,7 +19,7 @@ static void test_resend(void **state) {
     assert_int_equal(keyed->code, BLASD_OK);
     assert_false(keyed->repeated);
     assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 3);
-    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 3);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 3);
     /* and where it ended before the answer came */
     plain = submit(env, (struct want){.watch = true});
     blasd_front_queue_flush(env->queue);
@@ -32,7 +32,7 @@ static void test_resend(void **state) {
     expect_done(keyed);
     linger(env, 50);
     assert_int_equal(env->ended, 4);
-    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 0);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 0);
 }
 
 /* Either connection, both, and the functions. */
@@ -139,8 +139,7 @@ static void test_unavailable(void **state) {
     assert_int_equal(queue_open(env), 0);
     start = blasd_clock_ns();
     s = submit(env, (struct want){.watch = true});
-    blasd_front_queue_get(env->queue, &(struct blasd_principal){"anonymous"}, s->id, on_record,
-                          &got);
+    blasd_front_queue_get(env->queue, &who, s->id, on_record, &got);
     UNTIL(env, s->answered == 1 && got.answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
     assert_int_equal(got.code, BLASD_E_queue_unavailable);
@@ -149,7 +148,7 @@ static void test_unavailable(void **state) {
     assert_false(env->queue->view.available);
     /* what comes while it is away is done once it is back */
     s = submit(env, (struct want){.watch = true});
-    redis_start(env);
+    redis_launch(&env->redis);
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_OK);
     /* free in the middle of everything calls nobody */
@@ -191,8 +190,8 @@ static void test_login(void **state) {
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
     close(fd); /* free a moment ago */
-    snprintf(env->port, sizeof env->port, "%d", ntohs(at.sin_port));
-    snprintf(env->url, sizeof env->url, "redis://:secret@127.0.0.1:%s/3", env->port);
+    snprintf(env->redis.port, sizeof env->redis.port, "%d", ntohs(at.sin_port));
+    snprintf(env->url, sizeof env->url, "redis://:secret@127.0.0.1:%s/3", env->redis.port);
     env_open(env);
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
@@ -200,7 +199,7 @@ static void test_login(void **state) {
     freeReplyObject(ask(env->client, "SELECT 3"));
     assert_int_equal(ask_number(env, "HLEN %s", "{test}:pending"), 1);
     blasd_front_queue_free(env->queue);
-    snprintf(env->url, sizeof env->url, "redis://:wrong@127.0.0.1:%s/3", env->port);
+    snprintf(env->url, sizeof env->url, "redis://:wrong@127.0.0.1:%s/3", env->redis.port);
     assert_int_equal(queue_open(env), 0);
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
@@ -213,13 +212,13 @@ static void test_login(void **state) {
 static void test_redis_stopped(void **state) {
     struct env *env = *state;
     struct seen *s;
-    assert_int_equal(kill(env->redis, SIGSTOP), 0);
+    assert_int_equal(kill(env->redis.pid, SIGSTOP), 0);
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
     assert_int_equal(s->code, BLASD_E_queue_unavailable);
     assert_false(env->queue->view.available);
     assert_true(blasd_front_queue_view(env->queue)->trouble->detail[0] != '\0');
-    assert_int_equal(kill(env->redis, SIGCONT), 0);
+    assert_int_equal(kill(env->redis.pid, SIGCONT), 0);
     UNTIL(env, env->queue->view.available);
     s = submit(env, (struct want){.watch = true});
     UNTIL(env, s->answered == 1);
@@ -229,27 +228,37 @@ static void test_redis_stopped(void **state) {
 /* Redis is killed again and again under load; every job that was acknowledged ends. */
 enum { BETWEEN_KILLS = 500 }; /* jobs acknowledged */
 
-struct load {
-    struct blasd_worker_queue *worker;
+static struct {
+    struct blasd_worker_queue *worker; /* NULL: the thread has ended */
     atomic_bool stop;
-};
+    pthread_t thread;
+} load;
 
 static void *load_worker(void *arg) {
-    struct load *load = arg;
-    while (!atomic_load(&load->stop))
-        if (work(load->worker) <= 0) usleep(1000);
-    return NULL;
+    while (!atomic_load(&load.stop))
+        if (work(load.worker) <= 0) usleep(1000);
+    return arg;
+}
+
+static void load_end(void) {
+    if (load.worker == NULL) return;
+    atomic_store(&load.stop, true);
+    pthread_join(load.thread, NULL);
+    load.worker = NULL;
+}
+
+static int teardown_load(void **state) {
+    load_end(); /* of a test that failed */
+    return teardown(state);
 }
 
 static void test_redis_killed(void **state) {
     struct env *env = *state;
-    struct load load = {.worker = NULL};
     int acknowledged = 0, refused = 0, kills = 0;
-    pthread_t thread;
     int64_t until = blasd_clock_ns() + 120 * SECOND, restart_at = 0;
     worker_register(env);
     load.worker = env->worker;
-    assert_int_equal(pthread_create(&thread, NULL, load_worker, &load), 0);
+    assert_int_equal(pthread_create(&load.thread, NULL, load_worker, NULL), 0);
     while (env->accepted < 5 * BETWEEN_KILLS) {
         int64_t now = blasd_clock_ns();
         if (now > until) fail_msg("%d accepted, %d kills", env->accepted, kills);
@@ -257,18 +266,17 @@ static void test_redis_killed(void **state) {
             for (int i = 0; i < 20; i++) submit(env, (struct want){.watch = true});
         turn(env, 1);
         if (restart_at == 0 && kills < 4 && env->accepted >= (kills + 1) * BETWEEN_KILLS) {
-            redis_kill(env);
+            redis_end(&env->redis, SIGKILL);
             kills++;
             restart_at = now + SECOND / 10;
         } else if (restart_at != 0 && now > restart_at) {
-            redis_start(env);
+            redis_launch(&env->redis);
             restart_at = 0;
         }
     }
     UNTIL(env, env->answered == env->seen_count);
     UNTIL(env, env->queue->waiters.count == 0);
-    atomic_store(&load.stop, true);
-    pthread_join(thread, NULL);
+    load_end();
     for (int i = 0; i < env->seen_count; i++) {
         const struct seen *s = &env->seen[i];
         assert_int_equal(s->answered, 1);
@@ -290,10 +298,16 @@ static void test_redis_killed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_resend),        TEST(test_connections_lost),  TEST(test_record_gone),
-        TEST(test_emptied),       TEST(test_disk_too_full),     cmocka_unit_test(test_unavailable),
-        TEST(test_out_of_memory), cmocka_unit_test(test_login), TEST(test_redis_stopped),
-        TEST(test_redis_killed),
+        TEST(test_resend),
+        TEST(test_connections_lost),
+        TEST(test_record_gone),
+        TEST(test_emptied),
+        TEST(test_disk_too_full),
+        cmocka_unit_test(test_unavailable),
+        TEST(test_out_of_memory),
+        cmocka_unit_test(test_login),
+        TEST(test_redis_stopped),
+        cmocka_unit_test_setup_teardown(test_redis_killed, setup, teardown_load),
     };
     signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that may have gone */
     return cmocka_run_group_tests_name("front_faults", tests, NULL, NULL);

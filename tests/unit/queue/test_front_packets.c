@@ -17,7 +17,6 @@ static struct seen *send_job(struct env *env, struct kind kind, bool fails) {
     static char frame[100000];
     struct seen *s = fails ? NULL : &env->seen[env->seen_count++];
     struct blasd_waiter nobody = {0}, *waiter = fails ? &nobody : &s->waiter;
-    struct blasd_principal who = {"anonymous"};
     struct blasd_job job = {.op = &echo,
                             .priority = kind.priority,
                             .device = kind.want.device,
@@ -63,6 +62,28 @@ static void expect_all_done(struct env *env) {
     for (int i = 0; i < env->seen_count; i++) expect_done(&env->seen[i]);
     assert_int_equal(env->queue->waiters.count, 0);
     assert_int_equal(entries(env), 0);
+}
+
+/* Jobs that are alike but for whose they are. */
+static void test_no_entry_is_two_tenants(void **state) {
+    static const char *const names[] = {"anonymous", "ann", "ben"};
+    struct env *env = *state;
+    for (int i = 0; i < 30; i++) {
+        snprintf(who.tenant, sizeof who.tenant, "%s", names[i % 3]);
+        send_job(env, small, false);
+    }
+    UNTIL(env, env->answered == 30);
+    assert_int_equal(entries(env), 3);
+    for (int i = 0; i < 30; i++) {
+        assert_memory_equal(env->seen[i].id, env->seen[i % 3].id, BLASD_ID_PACKET);
+        for (int k = 0; k < 3; k++) {
+            snprintf(who.tenant, sizeof who.tenant, "%s", names[k]);
+            assert_int_equal(get(env, env->seen[i].id).code,
+                             k == i % 3 ? BLASD_OK : BLASD_E_job_not_found);
+        }
+    }
+    snprintf(who.tenant, sizeof who.tenant, "%s", names[0]);
+    expect_all_done(env);
 }
 
 static void test_alike_jobs_share_an_entry(void **state) {
@@ -206,7 +227,7 @@ static void test_resend(void **state) {
     blasd_async_link_drop(&env->queue->commands, "a test");
     UNTIL(env, env->answered == 12);
     assert_int_equal(entries(env), 4);
-    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 4);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 4);
     assert_int_equal(env->queue->view.jobs, 12);
     /* and where they ended before the answer came */
     send_many(env, small, 7);
@@ -215,7 +236,7 @@ static void test_resend(void **state) {
     assert_int_equal(work_once(env), 19);
     blasd_async_link_drop(&env->queue->commands, "a test");
     expect_all_done(env);
-    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal"), 0);
+    assert_int_equal(ask_number(env, "LLEN %s", "{test}:wait:any:normal:anonymous"), 0);
 }
 
 /* What was published while nobody listened. */
@@ -280,8 +301,7 @@ static void test_dealt_with_alone(void **state) {
     blasd_front_queue_unwatch(env->queue, &env->seen[0].waiter); /* before it is answered */
     UNTIL(env, env->answered == 6);
     blasd_front_queue_unwatch(env->queue, &env->seen[1].waiter);
-    blasd_front_queue_cancel(env->queue, &(struct blasd_principal){"anonymous"}, env->seen[2].id,
-                             false, on_record, &got);
+    blasd_front_queue_cancel(env->queue, &who, env->seen[2].id, false, on_record, &got);
     UNTIL(env, got.answered == 1 && env->ended == 1);
     assert_true(record_is(got.record, got.record_len, BLASD_CANCELLED));
     assert_true(record_is(env->seen[2].record, env->seen[2].record_len, BLASD_CANCELLED));
@@ -300,7 +320,7 @@ static void test_dealt_with_alone(void **state) {
 /* Redis is away for good: each of them is answered, and nothing is waited for. */
 static void test_unavailable(void **state) {
     struct env *env = *state;
-    redis_kill(env);
+    redis_end(&env->redis, SIGKILL);
     send_many(env, small, 70);
     UNTIL(env, env->answered == 70);
     for (int i = 0; i < 70; i++) assert_int_equal(env->seen[i].code, BLASD_E_queue_unavailable);
@@ -361,23 +381,22 @@ static bool lose(struct env *env, struct lossy *lossy, int side, int nth) {
 
 static void test_each_message_lost(void **state) {
     struct env *env = env_new(NULL);
-    struct lossy lossy;
+    struct lossy *lossy;
     (void)state;
-    redis_start(env);
-    env->client = redis_client(env);
-    assert_non_null(env->client);
+    redis_launch(&env->redis);
+    env->client = redis_client(&env->redis);
     worker_register(env);
-    lossy_open(&lossy, env->dir, env->sock);
-    env->options.url = lossy.url;
+    lossy = lossy_new(env->redis.dir, env->redis.socket);
+    env->options.url = lossy->url;
     assert_int_equal(queue_open(env), 0);
     for (int side = 0; side < 2; side++) {
         int nth = 1;
-        while (nth < 20 && lose(env, &lossy, side, nth)) nth++;
+        while (nth < 20 && lose(env, lossy, side, nth)) nth++;
         assert_true(nth > 1);
     }
     blasd_front_queue_free(env->queue);
     env->queue = NULL;
-    lossy_free(&lossy);
+    lossy_free(lossy);
     env_free(env);
 }
 
@@ -385,6 +404,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_alike_jobs_share_an_entry),
+        TEST(test_no_entry_is_two_tenants),
         TEST(test_one_alone_is_a_job),
         TEST(test_kinds_apart),
         TEST(test_watched_and_not),

@@ -23,8 +23,7 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
 
 static struct got end(struct env *env, const char *id, bool forget) {
     struct got got = {0};
-    blasd_front_queue_cancel(env->queue, &(struct blasd_principal){"anonymous"}, id, forget,
-                             on_record, &got);
+    blasd_front_queue_cancel(env->queue, &who, id, forget, on_record, &got);
     UNTIL(env, got.answered == 1);
     return got;
 }
@@ -113,8 +112,7 @@ static void test_message_first(void **state) {
     /* the same for a watch of a job that was submitted without one */
     s = submit(env, (struct want){.watch = false});
     UNTIL(env, s->answered == 1);
-    blasd_front_queue_watch(env->queue, &(struct blasd_principal){"anonymous"}, s->id, &s->waiter,
-                            on_record, &got);
+    blasd_front_queue_watch(env->queue, &who, s->id, &s->waiter, on_record, &got);
     blasd_front_queue_flush(env->queue);
     hold_commands(env);
     usleep(50000); /* Redis takes the watch before the job ends */
@@ -136,7 +134,6 @@ static void count_end(struct blasd_waiter *waiter, const void *record, size_t le
 static void test_watch_elsewhere(void **state) {
     struct env *env = *state;
     struct blasd_front_queue *mine = env->queue, *other;
-    struct blasd_principal who = {"anonymous"};
     struct got got = {0}, late = {0}, missing = {0};
     struct blasd_waiter waiter[3] = {
         {.ended = count_end}, {.ended = count_end}, {.ended = count_end}};
@@ -202,7 +199,7 @@ static void test_cancel(void **state) {
     s = submit(env, (struct want){.watch = true, .blob = &blob});
     UNTIL(env, s->answered == 1);
     blasd_blob_close(&blob);
-    snprintf(path, sizeof path, "%s/blobs/%s", env->dir, name);
+    snprintf(path, sizeof path, "%s/blobs/%s", env->redis.dir, name);
     assert_int_equal(access(path, F_OK), 0);
     got = cancel(env, s->id);
     assert_true(record_is(got.record, got.record_len, BLASD_CANCELLED));
@@ -224,7 +221,7 @@ static void test_cancel(void **state) {
 static struct got list(struct env *env, int state, int limit) {
     struct got got = {0};
     blasd_front_queue_list(
-        env->queue, &(struct blasd_principal){"anonymous"},
+        env->queue, &who,
         &(struct blasd_list_query){.state = state, .before_us = INT64_MAX, .limit = limit}, on_list,
         &got);
     UNTIL(env, got.answered == 1);
@@ -241,7 +238,7 @@ static void test_lists_take_turns(void **state) {
     memset(got, 0, sizeof got);
     for (int i = 0; i < LISTS; i++)
         blasd_front_queue_list(
-            env->queue, &(struct blasd_principal){"anonymous"},
+            env->queue, &who,
             &(struct blasd_list_query){.state = -1, .before_us = INT64_MAX, .limit = 10}, on_list,
             &got[i]);
     submit(env, (struct want){0});
@@ -255,7 +252,7 @@ static void test_lists_take_turns(void **state) {
     /* what waits when the queue is freed is freed with it */
     for (int i = 0; i < LISTS; i++)
         blasd_front_queue_list(
-            env->queue, &(struct blasd_principal){"anonymous"},
+            env->queue, &who,
             &(struct blasd_list_query){.state = -1, .before_us = INT64_MAX, .limit = 10}, on_list,
             &got[i]);
 }

@@ -1,38 +1,7 @@
-/* Packets beside what an earlier schema left, and packets whose bytes are not what they should be.
- */
+/* Packets whose bytes are not what they should be. */
 #include "packet_fixture.h"
 
 #define NOTE "\t\tmatmul\tanonymous"
-
-/* A packet that a worker of schema 4 held, of which one of its threads had begun one job. */
-static void jobs_of_schema_4(void **state) {
-    struct bed bed;
-    struct packet packet;
-    struct blasd_claim claims[16];
-    char begun_text[128];
-    (void)state;
-    bed_open(&bed, &server, "schema4");
-    submit_packet(&bed, &packet, BLASD_ID_ASYNC, 3, "");
-    drop(redisCommand(bed.raw, "LPOP %s:wait:any:normal", bed.tag));
-    drop(redisCommand(bed.raw, "HINCRBY %s:count 2 -3", bed.tag));
-    drop(redisCommand(bed.raw, "HSET %s:workers old %s", bed.tag, "1 7 {}"));
-    drop(redisCommand(bed.raw, "SET %s:held:old %s", bed.tag, packet.name));
-    snprintf(begun_text, sizeof begun_text, "7\n1795321940965573 %s", packet.id[1]);
-    drop(redisCommand(bed.raw, "HSET %s:begun:old 1 %s", bed.tag, begun_text));
-    drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
-    audit(&bed);
-    assert_int_equal(counted(&bed, "2"), 3);
-    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    assert_int_equal(claim(worker, 16, PLENTY, claims), 3);
-    for (int i = 0; i < 3; i++) {
-        assert_string_equal(claims[i].id, packet.id[i]);
-        assert_int_equal(claims[i].attempts, i == 1);
-    }
-    assert_string_equal(finish_claims(worker, claims, 3), "111");
-    expect_empty(&bed);
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-}
 
 /* Ids in other jobs' bytes are bytes. */
 static void ids_inside_frames(void **state) {
@@ -131,7 +100,6 @@ static void damaged_pieces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jobs_of_schema_4),
         cmocka_unit_test(ids_inside_frames),
         cmocka_unit_test(damaged_pieces),
     };

@@ -1,5 +1,5 @@
 /* Packets at the edges: a full queue, calls sent again, segments, records that go, lists and
- * counts, workers of a class that do not come, idle workers, an earlier schema, and damage. */
+ * counts, workers of a class that do not come, idle workers, and damage. */
 #include "packet_fixture.h"
 
 #define NOTE "\t\tmatmul\tanonymous"
@@ -22,7 +22,7 @@ static int work_off(struct bed *bed) {
         done += count;
     }
     blasd_worker_queue_free(worker);
-    drop(fcall(bed, "bury", "last", NULL));
+    bury(bed, "last");
     return done;
 }
 

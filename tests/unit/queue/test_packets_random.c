@@ -10,6 +10,7 @@ enum model_state { PENDING, DONE, CANCELLED, POISONED, FORGOTTEN };
 
 struct model {
     char id[BLASD_ID_LEN + 1];
+    const char *tenant;
     enum model_state state;
     int attempts;
     int holder;                      /* worker, or -1 */
@@ -31,6 +32,8 @@ struct world {
 };
 
 static const char *const channel_names[CHANNELS] = {"rand-a", "rand-b"};
+static const char *const tenants[] = {"anonymous", "ann", "ben"};
+enum { TENANTS = sizeof tenants / sizeof *tenants };
 static const char *const states[] = {"pending", "record", "cancelled", "failed", "404"};
 
 static unsigned pick(struct world *w, unsigned n) {
@@ -68,7 +71,7 @@ static void new_jobs(struct world *w, const struct packet *packet, const char *d
         if (digits[1] != '\0' && digits[i] != '0') continue;
         struct model *job = &w->jobs[w->count++];
         assert_true(w->count < JOBS);
-        *job = (struct model){.holder = -1, .group = -1, .channels = channels};
+        *job = (struct model){.tenant = tenant, .holder = -1, .group = -1, .channels = channels};
         memcpy(job->id, packet->id[i], sizeof job->id);
     }
 }
@@ -84,8 +87,13 @@ static void do_submit(struct world *w) {
     bool full = pick(w, 12) == 0;
     packet_make(&packet, pick(w, 2) ? BLASD_ID_SYNC : BLASD_ID_ASYNC,
                 (int)pick(w, pick(w, 4) == 0 ? 64 : 9) + 1);
-    snprintf(note, sizeof note, "%s\t%s\tmatmul\tanonymous", segments[pick(w, 4)],
-             channel < CHANNELS ? channel_names[channel] : "");
+    unsigned who = pick(w, TENANTS);
+    tenant = tenants[who];
+    snprintf(note, sizeof note, "%s\t%s\tmatmul\t%s%s", segments[pick(w, 4)],
+             channel < CHANNELS ? channel_names[channel] : "", tenant,
+             who == 0     ? ""
+             : pick(w, 2) ? "\t100 0 0 0"
+                          : "\t5000 0 0 0");
     unsigned channels = channel < CHANNELS ? 1u << channel : 0;
     if (packet.jobs == 1) {
         char text[16], frame[64];
@@ -222,9 +230,13 @@ static void do_cancel(struct world *w) {
     struct model *job = any_job(w);
     if (job == NULL) return;
     int holder = job->holder;
+    bool other = pick(w, 4) == 0; /* who may not */
+    tenant = other ? job->tenant == tenants[0] ? tenants[1] : tenants[0] : job->tenant;
     redisReply *reply = fcall(&w->bed, "cancel", "1", job->id, NULL);
     const redisReply *r = reply->element[0];
-    if (job->state == PENDING) {
+    if (other) {
+        assert_int_equal(r->integer, 404);
+    } else if (job->state == PENDING) {
         assert_true(reply_is(r, BLASD_CANCELLED));
         end(job, CANCELLED);
         if (pick(w, 2)) finish_in_vain(w, job, holder);
@@ -241,6 +253,7 @@ static void do_watch(struct world *w) {
     struct model *job = any_job(w);
     unsigned channel = pick(w, CHANNELS);
     if (job == NULL) return;
+    tenant = job->tenant;
     drop(fcall(&w->bed, "watch", channel_names[channel], job->id, NULL));
     if (job->state != PENDING) return;
     job->channels |= 1u << channel;
@@ -250,7 +263,7 @@ static void do_die(struct world *w) {
     int n = (int)pick(w, WORKERS);
     char name[8];
     snprintf(name, sizeof name, "w%d", n);
-    drop(fcall(&w->bed, "bury", name, NULL));
+    bury(&w->bed, name);
     for (int i = w->first; i < w->count; i++) {
         struct model *job = &w->jobs[i];
         if (job->holder != n) continue;
@@ -283,6 +296,7 @@ static void do_progress(struct world *w) {
 }
 
 static void expect_state(struct world *w, const struct model *job) {
+    tenant = job->tenant;
     const char *is = record_line(&w->bed, job->id, LINE_STATE);
     const char *want = job->state == PENDING
                            ? job->holder >= 0 && is_begun(w, job) ? "running" : "queued"
@@ -314,7 +328,11 @@ static void expect_stats(struct world *w) {
     snprintf(want, sizeof want, "\"running\":%d,", running);
     if (strstr(reply->str, want) == NULL) fail_msg("no %s in %s", want, reply->str);
     drop(reply);
-    assert_int_equal(list_all(&w->bed, "running", "100", NULL, NULL), running);
+    for (int t = 0; t < TENANTS; t++) {
+        tenant = tenants[t];
+        running -= list_all(&w->bed, "running", "100", NULL, NULL);
+    }
+    assert_int_equal(running, 0);
 }
 
 /* All jobs, and what was told of them; those that have ended need not be looked at again. */

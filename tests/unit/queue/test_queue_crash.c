@@ -1,5 +1,6 @@
 /* Crashes under load: redis-server killed and started again on its files, workers killed in the
  * middle of batches. No job that was acknowledged may be lost, none may end twice. */
+#include "../child_fork.h"
 #include "redis_fixture.h"
 
 #include "queue/worker_side.h"
@@ -16,7 +17,10 @@ struct load {
     _Atomic bool stop_submit, stop_work;
     _Atomic int submitted, ended;
     char trouble[160];
+    pthread_t threads[2]; /* the worker, the submitter */
+    int running;          /* of them, from the first on */
 };
+static struct load under_way;
 
 static redisContext *reconnect(const char *url) {
     struct blasd_link_address address;
@@ -24,6 +28,11 @@ static redisContext *reconnect(const char *url) {
     if (blasd_link_parse(url, &address, NULL) == 0)
         blasd_link_connect(&address, PATIENCE_MS, &redis, NULL);
     return redis;
+}
+
+/* Whose a job is, of two tenants: its id tells it here. */
+static const char *tenant_of(const char *id) {
+    return id[BLASD_ID_LEN - 1] < '8' ? "ann" : "ben";
 }
 
 /* Submits batches; only what was acknowledged is noted. */
@@ -48,7 +57,8 @@ static void *submitter(void *arg) {
             a[2] = "2";
             a[3] = "100";
             a[4] = "";
-            a[5] = "\tnobody\tmatmul\tanonymous";
+            a[5] = strcmp(tenant_of(ids[i]), "ann") == 0 ? "\tnobody\tmatmul\tann\t100 0 0 0"
+                                                         : "\tnobody\tmatmul\tben\t300 0 0 0";
         }
         argv[6] = submit_seq(false);
         redisReply *reply = redisCommandArgv(redis, 7 + 6 * BATCH, argv, NULL);
@@ -115,11 +125,13 @@ static void *worker(void *arg) {
 static int missing(struct bed *bed, int count) {
     int bad = 0;
     for (int i = 0; i < count; i++) {
+        tenant = tenant_of(acknowledged[i]);
         redisReply *reply = fcall(bed, "get", acknowledged[i], NULL);
         const redisReply *r = reply->element[0];
         bad += r->type != REDIS_REPLY_STRING || strcmp(r->str, acknowledged[i]) != 0;
         drop(reply);
     }
+    tenant = "anonymous";
     return bad;
 }
 
@@ -132,41 +144,50 @@ static void await_jobs(struct load *load, int count) {
     fail_msg("%d submitted and %d ended, not %d", load->submitted, load->ended, count);
 }
 
-static void test_redis_killed(void **state) {
-    struct bed bed;
-    struct load load = {.bed = &bed};
-    pthread_t threads[2];
+/* Also of a test that failed. */
+static int load_end(void **state) {
     (void)state;
+    atomic_store(&under_way.stop_submit, true);
+    atomic_store(&under_way.stop_work, true);
+    while (under_way.running > 0) pthread_join(under_way.threads[--under_way.running], NULL);
+    return 0;
+}
+
+static void test_redis_killed(void **state) {
+    static struct bed bed;
+    (void)state;
+    under_way.bed = &bed;
     acknowledged = calloc(JOBS_MOST, sizeof *acknowledged);
     assert_non_null(acknowledged);
     bed_open(&bed, &server, "crash");
-    assert_int_equal(pthread_create(&threads[0], NULL, submitter, &load), 0);
-    assert_int_equal(pthread_create(&threads[1], NULL, worker, &load), 0);
+    assert_int_equal(pthread_create(&under_way.threads[0], NULL, worker, &under_way), 0);
+    under_way.running++;
+    assert_int_equal(pthread_create(&under_way.threads[1], NULL, submitter, &under_way), 0);
+    under_way.running++;
     for (int i = 0; i < KILLS; i++) {
-        await_jobs(&load, (i + 1) * BETWEEN + 77 * i);
+        await_jobs(&under_way, (i + 1) * BETWEEN + 77 * i);
         redis_end(&server, SIGKILL);
         redis_up(&server);
     }
-    await_jobs(&load, (KILLS + 1) * BETWEEN);
-    atomic_store(&load.stop_submit, true);
-    pthread_join(threads[0], NULL);
+    await_jobs(&under_way, (KILLS + 1) * BETWEEN);
+    atomic_store(&under_way.stop_submit, true);
+    pthread_join(under_way.threads[--under_way.running], NULL);
     redisFree(bed.raw);
     bed_connect(&bed);
-    int submitted = atomic_load(&load.submitted);
+    int submitted = atomic_load(&under_way.submitted);
     for (int i = 0; i < PATIENCE_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
     assert_int_equal(pending(&bed), 0);
-    atomic_store(&load.stop_work, true);
-    pthread_join(threads[1], NULL);
-    assert_string_equal(load.trouble, "");
+    load_end(state);
+    assert_string_equal(under_way.trouble, "");
     print_message("%d jobs acknowledged, %d endings accepted, %d kills\n", submitted,
-                  atomic_load(&load.ended), KILLS);
+                  atomic_load(&under_way.ended), KILLS);
     assert_int_equal(missing(&bed, submitted), 0);
     /* jobs whose acknowledgement was lost are there too, so there may be more endings, but each is
      * told as accepted at least once and no more often than there are records */
     assert_int_equal(pending(&bed), 0);
     assert_int_equal(counted(&bed, "bytes"), 0);
-    assert_true(atomic_load(&load.ended) >= submitted);
-    assert_true(atomic_load(&load.ended) <= submitted + (KILLS + 1) * BATCH);
+    assert_true(atomic_load(&under_way.ended) >= submitted);
+    assert_true(atomic_load(&under_way.ended) <= submitted + (KILLS + 1) * BATCH);
     free(acknowledged);
     bed_close(&bed);
 }
@@ -178,7 +199,6 @@ static void labour(struct bed *bed, const char *name) {
     struct blasd_err err;
     int64_t epoch;
     bool lost = false;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (blasd_worker_queue_open(&bed->options, &queue, &err) < 0 ||
         blasd_worker_queue_register(queue, name, BLASD_DEVICE_CPU, INFO_CPU, &epoch, &err) < 0)
         _exit(1);
@@ -203,7 +223,7 @@ static void labour(struct bed *bed, const char *name) {
 }
 
 static pid_t labour_start(struct bed *bed, const char *name) {
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     if (pid == 0) labour(bed, name);
     assert_true(pid > 0);
     return pid;
@@ -225,6 +245,7 @@ static void test_workers_killed(void **state) {
     assert_int_equal(blasd_worker_queue_open(&bed.options, &super, &err), 0);
     for (int i = 0; i < JOBS; i++) {
         id_make(acknowledged[i], BLASD_ID_ASYNC, 0);
+        tenant = tenant_of(acknowledged[i]);
         assert_int_equal(submit_as(&bed, acknowledged[i], "2", "100", "", ""), 0);
     }
     for (int h = 0; h < HANDS; h++) pids[h] = labour_start(&bed, names[h]);
@@ -234,7 +255,7 @@ static void test_workers_killed(void **state) {
         kill(pids[h], SIGKILL);
         waitpid(pids[h], NULL, 0);
         if (i % 5 != 4) /* else the new holder of the name takes over */
-            assert_int_equal(blasd_worker_queue_bury(super, names[h], &err), 0);
+            bury(&bed, names[h]);
         pids[h] = labour_start(&bed, names[h]);
     }
     for (int i = 0; i < PATIENCE_MS / 10 && pending(&bed) > 0; i++) sleep_ms(10);
@@ -276,7 +297,7 @@ static void test_begun_too_late(void **state) {
     assert_int_equal(claim(third, 1, PLENTY, claims), 1);
     assert_int_equal(claims[0].attempts, 1); /* the heir had not begun it */
     begin(third, claims, 1);
-    assert_int_equal(blasd_worker_queue_bury(third, "w", &err), 0);
+    bury(&bed, "w");
     assert_string_equal(record_line(&bed, id, LINE_ATTEMPTS), "2");
     blasd_worker_queue_free(old);
     blasd_worker_queue_free(heir);
@@ -287,7 +308,7 @@ static void test_begun_too_late(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_begun_too_late),
-        cmocka_unit_test(test_redis_killed),
+        cmocka_unit_test_teardown(test_redis_killed, load_end),
         cmocka_unit_test(test_workers_killed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,5 +1,7 @@
 /* The functions in Redis that front ends call, by hand: submit and its refusals, cancel, deadlines,
  * records and how they go, lists; and what both sides share in redis_link.c. */
+#include "redis/redis_tls.h"
+
 #include "redis_fixture.h"
 
 static void test_cancel(void **state) {
@@ -443,9 +445,15 @@ static void test_addresses(void **state) {
     assert_int_equal(blasd_link_parse("redis://:secret@h:1/", &a, &err), 0);
     assert_string_equal(a.user, "");
     assert_string_equal(a.password, "secret");
+    if (blasd_redis_tls_known()) {
+        assert_int_equal(blasd_link_parse("rediss://u:p@host/2", &a, &err), 0);
+        assert_true(a.tls && a.port == 6379 && a.db == 2);
+    } else { /* never in the clear what was to be encrypted */
+        assert_true(blasd_link_parse("rediss://u:p@host/2", &a, &err) < 0);
+    }
     static const char *const bad[] = {"",
                                       "host:6379",
-                                      "rediss://host",
+                                      "rediss://host:x",
                                       "unix:relative",
                                       "redis://",
                                       "redis://:p@",

@@ -191,7 +191,7 @@ static void ends_are_counted(void **state) {
     drop(fcall(&bed, "tick", NULL));
     assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
     begin(worker, claims, 1);
-    assert_int_equal(blasd_worker_queue_bury(worker, "w", &err), 0);
+    bury(&bed, "w");
     worker = (blasd_worker_queue_free(worker), worker_new(&bed, "w", BLASD_DEVICE_CPU));
     assert_int_equal(claim(worker, 8, PLENTY, claims), 2);
     for (int i = 0; i < 2; i++) {

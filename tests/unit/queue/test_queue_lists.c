@@ -1,6 +1,5 @@
-/* The lists that jobs wait in: what ends there leaves a ghost, and no more of them stay than jobs
- * wait; what a worker gives back stands first again; what an earlier schema kept in streams moves
- * there. */
+/* The lists that jobs wait in: what ends there leaves a tombstone, and no more of them stay than jobs
+ * wait; what a worker gives back stands first again. */
 #include "redis_fixture.h"
 
 static long long ask(struct bed *bed, const char *command, const char *key) {
@@ -27,28 +26,28 @@ static void cancel(struct bed *bed, const char *id) {
     drop(fcall(bed, "cancel", "1", id, NULL));
 }
 
-/* Cancelled in the list and in a worker's hands: only the first leaves a ghost, and a claim takes
- * the jobs behind it as if it were not there. */
-static void ghosts_are_passed_over(void **state) {
+/* Cancelled in the list and in a worker's hands: only the first leaves a tombstone, and a claim
+ * takes the jobs behind it as if it were not there. */
+static void tombstones_are_passed_over(void **state) {
     struct bed bed;
     struct blasd_claim claims[8];
     char id[6][BLASD_ID_LEN + 1];
     (void)state;
-    bed_open(&bed, &server, "ghosts");
+    bed_open(&bed, &server, "tombstones");
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     for (int i = 0; i < 6; i++) submit_new(&bed, id[i], "2");
     assert_int_equal(claim(worker, 2, PLENTY, claims), 2);
     cancel(&bed, id[0]); /* held */
     cancel(&bed, id[2]);
     cancel(&bed, id[4]);
-    assert_int_equal(ask(&bed, "LLEN", "wait:any:normal"), 4);
+    assert_int_equal(ask(&bed, "LLEN", "wait:any:normal:anonymous"), 4);
     assert_int_equal(ask(&bed, "HLEN", "frames"), 3);
     assert_int_equal(queued(&bed), 2);
     assert_int_equal(finish(worker, id[0], "r", 0), 0);
     assert_int_equal(claim(worker, 8, PLENTY, claims), 2);
     assert_string_equal(claims[0].id, id[3]);
     assert_string_equal(claims[1].id, id[5]);
-    assert_int_equal(ask(&bed, "LLEN", "wait:any:normal"), 0);
+    assert_int_equal(ask(&bed, "LLEN", "wait:any:normal:anonymous"), 0);
     assert_int_equal(counted(&bed, "2"), 0);
     assert_int_equal(queued(&bed), 0);
     assert_int_equal(finish(worker, id[1], "r", 0), 1);
@@ -61,7 +60,7 @@ static void ghosts_are_passed_over(void **state) {
 }
 
 /* The same for so many in one call that they are told apart in another way. */
-static void many_ghosts_at_once(void **state) {
+static void many_tombstones_at_once(void **state) {
     struct bed bed;
     struct blasd_claim claims[64];
     char id[40][BLASD_ID_LEN + 1];
@@ -83,7 +82,7 @@ static void many_ghosts_at_once(void **state) {
 }
 
 /* Whoever submits and cancels for ever without a worker fills nothing. */
-static void ghosts_do_not_pile_up(void **state) {
+static void tombstones_do_not_pile_up(void **state) {
     enum { KEPT = 50, ROUNDS = 5000 };
     struct bed bed;
     struct blasd_claim claims[KEPT + 1];
@@ -97,7 +96,7 @@ static void ghosts_do_not_pile_up(void **state) {
             memcpy(kept[i / (ROUNDS / KEPT)], id, sizeof id);
         else
             cancel(&bed, id);
-        long long now = ask(&bed, "LLEN", "wait:any:normal");
+        long long now = ask(&bed, "LLEN", "wait:any:normal:anonymous");
         if (now > most) most = now;
     }
     if (most > 1100) fail_msg("%lld ids in the list at most", most);
@@ -114,7 +113,6 @@ static void ghosts_do_not_pile_up(void **state) {
 static void what_comes_back_stands_first(void **state) {
     struct bed bed;
     struct blasd_claim claims[8];
-    struct blasd_err err;
     char id[5][BLASD_ID_LEN + 1], high[BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "back");
@@ -125,7 +123,7 @@ static void what_comes_back_stands_first(void **state) {
     submit_new(&bed, high, "1");
     begin(worker, claims, 1); /* this one has cost an attempt */
     struct blasd_worker_queue *other = worker_new(&bed, "v", BLASD_DEVICE_CPU);
-    assert_int_equal(blasd_worker_queue_bury(other, "w", &err), 0);
+    bury(&bed, "w");
     assert_int_equal(claim(other, 8, 250, claims), 2); /* of 100 bytes each */
     assert_string_equal(claims[0].id, high);
     assert_string_equal(claims[1].id, id[0]);
@@ -140,56 +138,12 @@ static void what_comes_back_stands_first(void **state) {
     bed_close(&bed);
 }
 
-/* What workers of schema 4 held was a text, and what of it had begun a hash of its own. */
-static void jobs_of_schema_4(void **state) {
-    enum { JOBS = 6, HELD = 4 };
-    struct bed bed;
-    struct blasd_claim claims[JOBS];
-    char id[JOBS][BLASD_ID_LEN + 1], held[HELD * (BLASD_ID_LEN + 1)] = "";
-    (void)state;
-    bed_open(&bed, &server, "schema");
-    for (int i = 0; i < JOBS; i++) submit_new(&bed, id[i], "2");
-    for (int i = 0; i < HELD; i++) drop(redisCommand(bed.raw, "LPOP %s:wait:any:normal", bed.tag));
-    drop(redisCommand(bed.raw, "HINCRBY %s:count 2 -4", bed.tag));
-    /* one has begun beside the main thread, and one has ended */
-    snprintf(held, sizeof held, "%s %s %s %s", id[0], id[1], id[2], id[3]);
-    drop(redisCommand(bed.raw, "HSET %s:workers old %s", bed.tag, "1 7 {}"));
-    drop(redisCommand(bed.raw, "SET %s:lease:old 7", bed.tag));
-    drop(redisCommand(bed.raw, "SET %s:held:old %s", bed.tag, held));
-    snprintf(held, sizeof held, "7\n1795321940965573 %s", id[0]);
-    drop(redisCommand(bed.raw, "HSET %s:begun:old 0 %s", bed.tag, held));
-    snprintf(held, sizeof held, "7\n1795321940965573 %s", id[2]);
-    drop(redisCommand(bed.raw, "HSET %s:begun:old 1 %s", bed.tag, held));
-    drop(redisCommand(bed.raw, "HSET %s:idle old %s", bed.tag, "1 64 1000 0 "));
-    drop(fcall(&bed, "cancel", "1", id[3], NULL));
-    for (int i = 0; i < 2; i++) /* each connection does */
-        drop(fcall(&bed, "open", blasd_store_identity(bed.store), "0", NULL));
-    static const char *const gone[] = {"held", "begun", "claims", "lease"};
-    for (int i = 0; i < 4; i++) {
-        redisReply *reply = redisCommand(bed.raw, "EXISTS %s:%s:old", bed.tag, gone[i]);
-        assert_int_equal(reply->integer, 0);
-        drop(reply);
-    }
-    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
-    assert_int_equal(claim(worker, JOBS, PLENTY, claims), JOBS - 1);
-    for (int i = 0, at = 0; i < JOBS; i++) {
-        if (i == 3) continue;
-        const struct blasd_claim *one = &claims[at++];
-        assert_string_equal(one->id, id[i]);
-        assert_int_equal(one->attempts, i == 0 || i == 2);
-        assert_int_equal(one->frame_len, BLASD_ID_LEN);
-        assert_int_equal(finish(worker, id[i], "r", 0), 1);
-    }
-    assert_int_equal(pending(&bed), 0);
-    blasd_worker_queue_free(worker);
-    bed_close(&bed);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ghosts_are_passed_over), cmocka_unit_test(many_ghosts_at_once),
-        cmocka_unit_test(ghosts_do_not_pile_up),  cmocka_unit_test(what_comes_back_stands_first),
-        cmocka_unit_test(jobs_of_schema_4),
+        cmocka_unit_test(tombstones_are_passed_over),
+        cmocka_unit_test(many_tombstones_at_once),
+        cmocka_unit_test(tombstones_do_not_pile_up),
+        cmocka_unit_test(what_comes_back_stands_first),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

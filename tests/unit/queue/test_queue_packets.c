@@ -43,7 +43,7 @@ static long long record_fields(struct bed *bed, const struct packet *packet) {
     char key[40], head[9];
     snprintf(head, sizeof head, "%.8s", packet->name + 1);
     long long second = strtoll(head, NULL, 16);
-    snprintf(key, sizeof key, "rec:%c:%lld", packet->name[0],
+    snprintf(key, sizeof key, "rec:%c:%lld:anonymous", packet->name[0],
              second / (packet->name[0] == 's' ? 1 : 8));
     return ask(bed, "HLEN", key);
 }
@@ -244,7 +244,7 @@ static void a_worker_that_dies_before_it_begins(void **state) {
     submit_packet(&bed, &packet, BLASD_ID_SYNC, 7, "");
     assert_int_equal(claim(worker, 64, PLENTY, claims), 7);
     submit_packet(&bed, &next, BLASD_ID_SYNC, 2, "");
-    drop(fcall(&bed, "bury", "w", NULL));
+    bury(&bed, "w");
     blasd_worker_queue_free(worker);
     audit(&bed);
     assert_int_equal(counted(&bed, "2"), 9);
@@ -282,7 +282,7 @@ static void workers_that_die_after_it_began(void **state) {
         begun(worker, claims, i == 0 ? 3 : 2);
         if (i == 0) assert_string_equal(finish_claims(worker, claims + 2, 1), "1");
         assert_string_equal(record_line(&bed, packet.id[0], LINE_STATE), "running");
-        drop(fcall(&bed, "bury", "w", NULL));
+        bury(&bed, "w");
         blasd_worker_queue_free(worker);
         audit(&bed);
     }

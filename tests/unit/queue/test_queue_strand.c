@@ -90,7 +90,6 @@ static void what_may_run_anywhere_does(void **state) {
 static void what_a_dead_worker_had(void **state) {
     struct bed bed;
     struct blasd_claim claims[16];
-    struct blasd_err err;
     char begun[BLASD_ID_LEN + 1], cancelled[BLASD_ID_LEN + 1];
     (void)state;
     bed_open(&bed, &server, "strand2");
@@ -100,7 +99,7 @@ static void what_a_dead_worker_had(void **state) {
     submit_wish(&bed, cancelled, "8", 0);
     assert_int_equal(claim(cuda, 16, PLENTY, claims), 2);
     begin(cuda, claims, 1);
-    assert_int_equal(blasd_worker_queue_bury(cpu, "g", &err), 0);
+    bury(&bed, "g");
     drop(fcall(&bed, "cancel", "1", cancelled, NULL));
     tick(&bed);
     assert_int_equal(claim(cpu, 16, PLENTY, claims), 0);

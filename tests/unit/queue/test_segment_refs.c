@@ -151,7 +151,7 @@ static void test_a_job_that_kills_gives_back(void **state) {
         assert_int_equal(refs_of(&bed, SEG_A), 1);
         assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
         begin(worker, claims, 1);
-        drop(fcall(&bed, "bury", "w", NULL));
+        bury(&bed, "w");
         blasd_worker_queue_free(worker);
     }
     assert_string_equal(record_line(&bed, id, LINE_ERROR), "poisoned");

@@ -68,7 +68,6 @@ static void test_parts_begin_and_end(void **state) {
 static void test_what_parts_began_is_counted(void **state) {
     struct crew crew;
     struct blasd_claim claims[JOBS];
-    struct blasd_err err;
     int attempts[JOBS] = {-1, -1, -1, -1};
     (void)state;
     crew_open(&crew, "parts-dead");
@@ -76,7 +75,7 @@ static void test_what_parts_began_is_counted(void **state) {
     begin(crew.parts[1], &crew.claims[1], 1);
     begin(crew.worker, &crew.claims[2], 1);
     struct blasd_worker_queue *other = worker_new(&crew.bed, "x", BLASD_DEVICE_CPU);
-    assert_int_equal(blasd_worker_queue_bury(other, "w", &err), 0);
+    bury(&crew.bed, "w");
     assert_int_equal(claim(other, JOBS, PLENTY, claims), JOBS);
     for (int i = 0; i < JOBS; i++)
         for (int k = 0; k < JOBS; k++)
@@ -98,13 +97,12 @@ static void test_what_parts_began_is_counted(void **state) {
     crew_close(&crew);
 }
 
-/* Of a packet a connection beside may begin single jobs, as the lane does: they are the ones that
- * cost an attempt, also where the packet was opened meanwhile. */
+/* Of a packet a connection beside may begin single jobs, as the slow pool does: they are the ones
+ * that cost an attempt, also where the packet was opened meanwhile. */
 static void count_of_a_packet(const char *name, bool opened) {
     struct bed bed;
     struct packet packet;
     struct blasd_claim claims[4 * JOBS];
-    struct blasd_err err;
     int left = opened ? 3 : 4, seen[JOBS] = {0};
     bed_open(&bed, &server, name);
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
@@ -114,7 +112,7 @@ static void count_of_a_packet(const char *name, bool opened) {
     assert_int_equal(claim(worker, 4 * JOBS, PLENTY, claims), JOBS); /* as a whole */
     begun(part, &claims[1], 1);
     if (opened) drop(fcall(&bed, "cancel", "1", packet.id[3], NULL));
-    assert_int_equal(blasd_worker_queue_bury(other, "w", &err), 0);
+    bury(&bed, "w");
     assert_int_equal(counted(&bed, "2"), left);
     assert_int_equal(claim(other, 4 * JOBS, PLENTY, claims), left);
     for (int i = 0; i < left; i++)

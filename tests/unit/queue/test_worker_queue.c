@@ -292,7 +292,6 @@ static void test_poisoned(void **state) {
     struct bed bed;
     struct blasd_claim claims[4];
     char id[BLASD_ID_LEN + 1], other[BLASD_ID_LEN + 1];
-    struct blasd_err err;
     (void)state;
     bed_open(&bed, &server, "poison");
     submit_new(&bed, id, "2");
@@ -308,7 +307,7 @@ static void test_poisoned(void **state) {
         assert_string_equal(claims[0].id, other);
         assert_int_equal(claims[0].attempts, 0);
         blasd_worker_queue_free(worker); /* dies */
-        assert_int_equal(blasd_worker_queue_bury(super, "w", &err), 0);
+        bury(&bed, "w");
     }
     assert_string_equal(record_line(&bed, id, LINE_STATE), "failed");
     assert_string_equal(record_line(&bed, id, LINE_ERROR), "poisoned");

@@ -1,5 +1,6 @@
 /* Segments: slices written and read, segments used again, owners that die, readers that are slow.
  */
+#include "../child_fork.h"
 #include "store/segment.h"
 
 #include "base/clock.h"
@@ -38,9 +39,22 @@ static int setup(void **state) {
     return f->segments == NULL || f->views == NULL ? -1 : 0;
 }
 
+static struct {
+    pthread_t thread;
+    bool on;
+    _Atomic bool stop;
+} writing;
+
+static void writer_end(void) {
+    atomic_store(&writing.stop, true);
+    if (writing.on) pthread_join(writing.thread, NULL);
+    writing.on = false;
+}
+
 static int teardown(void **state) {
     struct fixture *f = *state;
     int code;
+    writer_end(); /* of a test that failed */
     blasd_segments_free(f->segments);
     blasd_views_free(f->views);
     code = store_place_close(&f->place);
@@ -181,7 +195,7 @@ static void test_an_owner_is_killed(void **state) {
     int fds[2];
     pid_t child;
     assert_int_equal(pipe(fds), 0);
-    child = fork();
+    child = child_fork();
     if (child == 0) { /* the fork shares no lock: it opens files of its own */
         struct blasd_segments *own = blasd_segments_new(f->place.store);
         struct blasd_slice slice;
@@ -211,13 +225,12 @@ static void test_an_owner_is_killed(void **state) {
 
 static struct blasd_slice shown[2]; /* one is read while the other is written */
 static _Atomic int turn;
-static _Atomic bool stop;
 
 static void *writer(void *arg) {
     struct fixture *f = arg;
     char name[BLASD_SEGMENT_NAME + 1] = "";
     int slices = 0;
-    for (int i = 1; !atomic_load(&stop); i++) {
+    for (int i = 1; !atomic_load(&writing.stop); i++) {
         struct blasd_slice slice = {{0}, 0, 0};
         char *at = blasd_segments_take(f->segments, BLASD_SEGMENT_SYNC, LARGE, &slice);
         if (at == NULL) break;
@@ -238,10 +251,10 @@ static void test_a_slow_reader_is_told(void **state) {
     unsigned char *copy = malloc((size_t)LARGE);
     int64_t until = blasd_clock_ns() + INT64_C(60000000000);
     int valid = 0, gone = 0;
-    pthread_t thread;
     assert_non_null(copy);
-    atomic_store(&stop, false);
-    assert_int_equal(pthread_create(&thread, NULL, writer, f), 0);
+    atomic_store(&writing.stop, false);
+    assert_int_equal(pthread_create(&writing.thread, NULL, writer, f), 0);
+    writing.on = true;
     for (int i = 0; blasd_clock_ns() < until && (valid < 50 || gone < 1); i++) {
         int now = atomic_load(&turn);
         struct blasd_slice slice = shown[now % 2];
@@ -263,8 +276,7 @@ static void test_a_slow_reader_is_told(void **state) {
         }
         blasd_views_let_go(hold);
     }
-    atomic_store(&stop, true);
-    pthread_join(thread, NULL);
+    writer_end();
     assert_true(valid > 0);
     free(copy);
 }

@@ -1,4 +1,5 @@
 /* The blob store: who may use a directory, blobs from making to removal, and the sweep. */
+#include "../child_fork.h"
 #include "base/clock.h"
 #include "store_fixture.h"
 
@@ -121,7 +122,7 @@ static void test_token_race(void **state) {
         int pipes[2];
         assert_int_equal(pipe(pipes), 0);
         for (int i = 0; i < 8; i++) {
-            pid_t pid = fork();
+            pid_t pid = child_fork();
             assert_true(pid >= 0);
             if (pid == 0) {
                 struct blasd_store *store;
@@ -502,7 +503,7 @@ static void test_lock_of_the_dead(void **state) {
     pid_t pid;
     new_name(name, ".in");
     assert_int_equal(pipe(ready), 0);
-    pid = fork();
+    pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         struct blasd_blob blob = {0};
@@ -527,7 +528,7 @@ static void test_sweep_against_makers(void **state) {
     struct fixture *f = *state;
     struct blasd_err err;
     int status;
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         struct sweep sweep = {.asked = 0};

@@ -1,5 +1,6 @@
 /* Recycled blobs: what goes into the pool and comes out of it, what must not, and that neither
  * kills nor a full tmpfs leave anything behind. */
+#include "../child_fork.h"
 #include "base/clock.h"
 #include "store/store_discard.h"
 #include "store_fixture.h"
@@ -307,7 +308,7 @@ static void test_killed(void **state) {
     pid_t pids[4];
     for (int round = 0; round < 12; round++) {
         for (int i = 0; i < 4; i++) {
-            pids[i] = fork();
+            pids[i] = child_fork();
             assert_true(pids[i] >= 0);
             if (pids[i] == 0) churn(f, round * 4 + i + 1);
         }
@@ -371,7 +372,7 @@ static int fill_small(const char *path) {
 static void test_full(void **state) {
     struct fixture *f = *state;
     int status;
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) _exit(fill_small(f->place.base));
     assert_int_equal(waitpid(pid, &status, 0), pid);

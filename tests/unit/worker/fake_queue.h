@@ -28,6 +28,7 @@
 
 struct fake_job {
     char id[BLASD_ID_LEN + 1];
+    const char *tenant; /* NULL: as none */
     struct blasd_buf frame;
     int attempts;
     bool stored, claimed, ended, drop; /* drop: finish says it had ended otherwise */
@@ -169,10 +170,17 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
                                               .submitted_us = 1000000,
                                               .claimed_us = 1002000,
                                               .stored = job->stored};
+        if (job->tenant != NULL)
+            snprintf(claims[*count].tenant, sizeof claims->tenant, "%s", job->tenant);
         memcpy(claims[(*count)++].id, job->id, sizeof job->id);
     }
     pthread_mutex_unlock(&fake.lock);
     return 0;
+}
+
+bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
+    (void)queue;
+    return false;
 }
 
 bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {

@@ -1,6 +1,6 @@
 /* Measuring a device, and keeping what was measured. Says nothing of how fast anything is. */
 #include "base/clock.h"
-#include "base/host_memory.h"
+#include "base/file.h"
 #include "wire/cost_text.h"
 #include "worker/cost_file.h"
 #include "worker/measure.h"

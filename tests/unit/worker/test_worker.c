@@ -36,6 +36,23 @@ static void test_equal_jobs_run_as_one_call(void **state) {
     assert_false(fake.misaligned);
 }
 
+/* A call's size and times say nothing of another tenant's jobs. */
+static void test_no_call_is_two_tenants(void **state) {
+    static const char *const names[] = {"ann", "ben", NULL};
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        fake_add(with_value(i + 1));
+        fake.jobs[i].tenant = i < 6 ? names[0] : names[i % 3];
+    }
+    assert_int_equal(fake_work(&limits, &err), 0);
+    assert_int_equal(fake.runs, 3);
+    for (int i = 0; i < 12; i++) {
+        const char *tenant = fake.jobs[i].tenant;
+        fake_check(&fake.jobs[i], with_value(i + 1));
+        assert_int_equal(fake.jobs[i].result.execution.batch_size, tenant == names[0] ? 8 : 2);
+    }
+}
+
 static void test_record_says_where_time_went(void **state) {
     const struct blasd_timing *timing;
     const struct blasd_record *record;
@@ -332,6 +349,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fake_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_equal_jobs_run_as_one_call),
+        TEST(test_no_call_is_two_tenants),
         TEST(test_record_says_where_time_went),
         TEST(test_inputs_are_converted),
         TEST(test_large_tensors_stay_in_blobs),

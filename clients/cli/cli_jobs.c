@@ -1,0 +1,358 @@
+/* `blasd get`, `result`, `cancel`, `jobs` and `devices --url`: what becomes of jobs, and where. */
+#include "clients/cli/cli.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char get_usage[] =
+    "usage: blasd get ID [--wait SECONDS]\n"
+    "\n"
+    "Prints a job as it stands: its state, its outputs' shapes, where the time went.\n"
+    "  -w, --wait SECONDS         wait so long for its end\n"
+    "%\n"
+    "\n"
+    "Example: blasd get s69209e… --wait 60\n";
+static const char result_usage[] =
+    "usage: blasd result ID [--wait SECONDS] [-o [output=]out.npy] …\n"
+    "\n"
+    "Prints the outputs of a job, or saves them as .npy files.\n"
+    "  -w, --wait SECONDS         wait so long for its end\n"
+    "  -o, --output [NAME=]FILE   save an output (without a name: the first); may be repeated\n"
+    "  -q, --quiet                no timing\n"
+    "%\n"
+    "\n"
+    "Example: blasd result s69209e… -o x.npy\n";
+static const char cancel_usage[] =
+    "usage: blasd cancel ID …\n"
+    "\n"
+    "Cancels jobs that have not ended.\n"
+    "  -f, --forget               forget those that have ended, with their outputs\n"
+    "%\n";
+static const char jobs_usage[] =
+    "usage: blasd jobs [--state STATE] [--op OP] [-n COUNT]\n"
+    "\n"
+    "Lists jobs: first those that have not ended, the newest of each first.\n"
+    "      --state STATE          only queued, running, succeeded, failed, cancelled or expired "
+    "ones\n"
+    "      --op OP                only those of this operation\n"
+    "      --since TIME           only those made then or later, as 2026-01-31T12:00:00Z\n"
+    "      --before TIME          only those made before\n"
+    "  -n, --count COUNT          so many at most (default 20)\n"
+    "%\n";
+static const char devices_usage[] = "usage: blasd devices --url URL\n"
+                                    "\n"
+                                    "Lists the devices of a running service and what waits for "
+                                    "them. Without --url it measures those\n"
+                                    "of this machine: `blasd help devices`.\n"
+                                    "%\n";
+
+/* --- one job */
+
+struct job_order {
+    struct cli cli;
+    struct cli_saves saves;
+    const char *id;
+    double wait;
+    bool quiet;
+};
+
+/* -1: go on; else the exit status. */
+static int parse_job(struct job_order *order, bool has_outputs, int argc, char **argv) {
+    static const struct option options[] = {{"wait", required_argument, NULL, 'w'},
+                                            {"output", required_argument, NULL, 'o'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            CLI_OPTIONS};
+    struct cli *cli = &order->cli;
+    int option, status = -1;
+    while (status < 0 &&
+           (option = getopt_long(argc, argv, has_outputs ? "w:o:q" CLI_SHORT : "w:" CLI_SHORT,
+                                 options, NULL)) != -1)
+        switch (option) {
+        case 'w': status = cli_number(cli, optarg, "seconds", &order->wait) ? -1 : CLI_USAGE; break;
+        case 'q': order->quiet = true; break;
+        case 'o': status = cli_take_save(cli, &order->saves, optarg) ? -1 : CLI_USAGE; break;
+        default: status = cli_take(cli, option);
+        }
+    if (status >= 0) return status;
+    if (optind + 1 != argc) {
+        cli_print_usage(cli, stderr);
+        return CLI_USAGE;
+    }
+    order->id = argv[optind];
+    return -1;
+}
+
+#define LONGEST_WAIT 20.0
+
+/* The job after its end, or after `wait` seconds; NULL and a complaint where it cannot be read. */
+static struct blasd_reply *look(const struct job_order *order, struct blasd_client *client) {
+    struct blasd_reply *reply = NULL, *next;
+    struct blasd_problem problem;
+    double left = order->wait;
+    do {
+        double step = left < LONGEST_WAIT ? left : LONGEST_WAIT;
+        if (blasd_client_get(client, order->id, step, &next, &problem) != 0) {
+            cli_complain(&order->cli, &problem);
+            blasd_reply_free(reply);
+            return NULL;
+        }
+        blasd_reply_free(reply);
+        reply = next;
+        left -= LONGEST_WAIT;
+    } while (left > 0 && !blasd_reply_ended(reply));
+    return reply;
+}
+
+static int status_of(const struct blasd_reply *reply) {
+    struct blasd_problem problem;
+    if (!blasd_reply_ended(reply)) return CLI_NOT_ENDED;
+    return blasd_reply_failed(reply, &problem) ? CLI_FAILED : CLI_OK;
+}
+
+int blasd_cli_get(int argc, char **argv) {
+    struct job_order order = {.cli = {.name = "get", .usage = get_usage}};
+    int status = parse_job(&order, false, argc, argv);
+    struct blasd_client *client;
+    struct blasd_reply *reply;
+    if (status >= 0) return status;
+    client = cli_connect(&order.cli);
+    reply = client == NULL ? NULL : look(&order, client);
+    status = reply == NULL ? CLI_FAILED : status_of(reply);
+    if (reply != NULL && order.cli.json)
+        puts(blasd_reply_document(reply));
+    else if (reply != NULL) {
+        json_t *document = cli_document(reply);
+        cli_print_job(document);
+        json_decref(document);
+    }
+    blasd_reply_free(reply);
+    blasd_client_free(client);
+    return cli_end(&order.cli, status);
+}
+
+/* The outputs of a job that has ended. */
+static int show_result(const struct job_order *order, struct blasd_client *client) {
+    struct blasd_reply *reply = NULL;
+    struct blasd_problem problem;
+    int status = CLI_FAILED;
+    if (blasd_client_result(client, order->id, &reply, &problem) != 0 ||
+        cli_save_outputs(&order->saves, reply, &problem) != 0)
+        cli_complain(&order->cli, &problem);
+    else {
+        cli_report(&order->cli, &order->saves, order->quiet, reply);
+        status = CLI_OK;
+    }
+    blasd_reply_free(reply);
+    return status;
+}
+
+int blasd_cli_result(int argc, char **argv) {
+    struct job_order order = {.cli = {.name = "result", .usage = result_usage}};
+    int status = parse_job(&order, true, argc, argv);
+    struct blasd_problem problem;
+    struct blasd_client *client;
+    struct blasd_reply *reply;
+    if (status >= 0) return status;
+    client = cli_connect(&order.cli);
+    reply = client == NULL ? NULL : look(&order, client);
+    status = reply == NULL ? CLI_FAILED : status_of(reply);
+    if (status == CLI_OK)
+        status = show_result(&order, client);
+    else if (status == CLI_NOT_ENDED) {
+        if (order.cli.json) puts(blasd_reply_document(reply));
+        cli_say(&order.cli, "the job is %s", blasd_reply_state(reply));
+    } else if (reply != NULL && blasd_reply_failed(reply, &problem))
+        cli_complain(&order.cli, &problem);
+    blasd_reply_free(reply);
+    blasd_client_free(client);
+    return cli_end(&order.cli, status);
+}
+
+/* --- many */
+
+/* Adds what became of a job to `list`; false: it was not cancelled. */
+static bool cancel_one(const struct cli *cli, struct blasd_client *client, const char *id,
+                       bool forget, json_t *list) {
+    struct blasd_reply *reply = NULL;
+    struct blasd_problem problem;
+    const struct cli quiet = {.name = cli->name};
+    int code = forget ? blasd_client_forget(client, id, &reply, &problem)
+                      : blasd_client_cancel(client, id, &reply, &problem);
+    if (code != 0) {
+        cli_complain(&quiet, &problem);
+        json_array_append_new(list, json_pack("{s:o, s:{s:s, s:i}}", "id", cli_string(id), "error",
+                                              "code", problem.code, "status", problem.status));
+        return false;
+    }
+    if (!cli->json) printf("%s  %s\n", id, blasd_reply_state(reply));
+    json_array_append_new(list, cli_document(reply));
+    blasd_reply_free(reply);
+    return true;
+}
+
+int blasd_cli_cancel(int argc, char **argv) {
+    static const struct option options[] = {{"forget", no_argument, NULL, 'f'}, CLI_OPTIONS};
+    struct cli cli = {.name = "cancel", .usage = cancel_usage};
+    struct blasd_client *client;
+    bool forget = false;
+    int option, status;
+    json_t *list;
+    while ((option = getopt_long(argc, argv, "f" CLI_SHORT, options, NULL)) != -1)
+        if (option == 'f')
+            forget = true;
+        else if ((status = cli_take(&cli, option)) >= 0)
+            return status;
+    if (optind == argc) {
+        cli_print_usage(&cli, stderr);
+        return CLI_USAGE;
+    }
+    client = cli_connect(&cli);
+    if (client == NULL) return CLI_FAILED;
+    status = CLI_OK;
+    list = json_array();
+    for (; optind < argc; optind++)
+        if (!cancel_one(&cli, client, argv[optind], forget, list)) status = CLI_FAILED;
+    list = json_pack("{s:o}", "jobs", list);
+    if (cli.json) cli_print_json(list);
+    json_decref(list);
+    blasd_client_free(client);
+    return cli_end(&cli, status);
+}
+
+struct list_order {
+    struct cli cli;
+    char query[512]; /* filters, each with & behind it */
+    int count;
+};
+
+/* Adds "NAME=VALUE&" to a query, the value escaped; false: there is no room. */
+static bool add_filter(char *query, size_t room, const char *name, const char *value) {
+    size_t len = strlen(query);
+    len += (size_t)snprintf(query + len, room - len, "%s=", name);
+    for (; *value != '\0' && len < room; value++)
+        len += (size_t)snprintf(query + len, room - len,
+                                isalnum((unsigned char)*value) ? "%c" : "%%%02X",
+                                (unsigned char)*value);
+    if (len < room) len += (size_t)snprintf(query + len, room - len, "&");
+    return len < room;
+}
+
+static int parse_list(struct list_order *order, int argc, char **argv) {
+    static const struct option options[] = {{"state", required_argument, NULL, CLI_OWN},
+                                            {"op", required_argument, NULL, CLI_OWN + 1},
+                                            {"since", required_argument, NULL, CLI_OWN + 2},
+                                            {"before", required_argument, NULL, CLI_OWN + 3},
+                                            {"count", required_argument, NULL, 'n'},
+                                            CLI_OPTIONS};
+    static const char *const filters[] = {"state", "op", "since", "before"};
+    double number;
+    int option, status;
+    while ((option = getopt_long(argc, argv, "n:" CLI_SHORT, options, NULL)) != -1)
+        if (option == 'n') {
+            if (!cli_whole(&order->cli, optarg, "jobs", &number)) return CLI_USAGE;
+            order->count = (int)number;
+        } else if (option >= CLI_OWN) {
+            if (add_filter(order->query, sizeof order->query, filters[option - CLI_OWN], optarg))
+                continue;
+            cli_say(&order->cli, "the filters are too long");
+            return CLI_USAGE;
+        } else if ((status = cli_take(&order->cli, option)) >= 0)
+            return status;
+    if (optind == argc) return -1;
+    cli_say(&order->cli, "'%s' is not an option", argv[optind]);
+    return CLI_USAGE;
+}
+
+/* Page after page into `jobs`; false, and a complaint, where one cannot be read. */
+static bool read_pages(const struct list_order *order, struct blasd_client *client, json_t *jobs) {
+    char cursor[128] = "", query[1000], limit[16];
+    struct blasd_reply *reply;
+    struct blasd_problem problem;
+    do {
+        int left = order->count - (int)json_array_size(jobs);
+        const char *next;
+        json_t *page;
+        snprintf(query, sizeof query, "%s", order->query);
+        snprintf(limit, sizeof limit, "%d", left < 100 ? left : 100);
+        if (!add_filter(query, sizeof query, "limit", limit) ||
+            (cursor[0] != '\0' && !add_filter(query, sizeof query, "cursor", cursor)))
+            return false;
+        query[strlen(query) - 1] = '\0';
+        if (blasd_client_jobs(client, query, &reply, &problem) != 0) {
+            cli_complain(&order->cli, &problem);
+            return false;
+        }
+        page = cli_document(reply);
+        blasd_reply_free(reply);
+        json_array_extend(jobs, json_object_get(page, "jobs"));
+        next = json_string_value(json_object_get(page, "cursor"));
+        snprintf(cursor, sizeof cursor, "%s", next == NULL ? "" : next);
+        json_decref(page);
+    } while (cursor[0] != '\0' && (int)json_array_size(jobs) < order->count);
+    return true;
+}
+
+int blasd_cli_jobs(int argc, char **argv) {
+    struct list_order order = {.cli = {.name = "jobs", .usage = jobs_usage}, .count = 20};
+    int status = parse_list(&order, argc, argv);
+    struct blasd_client *client;
+    json_t *jobs, *job;
+    char row[512];
+    size_t i;
+    if (status >= 0) return status;
+    client = cli_connect(&order.cli);
+    if (client == NULL) return CLI_FAILED;
+    jobs = json_array();
+    status = read_pages(&order, client, jobs) ? CLI_OK : CLI_FAILED;
+    if (status == CLI_OK && !order.cli.json) {
+        puts(cli_job_heads);
+        json_array_foreach(jobs, i, job) {
+            cli_format_job(job, row, sizeof row);
+            puts(row);
+        }
+    }
+    jobs = json_pack("{s:o}", "jobs", jobs);
+    if (status == CLI_OK && order.cli.json) cli_print_json(jobs);
+    json_decref(jobs);
+    blasd_client_free(client);
+    return cli_end(&order.cli, status);
+}
+
+/* --- devices */
+
+static void put_line(void *arg, const char *line) {
+    (void)arg;
+    puts(line);
+}
+
+int blasd_cli_devices(int argc, char **argv) {
+    static const struct option options[] = {CLI_OPTIONS};
+    struct cli cli = {.name = "devices", .usage = devices_usage};
+    struct blasd_reply *reply = NULL;
+    struct blasd_problem problem;
+    struct blasd_client *client;
+    int option, status;
+    while ((option = getopt_long(argc, argv, CLI_SHORT, options, NULL)) != -1)
+        if ((status = cli_take(&cli, option)) >= 0) return status;
+    if (optind < argc) {
+        cli_say(&cli, "'%s' is not an option", argv[optind]);
+        return CLI_USAGE;
+    }
+    client = cli_connect(&cli);
+    if (client == NULL) return CLI_FAILED;
+    status = CLI_OK;
+    if (blasd_client_devices(client, &reply, &problem) != 0) {
+        cli_complain(&cli, &problem);
+        status = CLI_FAILED;
+    } else if (cli.json)
+        puts(blasd_reply_document(reply));
+    else {
+        json_t *document = cli_document(reply);
+        cli_put_devices(document, NULL, 0, put_line, NULL);
+        json_decref(document);
+    }
+    blasd_reply_free(reply);
+    blasd_client_free(client);
+    return cli_end(&cli, status);
+}

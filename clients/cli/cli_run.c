@@ -1,0 +1,271 @@
+/* `blasd run OP a=a.npy b=b.npy [param=value …]`, and `blasd submit`, which does not wait. */
+#include "clients/cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_FILES 16
+
+#define ORDER_OPTIONS                                                                              \
+    "  -d, --device DEVICE        auto, cpu or cuda\n"                                             \
+    "  -p, --priority PRIORITY    high, normal or low\n"                                           \
+    "      --deadline-ms MS       a job that has not ended by then expires\n"                      \
+    "      --idempotency-key KEY  asked twice under one key, the job is queued once\n"             \
+    "  -s, --share                the service is on this machine, started with --share: inputs "   \
+    "and\n"                                                                                        \
+    "                             results of a MiB and more go through shared memory\n"
+
+static const char run_usage[] =
+    "usage: blasd run OP name=file.npy … [param=value …] [-o [output=]out.npy] …\n"
+    "\n"
+    "Sends one job to a running service and prints its outputs, or saves them as .npy files.\n"
+    "  -o, --output [NAME=]FILE   save an output (without a name: the first); may be repeated\n"
+    "  -t, --timeout SECONDS      give up, and cancel the job, after so long (default 3600)\n"
+    "  -q, --quiet                no progress and no timing\n" ORDER_OPTIONS "%\n"
+    "\n"
+    "Example: blasd run solve a=a.npy b=b.npy -o x.npy\n"
+    "Ctrl-C cancels the job.\n";
+static const char submit_usage[] =
+    "usage: blasd submit OP name=file.npy … [param=value …]\n"
+    "\n"
+    "Sends one job to a running service and prints its id, without waiting for its end: `blasd "
+    "get`,\n"
+    "`blasd result` and `blasd cancel` take the id.\n" ORDER_OPTIONS "%\n"
+    "\n"
+    "Example: blasd submit solve a=a.npy b=b.npy\n";
+
+struct order {
+    struct cli cli;
+    struct blasd_request request;
+    struct blasd_file files[MOST_FILES];
+    struct cli_saves saves;
+    json_t *params;    /* owned */
+    char *params_text; /* owned */
+    double timeout;
+    bool quiet, share;
+};
+
+static bool ends_with(const char *text, const char *end) {
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+/* name=file.npy is an input, name=anything a parameter: a JSON value, or a plain word. */
+static bool take_assignment(struct order *order, char *argument) {
+    const struct cli *cli = &order->cli;
+    char *value = strchr(argument, '=');
+    json_t *parsed;
+    if (value == NULL || value == argument) {
+        cli_say(cli, "'%s' is not name=file.npy or param=value", argument);
+        return false;
+    }
+    *value++ = '\0';
+    if (ends_with(value, ".npy")) {
+        if (order->request.file_count == MOST_FILES) {
+            cli_say(cli, "more than %d inputs", MOST_FILES);
+            return false;
+        }
+        if (!cli_is_readable(cli, value)) return false;
+        order->files[order->request.file_count++] =
+            (struct blasd_file){.name = argument, .path = value};
+        return true;
+    }
+    parsed = json_loads(value, JSON_DECODE_ANY, NULL);
+    if (parsed == NULL) parsed = json_string(value);
+    if (parsed != NULL && json_object_set_new(order->params, argument, parsed) == 0) return true;
+    cli_say(cli, "'%s' is not valid text", value);
+    return false;
+}
+
+/* -1: go on; else the exit status. */
+static int take_option(struct order *order, int option) {
+    struct cli *cli = &order->cli;
+    double number = 0;
+    switch (option) {
+    case 'o': return cli_take_save(cli, &order->saves, optarg) ? -1 : CLI_USAGE;
+    case 'd': order->request.device = optarg; return -1;
+    case 'p': order->request.priority = optarg; return -1;
+    case 't': return cli_number(cli, optarg, "seconds", &order->timeout) ? -1 : CLI_USAGE;
+    case CLI_OWN:
+        if (!cli_whole(cli, optarg, "milliseconds", &number)) return CLI_USAGE;
+        order->request.deadline_ms = (int64_t)number;
+        return -1;
+    case CLI_OWN + 1: order->request.idempotency_key = optarg; return -1;
+    case 's': order->share = true; return -1;
+    case 'q': order->quiet = true; return -1;
+    default: return cli_take(cli, option);
+    }
+}
+
+/* -1: go on; else the exit status. */
+static int parse(struct order *order, const char *letters, int argc, char **argv) {
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'},
+        {"device", required_argument, NULL, 'd'},
+        {"priority", required_argument, NULL, 'p'},
+        {"timeout", required_argument, NULL, 't'},
+        {"share", no_argument, NULL, 's'},
+        {"quiet", no_argument, NULL, 'q'},
+        {"deadline-ms", required_argument, NULL, CLI_OWN},
+        {"idempotency-key", required_argument, NULL, CLI_OWN + 1},
+        CLI_OPTIONS};
+    int option, status;
+    while ((option = getopt_long(argc, argv, letters, options, NULL)) != -1) {
+        if (option < CLI_CA && option != '?' && strchr(letters, option) == NULL) {
+            cli_say(&order->cli, "-%c is an option of `blasd run`", option);
+            return CLI_USAGE;
+        }
+        if ((status = take_option(order, option)) >= 0) return status;
+    }
+    if (optind >= argc) {
+        cli_print_usage(&order->cli, stderr);
+        return CLI_USAGE;
+    }
+    order->request.op = argv[optind++];
+    for (; optind < argc; optind++)
+        if (!take_assignment(order, argv[optind])) return CLI_USAGE;
+    if (order->request.file_count == 0) {
+        cli_say(&order->cli, "no input was given as name=file.npy");
+        return CLI_USAGE;
+    }
+    order->request.files = order->files;
+    order->params_text = json_dumps(order->params, JSON_COMPACT);
+    order->request.params = order->params_text;
+    return -1;
+}
+
+/* `arg`: whether a bar is wanted. */
+static bool show_progress(void *arg, const char *state, double progress) {
+    char bar[31];
+    int full = (int)(progress * 30);
+    if (cli_interrupted != 0) return false;
+    if (!*(bool *)arg) return true;
+    for (int i = 0; i < 30; i++) bar[i] = i < full ? '#' : '.';
+    bar[30] = '\0';
+    fprintf(stderr, "\r%-9s [%s] %3.0f %%", state, bar, progress * 100);
+    return true;
+}
+
+/* One named object of a list of them, or NULL. */
+static const json_t *entry_of(const json_t *list, const char *name) {
+    size_t i;
+    json_t *entry;
+    json_array_foreach(list, i, entry) {
+        const char *text = json_string_value(json_object_get(entry, "name"));
+        if (text != NULL && strcmp(text, name) == 0) return entry;
+    }
+    return NULL;
+}
+
+static void say_no_output(const struct order *order, const json_t *outputs, const char *name) {
+    char names[512] = "", one[64];
+    size_t i, len = 0;
+    json_t *entry;
+    json_array_foreach(outputs, i, entry) {
+        const char *text = json_string_value(json_object_get(entry, "name"));
+        len += (size_t)snprintf(names + len, sizeof names - len, "%s %s", i == 0 ? "" : ",",
+                                cli_plain(text, one, sizeof one));
+        if (len >= sizeof names) break;
+    }
+    cli_say(&order->cli, "%s has no output '%s'; it has%s", order->request.op, name, names);
+}
+
+/* Whether the operation has the outputs that are to be saved: said before the job runs. What the
+ * service says of the operation or its own state is left to the job. */
+static bool has_outputs(const struct order *order, struct blasd_client *client) {
+    struct blasd_reply *reply = NULL;
+    struct blasd_problem problem;
+    json_t *document = NULL;
+    const json_t *outputs = NULL;
+    bool has = true;
+    for (int i = 0; has && i < order->saves.count; i++) {
+        const char *name = order->saves.list[i].output;
+        if (name[0] == '\0') continue;
+        if (reply == NULL) {
+            if (blasd_client_ops(client, &reply, &problem) != 0) return true;
+            document = cli_document(reply);
+            outputs = json_object_get(entry_of(json_object_get(document, "ops"), order->request.op),
+                                      "outputs");
+        }
+        has = outputs == NULL || entry_of(outputs, name) != NULL;
+        if (!has) say_no_output(order, outputs, name);
+    }
+    json_decref(document);
+    blasd_reply_free(reply);
+    return has;
+}
+
+static void complain(const struct order *order, const struct blasd_problem *problem) {
+    cli_complain(&order->cli, problem);
+    if (order->share && strcmp(problem->code, "sharing_off") == 0)
+        cli_say(&order->cli, "without --share the arrays are sent");
+}
+
+/* Returns the exit status. */
+static int run(const struct order *order, struct blasd_client *client) {
+    bool bar = isatty(STDERR_FILENO) && !order->quiet;
+    struct blasd_problem problem;
+    struct blasd_reply *reply = NULL;
+    int status = CLI_FAILED;
+    if (!has_outputs(order, client)) return CLI_USAGE;
+    cli_catch_signals();
+    if (blasd_client_run(client, &order->request, order->timeout, show_progress, &bar, &reply,
+                         &problem) == 0 &&
+        cli_save_outputs(&order->saves, reply, &problem) == 0)
+        status = CLI_OK;
+    if (bar) fputs("\r\033[K", stderr);
+    if (status == CLI_OK)
+        cli_report(&order->cli, &order->saves, order->quiet, reply);
+    else
+        complain(order, &problem);
+    if (status != CLI_OK && reply != NULL)
+        cli_say(&order->cli, "the results are kept for a while: blasd result %s",
+                blasd_reply_id(reply));
+    blasd_reply_free(reply);
+    return cli_interrupted != 0 && status != CLI_OK ? 128 + cli_interrupted : status;
+}
+
+static int submit(const struct order *order, struct blasd_client *client) {
+    struct blasd_problem problem;
+    struct blasd_reply *reply = NULL;
+    if (blasd_client_submit(client, &order->request, 0, &reply, &problem) != 0) {
+        complain(order, &problem);
+        return CLI_FAILED;
+    }
+    puts(order->cli.json ? blasd_reply_document(reply) : blasd_reply_id(reply));
+    blasd_reply_free(reply);
+    return CLI_OK;
+}
+
+static int begin(struct order *order, const char *letters, int argc, char **argv,
+                 int (*act)(const struct order *order, struct blasd_client *client)) {
+    struct blasd_client *client = NULL;
+    struct blasd_problem problem;
+    int status;
+    order->params = json_object();
+    status = parse(order, letters, argc, argv);
+    if (status >= 0) goto done;
+    status = CLI_FAILED;
+    client = cli_connect(&order->cli);
+    if (client == NULL) goto done;
+    if (order->share && blasd_client_share(client, &problem) != 0)
+        complain(order, &problem);
+    else
+        status = act(order, client);
+done:
+    blasd_client_free(client);
+    json_decref(order->params);
+    free(order->params_text);
+    return cli_end(&order->cli, status);
+}
+
+int blasd_cli_run(int argc, char **argv) {
+    struct order order = {.cli = {.name = "run", .usage = run_usage}, .timeout = 3600};
+    return begin(&order, "o:d:p:t:sq" CLI_SHORT, argc, argv, run);
+}
+
+int blasd_cli_submit(int argc, char **argv) {
+    struct order order = {.cli = {.name = "submit", .usage = submit_usage}};
+    return begin(&order, "d:p:s" CLI_SHORT, argc, argv, submit);
+}

@@ -1,0 +1,345 @@
+/* The keys in force, and who has shown one. */
+#include "auth/auth.h"
+
+#include "auth/failures.h"
+#include "auth/key.h"
+#include "auth/token.h"
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/hash.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#define PROOFS_MOST 8192 /* what was shown and was right; then all are forgotten */
+#define RATES_MOST 8192  /* the same of keys that may submit so many jobs a second */
+#define SECOND_NS INT64_C(1000000000)
+
+/* What was shown once and was right: it needs no slow hash any more. */
+struct proof {
+    struct blasd_hash_node node;
+    unsigned char digest[BLASD_DIGEST];
+    struct blasd_auth_key key;
+};
+
+/* When a caller that submits evenly at its rate would have submitted the jobs that it has. */
+struct rate {
+    struct blasd_hash_node node;
+    char name[BLASD_IDENTITY_NAME];
+    int64_t even_ns;
+};
+
+/* What tells a file that was replaced or written to. */
+struct file_state {
+    dev_t device;
+    ino_t file;
+    off_t size;
+    struct timespec changed;
+};
+
+struct blasd_auth {
+    const char *path;           /* borrowed; NULL: no keys */
+    struct auth_tokens *tokens; /* owned; NULL: none are taken */
+    pthread_mutex_t lock;
+    /* under the lock */
+    struct file_state file;
+    struct blasd_keyring ring;
+    unsigned version; /* of the ring */
+    struct blasd_hash proofs, rates;
+    struct auth_failures failures;
+    /* constant */
+    char decoy[BLASD_KEY_HASH];
+};
+
+static struct file_state look_at(const char *path) {
+    struct stat facts;
+    if (stat(path, &facts) != 0) return (struct file_state){.size = -1};
+    return (struct file_state){facts.st_dev, facts.st_ino, facts.st_size, facts.st_ctim};
+}
+
+static bool is_same(const struct file_state *a, const struct file_state *b) {
+    return a->device == b->device && a->file == b->file && a->size == b->size &&
+           a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+static void free_proof(void *arg, struct blasd_hash_node *node) {
+    blasd_hash_remove(arg, node);
+    free(blasd_container_of(node, struct proof, node));
+}
+
+static void free_rate(void *arg, struct blasd_hash_node *node) {
+    blasd_hash_remove(arg, node);
+    free(blasd_container_of(node, struct rate, node));
+}
+
+static void forget(struct blasd_hash *table,
+                   void (*free_one)(void *arg, struct blasd_hash_node *node)) {
+    blasd_hash_each(table, free_one, table);
+}
+
+int blasd_auth_open(const char *path, const struct blasd_token_options *tokens,
+                    struct blasd_auth **ret, struct blasd_err *err) {
+    struct blasd_auth *auth = calloc(1, sizeof *auth);
+    bool missing;
+    int rc;
+    if (auth == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    auth->path = path;
+    pthread_mutex_init(&auth->lock, NULL);
+    if (path != NULL) auth->file = look_at(path);
+    rc = blasd_secret_init(err);
+    if (rc == 0) rc = blasd_secret_decoy(auth->decoy, err);
+    if (rc == 0 && tokens != NULL) rc = auth_tokens_open(tokens, &auth->tokens, err);
+    if (rc == 0 && path != NULL) rc = blasd_keyring_load(path, &auth->ring, &missing, err);
+    if (rc != 0) {
+        blasd_auth_free(auth);
+        return rc;
+    }
+    auth->failures.seed = blasd_secret_seed();
+    *ret = auth;
+    return 0;
+}
+
+void blasd_auth_free(struct blasd_auth *auth) {
+    if (auth == NULL) return;
+    auth_tokens_free(auth->tokens);
+    forget(&auth->proofs, free_proof);
+    forget(&auth->rates, free_rate);
+    blasd_hash_release(&auth->proofs);
+    blasd_hash_release(&auth->rates);
+    blasd_keyring_release(&auth->ring);
+    pthread_mutex_destroy(&auth->lock);
+    free(auth);
+}
+
+/* A key that still stands needs no proof anew, and may do what the file now says. */
+static void renew_proof(void *arg, struct blasd_hash_node *node) {
+    struct blasd_auth *auth = arg;
+    struct proof *proof = blasd_container_of(node, struct proof, node);
+    const struct blasd_auth_key *key = blasd_keyring_id(&auth->ring, proof->key.id);
+    if (key != NULL && strcmp(key->hash, proof->key.hash) == 0)
+        proof->key = *key;
+    else
+        free_proof(&auth->proofs, node);
+}
+
+/* Of a token; with `node` of a key nothing is done. */
+static void forget_token(void *arg, struct blasd_hash_node *node) {
+    if (blasd_container_of(node, struct proof, node)->key.id[0] == '\0') free_proof(arg, node);
+}
+
+static int refresh_tokens(struct blasd_auth *auth, struct blasd_err *err) {
+    int rc = auth_tokens_refresh(auth->tokens, err);
+    if (rc <= 0) return rc;
+    pthread_mutex_lock(&auth->lock);
+    blasd_hash_each(&auth->proofs, forget_token, &auth->proofs);
+    pthread_mutex_unlock(&auth->lock);
+    return rc;
+}
+
+static int refresh_keys(struct blasd_auth *auth, struct blasd_err *err) {
+    struct file_state now = look_at(auth->path);
+    struct blasd_keyring ring = {0}, old;
+    bool missing = false;
+    int rc;
+    if (is_same(&now, &auth->file)) return 0; /* nobody else writes to it */
+    rc = blasd_keyring_load(auth->path, &ring, &missing, err);
+    auth->file = now;
+    if (rc != 0 && !missing) return rc;
+    pthread_mutex_lock(&auth->lock);
+    old = auth->ring;
+    auth->ring = ring;
+    auth->version++;
+    blasd_hash_each(&auth->proofs, renew_proof, auth);
+    pthread_mutex_unlock(&auth->lock);
+    blasd_keyring_release(&old);
+    return rc == 0 ? 1 : rc;
+}
+
+int blasd_auth_refresh(struct blasd_auth *auth, struct blasd_err *err) {
+    int of_tokens = auth->tokens == NULL ? 0 : refresh_tokens(auth, err);
+    int of_keys = auth->path == NULL ? 0 : refresh_keys(auth, err);
+    return of_keys != 0 ? of_keys : of_tokens;
+}
+
+size_t blasd_auth_keys(struct blasd_auth *auth) {
+    size_t count;
+    pthread_mutex_lock(&auth->lock);
+    count = auth->ring.count;
+    pthread_mutex_unlock(&auth->lock);
+    return count;
+}
+
+static uint64_t hash_of(const unsigned char digest[BLASD_DIGEST]) {
+    uint64_t hash;
+    memcpy(&hash, digest, sizeof hash);
+    return hash;
+}
+
+static const struct proof *find_proof(const struct blasd_auth *auth,
+                                      const unsigned char digest[BLASD_DIGEST]) {
+    struct blasd_hash_node *node = NULL;
+    while ((node = blasd_hash_find(&auth->proofs, hash_of(digest), node)) != NULL) {
+        const struct proof *proof = blasd_container_of(node, struct proof, node);
+        if (blasd_secret_equal(proof->digest, digest)) return proof;
+    }
+    return NULL;
+}
+
+/* Where there is no memory for it the next request is hashed slowly again. */
+static void keep_proof(struct blasd_auth *auth, const unsigned char digest[BLASD_DIGEST],
+                       const struct blasd_auth_key *key) {
+    struct proof *proof;
+    if (auth->proofs.count >= PROOFS_MOST) forget(&auth->proofs, free_proof);
+    proof = calloc(1, sizeof *proof);
+    if (proof == NULL) return;
+    memcpy(proof->digest, digest, sizeof proof->digest);
+    proof->key = *key;
+    if (blasd_hash_add(&auth->proofs, &proof->node, hash_of(digest)) != 0) free(proof);
+}
+
+static int unauthorized(struct blasd_err *err, const char *why) {
+    return blasd_fail(err, BLASD_E_unauthorized, "Authorization", "%s", why);
+}
+
+static int check_time(int64_t expires_s, struct blasd_err *err) {
+    if (expires_s == 0 || blasd_clock_wall_us() / 1000000 < expires_s) return 0;
+    return unauthorized(err, "the key has expired");
+}
+
+/* What stands behind "Bearer"; NULL: nothing. */
+static const char *token_of(const char *authorization) {
+    static const char bearer[] = "Bearer ";
+    if (authorization == NULL || strncasecmp(authorization, bearer, sizeof bearer - 1) != 0)
+        return NULL;
+    authorization += sizeof bearer - 1;
+    return authorization + strspn(authorization, " ");
+}
+
+/* Whether a key of the file is what was shown, with the same work whatever is wrong; *key: which.
+ */
+static int prove_key(struct blasd_auth *auth, const char *shown, struct blasd_auth_key *key,
+                     struct blasd_err *err) {
+    const struct blasd_auth_key *found = NULL;
+    char id[BLASD_KEY_ID + 1];
+    *key = (struct blasd_auth_key){.expires_s = 0};
+    memcpy(key->hash, auth->decoy, sizeof key->hash);
+    pthread_mutex_lock(&auth->lock);
+    if (blasd_secret_id(shown, id)) found = blasd_keyring_id(&auth->ring, id);
+    if (found != NULL) *key = *found;
+    pthread_mutex_unlock(&auth->lock);
+    if (blasd_secret_matches(shown, key->hash) && found != NULL) return 0;
+    return unauthorized(err, "no such key is valid");
+}
+
+/* The slow way. */
+static int prove(struct blasd_auth *auth, const char *shown,
+                 const unsigned char digest[BLASD_DIGEST], uint64_t from,
+                 struct blasd_identity *caller, struct blasd_err *err) {
+    bool token = auth->tokens != NULL && auth_token_like(shown);
+    struct blasd_auth_key key;
+    unsigned version;
+    int rc;
+    pthread_mutex_lock(&auth->lock);
+    version = auth->version;
+    pthread_mutex_unlock(&auth->lock);
+    rc = token ? auth_tokens_check(auth->tokens, shown, &key, err)
+               : prove_key(auth, shown, &key, err);
+    pthread_mutex_lock(&auth->lock);
+    if (rc != 0)
+        auth_failures_note(&auth->failures, from, blasd_clock_ns());
+    else if (version == auth->version)
+        keep_proof(auth, digest, &key);
+    pthread_mutex_unlock(&auth->lock);
+    if (rc != 0) return rc;
+    *caller = key.caller;
+    return check_time(key.expires_s, err);
+}
+
+static int check_certificate(struct blasd_auth *auth, const char *name,
+                             struct blasd_identity *caller, struct blasd_err *err) {
+    const struct blasd_auth_key *key;
+    int64_t expires_s = 0;
+    pthread_mutex_lock(&auth->lock);
+    key = blasd_keyring_certificate(&auth->ring, name);
+    if (key != NULL) {
+        *caller = key->caller;
+        expires_s = key->expires_s;
+    }
+    pthread_mutex_unlock(&auth->lock);
+    return key != NULL ? check_time(expires_s, err)
+                       : unauthorized(err, "no key is for the certificate that was shown");
+}
+
+int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *shown,
+                     struct blasd_identity *caller, unsigned *retry_s, struct blasd_err *err) {
+    const char *token = token_of(shown->authorization);
+    unsigned char digest[BLASD_DIGEST];
+    const struct proof *proof;
+    int64_t expires_s = 0;
+    if (token == NULL && shown->certificate != NULL)
+        return check_certificate(auth, shown->certificate, caller, err);
+    if (token == NULL) return unauthorized(err, "the request shows no key");
+    blasd_secret_digest(token, strlen(token), digest);
+    pthread_mutex_lock(&auth->lock);
+    proof = find_proof(auth, digest);
+    if (proof != NULL) {
+        *caller = proof->key.caller;
+        expires_s = proof->key.expires_s;
+    } else {
+        *retry_s = auth_failures_wait(&auth->failures, shown->from, blasd_clock_ns());
+    }
+    pthread_mutex_unlock(&auth->lock);
+    if (proof != NULL) return check_time(expires_s, err);
+    if (*retry_s > 0)
+        return blasd_fail(err, BLASD_E_too_many_failures, "Authorization",
+                          "wrong keys came from this address: the next one is looked at in %u s",
+                          *retry_s);
+    return prove(auth, token, digest, shown->from, caller, err);
+}
+
+static struct rate *find_rate(struct blasd_auth *auth, const char *name) {
+    uint64_t hash = blasd_hash_bytes(auth->failures.seed, name, strlen(name));
+    struct blasd_hash_node *node = NULL;
+    struct rate *rate;
+    while ((node = blasd_hash_find(&auth->rates, hash, node)) != NULL) {
+        rate = blasd_container_of(node, struct rate, node);
+        if (strcmp(rate->name, name) == 0) return rate;
+    }
+    if (auth->rates.count >= RATES_MOST) forget(&auth->rates, free_rate);
+    rate = calloc(1, sizeof *rate);
+    if (rate == NULL) return NULL;
+    memcpy(rate->name, name, strlen(name) + 1);
+    if (blasd_hash_add(&auth->rates, &rate->node, hash) == 0) return rate;
+    free(rate);
+    return NULL;
+}
+
+/* A second's jobs may come at once. */
+static bool take(struct rate *rate, uint64_t limit, int64_t now, uint64_t *remaining) {
+    int64_t each = SECOND_NS / (int64_t)limit, even = rate->even_ns > now ? rate->even_ns : now;
+    bool may = even + each - now <= each * (int64_t)limit;
+    if (may) rate->even_ns = even = even + each;
+    *remaining = (uint64_t)((now + each * (int64_t)limit - even) / each);
+    return may;
+}
+
+int blasd_auth_take_job(struct blasd_auth *auth, const struct blasd_identity *caller,
+                        struct blasd_rate_view *view, struct blasd_err *err) {
+    struct rate *rate;
+    bool may = true;
+    if (caller->jobs_per_s == 0) return 0;
+    pthread_mutex_lock(&auth->lock);
+    rate = find_rate(auth, caller->name);
+    if (rate != NULL) may = take(rate, caller->jobs_per_s, blasd_clock_ns(), &view->remaining);
+    view->limit = caller->jobs_per_s;
+    pthread_mutex_unlock(&auth->lock);
+    if (may) return 0;
+    return blasd_fail(err, BLASD_E_rate_limited, "",
+                      "the key '%s' submits more than %" PRIu64 " jobs a second", caller->name,
+                      caller->jobs_per_s);
+}

@@ -1,0 +1,52 @@
+/* Who may come in: keys from a file, or tokens that somebody trusted has signed, shown as
+ * `Authorization: Bearer KEY`.
+ *
+ * One object serves every thread. A key is hashed slowly once; after that a keyed hash of what was
+ * shown finds its caller again, until the file changes. An address that shows wrong keys has to
+ * wait; keys that were right before are served meanwhile. Read next: key.h, for the file. */
+#ifndef BLASD_AUTH_AUTH_H
+#define BLASD_AUTH_AUTH_H
+
+#include "auth/identity.h"
+#include "base/err.h"
+
+struct blasd_auth;
+
+/* Tokens (JWT) that are taken beside keys; texts are borrowed. */
+struct blasd_token_options {
+    const char *keys;              /* a file, or an https URL, of the keys that sign them */
+    const char *issuer, *audience; /* what their claims `iss` and `aud` have to be */
+};
+
+/* Reads the keys of the file at `path`, NULL: none; `tokens` may be NULL. Both are borrowed, the
+ * tokens' as long as the process lives; *ret is freed by blasd_auth_free. */
+int blasd_auth_open(const char *path, const struct blasd_token_options *tokens,
+                    struct blasd_auth **ret, struct blasd_err *err);
+void blasd_auth_free(struct blasd_auth *auth); /* takes NULL */
+/* To be called about once a second: reads files anew where they have changed. 1: it has, and was
+ * read; 0: it has not; negative: it cannot be read, told once for each change. The keys stay as
+ * they were then, but for a file that is gone: none is valid any more. */
+int blasd_auth_refresh(struct blasd_auth *auth, struct blasd_err *err);
+/* How many keys there are. */
+size_t blasd_auth_keys(struct blasd_auth *auth);
+
+/* What a request shows of who sent it. Borrowed texts. */
+struct blasd_credentials {
+    const char *authorization; /* the header; NULL: none */
+    const char *certificate;   /* whose the client has shown, verified; NULL: none */
+    uint64_t from;             /* the address, or the part of it that is one client's; 0: none */
+};
+/* Fills in *caller. Errors: unauthorized, too_many_failures (then *retry_s says when it may come
+ * again). */
+int blasd_auth_check(struct blasd_auth *auth, const struct blasd_credentials *shown,
+                     struct blasd_identity *caller, unsigned *retry_s, struct blasd_err *err);
+
+/* Of the jobs a second that a key may submit; limit 0: any number. */
+struct blasd_rate_view {
+    uint64_t limit, remaining;
+};
+/* Counts a job of the caller; rate_limited where it is one too many. */
+int blasd_auth_take_job(struct blasd_auth *auth, const struct blasd_identity *caller,
+                        struct blasd_rate_view *view, struct blasd_err *err);
+
+#endif

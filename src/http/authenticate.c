@@ -1,0 +1,79 @@
+/* The door. Every path is behind it but for what HTTP_OPEN is for. */
+#include "http/authenticate.h"
+
+#include "base/log.h"
+#include "http/peer.h"
+#include "http/timeouts.h"
+#include "http/tls.h"
+
+#include <string.h>
+
+/* The question of a browser before it lets an allowed page of another origin send its request, in
+ * which it never shows a key. */
+static bool is_preflight(const struct http_exchange *exchange) {
+    return exchange->request.method == HTTP_OPTIONS && exchange->foreign && exchange->allow != 0;
+}
+
+static bool is_open(const struct http_exchange *exchange) {
+    return exchange->route != NULL && (exchange->route->roles & HTTP_OPEN) != 0;
+}
+
+static const struct sockaddr *address_of(const struct http_exchange *exchange) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    return info == NULL ? NULL : info->client_addr;
+}
+
+static int check_role(const struct http_exchange *exchange, struct blasd_err *err) {
+    const struct blasd_identity *caller = &exchange->caller;
+    if (exchange->route == NULL || caller->role == BLASD_ROLE_ADMIN ||
+        (exchange->route->roles & HTTP_ROLE(caller->role)) != 0)
+        return 0;
+    return blasd_fail(err, BLASD_E_forbidden, "", "the key '%s' has the role %s, which may not",
+                      caller->name, blasd_role_names[caller->role]);
+}
+
+/* Whose certificate the client of this connection has shown; NULL: nobody's. */
+static const char *certificate_of(const struct http_exchange *exchange) {
+    const struct blasd_tls_files *tls = exchange->home->server->options->tls;
+    struct http_connection *connection = exchange->client.connection;
+    char name[HTTP_TLS_NAME];
+    if (tls == NULL || tls->client_ca == NULL || connection == NULL) return NULL;
+    if (!connection->certified && http_tls_peer(exchange->connection, name))
+        connection->certificate = strdup(name);
+    connection->certified = true;
+    return connection->certificate;
+}
+
+static int authenticate(struct http_exchange *exchange, struct blasd_err *err) {
+    struct blasd_auth *auth = exchange->home->server->options->auth;
+    const struct sockaddr *address = address_of(exchange);
+    struct blasd_credentials shown = {.authorization = exchange->request.authorization,
+                                      .certificate = certificate_of(exchange)};
+    int rc;
+    if (address != NULL) (void)http_address_part(address, &shown.from);
+    rc = blasd_auth_check(auth, &shown, &exchange->caller, &exchange->answer.retry_s, err);
+    if (rc == 0) rc = check_role(exchange, err);
+    if (rc == 0 && exchange->route != NULL && exchange->route->jobs != NULL)
+        rc = blasd_auth_take_job(auth, &exchange->caller, &exchange->answer.rate, err);
+    return rc;
+}
+
+int http_authenticate(struct http_exchange *exchange, struct blasd_err *err) {
+    char client[HTTP_PEER_TEXT];
+    int rc;
+    if (exchange->home->server->options->auth == NULL) {
+        exchange->caller = blasd_identity_anyone;
+        return 0;
+    }
+    if (is_open(exchange) || is_preflight(exchange)) return 0;
+    rc = authenticate(exchange, err);
+    /* of a job the one line about its refusal is enough */
+    if (rc != 0 && (exchange->route == NULL || exchange->route->jobs == NULL)) {
+        http_peer_text(address_of(exchange), client);
+        blasd_log_job(BLASD_LOG_INFO, "request refused: code=%s key=%s client=%s",
+                      blasd_err_info(err->code)->name,
+                      exchange->caller.name[0] == '\0' ? "-" : exchange->caller.name, client);
+    }
+    return rc;
+}

@@ -1,0 +1,37 @@
+/* TLS for the connections of libmicrohttpd, by GnuTLS: which certificate is shown, and whose a
+ * client shows. The only file here that knows GnuTLS. Read next: server.c, where a daemon starts.
+ */
+#ifndef BLASD_HTTP_TLS_H
+#define BLASD_HTTP_TLS_H
+
+#include "base/err.h"
+#include "http/http.h"
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct http_tls;
+
+/* One a process, for libmicrohttpd asks for a certificate without saying on whose behalf. `files`
+ * is borrowed. */
+int http_tls_open(const struct blasd_tls_files *files, struct http_tls **ret,
+                  struct blasd_err *err);
+void http_tls_free(struct http_tls *tls); /* takes NULL */
+/* Reads certificate and key anew, for the connections that come; where they cannot be read those
+ * before stay. */
+int http_tls_reread(struct http_tls *tls, struct blasd_err *err);
+
+/* What MHD_start_daemon is to be told with MHD_OPTION_ARRAY, beside MHD_USE_TLS. */
+#define HTTP_TLS_OPTIONS 4
+void http_tls_options(const struct http_tls *tls, struct MHD_OptionItem options[HTTP_TLS_OPTIONS]);
+
+#define HTTP_TLS_NAME 128
+/* The common name of the certificate that the client has shown, where the client CA's has signed
+ * it and it is in force; false: none. */
+bool http_tls_peer(struct MHD_Connection *connection, char name[HTTP_TLS_NAME]);
+/* Writes on a connection of TLS beside libmicrohttpd, and says that no more comes; false: it is
+ * not of TLS. */
+bool http_tls_last_words(struct MHD_Connection *connection, const void *bytes, size_t len);
+
+#endif

@@ -1,0 +1,80 @@
+/* The options of `up` and `api` that say who may come in: keys, TLS, and what is left open on
+ * purpose. Read next: ../auth/auth.h, ../http/tls.h. */
+#ifndef BLASD_MAIN_DOORS_H
+#define BLASD_MAIN_DOORS_H
+
+#include "http/http.h"
+#include "main/listen.h"
+#include "main/options.h"
+
+struct door_options {
+    const char *keys;                  /* --keys, BLASD_KEYS; NULL: everybody may do everything */
+    bool first_key;                    /* --first-key */
+    struct blasd_token_options tokens; /* --jwt-…, BLASD_JWT_…; keys NULL: none are taken */
+    const char *tls_cert;              /* --tls-cert, BLASD_TLS_CERT; NULL: no TLS */
+    const char *tls_key;               /* --tls-key, BLASD_TLS_KEY */
+    const char *client_ca;             /* --tls-client-ca, BLASD_TLS_CLIENT_CA */
+    bool insecure_no_keys, insecure_no_tls;
+};
+
+enum {
+    OPTION_KEYS = 512,
+    OPTION_FIRST,
+    OPTION_CERT,
+    OPTION_KEY,
+    OPTION_CA,
+    OPTION_OPEN,
+    OPTION_PLAIN,
+    OPTION_JWT,
+    OPTION_ISSUER,
+    OPTION_AUDIENCE
+};
+/* clang-format off */
+#define DOOR_OPTIONS                                                                               \
+    {"keys", required_argument, NULL, OPTION_KEYS},                                                \
+    {"first-key", no_argument, NULL, OPTION_FIRST},                                                \
+    {"tls-cert", required_argument, NULL, OPTION_CERT},                                            \
+    {"tls-key", required_argument, NULL, OPTION_KEY},                                              \
+    {"tls-client-ca", required_argument, NULL, OPTION_CA},                                         \
+    {"jwt-keys", required_argument, NULL, OPTION_JWT},                                             \
+    {"jwt-issuer", required_argument, NULL, OPTION_ISSUER},                                        \
+    {"jwt-audience", required_argument, NULL, OPTION_AUDIENCE},                                    \
+    {"insecure-no-keys", no_argument, NULL, OPTION_OPEN},                                          \
+    {"insecure-no-tls", no_argument, NULL, OPTION_PLAIN}
+/* clang-format on */
+#define DOOR_USAGE                                                                                 \
+    "  --keys FILE            let in who shows a key of this file alone; `blasd keys add` makes\n" \
+    "                         keys [BLASD_KEYS]\n"                                                 \
+    "  --first-key            where FILE is missing make it, with a key of an admin, which is\n"   \
+    "                         printed once, on standard error\n"                                   \
+    "  --jwt-keys FILE|URL, --jwt-issuer ISS, --jwt-audience AUD\n"                                \
+    "                         take tokens, too, that one of these keys (JWKS, or PEM) has\n"       \
+    "                         signed [BLASD_JWT_KEYS, BLASD_JWT_ISSUER, BLASD_JWT_AUDIENCE]\n"     \
+    "  --tls-cert FILE, --tls-key FILE\n"                                                          \
+    "                         speak TLS alone, with this certificate and its key (PEM), read\n"    \
+    "                         anew on SIGHUP [BLASD_TLS_CERT, BLASD_TLS_KEY]\n"                    \
+    "  --tls-client-ca FILE   a client may show a certificate signed by one of these in place of " \
+    "a\n"                                                                                          \
+    "                         key: `blasd keys add --certificate` [BLASD_TLS_CLIENT_CA]\n"         \
+    "  --insecure-no-keys, --insecure-no-tls\n"                                                    \
+    "                         without these two nothing but loopback or a unix socket is\n"        \
+    "                         listened on without keys, or without TLS\n"
+
+/* Whether nobody comes in without a key or a token. */
+static inline bool doors_closed(const struct door_options *doors) {
+    return doors->keys != NULL || doors->tokens.keys != NULL;
+}
+/* What the environment says. */
+void doors_init(struct door_options *doors);
+/* 0, or 1: the option is none of these. */
+int doors_take(struct door_options *doors, int option, const char *value);
+/* Whether the options fit together and suit what is listened on; makes the first key where that
+ * was asked for. */
+int doors_check(const struct door_options *doors, const struct listeners *listeners,
+                struct blasd_err *err);
+/* The same options, as words for `blasd api`. 0, or -1: no memory. */
+int doors_words(const struct door_options *doors, struct text_list *words);
+/* Whether there is anything that SIGHUP would have read anew; without, it ends the service. */
+bool doors_reread(const struct door_options *doors);
+
+#endif

@@ -1,0 +1,193 @@
+/* Inputs to where the kernel reads them, outputs to where it writes them. */
+#include "worker/map_io.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The payload's first byte, aligned to 64: the mapped blob or slice, or a copy of what came with
+ * the frame (which lies wherever the reply of Redis put it). */
+static int map_payload(struct blasd_worker_queue *queue, struct blasd_arena *arena,
+                       const struct blasd_item *item, struct blasd_io *io, unsigned char **ret,
+                       struct blasd_err *err) {
+    const struct blasd_job *job = &item->job;
+    if (job->payload_in_blob) {
+        char name[BLASD_BLOB_NAME];
+        int code;
+        snprintf(name, sizeof name, "%s.in", item->claim->id);
+        code = blasd_worker_queue_blob_get(queue, name, job->payload_bytes, &io->in, err);
+        if (code != 0) return code;
+        io->has_in = true;
+        *ret = io->in.data;
+        return 0;
+    }
+    if (blasd_slice_given(&job->slice)) {
+        const void *data;
+        int code = blasd_worker_queue_slice_get(queue, &job->slice, job->payload_bytes, &data,
+                                                &io->view, err);
+        *ret = (unsigned char *)(uintptr_t)data; /* no kernel writes to its inputs */
+        return code;
+    }
+    *ret = blasd_arena_take(arena, job->payload_bytes);
+    if (*ret == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of inputs",
+                          (unsigned long long)job->payload_bytes);
+    if (job->payload_bytes > 0) memcpy(*ret, item->payload, job->payload_bytes);
+    return 0;
+}
+
+static bool in_payload(const struct blasd_job *job, const struct blasd_input *input) {
+    const struct blasd_source *source = &input->source;
+    return source->kind == BLASD_SOURCE_PAYLOAD && source->offset % BLASD_ALIGN == 0 &&
+           source->bytes == blasd_tensor_bytes(&input->tensor) &&
+           source->offset <= job->payload_bytes &&
+           source->bytes <= job->payload_bytes - source->offset;
+}
+
+/* Integers become float64, which cannot hold all of them. */
+static void warn_of_integers(const struct blasd_tensor *from, const char *name,
+                             struct blasd_task *task) {
+    int64_t at = blasd_tensor_first_inexact(from->dtype, from->data, blasd_tensor_elements(from));
+    if (at < 0) return;
+    if (from->dtype == BLASD_int64)
+        blasd_task_warn(task, "%s: float64 cannot hold all integers beyond 2^53: %lld is rounded",
+                        name, (long long)((const int64_t *)from->data)[at]);
+    else
+        blasd_task_warn(task, "%s: float64 cannot hold all integers beyond 2^53: %llu is rounded",
+                        name, (unsigned long long)((const uint64_t *)from->data)[at]);
+}
+
+static int map_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
+                     unsigned char *payload, struct blasd_task *task, struct blasd_err *err) {
+    const struct blasd_input *input = &item->job.inputs[i];
+    enum blasd_dtype dtype = item->plan.input_dtype[i];
+    struct blasd_tensor from = input->tensor, *to = &task->inputs[i];
+    if (!in_payload(&item->job, input))
+        return blasd_fail(err, BLASD_E_internal_error, "",
+                          "the stored job says that input %d lies outside its payload", i);
+    from.data = payload + input->source.offset;
+    if (from.rank < 2) from.order = BLASD_ROW_MAJOR;
+    if (from.dtype == dtype && (from.order == BLASD_ROW_MAJOR || item->plan.keep_order[i])) {
+        *to = from;
+        return 0;
+    }
+    if (!blasd_dtype_converts(from.dtype, dtype))
+        return blasd_fail(err, BLASD_E_internal_error, "", "no conversion from %s to %s",
+                          blasd_dtype_name(from.dtype), blasd_dtype_name(dtype));
+    *to = blasd_tensor_make(dtype, from.rank, from.shape);
+    to->data = blasd_tensor_check(to, "", err) == 0
+                   ? blasd_arena_take(arena, blasd_tensor_bytes(to))
+                   : NULL;
+    if (to->data == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory to convert input %d to %s", i,
+                          blasd_dtype_name(dtype));
+    blasd_tensor_convert(&from, to);
+    if (blasd_dtype_kind(blasd_dtype_part(dtype)) == 'f')
+        warn_of_integers(&from, item->job.op->inputs[i].name, task);
+    return 0;
+}
+
+int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
+                        const struct blasd_item *item, struct blasd_task *task, struct blasd_io *io,
+                        struct blasd_err *err) {
+    unsigned char *payload = NULL;
+    int code = map_payload(queue, arena, item, io, &payload, err);
+    for (int i = 0; i < BLASD_MAX_INPUTS; i++) task->inputs[i].data = NULL;
+    for (int i = 0; code == 0 && item->job.op->inputs[i].name != NULL; i++)
+        if (blasd_job_has(&item->job, i)) code = map_input(arena, item, i, payload, task, err);
+    return code;
+}
+
+/* Outputs of a blob with fresh pages are computed in memory that is warm, and written once they are
+ * there: that is half the cost of faulting the pages in, each filled with zeros first. Not above
+ * this many bytes a batch, for they are held twice. */
+#define STAGED_BYTES (UINT64_C(32) << 20)
+
+/* A worker that died while it ran this job may have left a result, which goes. But where this
+ * worker stood still for longer than its lease it may be another one's, and the job has ended: the
+ * queue knows. */
+static int make_way(struct blasd_worker_queue *queue, struct blasd_store *store, const char *id,
+                    const char *name, struct blasd_err *err) {
+    bool ours = false;
+    int code;
+    if (!blasd_store_has(store, name)) return 0;
+    code = blasd_worker_queue_progress(queue, &id, 1, 0, &ours, err);
+    if (code != 0) return code;
+    if (!ours)
+        return blasd_fail(err, BLASD_E_cancelled, "",
+                          "the job has ended, or another worker has it");
+    blasd_store_remove(store, name);
+    return 0;
+}
+
+static int make_blob(struct blasd_worker_queue *queue, struct blasd_store *store,
+                     struct blasd_arena *arena, const struct blasd_item *item, struct blasd_io *io,
+                     struct blasd_err *err) {
+    char name[BLASD_BLOB_NAME];
+    int code;
+    snprintf(name, sizeof name, "%s.out", item->claim->id);
+    code = make_way(queue, store, item->claim->id, name, err);
+    if (code != 0) return code;
+    code = blasd_blob_obtain(store, name, io->payload_bytes, &io->out, err);
+    if (code != 0) return code;
+    io->has_out = true;
+    code = blasd_blob_fit(&io->out, io->payload_bytes, err);
+    if (code == 0 && !io->out.recycled && blasd_store_kind(store) == BLASD_STORE_DIR &&
+        arena->used + io->payload_bytes <= STAGED_BYTES)
+        io->base = blasd_arena_take(arena, io->payload_bytes);
+    io->staged = io->base != NULL;
+    if (code != 0 || io->staged) return code;
+    code = blasd_blob_map(&io->out, err);
+    if (code == 0) io->base = io->out.data;
+    return code;
+}
+
+int blasd_io_map_outputs(struct blasd_worker_queue *queue,
+                         const struct blasd_queue_options *options, struct blasd_arena *arena,
+                         const struct blasd_item *item, struct blasd_task *task,
+                         struct blasd_io *io, struct blasd_err *err) {
+    const struct blasd_tensor *planned = item->plan.outputs;
+    uint64_t total = 0;
+    int code;
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) task->outputs[i].rank = -1;
+    for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
+        if (planned[i].rank < 0) continue;
+        io->offsets[i] = total;
+        io->reserved[i] = blasd_tensor_bytes(&planned[i]);
+        total += blasd_align_up(io->reserved[i]);
+    }
+    io->payload_bytes = total;
+    io->base = blasd_worker_queue_slice_take(queue, item->claim->id, total, &io->slice);
+    if (io->base != NULL) {
+        /* no blob and no copy */
+    } else if (total > options->limits->inline_bytes) {
+        code = make_blob(queue, options->store, arena, item, io, err);
+        if (code != 0) return code;
+    } else if ((io->base = blasd_arena_take(arena, total)) == NULL) {
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for %llu bytes of outputs",
+                          (unsigned long long)total);
+    }
+    for (int i = 0; item->job.op->outputs[i].name != NULL; i++) {
+        uint64_t bytes = io->reserved[i];
+        if (planned[i].rank < 0) continue;
+        task->outputs[i] = planned[i];
+        task->outputs[i].order = BLASD_ROW_MAJOR;
+        task->outputs[i].data = io->base + io->offsets[i];
+        /* what lies between two outputs travels too, and must not be another job's bytes */
+        memset((unsigned char *)task->outputs[i].data + bytes, 0, blasd_align_up(bytes) - bytes);
+    }
+    return 0;
+}
+
+int blasd_io_settle(struct blasd_io *io, struct blasd_err *err) {
+    if (!io->staged) return 0;
+    io->staged = false;
+    return blasd_blob_write(&io->out, 0, io->base, io->payload_bytes, err);
+}
+
+void blasd_io_close(struct blasd_io *io) {
+    if (io->has_in) blasd_blob_close(&io->in);
+    if (io->has_out) blasd_blob_close(&io->out);
+    blasd_views_let_go(io->view);
+    io->has_in = io->has_out = false;
+    io->view = NULL;
+}

@@ -1,0 +1,45 @@
+/* Where the tensors of a job lie while it runs: in the blob or slice that the front end wrote, in
+ * the arena, or in the blob or slice that the result will be. No byte moves that does not have to.
+ * Read next: ending.h. */
+#ifndef BLASD_WORKER_MAP_IO_H
+#define BLASD_WORKER_MAP_IO_H
+
+#include "core/kernel.h"
+#include "queue/worker_queue.h"
+#include "worker/arena.h"
+#include "worker/group.h"
+
+/* What a job holds while it runs. Zero it before use. */
+struct blasd_io {
+    struct blasd_blob in, out;
+    bool has_in, has_out;
+    struct blasd_view *view;  /* of the segment that holds the inputs, or NULL */
+    struct blasd_slice slice; /* of the outputs, where it is given */
+    bool staged;         /* the outputs lie in the arena and are still to be written into `out` */
+    unsigned char *base; /* of the outputs, in `out`, the slice or the arena; borrowed */
+    uint64_t offsets[BLASD_MAX_OUTPUTS];
+    uint64_t reserved[BLASD_MAX_OUTPUTS]; /* bytes from that offset that this output may use */
+    uint64_t payload_bytes;               /* all outputs, each at a multiple of 64 */
+};
+
+/* Fills task->inputs: in place where dtype and order are right, converted in the arena where not.
+ * `queue` is asked only for a payload that is a blob or a slice. Errors: inputs_lost,
+ * out_of_memory, queue_unavailable, internal_error for a job whose sizes disagree. */
+int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
+                        const struct blasd_item *item, struct blasd_task *task, struct blasd_io *io,
+                        struct blasd_err *err);
+/* Fills task->outputs: in a slice where there is one for that many bytes, else in the arena where
+ * they fit the limit inline_bytes together, else for the new blob "ID.out", in it or, until
+ * blasd_io_settle, in the arena. Errors: no_space, out_of_memory, internal_error, cancelled
+ * where the result of another worker is there already, queue_unavailable. */
+int blasd_io_map_outputs(struct blasd_worker_queue *queue,
+                         const struct blasd_queue_options *options, struct blasd_arena *arena,
+                         const struct blasd_item *item, struct blasd_task *task,
+                         struct blasd_io *io, struct blasd_err *err);
+/* After the kernel: the outputs are where others find them. no_space, internal_error. */
+int blasd_io_settle(struct blasd_io *io, struct blasd_err *err);
+/* Closes the blobs and lets go of the inputs; the arena is the caller's to reset, the slice to give
+ * back. */
+void blasd_io_close(struct blasd_io *io);
+
+#endif

@@ -1,0 +1,428 @@
+/* One mutex holds the lists of what waits and what is gone, and who sleeps. The pool's threads hold
+ * it only between jobs; the main thread never while it talks to Redis. */
+#include "worker/slow_pool.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/parallel.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HEAVY_NS 10e6 /* jobs that take longer than this run here */
+#define MOST_WAITING 64
+/* The pool's threads have this nice value, so that it gives way soon to those of the front end, of
+ * Redis and of the main thread, and still gets a tenth of a core that they all want. Those that
+ * help it weigh a third of that. */
+#define NICE 10
+
+/* Jobs whose predicted time is below this run two at a time: while one of them is mapped, stored or
+ * ended the other computes, and neither waits for a thread that the front end has put aside. Longer
+ * ones have the machine to themselves, but for the small jobs, and wait for each other by priority;
+ * the next one begins when the threads of the one before run out of work, before its last pieces
+ * are done and it is stored and ended.
+ *
+ * Of two that run at a time each takes its part of the device's units, for threads that take turns
+ * on a core find its caches full of each other's matrices. */
+#define BRIEF_NS 100e6
+#define THREADS 2
+
+/* A job that was taken over. */
+struct slow_job {
+    struct slow_job *next;
+    struct blasd_item item;
+    struct blasd_claim claim;
+    struct blasd_group group;
+    int64_t claimed_ns;
+    bool brief;
+    unsigned char frame[]; /* the claim's */
+};
+
+/* One of the pool's threads. */
+struct slow_thread {
+    struct blasd_slow_pool *pool; /* borrowed */
+    struct blasd_batcher batcher; /* the thread's own */
+    pthread_t handle;
+    bool started;
+    pthread_cond_t wake;  /* work, the end */
+    struct slow_job *job; /* under the lock: what it runs; owned */
+    bool fading;          /* under the lock: that is a long one, and has threads to spare */
+};
+
+struct blasd_slow_pool {
+    struct slow_thread threads[THREADS];
+    int thread_count, units; /* of the device */
+    pthread_mutex_t lock;
+    pthread_cond_t news; /* the main thread: a job has ended */
+
+    /* under the lock */
+    struct slow_job *first;     /* owned: what waits, in the order in which it will run */
+    int waiting;                /* jobs in that */
+    uint64_t bytes;             /* of what waits and what runs */
+    int running, long_running;  /* jobs; those of them that are not brief, */
+    int fading;                 /* and of these the ones that have threads to spare */
+    bool suspect;               /* what runs is quarantined: the main thread waits for its end */
+    bool main_waits, main_turn; /* for that; it runs jobs, or is next: a suspect waits for them */
+    bool stop;
+    int code; /* negative: the device has failed, err says why */
+    struct blasd_err err;
+};
+
+/* ---- what the pool's threads do ---- */
+
+static int on_sharers(struct blasd_watch *watch) {
+    const struct slow_thread *thread = watch->owner;
+    int running;
+    pthread_mutex_lock(&thread->pool->lock);
+    running = thread->job->brief ? thread->pool->running : 1;
+    pthread_mutex_unlock(&thread->pool->lock);
+    return running;
+}
+
+/* Runs a job; called without the lock. */
+static int carry(struct blasd_batcher *batcher, struct slow_job *job, struct blasd_err *err) {
+    int code;
+    batcher->lost = blasd_heartbeat_lost(batcher->heartbeat);
+    if (batcher->lost) return 0; /* the queue has handed this job to others */
+    code = blasd_batch_run(batcher, &job->item, &job->group, job->claimed_ns, err);
+    if (batcher->lost) blasd_heartbeat_give_up(batcher->heartbeat);
+    blasd_worker_queue_tidy(batcher->queue);
+    return code;
+}
+
+/* The functions that follow are called with the lock. */
+
+static void wake_threads(struct blasd_slow_pool *pool) {
+    for (int i = 0; i < pool->thread_count; i++) pthread_cond_signal(&pool->threads[i].wake);
+}
+
+/* Whether what waits first is quarantined, and waits at the most for the main thread. */
+static bool suspect_is_due(const struct blasd_slow_pool *pool) {
+    return pool->running == 0 && pool->code == 0 && pool->first != NULL &&
+           pool->first->group.quarantined;
+}
+
+/* Whether what waits first may begin beside what runs. */
+static bool may_begin(const struct blasd_slow_pool *pool) {
+    const struct slow_job *job = pool->first;
+    if (job == NULL || pool->code != 0) return false;
+    if (job->group.quarantined) return suspect_is_due(pool) && !pool->main_turn;
+    return pool->running == pool->fading || (job->brief && pool->long_running == 0);
+}
+
+static struct slow_job *pop(struct blasd_slow_pool *pool) {
+    struct slow_job *job = pool->first;
+    pool->first = job->next;
+    pool->waiting--;
+    pool->running++;
+    if (!job->brief) pool->long_running++;
+    pool->suspect = job->group.quarantined; /* which is not brief: none begins beside it */
+    return job;
+}
+
+/* The job of a thread needs fewer threads than it had. */
+static void on_spare(struct blasd_watch *watch) {
+    struct slow_thread *thread = watch->owner;
+    struct blasd_slow_pool *pool = thread->pool;
+    pthread_mutex_lock(&pool->lock);
+    if (!thread->job->brief && !pool->suspect && !thread->fading) {
+        thread->fading = true;
+        pool->fading++;
+        if (may_begin(pool)) wake_threads(pool);
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void ended(struct blasd_slow_pool *pool, struct slow_job *job, int code,
+                  const struct blasd_err *err) {
+    pool->running--;
+    if (!job->brief) pool->long_running--;
+    if (pool->suspect) pool->main_turn = pool->main_waits; /* they take turns */
+    pool->suspect = false;
+    pool->bytes -= job->group.bytes;
+    if (code != 0 && pool->code == 0) {
+        pool->code = code;
+        pool->err = *err;
+    }
+    if (may_begin(pool)) wake_threads(pool);
+}
+
+static void *run(void *arg) {
+    struct slow_thread *thread = arg;
+    struct blasd_slow_pool *pool = thread->pool;
+    prctl(PR_SET_NAME, "slow pool");
+    if (setpriority(PRIO_PROCESS, (id_t)gettid(), NICE) != 0)
+        blasd_log(BLASD_LOG_DEBUG, "cannot lower the weight of the slow pool");
+    blasd_parallel_background();
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->stop) {
+        struct blasd_err err = {0};
+        struct slow_job *job;
+        int code;
+        if (!may_begin(pool)) {
+            pthread_cond_wait(&thread->wake, &pool->lock);
+            continue;
+        }
+        job = thread->job = pop(pool);
+        pthread_mutex_unlock(&pool->lock);
+        code = carry(&thread->batcher, job, &err);
+        pthread_mutex_lock(&pool->lock);
+        if (thread->fading) pool->fading--;
+        thread->fading = false;
+        thread->job = NULL;
+        ended(pool, job, code, &err);
+        free(job);
+        pthread_cond_signal(&pool->news);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+/* ---- what the main thread does ---- */
+
+static void free_jobs(struct slow_job *job) {
+    while (job != NULL) {
+        struct slow_job *next = job->next;
+        free(job);
+        job = next;
+    }
+}
+
+struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool) {
+    struct blasd_slow_pool_view view;
+    pthread_mutex_lock(&pool->lock);
+    view = (struct blasd_slow_pool_view){.idle = pool->running == 0 && pool->first == NULL,
+                                         .full = pool->waiting >= MOST_WAITING,
+                                         .bytes = pool->bytes};
+    pthread_mutex_unlock(&pool->lock);
+    return view;
+}
+
+static double weight(const struct blasd_slow_pool *pool, const struct blasd_item *item) {
+    return blasd_heartbeat_estimate_ns(pool->threads[0].batcher.heartbeat, item->job.op,
+                                       &item->plan);
+}
+
+bool blasd_slow_pool_wants(struct blasd_slow_pool *pool, const struct blasd_item *items,
+                           const struct blasd_group *group) {
+    return group->quarantined || weight(pool, &items[group->first]) > HEAVY_NS;
+}
+
+/* A copy of the item, its claim and its frame, which the plan goes with. NULL: no memory. */
+static struct slow_job *slow_job_new(const struct blasd_slow_pool *pool,
+                                     const struct blasd_item *item, const struct blasd_group *group,
+                                     int64_t claimed_ns) {
+    struct slow_job *job = calloc(1, sizeof *job + item->claim->frame_len);
+    if (job == NULL) return NULL;
+    job->claim = *item->claim;
+    job->claim.frame = memcpy(job->frame, item->claim->frame, item->claim->frame_len);
+    job->item = *item;
+    job->item.claim = &job->claim;
+    job->item.next = -1;
+    if (item->payload != NULL)
+        job->item.payload =
+            job->frame + (item->payload - (const unsigned char *)item->claim->frame);
+    job->claimed_ns = claimed_ns;
+    job->brief = weight(pool, item) < BRIEF_NS && !group->quarantined;
+    job->group = (struct blasd_group){.count = 1,
+                                      .quarantined = group->quarantined,
+                                      .priority = group->priority,
+                                      .flops = item->plan.flops,
+                                      .bytes = blasd_item_bytes(item)};
+    return job;
+}
+
+/* With the lock. */
+static void enqueue(struct blasd_slow_pool *pool, struct slow_job *job) {
+    struct slow_job **at = &pool->first;
+    while (*at != NULL && (*at)->group.priority <= job->group.priority) at = &(*at)->next;
+    job->next = *at;
+    *at = job;
+    pool->waiting++;
+    pool->bytes += job->group.bytes;
+}
+
+bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batcher *main,
+                          const struct blasd_item *items, const struct blasd_group *group,
+                          int64_t claimed_ns) {
+    struct slow_job *jobs = NULL, **end = &jobs;
+    for (int i = group->first; i >= 0; i = items[i].next) {
+        if ((*end = slow_job_new(pool, &items[i], group, claimed_ns)) == NULL) {
+            free_jobs(jobs);
+            return false;
+        }
+        end = &(*end)->next;
+    }
+    blasd_worker_queue_let_go(main->queue, group->count);
+    pthread_mutex_lock(&pool->lock);
+    while (jobs != NULL) {
+        struct slow_job *job = jobs;
+        jobs = job->next;
+        enqueue(pool, job);
+    }
+    wake_threads(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return true;
+}
+
+int blasd_slow_pool_failed(struct blasd_slow_pool *pool, struct blasd_err *err) {
+    int code;
+    pthread_mutex_lock(&pool->lock);
+    code = pool->code;
+    if (code != 0) *err = pool->err;
+    pthread_mutex_unlock(&pool->lock);
+    return code;
+}
+
+static void await_news(struct blasd_slow_pool *pool, int ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ms * BLASD_MS;
+    until.tv_sec += until.tv_nsec / (1000 * BLASD_MS);
+    until.tv_nsec %= 1000 * BLASD_MS;
+    pthread_cond_timedwait(&pool->news, &pool->lock, &until);
+}
+
+void blasd_slow_pool_rest(struct blasd_slow_pool *pool, int ms) {
+    pthread_mutex_lock(&pool->lock);
+    if (pool->code == 0 && pool->waiting >= MOST_WAITING) await_news(pool, ms);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void blasd_slow_pool_main_begins(struct blasd_slow_pool *pool, struct blasd_batcher *main) {
+    pthread_mutex_lock(&pool->lock);
+    pool->main_waits = true;
+    while (!pool->main_turn && (pool->suspect || suspect_is_due(pool))) {
+        await_news(pool, 1000);
+        blasd_heartbeat_sign(main->heartbeat);
+    }
+    pool->main_waits = false;
+    pool->main_turn = true;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void blasd_slow_pool_main_ended(struct blasd_slow_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    pool->main_turn = false;
+    if (may_begin(pool)) wake_threads(pool);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main,
+                          struct blasd_err *err) {
+    bool busy = true;
+    if (main->lost) blasd_heartbeat_give_up(main->heartbeat);
+    pthread_mutex_lock(&pool->lock);
+    for (const struct slow_job *job = pool->first; job != NULL; job = job->next)
+        pool->bytes -= job->group.bytes;
+    free_jobs(pool->first);
+    pool->first = NULL;
+    pool->waiting = 0;
+    pthread_mutex_unlock(&pool->lock);
+    while (busy) {
+        pthread_mutex_lock(&pool->lock);
+        busy = pool->running > 0;
+        if (busy) await_news(pool, 1000);
+        pthread_mutex_unlock(&pool->lock);
+        blasd_heartbeat_sign(main->heartbeat);
+    }
+    return blasd_slow_pool_failed(pool, err);
+}
+
+void blasd_slow_pool_lease(struct blasd_slow_pool *pool, const char *worker, int64_t epoch) {
+    for (int i = 0; i < pool->thread_count; i++)
+        blasd_worker_queue_join(pool->threads[i].batcher.queue, worker, epoch, i + 1);
+}
+
+/* ---- from beginning to end ---- */
+
+/* Ends the threads that were started, and frees all. */
+static void pool_free(struct blasd_slow_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    pool->stop = true;
+    wake_threads(pool);
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; i < pool->thread_count; i++) {
+        struct slow_thread *thread = &pool->threads[i];
+        struct blasd_batcher *batcher = &thread->batcher;
+        if (thread->started) pthread_join(thread->handle, NULL);
+        if (batcher->heartbeat != NULL) {
+            struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->slot);
+            watch->spare = NULL;
+            watch->sharers = NULL;
+        }
+        blasd_worker_queue_free(batcher->queue);
+        if (batcher->device != NULL) batcher->options->backend->device_close(batcher->device);
+        blasd_batcher_release(batcher);
+        pthread_cond_destroy(&thread->wake);
+    }
+    pthread_cond_destroy(&pool->news);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+/* What a thread has before its thread starts. */
+static int thread_open(struct slow_thread *thread, const struct blasd_batcher *main,
+                       struct blasd_err *err) {
+    const struct blasd_worker_options *options = main->options;
+    struct blasd_batcher *batcher = &thread->batcher;
+    struct blasd_watch *watch = blasd_heartbeat_watch(main->heartbeat, batcher->slot);
+    int code;
+    batcher->options = options;
+    batcher->heartbeat = main->heartbeat;
+    batcher->info = main->info;
+    watch->spare = on_spare;
+    watch->sharers = on_sharers;
+    watch->owner = thread;
+    code = options->backend->device_open(options->ordinal, &batcher->device, err);
+    return code != 0 ? code : blasd_worker_queue_open(&options->queue, &batcher->queue, err);
+}
+
+static void pool_init(struct blasd_slow_pool *pool, const struct blasd_batcher *main) {
+    pthread_condattr_t steady;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&pool->news, &steady);
+    pthread_condattr_destroy(&steady);
+    pool->units = main->info.units;
+    pool->thread_count = pool->units > 1 ? THREADS : 1;
+    for (int i = 0; i < pool->thread_count; i++) {
+        struct slow_thread *thread = &pool->threads[i];
+        thread->pool = pool;
+        pthread_cond_init(&thread->wake, NULL);
+        blasd_batcher_init(&thread->batcher, main->options->queue.limits);
+        thread->batcher.slot = BLASD_SLOT_SLOW + (enum blasd_slot)i;
+    }
+}
+
+int blasd_slow_pool_open(const struct blasd_batcher *main, struct blasd_slow_pool **ret,
+                         struct blasd_err *err) {
+    struct blasd_slow_pool *pool = calloc(1, sizeof *pool);
+    int code = 0;
+    if (pool == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the slow pool");
+    pool_init(pool, main);
+    for (int i = 0; code == 0 && i < pool->thread_count; i++)
+        code = thread_open(&pool->threads[i], main, err);
+    for (int i = 0; code == 0 && i < pool->thread_count; i++) {
+        struct slow_thread *thread = &pool->threads[i];
+        thread->started = pthread_create(&thread->handle, NULL, run, thread) == 0;
+        if (!thread->started)
+            code = blasd_fail(err, BLASD_E_internal_error, "", "cannot start the slow pool");
+    }
+    if (code == 0)
+        *ret = pool;
+    else
+        pool_free(pool);
+    return code;
+}
+
+void blasd_slow_pool_close(struct blasd_slow_pool *pool) {
+    if (pool != NULL) pool_free(pool);
+}

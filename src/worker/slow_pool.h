@@ -1,0 +1,55 @@
+/* The slow pool: threads of the worker that run large jobs at a lower scheduling
+ * weight, while the worker's main thread goes on claiming and running small ones. A job is run by
+ * itself: a call costs nothing beside it, and it ends, or is stopped, without the others. Two run
+ * at once where both are brief (slow_pool.c), else one.
+ *
+ * The main thread claims. Each of these threads marks its jobs as begun and ends them over a
+ * connection of its own, under the worker's one lease: Redis refuses whatever comes under another.
+ * Read next: runner.h. */
+#ifndef BLASD_WORKER_SLOW_POOL_H
+#define BLASD_WORKER_SLOW_POOL_H
+
+#include "worker/runner.h"
+
+struct blasd_slow_pool;
+
+/* Starts the threads; `main` lends them options, heartbeat and info. New: end it with
+ * blasd_slow_pool_close once it is empty. */
+int blasd_slow_pool_open(const struct blasd_batcher *main, struct blasd_slow_pool **ret,
+                         struct blasd_err *err);
+void blasd_slow_pool_close(struct blasd_slow_pool *pool); /* takes NULL */
+
+/* The functions below are the main thread's. */
+
+/* The worker has a new lease; the pool is empty. */
+void blasd_slow_pool_lease(struct blasd_slow_pool *pool, const char *worker, int64_t epoch);
+/* Whether a group made from `items` belongs here: a job of it takes long, or it must run when
+ * nothing else does (`group->quarantined`). */
+bool blasd_slow_pool_wants(struct blasd_slow_pool *pool, const struct blasd_item *items,
+                           const struct blasd_group *group);
+/* Takes a group over that `main` has claimed, job by job, with copies of its claims and frames.
+ * False: no memory for that, and none was taken. */
+bool blasd_slow_pool_take(struct blasd_slow_pool *pool, const struct blasd_batcher *main,
+                          const struct blasd_item *items, const struct blasd_group *group,
+                          int64_t claimed_ns);
+/* Negative: the pool's device cannot go on. */
+int blasd_slow_pool_failed(struct blasd_slow_pool *pool, struct blasd_err *err);
+/* The main thread's jobs begin, once no quarantined one runs here, or is next; and have ended, so
+ * that one may begin. */
+void blasd_slow_pool_main_begins(struct blasd_slow_pool *pool, struct blasd_batcher *main);
+void blasd_slow_pool_main_ended(struct blasd_slow_pool *pool);
+struct blasd_slow_pool_view {
+    bool idle;      /* nothing runs or waits here */
+    bool full;      /* so much waits here that nothing more should be claimed */
+    uint64_t bytes; /* that the jobs here take, or will */
+};
+/* How it stands now. */
+struct blasd_slow_pool_view blasd_slow_pool_look(struct blasd_slow_pool *pool);
+/* Waits for the pool to have room, for up to `ms`. */
+void blasd_slow_pool_rest(struct blasd_slow_pool *pool, int ms);
+/* Forgets what waits and lets what runs end; where main->lost it is asked to stop, and none of it
+ * is recorded but what has been on its way to Redis. */
+int blasd_slow_pool_empty(struct blasd_slow_pool *pool, struct blasd_batcher *main,
+                          struct blasd_err *err);
+
+#endif

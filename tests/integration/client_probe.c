@@ -1,0 +1,229 @@
+/* What test_c_client.py does to the C client: threads that share one, many jobs in one event loop,
+ * what is refused. One word says what; the service's URL comes from BLASD_URL, a file of its
+ * authority from PROBE_CA. Prints what it sees, for the test to judge; exits 0 where the client did
+ * as its header says. */
+#include "clients/c/blasd.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define THREADS 16
+#define EACH 40
+#define MOST 2000
+
+static int complain(const struct blasd_problem *problem) {
+    fprintf(stderr, "%s %d %s\n", problem->code, problem->status, problem->message);
+    return 1;
+}
+
+static struct blasd_array scalar(const char *name, const double *value) {
+    return (struct blasd_array){
+        .name = name, .dtype = "float64", .rank = 2, .shape = {1, 1}, .data = value};
+}
+
+/* --- threads */
+
+struct worker {
+    struct blasd_client *client;
+    pthread_t thread;
+    double who;
+    int right;
+};
+
+static void *work(void *arg) {
+    struct worker *worker = arg;
+    for (int i = 0; i < EACH; i++) {
+        double a = worker->who, b = i;
+        struct blasd_array inputs[2] = {scalar("a", &a), scalar("b", &b)};
+        struct blasd_request request = {.op = "matmul", .inputs = inputs, .input_count = 2};
+        struct blasd_problem problem;
+        struct blasd_reply *reply = NULL;
+        if (blasd_client_run(worker->client, &request, 60, NULL, NULL, &reply, &problem) != 0)
+            complain(&problem);
+        else
+            worker->right += *(const double *)blasd_reply_array(reply, "c")->data == a * b;
+        blasd_reply_free(reply);
+    }
+    return NULL;
+}
+
+/* While they run this process forks, whose child uses the client, too; not so over TLS, for
+ * OpenSSL's locks may be held at that moment. */
+static int threads(struct blasd_client *client, bool forks) {
+    static struct worker workers[THREADS + 1];
+    int right = 0, status = 0;
+    pid_t child = -1;
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.client = client, .who = i + 1};
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) return 1;
+    }
+    if (forks) child = fork();
+    if (child == 0) {
+        struct worker own = {.client = client, .who = 1000};
+        work(&own);
+        _exit(own.right == EACH ? 0 : 1);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        right += workers[i].right;
+    }
+    if (forks) waitpid(child, &status, 0);
+    printf("%d right of %d, child %d\n", right, THREADS * EACH, status);
+    return 0;
+}
+
+/* A client that has connections, in this process and two children at once. */
+static int forks(struct blasd_client *client) {
+    struct worker own = {.client = client, .who = 1};
+    int right, status[2] = {1, 1};
+    pid_t children[2];
+    work(&own);
+    for (int i = 0; i < 2; i++)
+        if ((children[i] = fork()) == 0) {
+            own = (struct worker){.client = client, .who = 2 + i};
+            work(&own);
+            blasd_client_free(client);
+            _exit(own.right == EACH ? 0 : 1);
+        }
+    right = own.right;
+    own = (struct worker){.client = client, .who = 9};
+    work(&own);
+    for (int i = 0; i < 2; i++) waitpid(children[i], &status[i], 0);
+    printf("%d right of %d, children %d %d\n", right + own.right, 2 * EACH, status[0], status[1]);
+    return 0;
+}
+
+/* --- jobs in flight */
+
+struct product {
+    double a, b;
+    int calls;
+    bool right;
+    char code[48];
+};
+static struct product products[MOST];
+
+static void on_done(void *arg, uint64_t job, struct blasd_reply *reply,
+                    const struct blasd_problem *problem) {
+    struct product *product = arg;
+    (void)job;
+    product->calls++;
+    if (reply != NULL)
+        product->right =
+            *(const double *)blasd_reply_array(reply, "c")->data == product->a * product->b;
+    else
+        snprintf(product->code, sizeof product->code, "%s", problem->code);
+    blasd_reply_free(reply);
+}
+
+static int submit(struct blasd_async *async, int i, double timeout, const char *key,
+                  uint64_t *job) {
+    struct product *product = &products[i];
+    struct blasd_array inputs[2] = {scalar("a", &product->a), scalar("b", &product->b)};
+    struct blasd_request request = {
+        .op = "matmul", .inputs = inputs, .input_count = 2, .idempotency_key = key};
+    struct blasd_problem problem;
+    *product = (struct product){.a = i + 1, .b = 3};
+    if (blasd_async_submit(async, &request, timeout, on_done, product, job, &problem) == 0)
+        return 0;
+    return complain(&problem);
+}
+
+static void loop(struct blasd_async *async) {
+    while (blasd_async_turn(async, 0) > 0) {
+        struct pollfd own = {.fd = blasd_async_fd(async), .events = POLLIN};
+        poll(&own, 1, -1);
+    }
+}
+
+/* "RIGHT right, CALLS calls, CODE CODE …" of `count` jobs. */
+static void judge(int count) {
+    int right = 0, calls = 0;
+    for (int i = 0; i < count; i++) {
+        right += products[i].right;
+        calls += products[i].calls;
+    }
+    printf("%d right, %d calls", right, calls);
+    for (int i = 0; i < count; i++)
+        if (products[i].code[0] != '\0') printf(", %d %s", i, products[i].code);
+    putchar('\n');
+}
+
+static int many(struct blasd_client *client, int count, int connections) {
+    struct blasd_async *async = blasd_async_new(client, connections);
+    for (int i = 0; i < count; i++)
+        if (submit(async, i, 60, NULL, NULL) != 0) return 1;
+    puts("submitted");
+    fflush(stdout);
+    loop(async);
+    judge(count);
+    blasd_async_free(async);
+    return 0;
+}
+
+/* Jobs that nobody computes: of six the first is cancelled, the second, under a key, too, and the
+ * third has little time; the others are given up. A line of input says when. */
+static int ends(struct blasd_client *client) {
+    struct blasd_async *async = blasd_async_new(client, 2);
+    uint64_t job[6];
+    for (int i = 0; i < 6; i++)
+        if (submit(async, i, i == 2 ? 1 : 60, i == 1 ? "probe" : NULL, &job[i]) != 0) return 1;
+    puts("submitted");
+    fflush(stdout);
+    for (struct pollfd input[2] = {{.fd = 0, .events = POLLIN},
+                                   {.fd = blasd_async_fd(async), .events = POLLIN}};
+         poll(input, 2, -1) >= 0 && input[0].revents == 0;)
+        blasd_async_turn(async, 0);
+    printf("%d %d %d\n", blasd_async_cancel(async, job[0]), blasd_async_cancel(async, job[1]),
+           blasd_async_cancel(async, 77));
+    while (products[0].calls + products[1].calls + products[2].calls < 3)
+        blasd_async_turn(async, 1);
+    judge(6);
+    blasd_async_free(async);
+    judge(6);
+    return 0;
+}
+
+/* One job whose service may be slow to take it. */
+static int once(struct blasd_client *client, const char *timeout) {
+    double two = 2;
+    struct blasd_array inputs[2] = {scalar("a", &two), scalar("b", &two)};
+    struct blasd_request request = {.op = "matmul", .inputs = inputs, .input_count = 2};
+    struct blasd_problem problem;
+    struct blasd_reply *reply = NULL;
+    if (blasd_client_run(client, &request, atof(timeout), NULL, NULL, &reply, &problem) != 0)
+        return complain(&problem);
+    printf("%g\n", *(const double *)blasd_reply_array(reply, "c")->data);
+    blasd_reply_free(reply);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    struct blasd_client *client = blasd_client_new(NULL);
+    const char *what = argc > 1 ? argv[1] : "";
+    int code = 2;
+    struct blasd_problem problem;
+    const char *ca = getenv("PROBE_CA"), *retries = getenv("PROBE_RETRIES");
+    if (client == NULL) return code;
+    if (ca != NULL && blasd_client_set_tls(client, ca, NULL, NULL, true, &problem) != 0)
+        return complain(&problem);
+    if (retries != NULL && blasd_client_set_retries(client, atoi(retries), &problem) != 0)
+        return complain(&problem);
+    if (strcmp(what, "threads") == 0)
+        code = threads(client, ca == NULL);
+    else if (strcmp(what, "forks") == 0)
+        code = forks(client);
+    else if (strcmp(what, "many") == 0 && argc > 3)
+        code = many(client, atoi(argv[2]), atoi(argv[3]));
+    else if (strcmp(what, "ends") == 0)
+        code = ends(client);
+    else if (strcmp(what, "once") == 0 && argc > 2)
+        code = once(client, argv[2]);
+    blasd_client_free(client);
+    return code;
+}

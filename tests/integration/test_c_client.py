@@ -1,0 +1,374 @@
+"""The C client as programs use it: threads, an event loop, retries, keys, TLS; its examples under valgrind."""
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+from pretender import DOCUMENT, Pretender, context_of, document, succeeded
+from service import BLASD, ROOT, Service
+from test_auth import keys
+from test_tls import Authority
+
+PROBE = BLASD.parent / "client_probe"
+EXAMPLES = sorted(path.stem for path in (ROOT / "clients/c/examples").glob("*.c"))
+QUIET = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy") and key != "BLASD_API_KEY"}
+
+
+def run(program, *arguments, url=None, status=0, before=(), **env):
+    done = subprocess.run([*before, program, *map(str, arguments)], capture_output=True, text=True, timeout=300,
+                          env={**QUIET, **({"BLASD_URL": url} if url else {}), **env})
+    assert done.returncode == status, (done.stdout, done.stderr)
+    return done
+
+
+def blasd(*arguments, **more):
+    return run(BLASD, *arguments, **more)
+
+
+# --- threads and event loops ------------------------------------------------------------------------------------------
+
+
+def test_threads_share_a_client_and_a_fork_takes_it_along(service):
+    assert run(PROBE, "threads", url=service.url).stdout == "640 right of 640, child 0\n"
+
+
+@pytest.mark.parametrize("count, connections", [(500, 64), (40, 1), (5, 0)])
+def test_jobs_in_one_event_loop(service, count, connections):
+    """Each is right and told once, however few connections they share."""
+    said = run(PROBE, "many", count, connections, url=service.url).stdout
+    assert said == f"submitted\n{count} right, {count} calls\n"
+
+
+def test_no_more_connections_than_allowed():
+    """What waits its turn is sent when one is free."""
+    now, most, lock = 0, 0, threading.Lock()
+
+    def answer(request, number):
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.02)
+        with lock:
+            now -= 1
+        return succeeded(3.0)
+    with Pretender(answer) as pretender:
+        said = run(PROBE, "many", 60, 5, url=pretender.url).stdout
+        assert said == "submitted\n1 right, 60 calls\n"  # 1 x 3, the others had other factors
+        assert len(pretender.seen) == 60 and 1 < most <= 5
+
+
+def test_jobs_that_are_cancelled_or_given_up(make_service):
+    """Whether or not their connection was free, and under a key too, they end once, here and in the service."""
+    service = make_service()
+    with service.worker_held():
+        with subprocess.Popen([PROBE, "ends"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              env={**QUIET, "BLASD_URL": service.url}) as probe:
+            assert probe.stdout.readline() == "submitted\n"
+            end = time.monotonic() + 20
+            while len(service.list_jobs("state=queued")) < 2 and time.monotonic() < end:
+                time.sleep(0.02)
+            out = probe.communicate("\n", timeout=60)[0].splitlines()
+        assert probe.returncode == 0
+        assert out[0] == "1 1 0"
+        assert out[1] == "0 right, 3 calls, 0 cancelled, 1 cancelled, 2 timeout"
+        assert out[2] == "0 right, 6 calls, 0 cancelled, 1 cancelled, 2 timeout, 3 cancelled, 4 cancelled, 5 cancelled"
+        end = time.monotonic() + 20
+        while service.list_jobs("state=queued") and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not service.list_jobs("state=queued")
+        assert all(job["state"] == "cancelled" for job in service.list_jobs())
+
+
+def test_a_front_end_that_is_killed_loses_no_job_of_a_loop(make_service):
+    """With retries; and none runs twice."""
+    service = make_service()
+    with service.worker_held():
+        probe = subprocess.Popen([PROBE, "many", "200", "32"], stdout=subprocess.PIPE, text=True,
+                                 env={**QUIET, "BLASD_URL": service.url, "PROBE_RETRIES": "30"})
+        assert probe.stdout.readline() == "submitted\n"
+        end = time.monotonic() + 20
+        while len(service.list_jobs("state=queued")) < 32 and time.monotonic() < end:
+            time.sleep(0.02)
+        service.kill("api")
+        service.wait_ready()
+    assert probe.communicate(timeout=120)[0] == "200 right, 200 calls\n" and probe.returncode == 0
+    jobs = service.list_jobs()
+    assert len(jobs) == 200 and {job["state"] for job in jobs} == {"succeeded"}
+
+
+# --- retries ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_sent_again_has_the_key_of_the_first():
+    with Pretender(lambda request, number: None if number < 3 else succeeded()) as pretender:
+        assert run(PROBE, "once", 60, PROBE_RETRIES="3", url=pretender.url).stdout == "4\n"
+    keys = [headers["Idempotency-Key"] for _, _, headers, _ in pretender.seen]
+    assert len(keys) >= 4 and len(set(keys)) == 1 and re.fullmatch("[0-9a-f]{32}", keys[0])
+    assert len({body for _, _, _, body in pretender.seen}) == 1
+
+
+def test_without_retries_a_job_is_sent_once():
+    with Pretender(lambda request, number: None) as pretender:
+        done = run(PROBE, "once", 60, url=pretender.url, status=1)
+    assert len(pretender.seen) == 1 and "Idempotency-Key" not in pretender.seen[0][2]
+    assert done.stderr.startswith("connection_failed 0") and "may have taken the job" in done.stderr
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_is_honoured(status):
+    times = []
+
+    def answer(request, number):
+        times.append(time.monotonic())
+        return document({"code": "queue_full", "retry": True}, status, Retry_After="1") if number == 0 else succeeded()
+    with Pretender(answer) as pretender:
+        assert run(PROBE, "once", 60, url=pretender.url).stdout == "4\n"
+    assert len(times) == 2 and times[1] - times[0] >= 0.99
+
+
+def test_a_service_that_says_nothing_is_given_up_in_time():
+    silent = threading.Event()
+    with Pretender(lambda request, number: silent.wait(60) and None) as pretender:
+        begin = time.monotonic()
+        done = run(PROBE, "once", 1, url=pretender.url, status=1)
+        assert done.stderr.startswith("timeout 0") and time.monotonic() - begin < 40  # by itself it would be 60 and more
+        silent.set()
+
+
+def test_who_gives_up_is_told_which_job_goes_on(tmp_path):
+    job = "a" + "1" * 40
+
+    def answer(request, number):
+        return document({**DOCUMENT, "id": job, "state": "queued"}, 202) if number == 0 else None
+    with Pretender(answer) as pretender:
+        done = run(PROBE, "once", 60, url=pretender.url, status=1)
+    assert done.stderr.startswith("connection_failed") and f"The job {job} goes on" in done.stderr
+    assert len(pretender.seen) > 3 and {method for method, *_ in pretender.seen[1:]} == {"GET"}
+
+
+# --- keys, TLS, sockets, proxies --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"), "ours")
+
+
+@pytest.fixture(scope="module")
+def shown(authority):
+    """A certificate of localhost and 127.0.0.1, and its key."""
+    return authority.sign("service")
+
+
+def jobs(request, number):
+    return document({"jobs": [DOCUMENT]})
+
+
+def test_the_key_is_sent(tmp_path):
+    (tmp_path / "key").write_text("from-a-file\n")
+    with Pretender(jobs) as pretender:
+        blasd("jobs", "--url", pretender.url)
+        blasd("jobs", "--url", pretender.url, BLASD_API_KEY="s3cret")
+        blasd("jobs", "--url", pretender.url, "--api-key-file", tmp_path / "key", BLASD_API_KEY="s3cret")
+        blasd("jobs", "--url", pretender.url.replace("//", "//me:pw@"), BLASD_API_KEY="s3cret")
+        sent = [headers.get_all("Authorization") for _, _, headers, _ in pretender.seen]
+        assert sent == [None, ["Bearer s3cret"], ["Bearer from-a-file"], ["Basic bWU6cHc="]]
+        assert all(headers["User-Agent"].startswith("blasd-c/") for _, _, headers, _ in pretender.seen)
+        done = blasd("jobs", "--url", pretender.url, BLASD_API_KEY="two\nlines", status=1)
+        assert "BLASD_API_KEY" in done.stderr and "two" not in done.stderr
+        assert len(pretender.seen) == 4
+
+
+def test_a_key_goes_to_no_other_host():
+    """Redirections are not followed."""
+    with Pretender(jobs) as other, Pretender(lambda request, number: (307, {"Location": other.url + "/jobs"}, b"")) as first:
+        done = blasd("jobs", "--url", first.url, BLASD_API_KEY="s3cret", status=1)
+        assert "307" in done.stderr and not other.seen
+
+
+def test_https_is_verified(authority, shown):
+    good = ["--ca", authority.cert]
+    with Pretender(jobs, context=context_of(shown)) as pretender:
+        assert DOCUMENT["id"] in blasd("jobs", "--url", pretender.url, *good).stdout
+        assert DOCUMENT["id"] in blasd("jobs", "--url", pretender.url, "--insecure").stdout
+        before = len(pretender.seen)
+        done = blasd("jobs", "--url", pretender.url, "--json", status=1)
+        assert "certificate" in done.stderr and '"retry":false' in done.stdout
+        assert "certificate" in blasd("jobs", "--url", pretender.url, "--ca", shown[1], status=1).stderr
+        assert len(pretender.seen) == before
+        assert "No such file" in blasd("jobs", "--url", pretender.url, "--ca", "/nonexistent", status=1).stderr
+    with Pretender(jobs, context=context_of(shown), host="127.0.0.2") as pretender:  # which it is not for
+        assert "127.0.0.2" in blasd("jobs", "--url", pretender.url, *good, status=1).stderr and not pretender.seen
+
+
+def test_https_with_a_client_certificate(authority, shown):
+    with Pretender(jobs, context=context_of(shown, asks=authority.cert)) as pretender:
+        arguments = ["jobs", "--url", pretender.url, "--ca", authority.cert]
+        blasd(*arguments, status=1)
+        assert not pretender.seen
+        certificate, key = authority.sign("client", usage="clientAuth")
+        assert DOCUMENT["id"] in blasd(*arguments, "--cert", certificate, "--cert-key", key).stdout
+
+
+def test_large_bodies_over_https(authority, shown, tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((1500, 1500)))
+    files = [f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy"]
+    with Pretender(lambda request, number: succeeded(), context=context_of(shown)) as pretender:
+        done = blasd("run", "--url", pretender.url, "--ca", authority.cert, "matmul", *files, "-q")
+        assert done.stdout.split()[-1] == "4" and len(pretender.seen[-1][3]) > 36_000_000
+
+
+def test_a_connection_of_tls_that_breaks_while_it_is_written_to(authority, shown, tmp_path):
+    """Is an error, not a signal that ends the program."""
+    np.save(tmp_path / "a.npy", np.ones((1500, 1500)))
+    context = context_of(shown)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            connection, _ = listener.accept()
+            with context.wrap_socket(connection, server_side=True) as talk:
+                talk.recv(1000)
+                talk.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        threading.Thread(target=serve, daemon=True).start()
+        done = blasd("run", "--url", f"https://127.0.0.1:{listener.getsockname()[1]}", "--ca", authority.cert, "matmul",
+                     f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy", status=1)
+    assert "may have taken the job" in done.stderr
+
+
+def test_a_service_with_keys_and_tls(authority, shown, tmp_path):
+    """Threads, a fork and many jobs at once over TLS; what a key may not; a certificate in place of a key."""
+    file = tmp_path / "keys.json"
+    user = keys("add", "alice", file=file).strip()
+    reader = keys("add", "bob", "--tenant", "alice", "--role", "read", file=file).strip()
+    keys("add", "robot", "--tenant", "alice", "--certificate", "robot-7", file=file)
+    certificate, key = authority.sign("robot-7", usage="clientAuth")
+    service = Service(tmp_path, "--keys", str(file), "--tls-cert", str(shown[0]), "--tls-key", str(shown[1]),
+                      "--tls-client-ca", str(authority.cert))
+    service.start()
+    np.save(tmp_path / "a.npy", np.eye(2))
+    files = [f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy"]
+    where = ["--url", service.url, "--ca", authority.cert]
+    try:
+        probe = {"url": service.url, "PROBE_CA": str(authority.cert), "BLASD_API_KEY": user}
+        assert run(PROBE, "threads", **probe).stdout == "640 right of 640, child 0\n"
+        assert run(PROBE, "forks", **probe).stdout == "80 right of 80, children 0 0\n"
+        assert run(PROBE, "many", 200, 16, **probe).stdout == "submitted\n200 right, 200 calls\n"
+        job = blasd("submit", *where, "matmul", *files, BLASD_API_KEY=user).stdout.strip()
+        assert "c: float64 (2, 2)" in blasd("get", *where, job, "-w", 30, BLASD_API_KEY=reader).stdout
+        assert '"code":"forbidden"' in blasd("submit", *where, "--json", "matmul", *files, BLASD_API_KEY=reader, status=1).stdout
+        assert '"status":401' in blasd("jobs", *where, "--json", status=1).stdout
+        assert job in blasd("jobs", *where, "--cert", certificate, "--cert-key", key).stdout
+    finally:
+        service.stop()
+
+
+def test_a_socket_of_this_machine(tmp_path):
+    with Pretender(jobs, path=tmp_path / "socket") as pretender:
+        assert DOCUMENT["id"] in blasd("jobs", "--url", pretender.url).stdout
+        assert pretender.seen[0][1].startswith("/jobs")
+    assert "unix:" in blasd("jobs", "--url", f"unix:{tmp_path}/none", status=1).stderr
+
+
+def test_proxies_come_from_the_environment():
+    with Pretender(jobs) as proxy, Pretender(jobs) as direct:
+        blasd("jobs", "--url", "http://blasd.example", http_proxy=proxy.url)
+        assert proxy.seen[0][1].startswith("http://blasd.example/jobs")
+        blasd("jobs", "--url", direct.url, http_proxy=proxy.url)
+        assert len(proxy.seen) == 1 and len(direct.seen) == 1
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "nonsense://x", "file:///etc/passwd", "http://", "http://:80", "unix:",
+                                 "http://127.0.0.1:9?x", "http://127.0.0.1:99999", "http://127.0.0.1:x"])
+def test_what_is_no_url_of_a_service(url):
+    assert "URL" in blasd("jobs", "--url", url, status=1).stderr
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+CHECK = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]
+needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind here")
+
+
+@needs_valgrind
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_keep_their_memory_in_order(example, sharing):
+    done = run(BLASD.parent / example, sharing.url, before=CHECK)
+    assert done.stderr == "" and done.stdout
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_are_cplusplus_too(example, sharing, tmp_path):
+    done = subprocess.run(["g++", "-x", "c++", "-std=c++20", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers",
+                           f"-I{ROOT}", ROOT / f"clients/c/examples/{example}.c", "-x", "none", f"-L{BLASD.parent}",
+                           "-lblasd_client", "-lcurl", "-ljansson", "-pthread", "-o", tmp_path / "program"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert run(tmp_path / "program", sharing.url, before=CHECK if shutil.which("valgrind") else ()).stdout
+
+
+@pytest.mark.parametrize("compiler", [["gcc", "-std=c99"], ["gcc", "-std=c17"], ["g++", "-x", "c++", "-std=c++11"],
+                                      ["g++", "-x", "c++", "-std=c++20"]])
+def test_the_header_is_plain(compiler, tmp_path):
+    (tmp_path / "program.c").write_text('#include "clients/c/blasd.h"\nint main(void) { return !BLASD_VERSION_AT_LEAST(0, 2, 0); }\n')
+    done = subprocess.run([*compiler, "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", f"-I{ROOT}",
+                           tmp_path / "program.c"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_valgrind
+def test_memory_where_things_go_wrong(make_service):
+    service = make_service()
+    assert run(PROBE, "many", 100, 8, url=service.url, before=CHECK).stderr == ""
+    with Pretender(lambda request, number: None if number < 3 else succeeded()) as pretender:
+        run(PROBE, "once", 60, PROBE_RETRIES="3", url=pretender.url, before=CHECK)
+        pretender.seen.clear()
+        assert "connection_failed" in run(PROBE, "once", 60, url=pretender.url, before=CHECK, status=1).stderr
+    for kind, body in (("json", b""), ("json", b"{"), ("json", b"[]"), ("x-safetensors", b""), ("x-safetensors", b"\0" * 8),
+                       ("x-safetensors", b"\xff" * 100), ("x-safetensors", succeeded()[2][:40])):
+        with Pretender(lambda request, number: (200, {"Content-Type": f"application/{kind}"}, body)) as pretender:
+            done = run(PROBE, "once", 60, url=pretender.url, before=CHECK, status=1)
+            assert done.stderr.startswith("bad_answer"), (kind, body)
+    with service.worker_held():
+        with subprocess.Popen([*CHECK, PROBE, "ends"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              env={**QUIET, "BLASD_URL": service.url}) as probe:
+            probe.stdout.readline()
+            probe.communicate("\n", timeout=120)
+        assert probe.returncode == 0
+
+
+# --- the world around it ----------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_sent_in_any_locale(tmp_path):
+    """A program that has a decimal comma still asks for a wait of 0.5, not 0,5."""
+    made = subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", tmp_path / "de_DE.UTF-8"], capture_output=True) \
+        if shutil.which("localedef") else None
+    if made is None or made.returncode > 1 or not (tmp_path / "de_DE.UTF-8").exists():
+        pytest.skip("no such locale can be made here")
+    (tmp_path / "program.c").write_text("""
+#include "clients/c/blasd.h"
+#include <locale.h>
+#include <stdio.h>
+int main(void) {
+    struct blasd_client *client = blasd_client_new(NULL);
+    struct blasd_problem problem;
+    struct blasd_reply *reply;
+    if (setlocale(LC_ALL, "") == NULL) return 2;
+    printf("%.1f", 0.5);
+    int code = blasd_client_get(client, "x", 0.5, &reply, &problem);
+    blasd_reply_free(reply);
+    blasd_client_free(client);
+    return code != 0;
+}
+""")
+    subprocess.run(["gcc", f"-I{ROOT}", tmp_path / "program.c", f"-L{BLASD.parent}", "-lblasd_client", "-lcurl", "-ljansson",
+                    "-o", tmp_path / "program"], check=True)
+    with Pretender(lambda request, number: document(DOCUMENT)) as pretender:
+        done = run(tmp_path / "program", url=pretender.url, LOCPATH=str(tmp_path), LC_ALL="de_DE.UTF-8")
+        assert done.stdout == "0,5" and pretender.seen[0][1].endswith("wait=0.500")

@@ -1,0 +1,249 @@
+"""The commands that speak to a running service: what they print for people and for programs, how they end, and `blasd top`."""
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import numpy as np
+import pytest
+from pretender import DOCUMENT, Pretender, document, succeeded
+from service import BLASD
+
+STATES = ("queued", "running", "succeeded", "failed", "cancelled", "expired")
+NEVER = "s" + "0" * 40
+
+
+def run(url, *arguments, status=0):
+    done = subprocess.run([BLASD, arguments[0], "--url", url, *map(str, arguments[1:])], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == status, done
+    return done
+
+
+@pytest.fixture
+def files(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1.5, 2], [3, 4]]))
+    return [f"a={tmp_path}/a.npy", f"b={tmp_path}/a.npy"]
+
+
+def test_a_job_from_its_submission_to_its_result(service, files, tmp_path):
+    job = run(service.url, "submit", "matmul", *files).stdout.strip()
+    assert re.fullmatch("[sa][0-9a-f]{40}", job)
+    said = run(service.url, "get", job, "--wait", 30).stdout
+    assert said.startswith(f"{job}  matmul  succeeded") and "c: float64 (2, 2)" in said and "compute" in said
+    assert json.loads(run(service.url, "get", job, "--json").stdout)["id"] == job
+    done = run(service.url, "result", job)
+    assert done.stdout == "c: float64 (2, 2)\n  8.25 11\n  16.5 22\n" and "compute" in done.stderr
+    done = run(service.url, "result", job, "-q", "-o", f"c={tmp_path}/c.npy")
+    assert done.stdout == done.stderr == "" and np.load(tmp_path / "c.npy")[1, 1] == 22
+    assert run(service.url, "cancel", job, status=1).stderr.count("\n") == 1
+    assert "succeeded" in run(service.url, "cancel", "--forget", job).stdout
+    assert run(service.url, "get", job, status=1).stdout == ""
+
+
+def test_a_job_that_fails(service, files, tmp_path):
+    np.save(tmp_path / "zero.npy", np.zeros((2, 2)))
+    job = run(service.url, "submit", "solve", f"a={tmp_path}/zero.npy", files[1]).stdout.strip()
+    assert "singular" in run(service.url, "get", job, "-w", 30, status=1).stdout
+    done = run(service.url, "result", job, "--json", status=1)
+    assert json.loads(done.stdout)["error"]["code"] == "singular_matrix" and "singular" in done.stderr
+
+
+def test_a_job_that_has_not_ended(make_service, files):
+    service = make_service()
+    with service.worker_held():
+        jobs = [run(service.url, "submit", "matmul", *files, "-p", priority).stdout.strip() for priority in ("high", "low")]
+        assert "queued" in run(service.url, "get", jobs[0], status=3).stdout
+        assert run(service.url, "result", jobs[0], "-w", "0.1", status=3).stderr == "blasd result: the job is queued\n"
+        listed = run(service.url, "jobs", "--state", "queued").stdout.splitlines()
+        assert listed[0].startswith("ID ") and {line.split()[0] for line in listed[1:]} == set(jobs)
+        assert run(service.url, "jobs", "--state", "succeeded").stdout.count("\n") == 1
+        devices = run(service.url, "devices").stdout
+        assert "2 jobs" in devices and "cpu:0" in devices and " high " in devices and " low " in devices
+        done = run(service.url, "cancel", jobs[0], NEVER, jobs[1], "--json", status=1)
+        ended = json.loads(done.stdout)["jobs"]
+        assert [job.get("state") for job in ended] == ["cancelled", None, "cancelled"] and ended[1]["id"] == NEVER
+        assert ended[1]["error"]["code"] == "job_not_found" and done.stderr.count("\n") == 1
+    assert json.loads(run(service.url, "get", jobs[0], "--json", status=1).stdout)["state"] == "cancelled"
+
+
+def test_what_cannot_be_printed_is_no_success(service, files):
+    job = run(service.url, "submit", "matmul", *files).stdout.strip()
+    run(service.url, "get", job, "-w", 30)
+    for arguments in (["get", job], ["result", job, "-q"], ["jobs"], ["top"], ["devices"], ["run", "matmul", *files, "-q"],
+                      ["submit", "matmul", *files], ["cancel", "--forget", job]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([BLASD, arguments[0], "--url", service.url, *arguments[1:]], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
+        assert done.returncode == 1 and "No space left" in done.stderr, done
+
+
+def test_retries(files):
+    with Pretender(lambda request, number: None if number < 2 else succeeded()) as pretender:
+        assert run(pretender.url, "run", "matmul", *files, "-q", "--retries", 5).stdout.split()[-1] == "4"
+        assert len({headers["Idempotency-Key"] for _, _, headers, _ in pretender.seen}) == 1
+
+
+def test_lists_have_pages_and_filters():
+    pages = []
+
+    def answer(request, number):
+        pages.append(request[1])
+        job = {**DOCUMENT, "id": f"s{number:040x}"}
+        return document({"jobs": [job] * 100, **({"cursor": "a/b"} if number < 3 else {})})
+    with Pretender(answer) as pretender:
+        jobs = json.loads(run(pretender.url, "jobs", "--json", "-n", 250, "--op", "a&b", "--state", "failed").stdout)["jobs"]
+    assert len(jobs) == 300 and len(pages) == 3
+    assert pages[0] == "/jobs?op=a%26b&state=failed&limit=100"
+    assert pages[2].endswith("&limit=50&cursor=a%2Fb")
+
+
+def test_errors_are_one_line_and_one_document(service, files):
+    for arguments in (["get", NEVER], ["result", NEVER], ["get", "../ops"], ["run", "nonsense", *files],
+                      ["submit", "nonsense", *files], ["jobs", "--state", "nonsense"]):
+        done = run(service.url, *arguments, "--json", status=1)
+        error = json.loads(done.stdout)["error"]
+        assert error["code"] and error["message"] and done.stderr.count("\n") == 1, done
+    for arguments in (["get", NEVER], ["jobs"], ["devices"], ["top", "--once"], ["cancel", NEVER], ["submit", "matmul", *files]):
+        done = run("http://127.0.0.1:9", *arguments, status=1)
+        assert done.stdout == "" and done.stderr.count("\n") == 1 and "127.0.0.1:9" in done.stderr
+
+
+def test_the_command_line_is_wrong():
+    for arguments in (["get"], ["get", "a", "b"], ["result"], ["cancel"], ["jobs", "x"], ["jobs", "-n", "few"], ["jobs", "-n", "0.5"],
+                      ["run", "matmul", "--deadline-ms", "0.5"], ["jobs", "--retries", "1000000000000"], ["top", "x"],
+                      ["get", "x", "--wait", "soon"], ["submit"], ["submit", "matmul"], ["submit", "-o", "x"],
+                      ["top", "--nonsense"], ["devices", "x"]):
+        done = run("http://127.0.0.1:9", *arguments, status=2)
+        assert done.stdout == "" and done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "submit", "get", "result", "cancel", "jobs", "top"])
+def test_help_tells_options_and_exit_statuses(command):
+    said = subprocess.run([BLASD, "help", command], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"usage: blasd {command} ") and "--json" in said and "Exit status: 0 " in said
+    assert max(map(len, said.splitlines())) <= 100
+
+
+def test_nothing_of_the_service_commands_the_terminal(files):
+    """Names and texts that a service sends are shown without what a terminal would obey."""
+    evil = {**DOCUMENT, "op": "\x1b[2Jop", "state": "failed", "error": {"title": "\x1b]0;x\x07", "detail": "\u009b1m"}}
+    with Pretender(lambda request, number: document({"jobs": [evil]} if "?" in request[1] else evil)) as pretender:
+        for arguments, status in ((["jobs"], 0), (["get", "x"], 1), (["result", "x"], 1)):
+            done = run(pretender.url, *arguments, status=status)
+            assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", done.stdout + done.stderr)
+
+
+# --- progress and top, on a terminal ------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A command on a terminal of its own; `screen` has all that it wrote."""
+
+    def __init__(self, *arguments, rows=40, columns=150):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        self.slave, self.screen = slave, ""
+        self.process = subprocess.Popen([BLASD, *map(str, arguments)], stdin=slave, stdout=slave, stderr=slave,
+                                        start_new_session=True)
+
+    def read(self, wanted, timeout=30):
+        """Until `wanted`, a pattern, is on a screen drawn from now on; returns it."""
+        self.screen, end = "", time.monotonic() + timeout
+        while not re.search(wanted, self.screen, re.S):
+            assert time.monotonic() < end, (wanted, self.screen[-3000:])
+            if select.select([self.master], [], [], 0.1)[0]:
+                self.screen += os.read(self.master, 65536).decode(errors="replace")
+        return self.screen
+
+    def type(self, keys):
+        os.write(self.master, keys.encode())
+
+    def end(self):
+        with contextlib.suppress(ProcessLookupError):
+            if self.process.poll() is None:
+                self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def terminal():
+    made = []
+
+    def make(*arguments, **more):
+        made.append(Terminal(*arguments, **more))
+        return made[-1]
+    yield make
+    for one in made:
+        one.end()
+
+
+def test_top_shows_and_cancels(make_service, files, terminal):
+    service = make_service()
+    with service.worker_held():
+        first = run(service.url, "submit", "matmul", *files).stdout.strip()
+        second = run(service.url, "submit", "solve", *files).stdout.strip()
+        top = terminal("top", "--url", service.url, "-n", "0.2")
+        screen = top.read(rf"{first}.*\x1b\[J")
+        assert "2 jobs" in screen and "cpu:0" in screen and second in screen
+        top.type("c")
+        top.read("no job is chosen")
+        top.type("\x1b[B")  # down: the first of the list, the newest
+        top.read(rf"\x1b\[7m> {second}")
+        top.type("j")
+        top.read(rf"> {first}")
+        top.type("kc")
+        top.read(f"cancel {second}\\? y")
+        top.type("n")
+        top.read(r"blasd top\r\n\x1b\[K\r\n")
+        assert {job["state"] for job in service.list_jobs()} == {"queued"}
+        top.type("cy")
+        top.read(f"{second} is cancelled")
+        assert {job["id"]: job["state"] for job in service.list_jobs()} == {first: "queued", second: "cancelled"}
+        top.type("q")
+        top.read(r"\x1b\[\?1049l")
+        assert top.process.wait(20) == 0
+        assert termios.tcgetattr(top.slave) == top.before
+
+
+def test_top_fits_its_terminal_and_outlives_the_service(make_service, terminal):
+    service = make_service()
+    top = terminal("top", "--url", service.url, "-n", "0.1", rows=12, columns=40)
+    screen = top.read(r"cpu:0.*\x1b\[J").split("\x1b[H")[-1]
+    lines = re.sub(r"\x1b\[\??[0-9;]*[A-Za-z]", "", screen).split("\r\n")
+    assert len(lines) <= 12 and max(map(len, lines)) <= 40
+    service.stop()
+    top.read("blasd top: .*127.0.0.1")
+    top.process.send_signal(signal.SIGINT)
+    top.read(r"\x1b\[\?1049l")
+    assert top.process.wait(20) == 128 + signal.SIGINT
+    assert termios.tcgetattr(top.slave) == top.before
+
+
+def test_top_without_a_terminal(service):
+    said = run(service.url, "top").stdout
+    assert "cpu:0" in said and "\x1b" not in said
+    assert set(json.loads(run(service.url, "top", "--json").stdout)) == {"devices", "jobs"}
+
+
+def test_a_bar_where_standard_error_is_a_terminal(make_service, files, terminal):
+    service = make_service()
+    with service.worker_held():
+        shown = terminal("run", "--url", service.url, "matmul", *files)
+        shown.read(r"\rqueued +\[\.{30}\]   0 %")
+        shown.type("\x03")  # no signal without a controlling terminal: nothing of it is lost either way
+        shown.process.send_signal(signal.SIGINT)
+        shown.read("the job was cancelled")
+        assert shown.process.wait(20) == 128 + signal.SIGINT
+    assert {job["state"] for job in service.list_jobs()} == {"cancelled"}
