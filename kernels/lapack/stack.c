@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define ALONE_FLOPS 2e9 /* above this many operations sharing a call with others gains nothing */
-#define FAR 400         /* powers of two from 1: what lies between is taken as it is */
+#define FAR 200         /* powers of two from 1: what lies between is taken as it is */
 #define BLOCK 32        /* rows and columns that are turned at once */
 
 /* ---- plans ---- */
