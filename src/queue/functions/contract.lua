@@ -15,8 +15,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        worker has been given, the first one first; what is given back stands at its
                        head. A job that ends meanwhile leaves its name there, a tombstone, which claims
                        pass over. Below it is called a line, by "SI TENANT"
-  {q}:pending          hash NAME -> stub, exactly while the job, or packet, is queued or running;
-                       whoever removes it ends the job, so a job ends once. A stub is
+  {q}:pending          hash NAME -> meta, exactly while the job, or packet, is queued or running;
+                       whoever removes it ends the job, so a job ends once. The meta is
                        "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
@@ -96,7 +96,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:sweeping         with an expiry: somebody has swept the store this period
   {q}:sweeping:at_work the same, of the sweeps that follow while jobs end
 
-PACKETS. Small jobs of one call of submit that can run as one, and have the same stub but for their
+PACKETS. Small jobs of one call of submit that can run as one, and have the same meta but for their
 ids, are one entry of the queue. Its name, PACKET, is what their ids begin with (base/id.h: 29
 characters of 41), and it is given to a worker, begins and, as a rule, ends as a whole. Where one of
 its jobs is dealt with alone (cancelled, watched by another channel, ended before the others, given
