@@ -8,7 +8,10 @@
 ## make bench        measurements (bench/README.md); ARGS="--quick --only json-256" passes options on
 ## make test-gpu     on a machine with a GPU: conformance, leaks, benchmarks
 ## make fuzz         the fuzzers, FUZZ_SECONDS (60) each
-## make soak         the load tests for a minute each
+## make chaos        kills, stops and fills a service under load; ARGS="--kills 10000" or "--seconds 600 --seed N"
+## make attack       what hostile clients do, SCALE (10) times as much as in make test
+## make soak         the load tests for a minute each, then half an hour in which memory must be flat
+## make analyze      gcc -fanalyzer, clang-tidy, cppcheck; make test-thread: threads under ThreadSanitizer
 ## make test-fresh   `make demo` and `make test` in a bare root (needs root)
 ## make test-image   builds and runs the container image (needs root)
 ## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
@@ -25,7 +28,7 @@ CXX = g++
 OBJCOPY ?= objcopy
 PYTHON ?= /usr/bin/python3
 
-PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium libcurl
+PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium librhonabwy libcurl libseccomp zlib
 # hiredis has TLS from 1.0 on, in a library of its own
 REDIS_TLS := $(shell pkg-config --exists hiredis_ssl openssl 2>/dev/null && echo 1)
 PACKAGES += $(if $(REDIS_TLS),hiredis_ssl openssl)
@@ -33,7 +36,10 @@ WARN = -Wall -Wextra -Wpointer-arith -Wshadow -Wundef -Wvla -Wformat=2 -Wcast-al
        -Wconversion -Wno-sign-conversion -Wfloat-conversion
 WARN_C = -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
 OPT ?= -O2 -g
-HARDEN = -fstack-protector-strong -fno-strict-overflow
+# tests/integration/test_hardening.py reads from the program that all of this is in it
+HARDEN = -fstack-protector-strong -fstack-clash-protection -fno-strict-overflow
+HARDEN += $(if $(filter x86_64,$(shell uname -m)),-fcf-protection) $(if $(SANITIZE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack
 FLAGS = -Isrc -I. -I$(BUILD)/gen -D_GNU_SOURCE $(if $(REDIS_TLS),-DBLASD_REDIS_TLS) $(OPT) $(WARN) $(HARDEN) $(WERROR) -MMD -MP -fPIC -pthread
 ifneq ($(SANITIZE),)
 FLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
@@ -44,7 +50,7 @@ CXXFLAGS = -std=c++17 $(FLAGS) -fno-exceptions -fno-rtti
 LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -lstdc++ -ldl -lm
 
 # The floors, lowest first: an archive links with those before it.
-FLOORS = base core wire store redis auth queue http worker
+FLOORS = base core wire store redis auth queue oip http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
 OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
 CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))
@@ -52,7 +58,7 @@ CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c)
 obj = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 folder_sources = $(wildcard src/$(1)/*.c src/$(1)/*.cc)
 ARCHIVES = $(FLOORS:%=$(BUILD)/lib/%.a) $(BUILD)/lib/kernels.a $(BUILD)/lib/cli.a $(BUILD)/lib/client.a
-GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/version.h
+GENERATED = $(BUILD)/gen/ops.c $(BUILD)/gen/cpu_kernels.c $(BUILD)/gen/functions_lua.h $(BUILD)/gen/openapi_json.h $(BUILD)/gen/pages.h $(BUILD)/gen/version.h
 
 .PHONY: all help FORCE
 all: $(BUILD)/blasd $(BUILD)/libblasd_client.a
@@ -120,13 +126,16 @@ $(BUILD)/gen/version.h: VERSION
 $(BUILD)/gen/openapi_json.h: api/openapi.json
 	@mkdir -p $(@D)
 	@mk/bytes.sh openapi_json $< >$@
+$(BUILD)/gen/pages.h: api/docs.html api/style.css
+	@mkdir -p $(@D)
+	@{ mk/bytes.sh docs_html api/docs.html; mk/bytes.sh style_css api/style.css; } >$@
 
 # in this order: a list in a prerequisite must be known when it is read
-include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/install.mk
+include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/analyze.mk mk/install.mk
 
 # Files generated from tables in the code and committed, because people read them where they lie.
-GENERATED_DOCS = api/errors.json docs/errors.md docs/limits.md docs/operations.md
-$(BUILD)/generate: $(BUILD)/obj/docs/generate.c.o $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
+GENERATED_DOCS = api/errors.json api/operations.json docs/errors.md docs/limits.md docs/operations.md
+$(BUILD)/generate: $(BUILD)/obj/docs/generate.c.o $(BUILD)/lib/wire.a $(BUILD)/lib/kernels.a $(BUILD)/lib/core.a $(BUILD)/lib/base.a
 	$(CC) $(LDFLAGS) -pthread -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 .PHONY: generated check-generated
 generated: $(BUILD)/generate

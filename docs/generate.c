@@ -1,9 +1,11 @@
 /* Writes the files that come from tables in the code, so that no list stands twice:
- *   generate errors.json | errors.md | limits.md | operations.md   (to standard output)
- * `make generated` runs it; `make lint` fails where a committed file is not what it writes. */
+ *   generate errors.json | errors.md | limits.md | operations.md | operations.json  (to standard
+ * output) `make generated` runs it; `make lint` fails where a committed file is not what it writes.
+ */
 #include "base/err.h"
 #include "base/limits.h"
 #include "core/op.h"
+#include "wire/answer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -134,6 +136,14 @@ static void operations_md(void) {
     }
 }
 
+/* What GET /ops answers. */
+static void operations_json(void) {
+    struct blasd_buf text;
+    blasd_buf_init(&text, 16 * BLASD_MIB);
+    if (blasd_ops_document(NULL, &text) == 0) printf("%.*s\n", (int)text.len, text.data);
+    blasd_buf_release(&text);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -141,12 +151,14 @@ int main(int argc, char **argv) {
     } files[] = {{"errors.json", errors_json},
                  {"errors.md", errors_md},
                  {"limits.md", limits_md},
-                 {"operations.md", operations_md}};
+                 {"operations.md", operations_md},
+                 {"operations.json", operations_json}};
     for (size_t i = 0; argc == 2 && i < sizeof files / sizeof *files; i++)
         if (strcmp(argv[1], files[i].name) == 0) {
             files[i].write();
             return 0;
         }
-    fprintf(stderr, "usage: generate errors.json|errors.md|limits.md|operations.md\n");
+    fprintf(stderr,
+            "usage: generate errors.json|errors.md|limits.md|operations.md|operations.json\n");
     return 2;
 }

@@ -1,15 +1,25 @@
 #!/bin/sh
-# Makes the virtual environments of the Python peers, where they are missing, from PyPI.
-#   bench/peers/make-venv.sh fastapi|triton|science DIR
-# Exit status 1 and a reason on standard error where one cannot be made: the benchmark then goes on without it.
+# Makes virtual environments of Python programs that others wrote, where they are missing, from PyPI: the benchmarks'
+# peers, and clients and checkers that the tests run.
+#   bench/peers/make-venv.sh fastapi|triton|science|inference|perf|openapi DIR
+# Exit status 1 and a reason on standard error where one cannot be made: what needs it then goes on without it.
 set -eu
 group=$1
 dir=$2
 case $group in
     fastapi) packages="fastapi uvicorn uvloop httptools orjson numpy celery redis matplotlib" probe="fastapi, uvloop, httptools, orjson, celery, redis, matplotlib" ;;
     science) packages="numpy scipy scikit-learn" probe="numpy, scipy, sklearn" ;;
+    inference) packages="tritonclient[http]" probe="tritonclient.http.aio" ;;
+    openapi) packages="openapi-spec-validator schemathesis openapi-python-client mypy" probe="openapi_spec_validator, schemathesis, openapi_python_client, mypy" ;;
+    # perf_analyzer is a program; from 2.49 on it comes by itself, for machines whose C library is that of 2023 or newer
+    perf)
+        packages="perf-analyzer>=2" probe="perf_analyzer"
+        libc=$(getconf GNU_LIBC_VERSION | sed 's/.*[.]//')
+        if [ "$libc" -lt 38 ]; then
+            packages="tritonclient==2.48.0 nvidia-cuda-runtime-cu12" probe="tritonclient, nvidia.cuda_runtime"
+        fi ;;
     triton) packages="nvidia-pytriton" probe="pytriton" ;;
-    *) echo "usage: $0 fastapi|triton|science DIR" >&2; exit 2 ;;
+    *) echo "usage: $0 fastapi|triton|science|inference|perf|openapi DIR" >&2; exit 2 ;;
 esac
 if [ -x "$dir/bin/python" ] && "$dir/bin/python" -c "import $probe" >/dev/null 2>&1; then exit 0; fi
 rm -rf "$dir"
@@ -22,5 +32,5 @@ if { "${PYTHON:-/usr/bin/python3}" -m venv "$dir" && timeout 900 "$dir/bin/pip" 
 fi
 tail -n 3 "$log" >&2
 rm -rf "$dir"
-echo "make-venv: the $group peers cannot be installed here; see $log" >&2
+echo "make-venv: the packages of $group cannot be installed here; see $log" >&2
 exit 1

@@ -78,7 +78,8 @@ static bool prepare_submit(struct blasd_errand *errand, struct blasd_exchange *e
     double wait = errand->stopped ? 0 : errand->waits ? least(left, errand->step) : errand->step;
     if (wait < 0) wait = 0;
     if (!errand->by_body && errand->request.shared == NULL && directory != NULL) {
-        if (errand->copy == NULL) errand->copy = blasd_shared_copy(directory, &errand->request);
+        if (errand->copy == NULL)
+            errand->copy = blasd_shared_copy(directory, client->prefix, &errand->request);
         file = errand->copy;
     }
     blasd_exchange_open(exchange, client, curl, wait,

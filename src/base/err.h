@@ -31,6 +31,8 @@
       "Send the request from a program, or start the service with --allow-origin ORIGIN.")         \
     X(sharing_off, 403, false, "This service takes no files from its own machine",                 \
       "Send the tensors in the body, or start the service with --share.")                          \
+    X(caller_unknown, 403, false, "Shared memory is for processes of this machine",                \
+      "Send the tensors in the body.")                                                             \
     X(route_not_found, 404, false, "There is nothing at this path",                                \
       "See GET /openapi.json for the routes.")                                                     \
     X(job_not_found, 404, false, "There is no such job", "Check the id; POST /jobs returns it.")   \
@@ -39,7 +41,8 @@
     X(method_not_allowed, 405, false, "This path does not take this method",                       \
       "See the Allow header, or GET /openapi.json.")                                               \
     X(not_acceptable, 406, false, "The answer cannot be given in the format asked for",            \
-      "Accept application/json, application/x-safetensors or, for one output, application/x-npy.") \
+      "Accept application/json, application/x-safetensors or, for one output, the main one where " \
+      "none is named, application/x-npy.")                                                         \
     X(request_timeout, 408, true, "The request took too long to come",                             \
       "Send it in one go, or raise the limits that `detail` names.")                               \
     X(not_finished, 409, true, "The job has not ended yet",                                        \
@@ -52,6 +55,8 @@
       "Send a smaller problem, or raise the limit that `detail` names.")                           \
     X(job_too_large, 413, false, "The job needs more memory than this service gives one job",      \
       "Send a smaller problem, or raise the limit that `detail` names.")                           \
+    X(range_not_satisfiable, 416, false, "The output has no bytes in the range asked for",         \
+      "See Content-Range for how many it has.")                                                    \
     X(unsupported_media_type, 415, false, "The format of the body is not known",                   \
       "Send application/json, application/x-safetensors or multipart/form-data.")                  \
     X(body_file_refused, 422, false, "The file that Body-File names cannot be taken",              \

@@ -213,12 +213,14 @@ void http_body_sink_init(struct http_body_sink *sink, struct http_loop *loop, co
 /* How large a payload the body can make: text of two bytes, `1,`, may become eight. */
 void http_body_sink_expect(struct http_body_sink *sink, const struct http_request *request,
                            uint64_t body_limit) {
-    bool json = http_request_is_json(request), chunked = request->framing.chunked;
+    bool json = http_request_is_json(request);
+    bool chunked = request->framing.chunked || request->coding != HTTP_CODING_NONE;
     uint64_t body = chunked ? body_limit : request->framing.content_length;
     sink->claim_limit = (json ? body * 8 : body) + 64 * (BLASD_MAX_INPUTS + 8);
     sink->expected = request->framing.content_length;
     sink->sum_wanted = request->idempotency_key != NULL;
-    sink->exact = !chunked && !json;
+    sink->exact = !chunked && !json && !request->elsewhere;
+    if (request->elsewhere) sink->claim_limit = sink->loop->server->limits->body_bytes;
 }
 
 void http_body_sink_release(struct http_body_sink *sink) {

@@ -153,6 +153,7 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
     struct http_request *request = &exchange->request;
     struct collecting collecting = {.exchange = exchange};
     request->method = http_method_find(method);
+    exchange->dialect = http_dialect_find(url);
     exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
     if (read_head(exchange, method, version, &collecting.err) == 0 &&
         http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,
@@ -172,6 +173,10 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
         else
             http_reply_fail(exchange, BLASD_E_route_not_found, "", "no route is called '%.100s'",
                             url);
+    } else if (request->coding != HTTP_CODING_NONE &&
+               (exchange->route->jobs == NULL || !exchange->route->jobs->compressed)) {
+        http_reply_fail(exchange, BLASD_E_unsupported_media_type, "Content-Encoding",
+                        "this route takes bodies as they are, not compressed");
     } else if (exchange->route->begin != NULL) {
         exchange->route->begin(exchange);
     } else if (request->framing.content_length > DRAIN_BYTES) {

@@ -21,6 +21,7 @@
 #include "http/origin_check.h"
 #include "http/pieces.h"
 #include "http/placement.h"
+#include "http/regions.h"
 #include "http/request.h"
 #include "queue/front_queue.h"
 
@@ -42,8 +43,9 @@ struct http_server {
     struct http_tls *tls;            /* owned; NULL: none */
     const struct http_route *routes; /* ended by one whose path is NULL */
     struct http_origins origins;
-    struct http_loop *loops;                /* owned */
-    struct http_metrics *metrics;           /* owned; one a loop */
+    struct http_loop *loops;      /* owned */
+    struct http_metrics *metrics; /* owned; one a loop */
+    struct http_regions regions;
     _Atomic uint64_t intake_used;           /* bytes of bodies being received */
     _Atomic uint64_t intake_limit;          /* what they may be */
     _Atomic uint64_t store_free, store_all; /* a second ago */
@@ -121,9 +123,26 @@ struct http_body_handlers {
      * no room yet. `late`: refused rather than that. */
     bool (*admit)(struct http_exchange *exchange, bool late);
     void (*gone)(struct http_exchange *exchange); /* the client left before the answer */
+    bool compressed;                              /* the body may be */
     void (*release)(struct http_exchange *exchange);
 };
 
+/* How answers of some paths are written, where that is not our own way. */
+struct http_dialect {
+    const char *prefix; /* of these paths */
+    const char *problem_type;
+    int (*problem)(const struct blasd_err *problem, struct blasd_buf *out);
+    /* The body has come; what its job still lacks is fetched, and then `done` called with the
+     * exchange, which is held till then. 1: so it is; 0: nothing is lacking; or a negative code. */
+    int (*gather)(struct http_exchange *exchange, void (*done)(void *, const struct blasd_err *),
+                  struct blasd_err *err);
+    /* The tensors of a job that has succeeded. As blasd_answer_new, with `err` filled for NULL. */
+    struct blasd_answer *(*answer)(struct http_exchange *exchange,
+                                   const struct blasd_record *record, const void *payload,
+                                   struct blasd_err *err);
+    /* Adds the headers of such an answer. */
+    void (*headers)(struct http_exchange *exchange, struct MHD_Response *response);
+};
 /* A route without any is for admins alone. */
 #define HTTP_ROLE(role) (1u << (role))
 #define HTTP_OPEN (1u << 31) /* to everybody, also without a key */
@@ -141,6 +160,7 @@ struct http_route {
 };
 
 #define HTTP_CAPTURES 2
+#define HTTP_SMALL_BODY ((size_t)65536)
 
 struct http_answering {
     struct MHD_Response *response; /* until it is queued; owned */
@@ -178,10 +198,11 @@ struct http_wait {
 
 struct http_exchange {
     struct http_loop *home;
-    struct blasd_list node;            /* in home->exchanges */
-    struct MHD_Connection *connection; /* NULL once libmicrohttpd is done with it */
-    const struct http_route *route;    /* NULL: none */
-    struct blasd_identity caller;      /* who asks; until the head is read, who may nothing */
+    struct blasd_list node;             /* in home->exchanges */
+    struct MHD_Connection *connection;  /* NULL once libmicrohttpd is done with it */
+    const struct http_route *route;     /* NULL: none */
+    const struct http_dialect *dialect; /* NULL: ours */
+    struct blasd_identity caller;       /* who asks; until the head is read, who may nothing */
     struct http_request request;
     char captures[HTTP_CAPTURES][64]; /* what stood for {…} */
     unsigned allow;                   /* methods of the path, for OPTIONS and 405 */
@@ -198,10 +219,14 @@ struct http_exchange {
     char id[BLASD_ID_LEN + 1]; /* of the job */
     struct http_wait wait;
     struct {
-        int output; /* position of the one output asked for; -1: all; -2: the document */
-        int format; /* enum blasd_format of the answer */
+        int output;   /* position of the one output asked for; -1: all; -2: the document */
+        int format;   /* enum blasd_format of the answer */
+        bool partial; /* only bytes `from` to `to` of `all` are sent, as Range asks */
+        uint64_t from, to, all;
     } wanted;
-    struct http_upload *upload; /* POST /jobs: upload.h; owned */
+    struct http_upload *upload;       /* POST /jobs: upload.h; owned */
+    struct http_inference *inference; /* of the Open Inference Protocol: inference.h; owned */
+    struct blasd_buf small_body;      /* of other routes that take one */
     struct http_admission_place admission;
 };
 

@@ -42,6 +42,10 @@ void http_devices(struct http_exchange *exchange);
 void http_health_live(struct http_exchange *exchange);
 void http_health_ready(struct http_exchange *exchange);
 void http_openapi(struct http_exchange *exchange);
+/* pages.c: for people */
+void http_docs(struct http_exchange *exchange);
+void http_docs_style(struct http_exchange *exchange);
+void http_error_page(struct http_exchange *exchange);
 /* shared_files.c */
 void http_share(struct http_exchange *exchange);
 /* metrics.c */

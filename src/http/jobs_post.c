@@ -2,6 +2,7 @@
  * job it makes, checked. Read next: jobs_submit.c. */
 #include "base/clock.h"
 #include "http/admission.h"
+#include "http/inference.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/upload.h"
@@ -15,6 +16,7 @@ void http_jobs_post_release(struct http_exchange *exchange) {
     blasd_intake_free(upload->intake);
     http_body_sink_release(&upload->sink);
     blasd_buf_release(&upload->body);
+    http_stream_free(upload->unpacker);
     free(upload->job);
     blasd_freelist_give(&exchange->home->freelists.uploads, upload);
 }
@@ -107,7 +109,8 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .device = request->query.device,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
-                                           .freelist = &upload->exchange->home->freelists.intakes};
+                                            .freelist = &upload->exchange->home->freelists.intakes};
+    http_inference_intake(upload->exchange, &options);
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
 
@@ -134,7 +137,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     upload->wait_s = http_request_wait(request, limits, &preferred);
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
-    blasd_front_queue_id(exchange->home->queue, &blasd_anonymous,
+    blasd_front_queue_id(exchange->home->queue, &exchange->caller.principal,
                          upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, exchange->id);
     if (request->body_file != NULL &&
         (rc = http_shared_file_adopt(exchange, &upload->sink, err)) != 0)
@@ -160,13 +163,28 @@ void http_jobs_post_begin(struct http_exchange *exchange) {
     if (start(upload, &err) != 0) refuse(exchange, &err);
 }
 
+static int take_unpacked(void *arg, const void *bytes, size_t len, struct blasd_err *err) {
+    return blasd_intake_feed(arg, bytes, len, err);
+}
+
+/* Parses the next piece of the body. */
+static int feed(struct http_upload *upload, const void *bytes, size_t len, struct blasd_err *err) {
+    enum http_coding coding = upload->exchange->request.coding;
+    if (coding == HTTP_CODING_NONE) return blasd_intake_feed(upload->intake, bytes, len, err);
+    if (upload->unpacker == NULL) upload->unpacker = http_unpacker_new(coding);
+    if (upload->unpacker == NULL)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    return http_unpack(upload->unpacker, bytes, len, upload->body_limit, take_unpacked,
+                       upload->intake, err);
+}
+
 void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len) {
     struct http_upload *upload = exchange->upload;
     struct blasd_err err = {0};
     int rc = check_length(upload, exchange->body.seen, &err);
     if (rc == 0 && exchange->request.framing.chunked)
         rc = http_body_sink_intake(&upload->sink, exchange->body.seen, &err);
-    if (rc == 0 && !upload->held) rc = blasd_intake_feed(upload->intake, bytes, len, &err);
+    if (rc == 0 && !upload->held) rc = feed(upload, bytes, len, &err);
     if (rc == 0 && upload->held && blasd_buf_add(&upload->body, bytes, len) != 0)
         rc = blasd_fail(&err, BLASD_E_no_space, "", "memory has run out");
     if (rc != 0) refuse(exchange, &err);
@@ -201,7 +219,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     const struct blasd_limits *limits = exchange->home->server->limits;
     struct blasd_plan plan;
     uint64_t memory;
-    int outputs = 0, rc = blasd_job_plan(job, &plan, err);
+    int output = 0, rc = blasd_job_plan(job, &plan, err);
     if (rc != 0) return rc;
     if (__builtin_add_overflow(plan.input_bytes, plan.output_bytes, cost) ||
         __builtin_add_overflow(*cost, plan.workspace_bytes, &memory))
@@ -231,11 +249,10 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
                                        blasd_front_queue_view(exchange->home->queue), job->device,
                                        job->op, &plan, memory, exchange->caller.job_s, err);
     if (rc != 0) return rc;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
-        if (plan.outputs[i].rank >= 0) outputs++;
-    if (exchange->wanted.format == BLASD_FORMAT_NPY && outputs != 1)
+    while (output < BLASD_MAX_OUTPUTS - 1 && plan.outputs[output].rank < 0) output++;
+    if (exchange->wanted.format == BLASD_FORMAT_NPY && plan.outputs[output].dtype == BLASD_bfloat16)
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
-                          "the job has %d outputs, and a .npy file holds one", outputs);
+                          "the output is bfloat16, which a .npy file cannot hold");
     exchange->upload->outputs = plan.output_bytes > plan.input_bytes ? plan.output_bytes : 0;
     exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
     exchange->upload->work_s = http_placement_work(&exchange->home->placement,
@@ -257,7 +274,8 @@ static bool wait_for_room(struct http_upload *upload, const struct blasd_job *jo
     return true;
 }
 
-static void run(struct http_exchange *exchange) {
+/* Nothing of the body, or of what belongs to it, is still to come. */
+static void finish(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     struct blasd_job job;
     struct blasd_err err = {0};
@@ -277,6 +295,29 @@ static void run(struct http_exchange *exchange) {
     if (rc != 0) refuse(exchange, &err);
 }
 
+static void on_gathered(void *arg, const struct blasd_err *err) {
+    struct http_exchange *exchange = arg;
+    if (!http_exchange_open(exchange))
+        discard(exchange->upload);
+    else if (err != NULL)
+        refuse(exchange, err);
+    else
+        finish(exchange);
+    http_exchange_release(exchange);
+}
+
+static void run(struct http_exchange *exchange) {
+    struct blasd_err err = {0};
+    int rc = 0;
+    if (exchange->upload->unpacker != NULL) rc = http_unpack_end(exchange->upload->unpacker, &err);
+    if (rc == 0 && exchange->dialect != NULL)
+        rc = exchange->dialect->gather(exchange, on_gathered, &err);
+    if (rc < 0)
+        refuse(exchange, &err);
+    else if (rc == 0)
+        finish(exchange);
+}
+
 /* A job is admitted that was read before. */
 static void submit_read(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
@@ -293,7 +334,7 @@ static void let_in(struct http_exchange *exchange) {
     struct blasd_err err = {0};
     int rc = open_intake(upload, &err);
     if (rc == 0 && upload->body.len > 0)
-        rc = blasd_intake_feed(upload->intake, upload->body.data, upload->body.len, &err);
+        rc = feed(upload, upload->body.data, upload->body.len, &err);
     if (rc == 0)
         run(exchange);
     else
@@ -314,21 +355,10 @@ bool http_jobs_post_admit(struct http_exchange *exchange, bool late) {
     return true;
 }
 
-static void on_read(void *arg, const struct blasd_err *err) {
-    struct http_exchange *exchange = arg;
-    if (!http_exchange_open(exchange))
-        discard(exchange->upload);
-    else if (err != NULL)
-        refuse(exchange, err);
-    else
-        run(exchange);
-    http_exchange_release(exchange);
-}
-
 static void read_file(struct http_exchange *exchange) {
     struct http_upload *upload = exchange->upload;
     upload->file = (struct http_shared_file){
-        .sink = &upload->sink, .intake = upload->intake, .done = on_read, .arg = exchange};
+        .sink = &upload->sink, .intake = upload->intake, .done = on_gathered, .arg = exchange};
     http_exchange_hold(exchange);
     http_shared_file_read(exchange->home, &upload->file);
 }

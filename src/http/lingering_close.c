@@ -7,6 +7,7 @@
 #include "base/container.h"
 #include "http/exchange.h"
 #include "http/reply.h"
+#include "http/routes.h"
 #include "http/tls.h"
 
 #include <errno.h>
@@ -88,18 +89,20 @@ void http_close_with_problem(struct http_loop *loop, const struct http_route *ro
     const struct blasd_err_info *info = blasd_err_info(problem->code);
     const char *seconds = http_retry_after(problem->code);
     struct blasd_buf body, answer;
+    const char *type;
     if (fd < 0) return;
     http_metrics_request(loop->metrics, http_route_number(loop, route),
                          (unsigned)info->http_status);
     blasd_buf_init(&body, 16 * BLASD_KIB);
     blasd_buf_init(&answer, 32 * BLASD_KIB);
-    if (blasd_problem_document(problem, &body) == 0 &&
+    type = http_problem_body(route == NULL ? NULL : http_dialect_find(route->path), problem, &body);
+    if (type != NULL &&
         blasd_buf_printf(
             &answer,
-            "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
+            "HTTP/1.1 %d %s\r\nContent-Type: %s\r\n"
             "Content-Length: %zu\r\n%s%s%s%sConnection: close\r\n\r\n",
-            info->http_status, MHD_get_reason_phrase_for((unsigned)info->http_status), body.len,
-            seconds == NULL ? "" : "Retry-After: ", seconds == NULL ? "" : seconds,
+            info->http_status, MHD_get_reason_phrase_for((unsigned)info->http_status), type,
+            body.len, seconds == NULL ? "" : "Retry-After: ", seconds == NULL ? "" : seconds,
             seconds == NULL ? "" : "\r\n",
             info->http_status == 401 ? "WWW-Authenticate: " HTTP_CHALLENGE "\r\n" : "") == 0 &&
         blasd_buf_add(&answer, body.data, body.len) == 0)

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 /* the last place stands for every other status */
-static const unsigned statuses[HTTP_MAX_STATUSES] = {200, 202, 204, 400, 401, 403, 404,
-                                                     405, 406, 408, 409, 410, 413, 415,
+static const unsigned statuses[HTTP_MAX_STATUSES] = {200, 202, 204, 206, 400, 401, 403, 404,
+                                                     405, 406, 408, 409, 410, 413, 415, 416,
                                                      422, 429, 431, 500, 503, 504};
 static const double bounds[HTTP_BUCKETS] = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                             0.25,   0.5,   1,      2.5,   5,    10,    30,   60};
@@ -35,7 +35,28 @@ static void observe(struct http_histogram *histogram, int64_t us) {
     http_count(&histogram->sum_us, (uint64_t)us);
 }
 
+static void count_op(struct http_op_metrics *op, const struct blasd_record *record) {
+    const struct blasd_timing *t = &record->timing;
+    uint64_t batch = record->execution.batch_size > 0 ? (uint64_t)record->execution.batch_size : 1;
+    uint64_t total = t->total_us > 0 ? (uint64_t)t->total_us : 0;
+    if (record->state != BLASD_SUCCEEDED) {
+        http_count(&op->failed, 1);
+        http_count(&op->failed_us, total);
+        return;
+    }
+    http_count(&op->succeeded, 1);
+    http_count(&op->succeeded_us, total);
+    http_count(&op->executions, ((UINT64_C(1) << 20) + batch / 2) / batch);
+    http_count(&op->queue_us, (uint64_t)(t->queue_us + t->batch_wait_us));
+    http_count(&op->upload_us, (uint64_t)t->upload_us);
+    http_count(&op->compute_us, (uint64_t)t->compute_us);
+    http_count(&op->download_us, (uint64_t)t->download_us);
+    atomic_store_explicit(&op->last_ms, (uint64_t)record->finished_us / 1000, memory_order_relaxed);
+}
+
 void http_metrics_job(struct http_metrics *metrics, const struct blasd_record *record) {
+    const struct blasd_op *op = blasd_op_find(record->op);
+    if (op != NULL) count_op(&metrics->ops[blasd_op_position(op)], record);
     if (record->state != BLASD_SUCCEEDED) return;
     observe(&metrics->queue, record->timing.queue_us);
     observe(&metrics->compute, record->timing.compute_us);
@@ -51,6 +72,24 @@ static uint64_t sum(const struct http_server *server, const _Atomic uint64_t *of
             (const _Atomic uint64_t *)(const void *)((const char *)&server->metrics[i] + at),
             memory_order_relaxed);
     return total;
+}
+
+void http_metrics_op(const struct http_server *server, int i, struct blasd_oip_stats *ret) {
+    const struct http_op_metrics *first = &server->metrics[0].ops[i];
+    *ret = (struct blasd_oip_stats){.inferences = sum(server, &first->succeeded),
+                                    .failures = sum(server, &first->failed),
+                                    .executions = (double)sum(server, &first->executions) / 0x1p20,
+                                    .success_ns = sum(server, &first->succeeded_us) * 1000,
+                                    .failure_ns = sum(server, &first->failed_us) * 1000,
+                                    .queue_ns = sum(server, &first->queue_us) * 1000,
+                                    .input_ns = sum(server, &first->upload_us) * 1000,
+                                    .compute_ns = sum(server, &first->compute_us) * 1000,
+                                    .output_ns = sum(server, &first->download_us) * 1000};
+    for (int loop = 0; loop < server->options->loops; loop++) {
+        uint64_t last =
+            atomic_load_explicit(&server->metrics[loop].ops[i].last_ms, memory_order_relaxed);
+        if (last > ret->last_ms) ret->last_ms = last;
+    }
 }
 
 /* Writing stops at the first failure, which the caller learns from *rc. */

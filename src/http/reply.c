@@ -13,8 +13,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define PROBLEM_TYPE "application/problem+json"
+/* A page runs nothing, and loads nothing but its style from here. */
+#define PAGE_POLICY                                                                                \
+    "Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; "           \
+                               "form-action 'none'; frame-ancestors 'none'"
 #define DOCUMENT_BYTES_USUAL 1000 /* from 1 KiB on malloc sweeps all small pieces up first */
 #define DOCUMENT_BYTES_MAX (UINT64_C(1) << 32)
 
@@ -42,9 +47,25 @@ static void add_rate(const struct http_exchange *exchange, struct MHD_Response *
     add(response, "RateLimit", text);
 }
 
+/* Which of its tenant's quotas is used up. */
+static void add_quota(const struct http_exchange *exchange, const struct blasd_err *problem,
+                      struct MHD_Response *response) {
+    struct blasd_quotas quotas =
+        blasd_front_queue_quotas(exchange->home->queue, &exchange->caller.principal);
+    bool jobs = strcmp(problem->field, "jobs") == 0, bytes = strcmp(problem->field, "bytes") == 0;
+    const char *name = jobs ? "queued-jobs" : bytes ? "queued-bytes" : "stored-bytes";
+    uint64_t most = jobs ? quotas.jobs : bytes ? quotas.bytes : quotas.stored_bytes;
+    char text[64];
+    snprintf(text, sizeof text, "\"%s\";q=%" PRIu64, name, most);
+    add(response, "RateLimit-Policy", text);
+    snprintf(text, sizeof text, "\"%s\";r=0;t=%s", name, http_retry_after(problem->code));
+    add(response, "RateLimit", text);
+}
+
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type) {
     if (type != NULL) add(response, "Content-Type", type);
+    if (type != NULL && strcmp(type, HTTP_TYPE_HTML) == 0) add(response, PAGE_POLICY);
     if (exchange->home->stopping.draining || exchange->request.framing.ambiguous)
         add(response, "Connection", "close");
     add_rate(exchange, response);
@@ -79,11 +100,21 @@ void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response 
     if (shares(exchange)) add(response, "Preference-Applied", "share");
 }
 
+bool http_reply_pack(const struct http_exchange *exchange, struct blasd_buf *body) {
+    return http_coding_pack(exchange->request.accept_coding, body);
+}
+
+void http_reply_packed(const struct http_exchange *exchange, struct MHD_Response *response) {
+    add(response, "Content-Encoding", http_coding_name(exchange->request.accept_coding));
+    add(response, "Vary", "Accept-Encoding");
+}
+
 /* A response of a body that was written, or not; takes the body over. NULL: without a body, then.
  */
 static struct MHD_Response *response_of(struct http_exchange *exchange, struct blasd_buf *body,
                                         bool written, const char *type) {
     struct MHD_Response *response = NULL;
+    bool packed = written && http_reply_pack(exchange, body);
     if (written)
         response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {
@@ -92,6 +123,7 @@ static struct MHD_Response *response_of(struct http_exchange *exchange, struct b
     }
     http_count(&exchange->home->metrics->sent_bytes, body->len);
     http_reply_headers(exchange, response, type);
+    if (packed) http_reply_packed(exchange, response);
     return response;
 }
 
@@ -117,7 +149,15 @@ void http_reply_json(struct http_exchange *exchange, json_t *document) {
 
 void http_reply_static(struct http_exchange *exchange, unsigned status, const char *type,
                        const char *body, size_t len) {
-    struct MHD_Response *response =
+    struct MHD_Response *response;
+    struct blasd_buf copy;
+    blasd_buf_init(&copy, len);
+    if (exchange->request.accept_coding != HTTP_CODING_NONE &&
+        blasd_buf_add(&copy, body, len) == 0) {
+        http_reply_buf(exchange, status, type, &copy);
+        return;
+    }
+    response =
         MHD_create_response_from_buffer(len, (void *)(uintptr_t)body, MHD_RESPMEM_PERSISTENT);
     if (response != NULL) {
         http_count(&exchange->home->metrics->sent_bytes, len);
@@ -144,26 +184,56 @@ static const char *retry_after(const struct http_exchange *exchange, enum blasd_
     return text;
 }
 
-void http_log_job(const struct http_exchange *exchange, const char *what,
-                  const struct blasd_err *problem) {
-    const struct blasd_err_info *info = blasd_err_info(problem->code);
+static const char *or_dash(const char *text) {
+    return text[0] == '\0' ? "-" : text;
+}
+
+static void client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
     const union MHD_ConnectionInfo *peer = NULL;
-    const char *op = exchange->upload == NULL ? NULL : exchange->upload->op;
-    char client[HTTP_PEER_TEXT];
     if (exchange->connection != NULL)
         peer = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     http_peer_text(peer == NULL ? NULL : peer->client_addr, client);
-    blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s client=%s", what,
-                  exchange->id, info->name, info->http_status, op == NULL ? "-" : op, client);
+}
+
+static const char *op_text(const struct http_exchange *exchange) {
+    const char *op = exchange->upload == NULL ? NULL : exchange->upload->op;
+    return op == NULL ? "-" : op;
+}
+
+void http_log_job(const struct http_exchange *exchange, const char *what,
+                  const struct blasd_err *problem) {
+    const struct blasd_err_info *info = blasd_err_info(problem->code);
+    char client[HTTP_PEER_TEXT];
+    client_text(exchange, client);
+    blasd_log_job(
+        BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s tenant=%s key=%s client=%s", what,
+        exchange->id, info->name, info->http_status, op_text(exchange),
+        or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
+}
+
+void http_audit_job(const struct http_exchange *exchange, bool repeated) {
+    char client[HTTP_PEER_TEXT];
+    if (!exchange->home->server->options->audit) return;
+    client_text(exchange, client);
+    blasd_log(BLASD_LOG_INFO, "job %s: id=%s op=%s tenant=%s key=%s client=%s",
+              repeated ? "repeated" : "accepted", exchange->id, op_text(exchange),
+              or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
 }
 
 /* A job that was to be submitted: the one line about it has the id that its answer has. */
 static void note_refusal(struct http_exchange *exchange, const struct blasd_err *problem,
                          struct MHD_Response *response) {
     if (exchange->route == NULL || exchange->route->jobs == NULL) return;
+    if (exchange->upload != NULL && exchange->upload->submitted) return; /* it was taken */
     if (exchange->id[0] == '\0') blasd_id_new(BLASD_ID_ASYNC, blasd_clock_wall_us(), exchange->id);
     http_log_job(exchange, "refused", problem);
     if (response != NULL) add(response, "Request-Id", exchange->id);
+}
+
+const char *http_problem_body(const struct http_dialect *dialect, const struct blasd_err *problem,
+                              struct blasd_buf *body) {
+    if (dialect == NULL) return blasd_problem_document(problem, body) == 0 ? PROBLEM_TYPE : NULL;
+    return dialect->problem(problem, body) == 0 ? dialect->problem_type : NULL;
 }
 
 void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *problem) {
@@ -171,16 +241,23 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     unsigned status = (unsigned)info->http_status;
     struct MHD_Response *response;
     struct blasd_buf body;
+    const char *type;
     char seconds[16];
-    bool written;
     exchange->answer.problem = *problem;
     blasd_buf_init(&body, 16 * BLASD_KIB);
-    written = blasd_problem_document(problem, &body) == 0;
-    response = response_of(exchange, &body, written, PROBLEM_TYPE);
+    type = http_problem_body(exchange->dialect, problem, &body);
+    response = response_of(exchange, &body, type != NULL, type);
     if (response != NULL && http_retry_after(problem->code) != NULL)
         add(response, "Retry-After", retry_after(exchange, problem->code, seconds));
+    if (response != NULL && problem->code == BLASD_E_quota_exceeded)
+        add_quota(exchange, problem, response);
     if (response != NULL && status == 401) add(response, "WWW-Authenticate", HTTP_CHALLENGE);
     note_refusal(exchange, problem, response);
+    if (response != NULL && problem->code == BLASD_E_range_not_satisfiable) {
+        char range[48];
+        snprintf(range, sizeof range, "bytes */%" PRIu64, exchange->wanted.all);
+        add(response, "Content-Range", range);
+    }
     if (response != NULL && status == 405) {
         char methods[64];
         method_names(exchange->allow, methods, sizeof methods);

@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #define HTTP_TYPE_JSON "application/json"
+#define HTTP_TYPE_HTML "text/html; charset=utf-8"
 /* of a 401: what to show */
 #define HTTP_CHALLENGE "Bearer realm=\"blasd\""
 
@@ -21,6 +22,9 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
                        const char *body, size_t len);
 /* The value of Retry-After where the problem has one, or NULL. Static. */
 const char *http_retry_after(enum blasd_code code);
+/* The body of a problem; returns its Content-Type (static), or NULL where memory has run out. */
+const char *http_problem_body(const struct http_dialect *dialect, const struct blasd_err *problem,
+                              struct blasd_buf *body);
 void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *problem);
 __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange *exchange,
                                                            enum blasd_code code, const char *field,
@@ -28,6 +32,8 @@ __attribute__((format(printf, 4, 5))) void http_reply_fail(struct http_exchange 
 /* The one line that is logged about a job that was refused, or cancelled from here. */
 void http_log_job(const struct http_exchange *exchange, const char *what,
                   const struct blasd_err *problem);
+/* The line about each job that was taken, where such lines are wanted. */
+void http_audit_job(const struct http_exchange *exchange, bool repeated);
 /* The job document; payload may be NULL. The second makes it and does not answer; NULL: memory has
  * run out. New. */
 void http_reply_document(struct http_exchange *exchange, unsigned status,
@@ -41,6 +47,10 @@ void http_reply_options(struct http_exchange *exchange);
 /* Adds Location, where `id` is one, and Preference-Applied, where a preference was followed. */
 void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response *response,
                             const char *id);
+/* Compresses the body, where the client asks for that and it helps; the response that is made of it
+ * then needs http_reply_packed. */
+bool http_reply_pack(const struct http_exchange *exchange, struct blasd_buf *body);
+void http_reply_packed(const struct http_exchange *exchange, struct MHD_Response *response);
 /* Adds the headers that every answer carries. */
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type);

@@ -47,7 +47,7 @@ static bool read_seconds(const char *text, size_t len, double *ret) {
     return true;
 }
 
-static bool read_count(const char *text, uint64_t *ret) {
+bool http_count_read(const char *text, uint64_t *ret) {
     char *end;
     unsigned long long value;
     if (text[0] < '0' || text[0] > '9') return false;
@@ -100,6 +100,26 @@ static void read_prefer(struct http_request *request, const char *value, size_t 
     }
 }
 
+/* "bytes=0-99", "bytes=100-" or "bytes=-100". Any other is passed over, as RFC 9110 says of what a
+ * server does not take, and so are several. */
+static void read_range(struct http_range *range, const char *value) {
+    char first[24] = "", last[24] = "";
+    size_t split, end;
+    if (strncasecmp(value, "bytes=", 6) != 0) return;
+    value += 6;
+    split = strcspn(value, "-");
+    if (value[split] != '-') return;
+    end = strlen(value + split + 1);
+    if (split >= sizeof first || end >= sizeof last) return;
+    memcpy(first, value, split);
+    memcpy(last, value + split + 1, end);
+    *range = (struct http_range){.last = UINT64_MAX, .from_end = split == 0};
+    range->given = range->from_end ? http_count_read(last, &range->first)
+                                   : http_count_read(first, &range->first) &&
+                                         (end == 0 || (http_count_read(last, &range->last) &&
+                                                       range->last >= range->first));
+}
+
 /* "k", as the header's draft writes it, and k are one key. */
 static int unquote_key(struct http_request *request, const char *value, struct blasd_err *err) {
     size_t len = 0;
@@ -138,7 +158,7 @@ static int read_length(struct http_request *request, const char *value, struct b
     if (request->framing.has_length)
         return ambiguous(request, "Content-Length", "the header is there twice", err);
     request->framing.has_length = true;
-    if (!read_count(value, &request->framing.content_length))
+    if (!http_count_read(value, &request->framing.content_length))
         return ambiguous(request, "Content-Length", "the header is not a whole number", err);
     if (!request->framing.chunked) return 0;
     return ambiguous(request, "Content-Length", "a chunked body has no Content-Length", err);
@@ -165,6 +185,7 @@ static const char **plain_header(struct http_request *request, const char **name
                  {"Origin", &request->origin},
                  {"Body-File", &request->body_file},
                  {"Content-Type", &request->content_type},
+                 {"Inference-Header-Content-Length", &request->json_bytes},
                  {"Authorization", &request->authorization},
                  {"Sec-Fetch-Site", &request->fetch.site},
                  {"Sec-Fetch-Mode", &request->fetch.mode},
@@ -191,6 +212,8 @@ int http_request_header(struct http_request *request, const char *name, const ch
     }
     if (strcasecmp(name, "Content-Length") == 0) return read_length(request, value, err);
     if (strcasecmp(name, "Transfer-Encoding") == 0) return read_transfer(request, value, err);
+    if (strcasecmp(name, "Range") == 0) read_range(&request->range, value);
+    if (strcasecmp(name, "If-Range") == 0) request->if_range = true;
     if (strcasecmp(name, "Prefer") == 0) read_prefer(request, value, len);
     if (strcasecmp(name, "Expect") == 0)
         request->framing.expects_continue = strcasecmp(value, "100-continue") == 0;
@@ -198,9 +221,12 @@ int http_request_header(struct http_request *request, const char *name, const ch
         blasd_accept_add(&request->accepts, value);
         if (request->accept == NULL) request->accept = value;
     }
-    if (strcasecmp(name, "Content-Encoding") == 0 && strcasecmp(value, "identity") != 0)
+    if (strcasecmp(name, "Accept-Encoding") == 0)
+        request->accept_coding = http_coding_accepted(value);
+    if (strcasecmp(name, "Content-Encoding") == 0 && !http_coding_find(value, &request->coding))
         return blasd_fail(err, BLASD_E_unsupported_media_type, "Content-Encoding",
-                          "bodies are taken as they are, not compressed");
+                          "bodies are taken as they are, or where a route says so compressed by "
+                          "gzip or deflate");
     return 0;
 }
 
@@ -219,7 +245,7 @@ static int param_wait(struct http_request *request, const struct blasd_limits *l
 static int param_limit(struct http_request *request, const struct blasd_limits *limits,
                        const char *value, struct blasd_err *err) {
     uint64_t count;
-    if (!read_count(value, &count) || count < 1 || count > limits->list_jobs)
+    if (!http_count_read(value, &count) || count < 1 || count > limits->list_jobs)
         return blasd_fail(err, BLASD_E_malformed_query, "limit",
                           "limit is a whole number from 1 to %llu (limit list_jobs)",
                           (unsigned long long)limits->list_jobs);

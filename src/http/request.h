@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "http/coding.h"
 #include "wire/answer.h"
 
 #include <stdbool.h>
@@ -48,6 +49,12 @@ struct http_prefer {
     double wait_s; /* not yet capped */
 };
 
+/* Range: the one range of bytes that is asked for. */
+struct http_range {
+    bool given, from_end; /* from_end: the last `first` bytes */
+    uint64_t first, last; /* last UINT64_MAX: to the end */
+};
+
 /* Where the body ends, and how it comes. */
 struct http_framing {
     bool expects_continue, chunked;
@@ -75,9 +82,14 @@ struct http_request {
         const char *site, *mode, *dest;
     } fetch; /* Sec-Fetch-…: what a browser says of itself */
     struct blasd_accept accepts;
-    const char *accept;    /* the first of these headers, to be named in an error */
+    const char *accept;     /* the first of these headers, to be named in an error */
+    const char *json_bytes; /* Inference-Header-Content-Length, as it was sent */
+    enum http_coding coding, accept_coding; /* of the body; of the answer, at the client's wish */
+    bool elsewhere;                         /* tensors may come beside the body; set by a route */
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;
+    struct http_range range;
+    bool if_range; /* then there is none: we give no validators */
     struct http_framing framing;
     struct http_query query;
     char key[HTTP_IDEMPOTENCY_KEY_MAX + 1]; /* idempotency_key, where it is not the header itself */
@@ -96,6 +108,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
  * from the Prefer header, which is capped by the limit and not refused. */
 double http_request_wait(const struct http_request *request, const struct blasd_limits *limits,
                          bool *preferred);
+/* Reads a whole number of digits alone; false where it is none, or too large. */
+bool http_count_read(const char *text, uint64_t *ret);
 /* Whether the body is read as JSON: it claims to be, or claims nothing, or what `curl -d` claims;
  * a file that was handed in never is. */
 bool http_request_is_json(const struct http_request *request);

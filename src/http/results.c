@@ -13,6 +13,7 @@
 
 #define WHOLE_BYTES 262144 /* answers up to here are made in one piece */
 #define PIECE_BYTES 262144
+#define PACKED_BYTES ((size_t)32768) /* of a piece that is compressed */
 
 /* What an answer is made from, for as long as its making and sending takes. */
 struct response_context {
@@ -22,6 +23,7 @@ struct response_context {
     struct blasd_blob blob;      /* the outputs, or zeros */
     void *copy;                  /* the outputs, where they came with the record; owned */
     struct blasd_answer *answer; /* owned */
+    struct http_stream *packer;  /* NULL: it goes as it is; owned */
     uint64_t round;              /* in which it had its last piece */
 };
 
@@ -39,6 +41,7 @@ static void context_free(void *cls) {
     struct response_context *context = cls;
     if (context == NULL) return;
     blasd_answer_free(context->answer);
+    http_stream_free(context->packer);
     blasd_blob_close(&context->blob);
     free(context->copy);
     free(context);
@@ -55,6 +58,18 @@ static bool was_cut(struct response_context *context) {
     return context->blob.cut;
 }
 
+static size_t give_answer(void *arg, char *out, size_t max) {
+    return blasd_answer_read(arg, out, max);
+}
+
+/* The next bytes to be sent; 0 at the end. */
+static size_t make_piece(struct response_context *context, char *out, size_t max) {
+    if (context->packer == NULL) return blasd_answer_read(context->answer, out, max);
+    if (max > PACKED_BYTES) max = PACKED_BYTES;
+    context->home->pieces.bytes += PIECE_BYTES - max; /* it takes as long as a whole one */
+    return http_pack_read(context->packer, give_answer, context->answer, out, max);
+}
+
 static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     struct response_context *context = cls;
     size_t len;
@@ -62,7 +77,7 @@ static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     context->home->turn.more = true;
     if (!http_pieces_next(&context->home->pieces, &context->round)) return 0;
     watch(context);
-    len = blasd_answer_read(context->answer, out, max);
+    len = make_piece(context, out, max);
     if (was_cut(context)) return MHD_CONTENT_READER_END_WITH_ERROR;
     if (len == 0) return MHD_CONTENT_READER_END_OF_STREAM;
     http_count(&context->home->metrics->sent_bytes, len);
@@ -70,37 +85,108 @@ static ssize_t read_piece(void *cls, uint64_t pos, char *out, size_t max) {
     return (ssize_t)len;
 }
 
-static int output_count(const struct blasd_record *record, int *only) {
-    int count = 0;
-    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) {
-        if (record->outputs[i].tensor.rank < 0) continue;
-        *only = i;
-        count++;
-    }
-    return count;
+/* The one that an operation is asked for: the first of its outputs. -1: the record has none. */
+static int main_output(const struct blasd_record *record) {
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (record->outputs[i].tensor.rank >= 0) return i;
+    return -1;
+}
+
+/* Whether one output is asked for by its name. */
+static bool is_output(const struct http_exchange *exchange) {
+    return exchange->captures[1][0] != '\0' && exchange->dialect == NULL;
+}
+
+static void add_ranges(const struct http_exchange *exchange, struct MHD_Response *response) {
+    char range[80];
+    (void)MHD_add_response_header(response, "Accept-Ranges", "bytes");
+    if (!exchange->wanted.partial) return;
+    snprintf(range, sizeof range, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, exchange->wanted.from,
+             exchange->wanted.to, exchange->wanted.all);
+    (void)MHD_add_response_header(response, "Content-Range", range);
 }
 
 static void send_tensors(struct http_exchange *exchange, struct MHD_Response *response,
                          enum blasd_format format) {
-    if (response != NULL) {
+    if (response != NULL && exchange->dialect != NULL) {
+        exchange->dialect->headers(exchange, response);
+    } else if (response != NULL) {
         http_reply_headers(exchange, response, blasd_format_type(format));
         http_reply_job_headers(exchange, response,
                                exchange->request.method == HTTP_POST ? exchange->id : NULL);
     }
-    http_exchange_answer(exchange, 200, response);
+    if (response != NULL && is_output(exchange) && format != BLASD_FORMAT_JSON)
+        add_ranges(exchange, response);
+    http_exchange_answer(exchange, exchange->wanted.partial ? 206 : 200, response);
+}
+
+/* Cuts an output to the range that is asked for, if one is. */
+static int cut_range(struct http_exchange *exchange, struct blasd_answer *answer,
+                     struct blasd_err *err) {
+    const struct http_range *range = &exchange->request.range;
+    int64_t size = blasd_answer_size(answer);
+    uint64_t all = (uint64_t)size, from = range->first, to = range->last;
+    if (!range->given || exchange->request.if_range || !is_output(exchange) || size < 0) return 0;
+    if (range->from_end) {
+        from = all > range->first ? all - range->first : 0;
+        if (range->first == 0) from = all;
+    }
+    if (to > all - 1) to = all - 1;
+    exchange->wanted.all = all;
+    if (all == 0 || from >= all)
+        return blasd_fail(err, BLASD_E_range_not_satisfiable, "Range",
+                          "the output has %" PRIu64 " bytes in this format", all);
+    blasd_answer_cut(answer, from, to - from + 1);
+    exchange->wanted.partial = true;
+    exchange->wanted.from = from;
+    exchange->wanted.to = to;
+    return 0;
+}
+
+static struct blasd_answer *make_answer(struct http_exchange *exchange,
+                                        const struct blasd_record *record, const char *payload,
+                                        int output, enum blasd_format format,
+                                        struct blasd_err *err) {
+    struct blasd_answer *answer;
+    if (exchange->dialect != NULL) return exchange->dialect->answer(exchange, record, payload, err);
+    answer = blasd_answer_new(record, payload, output, format);
+    if (answer != NULL && cut_range(exchange, answer, err) != 0) {
+        blasd_answer_free(answer);
+        answer = NULL;
+    }
+    return answer;
+}
+
+/* Whether the answer is one that may be compressed, and the client wants that. */
+static bool is_text(const struct http_exchange *exchange, enum blasd_format format) {
+    return exchange->request.accept_coding != HTTP_CODING_NONE &&
+           (format == BLASD_FORMAT_JSON || exchange->dialect != NULL);
 }
 
 /* Takes the context. */
 static void stream_tensors(struct response_context *context, struct http_exchange *exchange,
                            const char *payload, int output, enum blasd_format format) {
     struct MHD_Response *response = NULL;
+    struct blasd_err err = {0};
     int64_t size;
-    context->answer = blasd_answer_new(&context->record, payload, output, format);
-    size = context->answer == NULL ? -1 : blasd_answer_size(context->answer);
+    watch(context);
+    context->answer = make_answer(exchange, &context->record, payload, output, format, &err);
+    if (was_cut(context))
+        blasd_fail(&err, BLASD_E_record_expired, "", "the outputs of the job were cut");
+    if (err.code != BLASD_OK) {
+        context_free(context);
+        http_reply_problem(exchange, &err);
+        return;
+    }
+    if (context->answer != NULL && is_text(exchange, format))
+        context->packer = http_packer_new(exchange->request.accept_coding);
+    size = context->answer == NULL || context->packer != NULL ? -1
+                                                              : blasd_answer_size(context->answer);
     if (context->answer != NULL)
         response =
             MHD_create_response_from_callback(size < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)size,
                                               PIECE_BYTES, read_piece, context, context_free);
+    if (response != NULL && context->packer != NULL) http_reply_packed(exchange, response);
     if (response == NULL) context_free(context);
     send_tensors(exchange, response, format);
 }
@@ -108,13 +194,14 @@ static void stream_tensors(struct response_context *context, struct http_exchang
 /* Reads a short answer into memory; NULL where that has run out. */
 static struct MHD_Response *read_whole(struct http_exchange *exchange,
                                        const struct blasd_record *record, const char *payload,
-                                       int output, enum blasd_format format) {
-    struct blasd_answer *answer = blasd_answer_new(record, payload, output, format);
+                                       int output, enum blasd_format format,
+                                       struct blasd_err *err) {
+    struct blasd_answer *answer = make_answer(exchange, record, payload, output, format, err);
     int64_t size = answer == NULL ? 0 : blasd_answer_size(answer); /* negative: not known yet */
     struct MHD_Response *response = NULL;
     struct blasd_buf body;
     size_t len = 0;
-    bool whole = false;
+    bool whole = false, packed = false;
     blasd_buf_init(&body, 64 * WHOLE_BYTES);
     while (answer != NULL && !whole) {
         size_t more = size > (int64_t)body.len ? (size_t)size - body.len : 4096;
@@ -123,12 +210,14 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
         body.len += len;
         whole = len == 0 || (int64_t)body.len == size;
     }
+    if (whole && is_text(exchange, format)) packed = http_reply_pack(exchange, &body);
     if (whole)
         response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
     if (response != NULL)
         http_count(&exchange->home->metrics->sent_bytes, body.len);
     else
         blasd_buf_release(&body);
+    if (response != NULL && packed) http_reply_packed(exchange, response);
     blasd_answer_free(answer);
     return response;
 }
@@ -142,7 +231,7 @@ static int output_wanted(const struct http_exchange *exchange, const struct blas
     int output =
         exchange->wanted.output == HTTP_DOCUMENT ? HTTP_ALL_OUTPUTS : exchange->wanted.output;
     if (output == HTTP_ALL_OUTPUTS && exchange->wanted.format == BLASD_FORMAT_NPY)
-        output_count(record, &output);
+        output = main_output(record);
     return output;
 }
 
@@ -229,7 +318,7 @@ static void answer_tensors(struct http_exchange *exchange, const struct blasd_re
         payload = blasd_front_queue_slice_look(exchange->home->queue, &record->slice,
                                                record->payload_bytes, &hold, &err);
     if (err.code == BLASD_OK && whole)
-        response = read_whole(exchange, record, payload, output, format);
+        response = read_whole(exchange, record, payload, output, format, &err);
     else if (err.code == BLASD_OK && (context = context_copy(exchange, record, payload)) == NULL)
         blasd_fail(&err, BLASD_E_no_space, "", "memory has run out");
     if (blasd_front_queue_slice_let_go(hold, &record->slice, &err) != 0 && response != NULL)
@@ -257,10 +346,13 @@ static bool has_small_output(const struct http_exchange *exchange,
 /* Whether the record has what the exchange asks for; else the answer is a problem. */
 static int check_wanted(struct http_exchange *exchange, const struct blasd_record *record,
                         struct blasd_err *err) {
-    int only;
     if (!blasd_state_final(record->state))
         return blasd_fail(err, BLASD_E_not_finished, "", "the job is %s",
                           blasd_state_names[record->state]);
+    if (exchange->dialect != NULL && record->error.code != BLASD_OK) { /* there is no document */
+        *err = record->error;
+        return -(int)err->code;
+    }
     if (record->state == BLASD_FAILED)
         return blasd_fail(err, BLASD_E_job_failed, "", "%s: %.180s",
                           blasd_err_info(record->error.code)->name, record->error.detail);
@@ -274,11 +366,10 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
             return blasd_fail(err, BLASD_E_output_not_found, exchange->captures[1],
                               "the job has no output '%s'", exchange->captures[1]);
     }
-    if (exchange->wanted.format == BLASD_FORMAT_NPY && exchange->wanted.output < 0 &&
-        output_count(record, &only) != 1)
+    if (exchange->wanted.format == BLASD_FORMAT_NPY &&
+        !blasd_answer_possible(record, output_wanted(exchange, record), BLASD_FORMAT_NPY))
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
-                          "the job has %d outputs, and a .npy file holds one",
-                          output_count(record, &only));
+                          "a .npy file cannot hold bfloat16, nor nothing");
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* The table of routes, and how a path finds its row. */
 #include "http/routes.h"
 
+#include "http/inference.h"
 #include "http/jobs.h"
 
 #include <string.h>
@@ -21,6 +22,19 @@
 
 static const struct http_body_handlers jobs = {
     .admit = http_jobs_post_admit, .gone = http_jobs_post_gone, .release = http_jobs_post_release};
+static const struct http_body_handlers inferences = {.admit = http_jobs_post_admit,
+                                                     .gone = http_jobs_post_gone,
+                                                     .release = http_jobs_post_release,
+                                                     .compressed = true};
+
+#define MODEL_ROUTES(path)                                                                         \
+    {path, READ, 0, NULL, NULL, http_oip_model, NULL, ANY_KEY},                                    \
+        {path "/ready", READ, 0, NULL, NULL, http_oip_model_ready, NULL, ANY_KEY},                 \
+        {path "/config", READ, 0, NULL, NULL, http_oip_config, NULL, ANY_KEY},                     \
+        {path "/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL, ANY_KEY}, {                \
+        path "/infer", HTTP_POST, 0, http_inference_begin, http_jobs_post_body,                    \
+            http_jobs_post_run, &inferences, WRITES                                                \
+    }
 
 const struct http_route http_routes[] = {
     {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body, http_jobs_post_run,
@@ -38,6 +52,29 @@ const struct http_route http_routes[] = {
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
     {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},
+    {"/docs", READ, 0, NULL, NULL, http_docs, NULL, ANY_KEY},
+    {"/docs/style.css", READ, 0, NULL, NULL, http_docs_style, NULL, ANY_KEY},
+    {"/errors/{code}", READ, 0, NULL, NULL, http_error_page, NULL, ANY_KEY},
+    {"/v2", READ, 0, NULL, NULL, http_oip_server, NULL, ANY_KEY},
+    {"/v2/health/live", READ, 0, NULL, NULL, http_health_live, NULL, ANY_KEY},
+    {"/v2/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
+    {"/v2/repository/index", HTTP_POST, 0, NULL, NULL, http_oip_repository, NULL, ANY_KEY},
+    MODEL_ROUTES("/v2/models/{name}"),
+    MODEL_ROUTES("/v2/models/{name}/versions/{version}"),
+    /* behind those of one model: the last row that matches is taken */
+    {"/v2/models/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL, ANY_KEY},
+    {"/v2/systemsharedmemory/status", READ, 0, NULL, NULL, http_oip_regions_status, NULL, WRITES},
+    {"/v2/systemsharedmemory/unregister", HTTP_POST, 0, NULL, NULL, http_oip_regions_unregister,
+     NULL, WRITES},
+    {"/v2/systemsharedmemory/region/{name}/status", READ, 0, NULL, NULL, http_oip_regions_status,
+     NULL, WRITES},
+    {"/v2/systemsharedmemory/region/{name}/register", HTTP_POST, 0, NULL, http_oip_regions_body,
+     http_oip_regions_register, NULL, WRITES},
+    {"/v2/systemsharedmemory/region/{name}/unregister", HTTP_POST, 0, NULL, NULL,
+     http_oip_regions_unregister, NULL, WRITES},
+    {"/v2/cudasharedmemory/status", READ, 0, NULL, NULL, http_oip_no_regions, NULL, WRITES},
+    {"/v2/cudasharedmemory/unregister", HTTP_POST, 0, NULL, NULL, http_oip_no_unregister, NULL,
+     WRITES},
     {NULL, 0, 0, NULL, NULL, NULL, NULL, 0},
 };
 
@@ -65,6 +102,14 @@ static bool matches(const char *pattern, const char *path, char captures[HTTP_CA
         }
     }
     return *path == '\0';
+}
+
+const struct http_dialect *http_dialect_find(const char *path) {
+    const struct http_dialect *dialect = &http_inference_dialect;
+    size_t len = strlen(dialect->prefix);
+    bool under =
+        strncmp(path, dialect->prefix, len) == 0 && (path[len] == '/' || path[len] == '\0');
+    return under ? dialect : NULL;
 }
 
 const struct http_route *http_route_find(const char *path, enum http_method method,

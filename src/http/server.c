@@ -195,7 +195,8 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
         on_grace(&loop->stopping.grace);
 }
 
-/* For whoever is parked libmicrohttpd says that it cannot wait. What else it cannot wait for comes
+/* For whoever is parked libmicrohttpd says that it cannot wait, and for who has not ended the
+ * handshake of TLS. What else it cannot wait for comes
  * with an event or is known to `turn`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
@@ -209,7 +210,8 @@ static int wait_ms(struct http_loop *loop) {
         if (left > 60000) left = 60000;
         if (wait < 0 || (int)left < wait) wait = (int)left;
     }
-    return wait == 0 && loop->parking.count > 0 ? PARKED_WAIT_MS : wait;
+    if (wait == 0 && (loop->parking.count > 0 || loop->server->tls != NULL)) return PARKED_WAIT_MS;
+    return wait;
 }
 
 static void set_parking(struct http_loop *loop) {
@@ -504,6 +506,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     measure_intake(&server);
     server.loops = calloc(count, sizeof *server.loops);
     server.metrics = calloc(count, sizeof *server.metrics);
+    http_regions_init(&server.regions);
     if (server.loops == NULL || server.metrics == NULL || server.quit_fd < 0)
         rc = blasd_fail(err, BLASD_E_internal_error, "", "no memory or descriptors are left");
     if (rc == 0 && options->tls != NULL) rc = http_tls_open(options->tls, &server.tls, err);
@@ -513,6 +516,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
     for (int i = 0; i < started; i++) loop_stop(&server.loops[i]);
     for (int i = started; i < options->loops; i++) close(options->listen_fds[i]);
     if (server.quit_fd >= 0) close(server.quit_fd);
+    http_regions_release(&server.regions);
     http_tls_free(server.tls);
     free(server.loops);
     free(server.metrics);

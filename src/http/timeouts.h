@@ -14,6 +14,7 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct http_exchange;
 struct http_loop;
@@ -26,6 +27,8 @@ struct http_connection {
     int64_t since_ns;           /* its beginning, or the end of its last request */
     bool asks;                  /* the head of a request has come, and no answer has gone */
     bool closing;
+    bool user_known; /* whose process is at the other end: asked once, by who wants to know */
+    uid_t user;
     bool certified;    /* its certificate was looked for */
     char *certificate; /* owned; whose the client has shown, or NULL */
 };

@@ -11,6 +11,7 @@ struct http_upload {
     struct http_body_sink sink;
     struct blasd_intake *intake;  /* owned; NULL once the body is read */
     struct http_shared_file file; /* where the body is a file, while it is read */
+    struct http_stream *unpacker; /* of a body that comes compressed; owned */
     uint64_t body_limit;
     double wait_s; /* 0: the answer is 202 at once */
     /* what the document says until a worker takes the job */

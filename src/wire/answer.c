@@ -17,10 +17,10 @@ struct part {
     size_t text_end;            /* the text up to here comes first */
     const unsigned char *bytes; /* borrowed */
     struct blasd_tensor tensor;
+    bool json; /* written as text */
 };
 
 struct blasd_answer {
-    enum blasd_format format;
     struct blasd_buf text;
     size_t text_at;
     int part_count;
@@ -29,6 +29,7 @@ struct blasd_answer {
     struct json_elements json; /* the tensor being written, as text */
     uint64_t raw_at;           /* or as it is */
     int64_t size;
+    uint64_t left;       /* bytes that may still be read */
     struct part parts[]; /* as many as the record has outputs, at the most */
 };
 
@@ -39,14 +40,32 @@ bool blasd_answer_possible(const struct blasd_record *record, int output,
     return format != BLASD_FORMAT_NPY || npy_possible(record->outputs[output].tensor.dtype);
 }
 
-/* Appends the tensor of output `i` behind the text as far as `text_end`. */
-static void add_part(struct blasd_answer *answer, const struct blasd_record *record,
-                     const void *payload, int i, size_t text_end) {
+struct blasd_answer *blasd_answer_begin(int parts_most, size_t text_most) {
+    struct blasd_answer *answer;
+    answer = calloc(1, sizeof *answer + (size_t)parts_most * sizeof *answer->parts);
+    if (answer == NULL) return NULL;
+    blasd_buf_init(&answer->text, text_most);
+    answer->left = UINT64_MAX;
+    return answer;
+}
+
+struct blasd_buf *blasd_answer_text(struct blasd_answer *answer) {
+    return &answer->text;
+}
+
+void blasd_answer_add(struct blasd_answer *answer, const struct blasd_output *output,
+                      const void *payload, size_t text_end, bool json) {
     struct part *part = &answer->parts[answer->part_count++];
     part->text_end = text_end;
-    part->tensor = record->outputs[i].tensor;
-    part->bytes =
-        payload == NULL ? NULL : (const unsigned char *)payload + record->outputs[i].offset;
+    part->tensor = output->tensor;
+    part->bytes = payload == NULL ? NULL : (const unsigned char *)payload + output->offset;
+    part->json = json;
+}
+
+/* Appends the tensor of output `i` behind the text as far as `text_end`. */
+static void add_part(struct blasd_answer *answer, const struct blasd_record *record,
+                     const void *payload, int i, size_t text_end, bool json) {
+    blasd_answer_add(answer, &record->outputs[i], payload, text_end, json);
 }
 
 static bool make_json_all(struct blasd_answer *answer, const struct blasd_record *record,
@@ -56,7 +75,7 @@ static bool make_json_all(struct blasd_answer *answer, const struct blasd_record
     struct document_data data = {.cuts = cuts};
     document_job(&out, record, &data);
     for (int i = 0; i < data.cut_count; i++)
-        add_part(answer, record, payload, cuts[i].output, cuts[i].at);
+        add_part(answer, record, payload, cuts[i].output, cuts[i].at, true);
     return !out.failed;
 }
 
@@ -66,7 +85,7 @@ static bool make_json_one(struct blasd_answer *answer, const struct blasd_record
     json_out_put(&out, "{\"name\":%s,", document_output(record, output)->name);
     document_tensor(&out, &record->outputs[output].tensor);
     json_out_put(&out, ",\"data\":");
-    add_part(answer, record, payload, output, answer->text.len);
+    add_part(answer, record, payload, output, answer->text.len, true);
     json_out_put(&out, "}");
     return !out.failed;
 }
@@ -79,49 +98,49 @@ static bool make_safetensors(struct blasd_answer *answer, const struct blasd_rec
             outputs[count++] = i;
     safetensors_order(record, outputs, count);
     if (safetensors_header(record, outputs, count, &answer->text) != 0) return false;
-    for (int i = 0; i < count; i++) add_part(answer, record, payload, outputs[i], answer->text.len);
+    for (int i = 0; i < count; i++)
+        add_part(answer, record, payload, outputs[i], answer->text.len, false);
     return true;
 }
 
 static bool make(struct blasd_answer *answer, const struct blasd_record *record,
-                 const void *payload, int output) {
-    switch (answer->format) {
+                 const void *payload, int output, enum blasd_format format) {
+    switch (format) {
     case BLASD_FORMAT_JSON:
         return output == -1 ? make_json_all(answer, record, payload)
                             : make_json_one(answer, record, payload, output);
     case BLASD_FORMAT_SAFETENSORS: return make_safetensors(answer, record, payload, output);
     case BLASD_FORMAT_NPY:
         if (npy_header(&record->outputs[output].tensor, &answer->text) != 0) return false;
-        add_part(answer, record, payload, output, answer->text.len);
+        add_part(answer, record, payload, output, answer->text.len, false);
         return true;
     }
     return false;
 }
 
-/* Adds up the bytes; false where a tensor that is not empty has none. */
-static bool measure(struct blasd_answer *answer) {
+bool blasd_answer_end(struct blasd_answer *answer) {
     uint64_t size = answer->text.len;
+    bool json = false;
     for (int i = 0; i < answer->part_count; i++) {
         uint64_t bytes = blasd_tensor_bytes(&answer->parts[i].tensor);
         if (bytes != 0 && answer->parts[i].bytes == NULL) return false;
         size += bytes;
+        json = json || answer->parts[i].json;
     }
-    answer->size = answer->format == BLASD_FORMAT_JSON ? -1 : (int64_t)size;
+    answer->size = json ? -1 : (int64_t)size;
     return true;
 }
 
 struct blasd_answer *blasd_answer_new(const struct blasd_record *record, const void *payload,
                                       int output, enum blasd_format format) {
     struct blasd_answer *answer;
-    size_t outputs = 0;
+    int outputs = 0;
     if (!blasd_answer_possible(record, output, format)) return NULL;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
         if (record->outputs[i].tensor.rank >= 0) outputs++;
-    answer = calloc(1, sizeof *answer + outputs * sizeof *answer->parts);
+    answer = blasd_answer_begin(outputs, TEXT_MOST);
     if (answer == NULL) return NULL;
-    answer->format = format;
-    blasd_buf_init(&answer->text, TEXT_MOST);
-    if (!make(answer, record, payload, output) || !measure(answer)) {
+    if (!make(answer, record, payload, output, format) || !blasd_answer_end(answer)) {
         blasd_answer_free(answer);
         return NULL;
     }
@@ -156,7 +175,7 @@ static size_t read_text(struct blasd_answer *answer, char *out, size_t max) {
 static size_t read_tensor(struct blasd_answer *answer, char *out, size_t max) {
     const struct part *part = &answer->parts[answer->part];
     size_t n;
-    if (answer->format == BLASD_FORMAT_JSON) {
+    if (part->json) {
         n = json_elements_read(&answer->json, out, max);
     } else if (part->bytes == NULL) {
         n = 0; /* an empty tensor */
@@ -174,6 +193,7 @@ static size_t read_tensor(struct blasd_answer *answer, char *out, size_t max) {
 
 size_t blasd_answer_read(struct blasd_answer *answer, char *out, size_t max) {
     size_t done = 0;
+    if (max > answer->left) max = (size_t)answer->left;
     while (done < max) {
         bool last = !answer->in_tensor && answer->part == answer->part_count;
         size_t n = answer->in_tensor ? read_tensor(answer, out + done, max - done)
@@ -181,7 +201,24 @@ size_t blasd_answer_read(struct blasd_answer *answer, char *out, size_t max) {
         if (last && n == 0) break;
         done += n;
     }
+    answer->left -= done;
     return done;
+}
+
+/* Passes bytes: those of tensors are not touched. */
+void blasd_answer_cut(struct blasd_answer *answer, uint64_t from, uint64_t len) {
+    char room[256];
+    while (from > 0) {
+        uint64_t ahead = 0;
+        if (answer->in_tensor)
+            ahead = blasd_tensor_bytes(&answer->parts[answer->part].tensor) - answer->raw_at;
+        if (ahead > from) ahead = from;
+        answer->raw_at += ahead;
+        from -= ahead;
+        if (from > 0) from -= blasd_answer_read(answer, room, from < sizeof room ? from : 1);
+    }
+    answer->size = (int64_t)len;
+    answer->left = len;
 }
 
 void blasd_answer_free(struct blasd_answer *answer) {

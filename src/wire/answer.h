@@ -58,9 +58,23 @@ struct blasd_answer *blasd_answer_new(const struct blasd_record *record, const v
                                       int output, enum blasd_format format);
 /* Bytes in all, or -1 where only writing them out tells (JSON). */
 int64_t blasd_answer_size(const struct blasd_answer *answer);
+/* Before it is read: leaves only the `len` bytes from `from` on, which are in it; of an answer
+ * whose size is known. */
+void blasd_answer_cut(struct blasd_answer *answer, uint64_t from, uint64_t len);
 /* Copies the next bytes into `out` and fills it (`max` bytes) unless the answer ends; 0 at the end.
  */
 size_t blasd_answer_read(struct blasd_answer *answer, char *out, size_t max);
 void blasd_answer_free(struct blasd_answer *answer); /* takes NULL */
+
+/* Making an answer in a format of one's own: texts and tensors in turn. `text_most`: bytes that the
+ * text may have. NULL where memory has run out. */
+struct blasd_answer *blasd_answer_begin(int parts_most, size_t text_most);
+struct blasd_buf *blasd_answer_text(struct blasd_answer *answer); /* borrowed; write into it */
+/* Puts an output behind the text as far as `text_end`, as it is or as lists. `payload` is borrowed
+ * until the answer is freed. */
+void blasd_answer_add(struct blasd_answer *answer, const struct blasd_output *output,
+                      const void *payload, size_t text_end, bool json);
+/* All is there; false where an output that is not empty has no bytes. */
+bool blasd_answer_end(struct blasd_answer *answer);
 
 #endif

@@ -40,10 +40,9 @@ void document_tensor(struct json_out *out, const struct blasd_tensor *tensor) {
     document_shape(out, tensor);
 }
 
-static void write_elements(struct json_out *out, const struct blasd_output *output,
-                           const void *payload) {
+void document_elements(struct json_out *out, const struct blasd_tensor *tensor, const void *bytes) {
     struct json_elements writer;
-    json_elements_init(&writer, &output->tensor, (const char *)payload + output->offset);
+    json_elements_init(&writer, tensor, bytes);
     while (!out->failed) {
         struct blasd_buf *buf = out->buf;
         size_t n, room = 64;
@@ -73,7 +72,7 @@ static void write_output(struct json_out *out, const struct blasd_record *record
     } else if (data->payload != NULL &&
                (uint64_t)json_elements_weight(&output->tensor) <= data->most) {
         json_out_put(out, ",\"data\":");
-        write_elements(out, output, data->payload);
+        document_elements(out, &output->tensor, (const char *)data->payload + output->offset);
     }
     json_out_put(out, ",\"href\":\"/jobs/%r/outputs/%r\"", record->id, name);
     /* where it lies, for who can read the directory of the blob store */

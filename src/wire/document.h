@@ -28,6 +28,8 @@ void document_job(struct json_out *out, const struct blasd_record *record,
 void document_tensor(struct json_out *out, const struct blasd_tensor *tensor);
 /* Writes a shape as a list. */
 void document_shape(struct json_out *out, const struct blasd_tensor *tensor);
+/* Writes the elements at `bytes` as nested lists. */
+void document_elements(struct json_out *out, const struct blasd_tensor *tensor, const void *bytes);
 /* Ends a document in a buffer that was `before` bytes long: whole, and 0, or -1 and as if it had
  * not begun. */
 int document_end(struct json_out *out, size_t before);

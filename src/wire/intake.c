@@ -19,6 +19,7 @@ struct blasd_intake {
     struct blasd_body_reader *reader; /* owned */
     uint64_t fed;
     bool guess;  /* there was no Content-Type and the first byte is still to come */
+    bool ended;  /* nothing more may be fed */
     bool failed; /* or finished: takes only blasd_intake_free */
     _Alignas(max_align_t) char room[BLASD_READER_ROOM];
 };
@@ -111,7 +112,7 @@ static struct blasd_intake *make(struct blasd_freelist *freelist) {
     intake->inputs.count = 0;
     intake->reader = NULL;
     intake->fed = 0;
-    intake->guess = intake->failed = false;
+    intake->guess = intake->ended = intake->failed = false;
     return intake;
 }
 
@@ -127,7 +128,10 @@ int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_si
     intake->body = (struct blasd_body){options->limits, options->content_length, &intake->inputs,
                                        &intake->fields, intake->room};
     rc = check_size(intake, options->content_length, err);
-    if (rc == 0) rc = choose_reader(intake, options->content_type, err);
+    if (rc == 0 && options->reader != NULL)
+        intake->reader = options->reader(&intake->body, options->reader_arg);
+    else if (rc == 0)
+        rc = choose_reader(intake, options->content_type, err);
     if (rc == 0) rc = note_query(intake, options, err);
     if (rc != 0) {
         blasd_intake_free(intake);
@@ -157,7 +161,7 @@ static int used_up(struct blasd_err *err) {
 int blasd_intake_feed(struct blasd_intake *intake, const void *bytes, size_t len,
                       struct blasd_err *err) {
     int rc;
-    if (intake->failed) return used_up(err);
+    if (intake->failed || intake->ended) return used_up(err);
     if (len == 0) return 0;
     intake->fed += len;
     rc = check_size(intake, intake->fed, err);
@@ -167,11 +171,20 @@ int blasd_intake_feed(struct blasd_intake *intake, const void *bytes, size_t len
     return rc;
 }
 
-int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err) {
+int blasd_intake_end(struct blasd_intake *intake, struct blasd_err *err) {
     int rc;
     if (intake->failed) return used_up(err);
+    if (intake->ended) return 0;
+    intake->ended = true;
+    rc = intake->reader->finish(intake->reader, err);
+    intake->failed = rc != 0;
+    return rc;
+}
+
+int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err) {
+    int rc = blasd_intake_end(intake, err);
+    if (rc != 0) return rc;
     intake->failed = true;
-    if ((rc = intake->reader->finish(intake->reader, err)) != 0) return rc;
     return blasd_request_fields_job(&intake->fields, &intake->inputs, job, err);
 }
 

@@ -12,6 +12,9 @@
 #include "base/limits.h"
 #include "core/job.h"
 
+struct blasd_body;
+struct blasd_body_reader;
+
 /* Where tensor bytes land. Offsets count from the start of the job's payload. Where the body itself
  * becomes the payload (a safetensors file that lies in the blob store already) the offset of a
  * tensor is its place in the body: such a sink says `in_place`, and looks at `body_at` in reserve.
@@ -38,6 +41,9 @@ struct blasd_intake_options {
     uint64_t content_length;
     const struct blasd_limits *limits; /* borrowed for the life of the intake */
     struct blasd_freelist *freelist;   /* the same; blocks of blasd_intake_bytes(); NULL: none */
+    /* What reads the body whatever its Content-Type (body_reader.h); NULL: what that names. */
+    struct blasd_body_reader *(*reader)(const struct blasd_body *body, void *arg);
+    void *reader_arg; /* borrowed for the life of the intake */
 };
 
 struct blasd_intake;
@@ -52,9 +58,11 @@ int blasd_intake_new(const struct blasd_intake_options *options, struct blasd_si
 /* Takes the next piece. After an error the intake only takes blasd_intake_free. */
 int blasd_intake_feed(struct blasd_intake *intake, const void *bytes, size_t len,
                       struct blasd_err *err);
-/* Ends the body and fills `job`: operation, inputs with dtype, shape and source, parameters checked
- * against the descriptor, priority, device, deadline. Does not call op->plan. The members id,
- * payload_*, receive_us and created_us are the caller's to fill. */
+/* Ends the body, so that its reader has read all of it; nothing more may be fed. */
+int blasd_intake_end(struct blasd_intake *intake, struct blasd_err *err);
+/* Ends the body, where that is still to be done, and fills `job`: operation, inputs with dtype,
+ * shape and source, parameters checked against the descriptor, priority, device, deadline. Does not
+ * call op->plan. The members id, payload_*, receive_us and created_us are the caller's to fill. */
 int blasd_intake_finish(struct blasd_intake *intake, struct blasd_job *job, struct blasd_err *err);
 void blasd_intake_free(struct blasd_intake *intake); /* takes NULL */
 

@@ -359,3 +359,21 @@ int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plai
         return blasd_fail(err, BLASD_E_internal_error, "", "a list was miscounted");
     return found_shape(&list, shape, err);
 }
+
+int blasd_json_shape_check(const struct blasd_tensor *sent, const struct blasd_json_shape *found,
+                           const char *field, struct blasd_err *err) {
+    struct blasd_tensor shown = blasd_tensor_make(sent->dtype, found->rank, found->lengths);
+    char wanted[128], came[128];
+    blasd_tensor_shape_text(sent, wanted, sizeof wanted);
+    if (found->rank <= 1 && blasd_tensor_elements(sent) != found->elements)
+        return blasd_fail(err, BLASD_E_invalid_tensor, field,
+                          "shape %s has %lld elements, data has %lld", wanted,
+                          (long long)blasd_tensor_elements(sent), (long long)found->elements);
+    if (found->rank <= 1) return 0;
+    if (found->rank == sent->rank &&
+        memcmp(found->lengths, sent->shape, (size_t)found->rank * sizeof *found->lengths) == 0)
+        return 0;
+    return blasd_fail(err, BLASD_E_invalid_tensor, field,
+                      "shape is %s, but the lists of data make %s", wanted,
+                      blasd_tensor_shape_text(&shown, came, sizeof came));
+}

@@ -19,5 +19,9 @@ struct blasd_json_shape {
 int blasd_json_list(const struct blasd_json_text *text, const char *p, bool plain,
                     struct blasd_sink *sink, struct blasd_named_input *to,
                     struct blasd_json_shape *shape, const char **next, struct blasd_err *err);
+/* Whether what a list turned out to be suits `sent`, whose shape was sent beside it: flat, with as
+ * many elements, or nested just so. invalid_tensor otherwise. */
+int blasd_json_shape_check(const struct blasd_tensor *sent, const struct blasd_json_shape *found,
+                           const char *field, struct blasd_err *err);
 
 #endif

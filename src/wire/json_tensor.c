@@ -83,26 +83,10 @@ static int describe(struct spec *spec, int rank, const int64_t *shape, struct bl
 /* Checks the elements that came against the shape that was sent, if one was. */
 static int settle_shape(struct spec *spec, struct blasd_err *err) {
     const struct blasd_json_shape *found = &spec->found;
-    char sent[128], came[128];
-    bool flat = found->rank <= 1;
     int rc;
-    struct blasd_tensor shown =
-        blasd_tensor_make(spec->to->input.tensor.dtype, found->rank, found->lengths);
     if (!spec->has_shape) return describe(spec, found->rank, found->lengths, err);
     if ((rc = describe(spec, spec->rank, spec->shape, err)) != 0) return rc;
-    blasd_tensor_shape_text(&spec->to->input.tensor, sent, sizeof sent);
-    if (flat && blasd_tensor_elements(&spec->to->input.tensor) != found->elements)
-        return blasd_fail(err, BLASD_E_invalid_tensor, spec->field,
-                          "shape %s has %lld elements, data has %lld", sent,
-                          (long long)blasd_tensor_elements(&spec->to->input.tensor),
-                          (long long)found->elements);
-    if (flat) return 0;
-    if (found->rank == spec->rank &&
-        memcmp(found->lengths, spec->shape, (size_t)found->rank * sizeof *found->lengths) == 0)
-        return 0;
-    return blasd_fail(err, BLASD_E_invalid_tensor, spec->field,
-                      "shape is %s, but the lists of data make %s", sent,
-                      blasd_tensor_shape_text(&shown, came, sizeof came));
+    return blasd_json_shape_check(&spec->to->input.tensor, found, spec->field, err);
 }
 
 /* Decodes the letters from `p` on, without the last group, in pieces. A backslash before a slash

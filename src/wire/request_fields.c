@@ -180,8 +180,9 @@ static int unknown_param(const struct blasd_op *op, const char *name, struct bla
                         err);
 }
 
-static int unknown_input(const struct blasd_op *op, const char *name, struct blasd_err *err) {
+int blasd_request_fields_input(const struct blasd_op *op, const char *name, struct blasd_err *err) {
     const char *known[BLASD_MAX_INPUTS + 1] = {NULL};
+    if (blasd_op_input(op, name) >= 0) return 0;
     for (int i = 0; op->inputs[i].name != NULL; i++) known[i] = op->inputs[i].name;
     return unknown_name(BLASD_E_unknown_input, "inputs.", op->name, "input", name, known, err);
 }
@@ -274,7 +275,7 @@ static int fill_inputs(const struct blasd_named_inputs *inputs, struct blasd_job
     for (int n = 0; n < inputs->count; n++) {
         const struct blasd_named_input *item = &inputs->items[n];
         int i = blasd_op_input(job->op, item->name);
-        if (i < 0) return unknown_input(job->op, item->name, err);
+        if (i < 0) return blasd_request_fields_input(job->op, item->name, err);
         job->inputs[i] = item->input;
     }
     return 0;

@@ -37,6 +37,8 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
 /* Notes a member that came as a JSON value (borrowed). */
 int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_place place,
                                const char *name, json_t *value, struct blasd_err *err);
+/* Whether the operation has an input of that name; unknown_input, which says what it has. */
+int blasd_request_fields_input(const struct blasd_op *op, const char *name, struct blasd_err *err);
 /* Fills `job` from what was gathered. */
 int blasd_request_fields_job(const struct blasd_request_fields *fields,
                              const struct blasd_named_inputs *inputs, struct blasd_job *job,

@@ -72,7 +72,7 @@ static void check_error(const struct outcome *outcome) {
         require(*p >= ' ' && *p <= '~', "a field that can be printed");
 }
 
-static void fuzz_body(const char *content_type, const uint8_t *data, size_t size) {
+static inline void fuzz_body(const char *content_type, const uint8_t *data, size_t size) {
     struct blasd_limits limits;
     struct blasd_intake_options options = {.content_type = content_type, .limits = &limits};
     struct outcome whole, pieces;

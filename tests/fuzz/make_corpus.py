@@ -49,6 +49,31 @@ def json_seeds():
         "[%d,%d]" % (i % 7, i % 10) for i in range(2100)))
 
 
+def oip_seeds():
+    def tensor(name="a", shape=(2,), datatype="FP64", **more):
+        return {"name": name, "shape": list(shape), "datatype": datatype, **more}
+
+    def request(name, inputs, tail=None, **more):
+        text = json.dumps({"inputs": inputs, **more}).encode()
+        write("oip", name, struct.pack("<H", 0xffff if tail is None else len(text)) + text + (tail or b""))
+    request("flat", [tensor(data=[1, 2])])
+    request("nested", [tensor(shape=(2, 1), data=[[1], [2]]), tensor("b", (1,), "INT8", data=[-1])])
+    request("mismatch", [tensor(shape=(2, 2), data=[[1], [2]])])
+    request("bools", [tensor(datatype="BOOL", data=[True, False])])
+    request("parameters", [tensor(data=[1, 2])], id="x", parameters={
+        "k": 3, "alpha": 0.5, "mode": "tf32", "priority": 1, "timeout": 5000, "device": "cpu", "binary_data_output": True},
+        outputs=[{"name": "c", "parameters": {"binary_data": True}}])
+    request("binary", [tensor(parameters={"binary_data_size": 16}), tensor("b", (3,), "INT16", data=[1, 2, 3]),
+                       tensor("V", (1,), "FP32", parameters={"binary_data_size": 4})],
+            np.array([1.5, np.nan]).tobytes() + np.float32(2).tobytes())
+    request("short", [tensor(parameters={"binary_data_size": 16})], b"12345678")
+    request("shared", [tensor(parameters={"shared_memory_region": "r", "shared_memory_byte_size": 16,
+                                          "shared_memory_offset": 64})])
+    write("oip", "twice", b'\xff\xff{"inputs":[{"name":"a","data":[1],"data":[2]}]}')
+    write("oip", "behind", b'\xff\xff{"inputs":[{"data":[1] 2,"name":"a","shape":[1],"datatype":"FP64"}]}')
+    write("oip", "escaped", b'\xff\xff{"inp\\u0075ts":[{"d\\u0061ta":[1],"name":"a","shape":[1],"datatype":"FP64"}]}')
+
+
 def safetensors(tensors, metadata, align=1):
     header, data = {}, b""
     for name, (dtype, array) in tensors.items():
@@ -126,6 +151,44 @@ def multipart_seeds():
         b"\r\n--X\r\n--\r\r\n--XY", "u1")))]))
 
 
+def request_seeds():
+    write("request", "plain", "HTTP/1.1\nHost: localhost:8080\nContent-Length: 46\nAccept: application/json;q=0.5, */*\n"
+          "Content-Type: application/json\nIdempotency-Key: \"a key\"\nPrefer: wait=5, respond-async\n?wait=2.5\n?op=matmul")
+    write("request", "browser", "HTTP/1.1\nHost: [::1]:80\nOrigin: http://[::1]:80\nSec-Fetch-Site: cross-site\n"
+          "Sec-Fetch-Mode: navigate\nSec-Fetch-Dest: document\nExpect: 100-continue\nTransfer-Encoding: chunked")
+    write("request", "list", "HTTP/1.1\nHost: allowed.example.\n?state=queued\n?limit=100\n?cursor=s00\n?since=2026-01-02T03:04:05.678Z\n"
+          "?before=1767322800\n?forget=1\n?deadline_ms=5\n?priority=high\n?device=cpu\nBody-File: 00")
+
+
+def text_seeds():
+    write("texts", "cost", '{"copy_gbytes_s":9.5,"launch_us":1.2,"curves":{"matmul":{"float64":[[1020,1.3,0.2],[9e9,5,1]]}}}')
+    for name, text in {"tcp": "redis://us%40er:pa%3Ass@[::1]:6379/3", "unix": "unix:/run/redis.sock", "limit": "body_bytes=4G",
+                       "accept": "text/html;q=0.3, application/x-npy;q=1.000, */*;q=0", "id": "s" + "0" * 40,
+                       "name": "queue.1-a_b"}.items():
+        write("texts", name, text)
+
+
+def aof_seeds():
+    whole = "*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n\r\n$1\r\n*1\r\n$4\r\nEXEC\r\n"
+    write("aof", "whole", whole)
+    write("aof", "torn", whole + whole[:60])
+    write("aof", "noted", "#TS:1795321940\r\n" + whole[:30])
+    write("aof", "named", "file appendonly.aof.1.incr.aof seq 1 type i\nfile a.rdb seq 2 type b\n\0" + whole[:50])
+
+
+def client_seeds():
+    document = {"id": "s1", "state": "succeeded", "progress": 1, "outputs": {
+        "c": {"dtype": "float64", "shape": [2, 2], "data": [[1, 2], [3, "NaN"]], "href": "/jobs/s1/outputs/c"}}}
+    write("client", "json", json.dumps(document))
+    write("client", "problem", '{"code":"shape_mismatch","detail":"no","field":"inputs.a","retry":false,"status":422}')
+    write("client", "tensors", safetensors({"c": ("F64", np.eye(2)), "i": ("I64", np.arange(3))}, {"job": json.dumps(document)}))
+
+
 json_seeds()
 safetensors_seeds()
 multipart_seeds()
+request_seeds()
+text_seeds()
+aof_seeds()
+client_seeds()
+oip_seeds()

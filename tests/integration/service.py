@@ -21,7 +21,6 @@ import urllib.parse
 
 import jsonschema
 import numpy as np
-import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BLASD = pathlib.Path(os.environ.get("BLASD", ROOT / "build" / "blasd"))
@@ -31,7 +30,7 @@ sys.path.insert(0, str(ROOT / "clients" / "python"))
 
 
 def _as_json_schema(node):
-    """OpenAPI 3.0's `nullable` in JSON Schema's words."""
+    """OpenAPI 3.0's `nullable` and `exclusiveMinimum` in JSON Schema's words."""
     if isinstance(node, list):
         return [_as_json_schema(item) for item in node]
     if not isinstance(node, dict):
@@ -39,20 +38,24 @@ def _as_json_schema(node):
     out = {key: _as_json_schema(value) for key, value in node.items() if key != "nullable"}
     if node.get("nullable") and "type" in out:
         out["type"] = [out["type"], "null"]
+    if out.get("exclusiveMinimum") is True:
+        out["exclusiveMinimum"] = out.pop("minimum")
     return out
 
 
 class ApiText:
-    """api/openapi.yaml: finds the text for a request and checks an answer against it."""
+    """api/openapi.json: finds the text for a request and checks an answer against it."""
 
     def __init__(self):
-        self.document = yaml.safe_load((ROOT / "api" / "openapi.yaml").read_text())
+        self.document = json.loads((ROOT / "api" / "openapi.json").read_text())
         self.schema = _as_json_schema(self.document)
         self.errors = json.loads((ROOT / "api" / "errors.json").read_text())
         self.seen = collections.Counter()  # (path template, method, status)
         self.validators = {}
 
     def template_of(self, path):
+        if path in self.document["paths"]:
+            return path
         for template in self.document["paths"]:
             if re.fullmatch(re.sub(r"\{[^}]*\}", "[^/]+", template), path):
                 return template

@@ -1,5 +1,7 @@
 """Server and text say the same: every route, method and answer of api/openapi.yaml is there, and no other."""
 import json
+import subprocess
+import sys
 
 import jsonschema
 import numpy as np
@@ -8,7 +10,12 @@ from service import API, ROOT, TYPES
 
 def test_the_server_gives_the_text_it_is_held_to(service):
     assert service.request("GET", "/openapi.json").json() == API.document
-    assert json.loads((ROOT / "api" / "openapi.json").read_text()) == API.document
+
+
+def test_the_texts_are_what_people_wrote():
+    """api/openapi.json and api/docs.html come from api/openapi.yaml and the operations' descriptors."""
+    done = subprocess.run([sys.executable, ROOT / "api/generate.py", "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_text_is_well_formed():
@@ -29,19 +36,25 @@ def test_the_text_is_well_formed():
         jsonschema.Draft7Validator.check_schema(schema)
 
 
+ONE = {"shape": [1, 1], "datatype": "FP64", "data": [1]}
+BODIES = {"jobs": {"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}},
+          "infer": {"inputs": [{"name": "a", **ONE}, {"name": "b", **ONE}]},
+          "register": {"key": "/none", "byte_size": 8}}
+
+
 def test_every_route_is_there(service):
     job = service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()
-    paths = {"{id}": job["id"], "{name}": "c"}
+    paths = {"{id}": job["id"], "{version}": "1", "{code}": "queue_full"}
     answered = set()
     for template, item in API.document["paths"].items():
         path = template
-        for name, value in paths.items():
-            path = path.replace(name, "matmul" if template.startswith("/ops") and name == "{name}" else value)
+        for name, value in {**paths, "{name}": "c" if template.startswith("/jobs") else "matmul"}.items():
+            path = path.replace(name, value)
         for method in ("get", "post", "put", "patch"):
-            body = json.dumps({"op": "matmul", "inputs": {"a": [[1]], "b": [[1]]}}) if method == "post" else None
+            body = json.dumps(BODIES.get(template.rsplit("/", 1)[1], {})) if method == "post" else None
             answer = service.request(method.upper(), path, body, {"Content-Type": TYPES["json"]} if body else {})
             if method in item:
-                off = template == "/share" and answer.json()["code"] == "sharing_off"  # test_share.py has it on
+                off = answer.status in (403, 404) and ("share" in template or "region" in template)  # others have it on
                 assert off or answer.status in (200, 202), (method, path, answer.body)
                 answered.add((template, method))
             else:

@@ -20,7 +20,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void send_options(struct blasd_intake_options options, const void *body, size_t len) {
+static inline void send_options(struct blasd_intake_options options, const void *body, size_t len) {
     options.limits = &limits_now;
     outcome_release(&last);
     send_body(&options, body, len, WHOLE, &last);

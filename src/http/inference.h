@@ -1,0 +1,37 @@
+/* Requests of the Open Inference Protocol: POST /v2/models/NAME/infer is POST /jobs with a body of
+ * another form, and an answer of another form from the same record. The other routes under /v2 tell
+ * of the models, and register shared memory. Read next: ../oip/oip.h, regions.h. */
+#ifndef BLASD_HTTP_INFERENCE_H
+#define BLASD_HTTP_INFERENCE_H
+
+#include "http/exchange.h"
+#include "wire/intake.h"
+
+struct http_inference;
+
+extern const struct http_dialect http_inference_dialect;
+
+/* Names the reader of the body, where the exchange is an inference. */
+void http_inference_intake(struct http_exchange *exchange, struct blasd_intake_options *options);
+void http_inference_free(struct http_inference *inference); /* takes NULL */
+
+/* The model that the path names; NULL with `err` filled where there is none, or not that version.
+ */
+const struct blasd_op *http_oip_model_find(struct http_exchange *exchange, struct blasd_err *err);
+
+/* The routes. */
+void http_inference_begin(struct http_exchange *exchange); /* then those of jobs.h */
+void http_oip_server(struct http_exchange *exchange);
+void http_oip_repository(struct http_exchange *exchange);
+void http_oip_model(struct http_exchange *exchange);
+void http_oip_model_ready(struct http_exchange *exchange);
+void http_oip_config(struct http_exchange *exchange);
+void http_oip_statistics(struct http_exchange *exchange);
+void http_oip_regions_body(struct http_exchange *exchange, const void *bytes, size_t len);
+void http_oip_regions_status(struct http_exchange *exchange);
+void http_oip_regions_register(struct http_exchange *exchange);
+void http_oip_regions_unregister(struct http_exchange *exchange);
+void http_oip_no_regions(struct http_exchange *exchange);    /* of another kind of memory: */
+void http_oip_no_unregister(struct http_exchange *exchange); /* there are none */
+
+#endif

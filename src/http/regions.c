@@ -1,0 +1,221 @@
+/* The table of regions. */
+#include "http/regions.h"
+
+#include "base/text.h"
+#include "http/exchange.h"
+#include "http/peer.h"
+#include "http/timeouts.h"
+#include "wire/document.h"
+#include "wire/sanitize.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KEY_MAX 256
+#define DIRECTORY "/dev/shm/" /* where POSIX shared memory objects lie on Linux */
+
+struct http_region {
+    struct http_region *next; /* owned */
+    char name[BLASD_OIP_REGION_MAX], key[KEY_MAX];
+    uint64_t offset, bytes;
+    uid_t uid;
+    int fd; /* owned */
+    bool writable;
+};
+
+void http_regions_init(struct http_regions *regions) {
+    *regions = (struct http_regions){.lock = PTHREAD_MUTEX_INITIALIZER};
+}
+
+static void region_free(struct http_region *region) {
+    if (region->fd >= 0) close(region->fd);
+    free(region);
+}
+
+void http_regions_release(struct http_regions *regions) {
+    while (regions->first != NULL) {
+        struct http_region *region = regions->first;
+        regions->first = region->next;
+        region_free(region);
+    }
+}
+
+int http_regions_caller(struct MHD_Connection *connection, uid_t *ret, struct blasd_err *err) {
+    struct http_connection *of = http_connection_of(connection);
+    if (of != NULL && !of->user_known)
+        of->user_known = http_peer_uid(http_connection_fd(connection), &of->user);
+    if (of != NULL && of->user_known) {
+        *ret = of->user;
+        return 0;
+    }
+    return blasd_fail(err, BLASD_E_caller_unknown, "",
+                      "the system does not say whose process the caller is: it must run on this "
+                      "machine, beside the service");
+}
+
+/* --- one region --------------------------------------------------------------------------------
+ */
+
+/* What the modes of a file allow a user, who is taken to be in no group of it. */
+static bool allows(const struct stat *info, uid_t uid, mode_t own, mode_t others) {
+    return uid == 0 || (info->st_mode & (info->st_uid == uid ? own : others)) != 0;
+}
+
+/* Opens the object, where the caller may read it. */
+static int open_object(struct http_region *region, struct blasd_err *err) {
+    const char *key = region->key[0] == '/' ? region->key + 1 : region->key;
+    char path[sizeof DIRECTORY + KEY_MAX], shown[BLASD_SANITIZED_MAX];
+    struct stat info;
+    bool plain = key[0] != '\0' && key[0] != '.' && strchr(key, '/') == NULL;
+    blasd_sanitize(shown, region->key, strlen(region->key));
+    if (!plain)
+        return blasd_fail(err, BLASD_E_invalid_field, "key",
+                          "'%s' is no name of a shared memory object: one name, behind a slash or "
+                          "none",
+                          shown);
+    blasd_text_join(path, sizeof path, DIRECTORY, key, NULL);
+    region->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    region->writable = region->fd >= 0;
+    if (region->fd < 0) region->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    /* what the caller may not read is to it as if it were not there */
+    if (region->fd < 0 || fstat(region->fd, &info) != 0 || !S_ISREG(info.st_mode) ||
+        !allows(&info, region->uid, S_IRUSR, S_IROTH))
+        return blasd_fail(err, BLASD_E_invalid_field, "key",
+                          "there is no shared memory object '%s' that both the caller and the "
+                          "service may read",
+                          shown);
+    region->writable = region->writable && allows(&info, region->uid, S_IWUSR, S_IWOTH);
+    if (region->offset <= (uint64_t)info.st_size &&
+        region->bytes <= (uint64_t)info.st_size - region->offset)
+        return 0;
+    return blasd_fail(err, BLASD_E_invalid_field, "byte_size",
+                      "offset %llu and byte_size %llu go beyond the object '%s', which has %llu "
+                      "bytes",
+                      (unsigned long long)region->offset, (unsigned long long)region->bytes, shown,
+                      (unsigned long long)info.st_size);
+}
+
+/* The caller's region of that name and what points to it, or NULL. Locked. */
+static struct http_region **find(struct http_regions *regions, const char *name, uid_t caller) {
+    struct http_region **at = &regions->first;
+    while (*at != NULL && ((*at)->uid != caller || strcmp((*at)->name, name) != 0))
+        at = &(*at)->next;
+    return *at == NULL ? NULL : at;
+}
+
+/* --- the table ---------------------------------------------------------------------------------
+ */
+
+int http_regions_add(struct http_regions *regions, const char *name, const char *key,
+                     uint64_t offset, uint64_t bytes, uint64_t most, uid_t caller,
+                     struct blasd_err *err) {
+    struct http_region *region;
+    int rc;
+    if (strlen(name) >= sizeof region->name || strlen(key) >= sizeof region->key)
+        return blasd_fail(err, BLASD_E_invalid_field, "", "the region's name has at most %d bytes",
+                          BLASD_OIP_REGION_MAX - 1);
+    region = calloc(1, sizeof *region);
+    if (region == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    blasd_text_join(region->name, sizeof region->name, name, NULL, NULL);
+    blasd_text_join(region->key, sizeof region->key, key, NULL, NULL);
+    region->offset = offset;
+    region->bytes = bytes;
+    region->uid = caller;
+    region->fd = -1;
+    rc = open_object(region, err);
+    pthread_mutex_lock(&regions->lock);
+    if (rc == 0 && find(regions, name, caller) != NULL)
+        rc = blasd_fail(err, BLASD_E_invalid_field, "name",
+                        "a region of this name is registered already: unregister it first");
+    else if (rc == 0 && (uint64_t)regions->count >= most)
+        rc = blasd_fail(err, BLASD_E_no_space, "",
+                        "%d regions are registered (limit shared_regions)", regions->count);
+    if (rc == 0) {
+        region->next = regions->first;
+        regions->first = region;
+        regions->count++;
+    }
+    pthread_mutex_unlock(&regions->lock);
+    if (rc != 0) region_free(region);
+    return rc;
+}
+
+void http_regions_remove(struct http_regions *regions, const char *name, uid_t caller) {
+    struct http_region **at;
+    pthread_mutex_lock(&regions->lock);
+    for (at = &regions->first; *at != NULL;) {
+        struct http_region *region = *at;
+        if (region->uid != caller || (name != NULL && strcmp(region->name, name) != 0)) {
+            at = &region->next;
+            continue;
+        }
+        *at = region->next;
+        regions->count--;
+        region_free(region);
+    }
+    pthread_mutex_unlock(&regions->lock);
+}
+
+/* Of the region at `at`, NULL where there is none. Locked. */
+static int open_place(struct http_region **at, const struct blasd_oip_place *place, bool write,
+                      int *fd, struct blasd_err *err) {
+    char shown[BLASD_SANITIZED_MAX];
+    blasd_sanitize(shown, place->region, strlen(place->region));
+    if (at == NULL)
+        return blasd_fail(err, BLASD_E_invalid_field, "shared_memory_region",
+                          "no region '%s' is registered by this caller", shown);
+    if (place->offset > (*at)->bytes || place->bytes > (*at)->bytes - place->offset)
+        return blasd_fail(err, BLASD_E_invalid_field, "shared_memory_byte_size",
+                          "offset %llu and byte_size %llu go beyond the region '%s', which has "
+                          "%llu bytes",
+                          (unsigned long long)place->offset, (unsigned long long)place->bytes,
+                          shown, (unsigned long long)(*at)->bytes);
+    if (write && !(*at)->writable)
+        return blasd_fail(err, BLASD_E_invalid_field, "shared_memory_region",
+                          "the region '%s' cannot be written to", shown);
+    *fd = fcntl((*at)->fd, F_DUPFD_CLOEXEC, 0);
+    if (*fd >= 0) return 0;
+    return blasd_fail(err, BLASD_E_no_space, "", "no descriptor is left: %s", strerror(errno));
+}
+
+int http_regions_open(struct http_regions *regions, const struct blasd_oip_place *place, bool write,
+                      uid_t caller, int *fd, uint64_t *at, struct blasd_err *err) {
+    struct http_region **found;
+    int rc;
+    pthread_mutex_lock(&regions->lock);
+    found = find(regions, place->region, caller);
+    rc = open_place(found, place, write, fd, err);
+    if (rc == 0) *at = (*found)->offset + place->offset;
+    pthread_mutex_unlock(&regions->lock);
+    return rc;
+}
+
+int http_regions_write(struct http_regions *regions, const char *name, uid_t caller,
+                       struct blasd_buf *buf) {
+    struct json_out out = {.buf = buf};
+    size_t before = buf->len;
+    bool first = true;
+    json_out_put(&out, "[");
+    pthread_mutex_lock(&regions->lock);
+    for (const struct http_region *at = regions->first; at != NULL; at = at->next) {
+        if (at->uid != caller || (name != NULL && strcmp(at->name, name) != 0)) continue;
+        json_out_put(&out, "%r{\"name\":%s,\"key\":%s,\"offset\":%u,\"byte_size\":%u}",
+                     first ? "" : ",", at->name, at->key, at->offset, at->bytes);
+        first = false;
+    }
+    pthread_mutex_unlock(&regions->lock);
+    json_out_put(&out, "]");
+    return document_end(&out, before);
+}
+
+bool http_regions_has(struct http_regions *regions, const char *name, uid_t caller) {
+    bool has;
+    pthread_mutex_lock(&regions->lock);
+    has = find(regions, name, caller) != NULL;
+    pthread_mutex_unlock(&regions->lock);
+    return has;
+}

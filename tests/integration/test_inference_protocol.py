@@ -1,0 +1,478 @@
+"""The Open Inference Protocol, judged by clients that others wrote, and at its edges by hand."""
+import gzip
+import json
+import os
+import pathlib
+import re
+import subprocess
+import uuid
+import zlib
+
+import numpy as np
+import pytest
+from service import API
+
+CODES = {"float64": "FP64", "float32": "FP32", "float16": "FP16", "int64": "INT64", "int32": "INT32", "int16": "INT16",
+         "int8": "INT8", "uint64": "UINT64", "uint32": "UINT32", "uint16": "UINT16", "uint8": "UINT8", "bool": "BOOL"}
+DTYPES = {code: name for name, code in CODES.items()}
+
+
+def tensor(name, array, binary=False):
+    """(the tensor's JSON, the bytes that follow)"""
+    array = np.asarray(array)
+    one = {"name": name, "shape": list(array.shape), "datatype": CODES[array.dtype.name]}
+    if binary:
+        return {**one, "parameters": {"binary_data_size": array.nbytes}}, array.tobytes()
+    return {**one, "data": array.ravel().tolist()}, b""
+
+
+def body_of(inputs, binary=(), **more):
+    tensors = [tensor(name, array, name in binary) for name, array in inputs.items()]
+    text = json.dumps({"inputs": [one for one, _ in tensors], **more}).encode()
+    tail = b"".join(raw for _, raw in tensors)
+    return text + tail, {"Inference-Header-Content-Length": str(len(text))} if binary else {}
+
+
+def read(answer):
+    """(the answer's JSON, its outputs as arrays)"""
+    length = answer.headers.get("Inference-Header-Content-Length")
+    at = len(answer.body) if length is None else int(length)
+    document, arrays = json.loads(answer.body[:at]), {}
+    for one in document["outputs"]:
+        dtype = DTYPES[one["datatype"]]
+        if "data" in one:
+            array = np.array(one["data"], dtype)
+        else:
+            size = one["parameters"]["binary_data_size"]
+            array = np.frombuffer(answer.body[at:at + size], dtype)
+            at += size
+        arrays[one["name"]] = array.reshape(one["shape"])
+    assert at == len(answer.body)
+    return document, arrays
+
+
+def infer(service, model, inputs, binary=(), headers=None, path="", **more):
+    body, own = body_of(inputs, binary, **more)
+    return service.request("POST", f"/v2/models/{model}{path}/infer", body, {**own, **(headers or {})})
+
+
+RNG = np.random.default_rng(21)
+A, B = RNG.random((5, 3)), RNG.random((3, 4))
+
+
+# --- metadata -----------------------------------------------------------------------------------------------------
+
+
+def test_server_and_models(service):
+    server = service.request("GET", "/v2").json()
+    assert server["name"] == "blasd" and "binary_tensor_data" in server["extensions"]
+    assert "system_shared_memory" not in server["extensions"]  # without --share
+    index = service.request("POST", "/v2/repository/index").json()
+    ops = {op["name"]: op for op in service.request("GET", "/ops").json()["ops"]}
+    assert [one["name"] for one in index] == list(ops) and all(one["state"] == "READY" for one in index)
+    for name, op in ops.items():
+        for path in ("", "/versions/1"):
+            model = service.request("GET", f"/v2/models/{name}{path}").json()
+            config = service.request("GET", f"/v2/models/{name}{path}/config").json()
+            assert service.request("GET", f"/v2/models/{name}{path}/ready").status == 200
+            assert model["versions"] == ["1"] and config["max_batch_size"] == 0
+            for ports, mine, theirs in (("inputs", "input", op["inputs"]), ("outputs", "output", op["outputs"])):
+                described = {port["name"]: port for port in theirs}
+                assert [port["name"] for port in model[ports]] == [n for n, port in described.items() if not port["optional"]]
+                assert [port["name"] for port in model[f"optional_{ports}"]] == [
+                    n for n, port in described.items() if port["optional"]]
+                for port in model[ports] + model[f"optional_{ports}"]:
+                    assert DTYPES[port["datatype"]] in described[port["name"]]["dtypes"] and set(port["shape"]) <= {-1}
+                    assert described[port["name"]]["min_rank"] <= len(port["shape"]) <= described[port["name"]]["max_rank"]
+                assert config[mine] == [{"name": port["name"], "data_type": "TYPE_" + port["datatype"], "dims": port["shape"]}
+                                        for port in model[ports]]
+    matmul = service.request("GET", "/v2/models/matmul").json()
+    assert [port["shape"] for port in matmul["inputs"]] == [[-1, -1]] * 2
+
+
+@pytest.mark.parametrize("path", ["/v2/models/nothing", "/v2/models/nothing/config", "/v2/models/nothing/stats",
+                                  "/v2/models/nothing/ready", "/v2/models/matmul/versions/2",
+                                  "/v2/models/matmul/versions/2/ready", "/v2/nothing", "/v2/models/matmul/infer"])
+def test_what_is_not_there_is_an_error_of_its_form(service, path):
+    answer = service.request("GET", path)
+    assert answer.status in (404, 405) and list(answer.json()) == ["error"]
+    assert answer.headers["Content-Type"] == "application/json"
+
+
+def test_paths_that_only_begin_like_it_have_our_form(service):
+    for path in ("/v2x", "/v22/models", "/v"):
+        assert service.request("GET", path).json()["code"] == "route_not_found"
+
+
+# --- inference ----------------------------------------------------------------------------------------------------
+
+
+def test_json(service):
+    document, arrays = read(infer(service, "matmul", {"a": A, "b": B}, id="number 1"))
+    np.testing.assert_allclose(arrays["c"], A @ B, rtol=1e-14)
+    assert (document["model_name"], document["model_version"], document["id"]) == ("matmul", "1", "number 1")
+    assert document["parameters"]["batch_size"] >= 1 and document["parameters"]["device"].startswith("cpu")
+    # the same job as any other, of which there is a document
+    job = service.request("GET", f"/jobs/{document['parameters']['job']}").json()
+    assert job["op"] == "matmul" and job["state"] == "succeeded"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "int8", "uint64", "uint8", "bool"])
+@pytest.mark.parametrize("binary", [False, True])
+def test_datatypes(service, dtype, binary):
+    a, b = (A * 10).astype(dtype), (B * 10).astype(dtype)
+    _, arrays = read(infer(service, "matmul", {"a": a, "b": b}, binary=("a", "b") if binary else (),
+                           parameters={"binary_data_output": binary}))
+    wide = np.float64 if a.dtype.kind != "f" else dtype
+    assert arrays["c"].dtype == wide
+    np.testing.assert_allclose(arrays["c"], a.astype(wide) @ b.astype(wide), rtol=1e-2 if dtype == "float16" else 1e-6)
+
+
+def test_parameters_are_the_operation_s(service):
+    parameters = {"alpha": 2, "transpose_a": True}
+    _, arrays = read(infer(service, "matmul", {"a": A.T, "b": B}, parameters=parameters))
+    np.testing.assert_allclose(arrays["c"], 2 * A @ B, rtol=1e-14)
+    _, arrays = read(infer(service, "distance", {"x": A}, parameters={"metric": "cityblock", "output": "topk", "k": 2}))
+    assert arrays["d"].shape == (5, 2) and arrays["index"].dtype == np.int64
+
+
+def test_outputs_in_the_order_and_form_asked_for(service):
+    outputs = [{"name": "r2"}, {"name": "coef", "parameters": {"binary_data": True}},
+               {"name": "intercept", "parameters": {"binary_data": False}}]
+    x, y = RNG.random((30, 2)), RNG.random(30)
+    document, arrays = read(infer(service, "regression", {"x": x, "y": y}, outputs=outputs))
+    assert [one["name"] for one in document["outputs"]] == ["r2", "coef", "intercept"]
+    assert ["data" in one for one in document["outputs"]] == [True, False, True]
+    full = service.run("regression", {"x": x, "y": y})[0]
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, full[name])
+
+
+@pytest.mark.parametrize("side", [1, 40, 300, 1500])  # beside the record, in a segment, in a file, sent piece by piece
+@pytest.mark.parametrize("binary", [False, True])
+def test_sizes(service, side, binary):
+    a = RNG.random((side, side)).round(3)
+    _, arrays = read(infer(service, "matmul", {"a": a, "b": np.eye(side)}, binary=("a", "b"),
+                           parameters={"binary_data_output": binary}))
+    np.testing.assert_array_equal(arrays["c"], a)
+
+
+def test_values_that_json_has_no_numbers_for(service):
+    one = {"name": "a", "shape": [1, 3], "datatype": "FP64", "data": ["NaN", "Infinity", "-Infinity"]}
+    other = tensor("b", np.eye(3))[0]
+    answer = service.request("POST", "/v2/models/matmul/infer", json.dumps({"inputs": [one, other]}))
+    assert answer.status == 200 and set(answer.json()["outputs"][0]["data"]) == {"NaN"}
+
+
+def test_optional_inputs_and_empty_tensors(service):
+    _, arrays = read(infer(service, "distance", {"x": A, "y": B.T}))
+    assert arrays["d"].shape == (5, 4)
+    _, arrays = read(infer(service, "matmul", {"a": np.zeros((0, 3)), "b": B}, binary=("a",),
+                           parameters={"binary_data_output": True}))
+    assert arrays["c"].shape == (0, 4)
+
+
+def error_of(answer, status, *words):
+    assert answer.status == status, (answer.status, answer.body)
+    document = answer.json()
+    assert list(document) == ["error"]
+    for word in words:
+        assert word in document["error"], document
+    code = document["error"].split(":")[0]
+    assert API.errors[code]["status"] == status
+    return document["error"]
+
+
+def test_errors(service):
+    error_of(infer(service, "matmul", {"a": A, "b": A}), 422, "shape_mismatch")
+    error_of(infer(service, "matmul", {"a": A}), 422, "missing_input", "inputs.b")
+    error_of(infer(service, "matmul", {"a": A, "c": B}), 422, "missing_input")
+    error_of(infer(service, "solve", {"a": np.ones((3, 3)), "b": np.ones(3)}), 422, "singular_matrix")
+    error_of(infer(service, "matmul", {"a": A, "b": B}, parameters={"alhpa": 2}), 422, "did you mean 'alpha'")
+    error_of(infer(service, "matmul", {"a": A, "b": B}, outputs=[{"name": "d"}]), 422, "no output 'd'")
+    error_of(infer(service, "distance", {"x": A}, outputs=[{"name": "index"}]), 404, "output_not_found")
+    error_of(infer(service, "nothing", {"a": A}), 404, "no model 'nothing'")
+    error_of(infer(service, "matmul", {"a": A, "b": B}, path="/versions/3"), 404, "no version '3'")
+    error_of(service.request("POST", "/v2/models/matmul/infer", b"not json"), 400, "malformed_json")
+    error_of(service.request("POST", "/v2/models/matmul/infer", b""), 400, "malformed_json")
+    complex_one = {"name": "a", "shape": [1], "datatype": "C64", "data": [1, 0]}
+    error_of(service.request("POST", "/v2/models/matmul/infer", json.dumps({"inputs": [complex_one]})), 422,
+             "unsupported_dtype")
+    for header in ("x", "-1", "1e3", "99999999999999999999", "5000"):
+        error_of(infer(service, "matmul", {"a": A, "b": B}, headers={"Inference-Header-Content-Length": header}), 400,
+                 "Inference-Header-Content-Length")
+    error_of(infer(service, "matmul", {"a": A, "b": B}, headers={"Host": "elsewhere.example"}), 403, "forbidden_host")
+    # after all that it still works
+    assert infer(service, "matmul", {"a": A, "b": B}).status == 200
+
+
+def test_the_header_s_length_must_be_the_json_s(service):
+    body, headers = body_of({"a": A, "b": B}, binary=("a", "b"))
+    length = int(headers["Inference-Header-Content-Length"])
+    for wrong in (0, 1, length - 1, length + 1, len(body)):
+        answer = service.request("POST", "/v2/models/matmul/infer", body, {"Inference-Header-Content-Length": str(wrong)})
+        assert answer.status in (400, 422) and list(answer.json()) == ["error"], wrong
+
+
+def test_a_timeout_ends_the_job(make_service):
+    service = make_service()
+    with service.worker_held():
+        error_of(infer(service, "matmul", {"a": A, "b": B}, parameters={"timeout": 200000}), 504, "deadline_exceeded")
+    assert infer(service, "matmul", {"a": A, "b": B}, parameters={"timeout": 60_000_000}).status == 200
+
+
+def test_the_same_limits_as_jobs(make_service):
+    service = make_service("--limit", "json_bytes=4096", "--limit", "job_bytes=100000")
+    error_of(infer(service, "matmul", {"a": RNG.random((30, 30)), "b": np.eye(30)}), 413, "limit json_bytes")
+    error_of(infer(service, "matmul", {"a": RNG.random((90, 90)), "b": np.eye(90)}, binary=("a", "b")), 413,
+             "limit job_bytes")
+    full = make_service("--limit", "queue_jobs=1", "--limit", "queue_wait_ms=0")
+    with full.worker_held():
+        assert full.post("matmul", {"a": A, "b": B}, wait=0).status == 202
+        answer = infer(full, "matmul", {"a": A, "b": B})
+    error_of(answer, 429, "queue_full")
+    assert int(answer.headers["Retry-After"]) >= 1
+
+
+def test_statistics(make_service):
+    service = make_service()
+
+    def stats(path="/v2/models/matmul/stats"):
+        return service.request("GET", path).json()["model_stats"]
+    assert stats()[0]["inference_count"] == 0
+    for _ in range(3):
+        assert infer(service, "matmul", {"a": A, "b": B}).status == 200
+    infer(service, "solve", {"a": np.ones((3, 3)), "b": np.ones(3)})
+    one = stats("/v2/models/matmul/versions/1/stats")[0]
+    assert (one["name"], one["version"], one["inference_count"], one["execution_count"]) == ("matmul", "1", 3, 3)
+    assert all(one["inference_stats"][name]["count"] == 3
+               for name in ("success", "queue", "compute_input", "compute_infer", "compute_output"))
+    assert one["inference_stats"]["success"]["ns"] > 0 and one["last_inference"] > 1.5e12
+    solve = next(model for model in stats("/v2/models/stats") if model["name"] == "solve")
+    assert solve["inference_stats"]["fail"]["count"] == 1 and solve["inference_count"] == 0
+    assert len(stats("/v2/models/stats")) == len(service.request("GET", "/ops").json()["ops"])
+
+
+PACK = {"gzip": gzip.compress, "deflate": zlib.compress}
+UNPACK = {"gzip": gzip.decompress, "deflate": zlib.decompress}
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize("side", [3, 200, 900])
+def test_compressed_both_ways(service, coding, side):
+    a = RNG.integers(0, 9, (side, side)).astype(float)
+    body, headers = body_of({"a": a, "b": np.eye(side)}, binary=("a", "b"), parameters={"binary_data_output": True})
+    answer = service.request("POST", "/v2/models/matmul/infer", PACK[coding](body),
+                             {**headers, "Content-Encoding": coding, "Accept-Encoding": coding}, check=False)
+    assert answer.status == 200, answer.body
+    if side > 3:
+        assert answer.headers["Content-Encoding"] == coding and len(answer.body) < a.nbytes / 2
+        answer.body = UNPACK[coding](answer.body)
+    np.testing.assert_array_equal(read(answer)[1]["c"], a)
+
+
+def test_compressed_bodies_that_are_wrong(make_service):
+    service = make_service("--limit", "json_bytes=1M", "--limit", "body_bytes=2M")
+    body, _ = body_of({"a": A, "b": B})
+    for packed, coding in ((gzip.compress(body)[:-9], "gzip"), (gzip.compress(body) + b"x", "gzip"), (body, "gzip"),
+                           (b"", "gzip"), (zlib.compress(body), "gzip"), (gzip.compress(body), "deflate")):
+        answer = service.request("POST", "/v2/models/matmul/infer", packed, {"Content-Encoding": coding})
+        assert answer.status == 400 and list(answer.json()) == ["error"], (packed[:20], coding)
+    bomb = gzip.compress(b" " * (1 << 26))
+    error_of(service.request("POST", "/v2/models/matmul/infer", bomb, {"Content-Encoding": "gzip"}), 413, "body_too_large")
+    answer = service.request("POST", "/v2/models/matmul/infer", body, {"Content-Encoding": "br"})
+    assert answer.status == 415 and list(answer.json()) == ["error"]
+    for path in ("/jobs", "/v2/repository/index"):
+        assert service.request("POST", path, gzip.compress(body), {"Content-Encoding": "gzip"}).status == 415
+
+
+# --- shared memory ------------------------------------------------------------------------------------------------
+
+
+class Shared:
+    """A POSIX shared memory object, gone at the end."""
+
+    def __init__(self, size, mode=0o600):
+        self.key = f"/blasd-test-{uuid.uuid4().hex}"
+        self.path = pathlib.Path("/dev/shm" + self.key)
+        self.path.touch(mode)
+        self.path.chmod(mode)
+        os.truncate(self.path, size)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.path.unlink(missing_ok=True)
+
+    def write(self, at, array):
+        with open(self.path, "r+b") as file:
+            file.seek(at)
+            file.write(np.ascontiguousarray(array).tobytes())
+
+    def read(self, at, shape, dtype=np.float64):
+        raw = self.path.read_bytes()[at:]
+        return np.frombuffer(raw, dtype, int(np.prod(shape))).reshape(shape)
+
+
+def register(service, name, key, size, offset=0):
+    body = json.dumps({"key": key, "offset": offset, "byte_size": size})
+    return service.request("POST", f"/v2/systemsharedmemory/region/{name}/register", body)
+
+
+def place(region, size, offset=0):
+    return {"shared_memory_region": region, "shared_memory_byte_size": size, "shared_memory_offset": offset}
+
+
+def infer_shared(service, region, n, at=0, to=None):
+    a = {"name": "a", "shape": [n, n], "datatype": "FP64", "parameters": place(region, 8 * n * n, at)}
+    request = {"inputs": [a, tensor("b", np.eye(n))[0]]}
+    if to is not None:
+        request["outputs"] = [{"name": "c", "parameters": to}]
+    return service.request("POST", "/v2/models/matmul/infer", json.dumps(request))
+
+
+@pytest.mark.parametrize("n", [3, 700])  # 700: some MiB, read in several turns
+def test_tensors_in_shared_memory(sharing, n):
+    a = RNG.random((n, n))
+    with Shared(8 * n * n * 3) as memory:
+        memory.write(8 * n * n, a)
+        assert register(sharing, "mine", memory.key, 8 * n * n * 2, offset=8 * n * n).status == 200
+        listed = sharing.request("GET", "/v2/systemsharedmemory/region/mine/status").json()
+        assert listed == [{"name": "mine", "key": memory.key, "offset": 8 * n * n, "byte_size": 16 * n * n}]
+        _, arrays = read(infer_shared(sharing, "mine", n))
+        np.testing.assert_array_equal(arrays["c"], a)
+        answer = infer_shared(sharing, "mine", n, to=place("mine", 8 * n * n, 8 * n * n))
+        one = answer.json()["outputs"][0]
+        assert one == {"name": "c", "datatype": "FP64", "shape": [n, n]}
+        np.testing.assert_array_equal(memory.read(16 * n * n, (n, n)), a)
+        # what is unregistered is gone, and may be registered again
+        assert sharing.request("POST", "/v2/systemsharedmemory/region/mine/unregister").status == 200
+        assert sharing.request("GET", "/v2/systemsharedmemory/status").json() == []
+        error_of(infer_shared(sharing, "mine", n), 422, "no region 'mine'")
+        assert register(sharing, "mine", memory.key, 8).status == 200
+        error_of(register(sharing, "mine", memory.key, 8), 422, "registered already")
+        assert sharing.request("POST", "/v2/systemsharedmemory/unregister").status == 200
+        assert sharing.request("GET", "/v2/systemsharedmemory/status").json() == []
+
+
+def test_shared_memory_is_off_without_share(service):
+    with Shared(64) as memory:
+        error_of(register(service, "r", memory.key, 64), 403, "sharing_off")
+    error_of(infer_shared(service, "r", 2), 403, "sharing_off")
+    assert service.request("GET", "/v2/systemsharedmemory/status").json() == []
+    assert service.request("POST", "/v2/systemsharedmemory/unregister").status == 200
+
+
+def test_places_outside_a_region_are_refused(sharing):
+    with Shared(256) as memory:
+        for offset, size in ((0, 257), (256, 1), (257, 1), (2**62, 2**62), (2**63 - 1, 2**63 - 1)):
+            error_of(register(sharing, "r", memory.key, size, offset), 422, "go beyond the object")
+        for size, offset in ((0, 0), (-1, 0), (8, -1), (1.5, 0), ("8", 0)):
+            error_of(register(sharing, "r", memory.key, size, offset), 422, "invalid_field")
+        assert register(sharing, "r", memory.key, 128, 64).status == 200
+        assert infer_shared(sharing, "r", 4).status == 200
+        for at in (8, 128, 2**62, 2**63 - 1):
+            error_of(infer_shared(sharing, "r", 4, at), 422, "go beyond the region")
+        error_of(infer_shared(sharing, "r", 4, to=place("r", 128, 8)), 422, "go beyond the region")
+        error_of(infer_shared(sharing, "r", 4, to=place("r", 120)), 406, "shared_memory_byte_size is 120")
+        os.truncate(memory.path, 100)
+        error_of(infer_shared(sharing, "r", 4), 422, "was cut")
+        assert sharing.request("POST", "/v2/systemsharedmemory/unregister").status == 200
+
+
+@pytest.mark.parametrize("key", ["", "/", ".", "..", "../etc/passwd", "/../../etc/passwd", "a/b", "/nothing-of-this-name",
+                                 "x" * 300])
+def test_keys_that_name_no_object(sharing, key):
+    error_of(register(sharing, "r", key, 8), 422, "invalid_field")
+
+
+def test_links_and_other_files_are_no_objects(sharing, tmp_path):
+    link = pathlib.Path(f"/dev/shm/blasd-test-{uuid.uuid4().hex}")
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(64))
+    for make in (lambda: link.symlink_to(secret), link.mkdir, lambda: os.mkfifo(link)):
+        make()
+        try:
+            error_of(register(sharing, "r", link.name, 8), 422, "no shared memory object")
+        finally:
+            link.rmdir() if link.is_dir() and not link.is_symlink() else link.unlink()
+
+
+OTHER_USER = """
+import http.client, json, sys
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+connection.request("POST" if len(sys.argv) > 3 else "GET", sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
+answer = connection.getresponse()
+print(json.dumps([answer.status, answer.read().decode()]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be another user")
+def test_another_user_reads_nothing_through_the_service(sharing):
+    def nobody(path, body=None):
+        words = ["/usr/bin/python3", "-c", OTHER_USER, str(sharing.port), path]
+        done = subprocess.run(words + ([json.dumps(body)] if body is not None else []), user=65534, group=65534,
+                              extra_groups=[], cwd="/", capture_output=True, text=True, timeout=60, check=True)
+        status, text = json.loads(done.stdout)
+        return status, json.loads(text)
+    request = {"inputs": [{"name": "a", "shape": [2, 2], "datatype": "FP64", "parameters": place("r", 32)},
+                          tensor("b", np.eye(2))[0]]}
+    with Shared(32) as mine, Shared(32, 0o644) as open_to_all:
+        assert register(sharing, "r", mine.key, 32).status == 200
+        status, answer = nobody("/v2/systemsharedmemory/region/q/register", {"key": mine.key, "byte_size": 32})
+        assert status == 422 and "no shared memory object" in answer["error"]
+        status, answer = nobody("/v2/models/matmul/infer", request)
+        assert status == 422 and "no region 'r'" in answer["error"]
+        assert nobody("/v2/systemsharedmemory/status") == (200, [])
+        assert nobody("/v2/systemsharedmemory/unregister", {})[0] == 200
+        assert infer_shared(sharing, "r", 2).status == 200  # it is still there
+        # what anybody may read, and not write
+        status, answer = nobody("/v2/systemsharedmemory/region/r/register", {"key": open_to_all.key, "byte_size": 32})
+        assert status == 200
+        assert nobody("/v2/models/matmul/infer", request)[0] == 200
+        request["outputs"] = [{"name": "c", "parameters": place("r", 32)}]
+        status, answer = nobody("/v2/models/matmul/infer", request)
+        assert status == 422 and "cannot be written" in answer["error"]
+        assert nobody("/v2/systemsharedmemory/unregister", {})[0] == 200
+        assert sharing.request("POST", "/v2/systemsharedmemory/unregister").status == 200
+
+
+# --- clients that others wrote ------------------------------------------------------------------------------------
+
+
+def run_client(venv, service, name):
+    script = pathlib.Path(__file__).parent / "clients" / name
+    done = subprocess.run([venv("inference") / "bin/python", script, f"127.0.0.1:{service.port}"], capture_output=True,
+                          text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("name", ["triton_sync.py", "triton_aio.py"])
+def test_tritonclient(venv, sharing, name):
+    run_client(venv, sharing, name)
+
+
+@pytest.mark.parametrize("options", [
+    ["-m", "matmul", "--shape", "a:16,16", "--shape", "b:16,16", "--concurrency-range", "4"],
+    ["-m", "solve", "--shape", "a:8,8", "--shape", "b:8,1", "--request-rate-range", "50"],
+    ["-m", "matmul", "--shape", "a:32,32", "--shape", "b:32,32", "--shared-memory", "system",
+     "--output-shared-memory-size", "8192"]], ids=["concurrency", "rate", "shared memory"])
+def test_perf_analyzer(venv, sharing, options):
+    folder = venv("perf")
+    libraries = ":".join(map(str, folder.glob("lib/python3*/site-packages/nvidia/*/lib")))
+    before = sharing.request("GET", "/v2/models/stats").json()["model_stats"]
+    done = subprocess.run([folder / "bin/perf_analyzer", "-u", f"127.0.0.1:{sharing.port}", "-i", "http",
+                           "--measurement-mode", "count_windows", "--measurement-request-count", "50",
+                           "--stability-percentage", "999", "--max-trials", "3", *options],
+                          capture_output=True, text=True, timeout=300, check=False,
+                          env={**os.environ, "LD_LIBRARY_PATH": libraries})
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-4000:]
+    rates = [float(rate) for rate in re.findall(r"[Tt]hroughput: ([\d.]+) infer/sec", said)]
+    assert rates and min(rates) > 0, said[-4000:]
+    after = sharing.request("GET", "/v2/models/stats").json()["model_stats"]
+    model = options[1]
+    count = {when: next(one["inference_count"] for one in stats if one["name"] == model)
+             for when, stats in (("before", before), ("after", after))}
+    assert count["after"] >= count["before"] + 50

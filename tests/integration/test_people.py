@@ -1,0 +1,190 @@
+"""What people and their tools see: pages, one output in one request, parts of outputs, compressed answers."""
+import gzip
+import hashlib
+import html.parser
+import json
+import zlib
+
+import numpy as np
+import pytest
+from service import API, TYPES, nested
+
+RNG = np.random.default_rng(11)
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would fetch, and where links go."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.fetched, self.links, self.ids, self.open, self.text = [], [], set(), [], ""
+        self.feed(text)
+        assert self.open == [], "tags that are not closed"
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        assert tag not in ("script", "iframe", "form", "img", "object") and not any(n.startswith("on") for n in attrs)
+        assert "style" not in attrs
+        if tag == "link":
+            self.fetched.append(attrs["href"])
+        if tag == "a":
+            self.links.append(attrs["href"])
+        if "id" in attrs:
+            self.ids.add(attrs["id"])
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def page_of(service, path):
+    answer = service.request("GET", path, headers={"Accept": "text/html,*/*;q=0.8"})
+    assert answer.status == 200 and answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "*" not in policy and "http" not in policy
+    return Page(answer.body.decode("ascii"))
+
+
+def test_the_api_as_a_page(service):
+    page = page_of(service, "/docs")
+    assert page.fetched == ["/docs/style.css"]
+    assert service.request("GET", "/docs/style.css").headers["Content-Type"] == "text/css"
+    for link in page.links:
+        if link.startswith("#"):
+            assert link[1:] in page.ids, link
+        else:
+            assert service.request("GET", link).status == 200
+    for path, item in API.document["paths"].items():
+        assert path in page.text
+        assert {operation["operationId"] for method, operation in item.items() if method != "parameters"} <= page.ids
+    for name in API.document["components"]["schemas"]:
+        assert f"schema-{name}" in page.ids
+
+
+def test_each_error_has_a_page(service):
+    for code, entry in API.errors.items():
+        text = " ".join(page_of(service, f"/errors/{code}").text.split())
+        assert code in text and str(entry["status"]) in text and " ".join(entry["advice"].split()) in text
+    problem = service.post("matmul", {"a": np.eye(2), "b": np.eye(3)}).json()
+    assert service.request("GET", problem["type"]).status == 200
+    for nothing in ("nothing", "ok", "internal-error", "x" * 80):
+        assert service.request("GET", f"/errors/{nothing}").status == 404
+
+
+# --- one request, one array ---------------------------------------------------------------------------------------
+
+A = RNG.random((6, 3))
+
+
+@pytest.mark.parametrize("op, inputs, output", [
+    ("matmul", {"a": A, "b": A.T}, "c"), ("solve", {"a": A.T @ A, "b": A[:3]}, "x"), ("distance", {"x": A}, "d"),
+    ("regression", {"x": A, "y": A[:, 0] + 1}, "coef")])
+def test_the_main_output_as_an_array(service, op, inputs, output):
+    answer = service.post(op, inputs, accept="npy")
+    assert answer.status == 200 and answer.headers["Content-Type"] == "application/x-npy", answer.body
+    arrays, job = service.run(op, inputs)
+    np.testing.assert_array_equal(answer.npy(), arrays[output])
+    for path in (f"/jobs/{job['id']}", f"/jobs/{job['id']}/result"):
+        np.testing.assert_array_equal(service.request("GET", path, headers={"Accept": TYPES["npy"]}).npy(), arrays[output])
+
+
+def test_an_array_that_npy_cannot_hold(service):
+    body = json.dumps({"op": "matmul", "inputs": {name: {"dtype": "bfloat16", "shape": [1, 1], "data": [2]} for name in "ab"}})
+    headers = {"Content-Type": TYPES["json"]}
+    answer = service.request("POST", "/jobs?wait=10", body, {**headers, "Accept": TYPES["npy"]})
+    assert answer.status == 406 and "bfloat16" in answer.json()["detail"]
+    job = service.request("POST", "/jobs?wait=10", body, headers).json()
+    for path in (f"/jobs/{job['id']}", f"/jobs/{job['id']}/result", job["outputs"]["c"]["href"]):
+        assert service.request("GET", path, headers={"Accept": TYPES["npy"]}).status == 406
+
+
+# --- parts of outputs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["npy", "safetensors"])
+@pytest.mark.parametrize("side", [2, 100, 700])
+def test_ranges(service, form, side):
+    job = service.post("matmul", {"a": RNG.random((side, side)), "b": np.eye(side)}, form="safetensors").json()
+    path = job["outputs"]["c"]["href"]
+
+    def get(value=None, **more):
+        headers = {"Accept": TYPES[form], **more}
+        return service.request("GET", path, headers={**headers, **({"Range": value} if value else {})})
+    whole = get()
+    size = len(whole.body)
+    assert whole.status == 200 and whole.headers["Accept-Ranges"] == "bytes"
+    for value, first, last in (("bytes=0-0", 0, 0), ("bytes=1-", 1, size - 1), ("bytes=-1", size - 1, size - 1),
+                               (f"bytes={size // 2}-{size}", size // 2, size - 1), ("bytes=-99999999", 0, size - 1),
+                               ("BYTES=70-99", 70, min(99, size - 1)), (f"bytes={size - 1}-{2**64 - 1}", size - 1, size - 1)):
+        part = get(value)
+        assert part.status == 206 and part.headers["Content-Range"] == f"bytes {first}-{last}/{size}", value
+        assert part.body == whole.body[first:last + 1], value
+    for value in (f"bytes={size}-", f"bytes={2**63}-", "bytes=-0"):
+        part = get(value)
+        assert part.status == 416 and part.headers["Content-Range"] == f"bytes */{size}", value
+        assert part.json()["code"] == "range_not_satisfiable"
+    for value in ("bytes=0-1,5-6", "bytes=5-4", "bytes=x-", "bytes=-", "items=0-1", "bytes=0", f"bytes=0-{2**64}", "bytes= 0-1"):
+        assert get(value).body == whole.body and get(value).status == 200, value
+    assert get("bytes=0-1", **{"If-Range": '"x"'}).body == whole.body
+    # a download in pieces is the whole
+    step = max(1, size // 5)
+    assert b"".join(get(f"bytes={at}-{at + step - 1}").body for at in range(0, size, step)) == whole.body
+
+
+def test_text_has_no_ranges(service):
+    job = service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}).json()
+    for path in (job["outputs"]["c"]["href"], f"/jobs/{job['id']}/result", f"/jobs/{job['id']}", "/ops"):
+        whole, part = service.request("GET", path), service.request("GET", path, headers={"Range": "bytes=0-1"})
+        assert part.status == 200 and part.body == whole.body and "Accept-Ranges" not in part.headers
+
+
+# --- compressed answers -------------------------------------------------------------------------------------------
+
+UNPACK = {"gzip": gzip.decompress, "deflate": zlib.decompress}
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize("side", [3, 60, 900])  # in the document; whole; piece by piece
+def test_answers_compressed(service, coding, side):
+    a = RNG.integers(0, 9, (side, side)).astype(float)
+    job = service.post("matmul", {"a": a, "b": np.eye(side)}, form="safetensors").json()
+    for path in (job["outputs"]["c"]["href"], f"/jobs/{job['id']}/result", f"/jobs/{job['id']}", "/ops", "/openapi.json",
+                 "/docs"):
+        plain = service.request("GET", path)
+        packed = service.request("GET", path, headers={"Accept-Encoding": coding}, check=False)
+        assert "Content-Encoding" not in plain.headers
+        assert packed.headers["Content-Type"] == plain.headers["Content-Type"]
+        if packed.headers.get("Content-Encoding") is None:
+            assert len(plain.body) < 1024 and packed.body == plain.body
+            continue
+        assert packed.headers["Content-Encoding"] == coding and "Accept-Encoding" in packed.headers["Vary"]
+        assert len(packed.body) < len(plain.body)
+        digest = [hashlib.sha256(body).hexdigest() for body in (UNPACK[coding](packed.body), plain.body)]
+        assert digest[0] == digest[1], path
+    # tensors as they are stay as they are
+    for form in ("npy", "safetensors"):
+        answer = service.request("GET", job["outputs"]["c"]["href"], headers={"Accept": TYPES[form], "Accept-Encoding": coding})
+        assert "Content-Encoding" not in answer.headers
+
+
+@pytest.mark.parametrize("header, coding", [
+    ("gzip, deflate", "gzip"), ("deflate, gzip", "gzip"), ("deflate", "deflate"), ("gzip;q=0, deflate", "deflate"),
+    ("gzip;q=0.5", "gzip"), ("br, gzip;q=0.8", "gzip"), ("GZIP", "gzip"), ("br", None), ("gzip;q=0", None), ("identity", None),
+    ("gzip; q=0.000", None), ("", None), (",,gzipped,", None)])
+def test_what_a_client_takes(service, header, coding):
+    answer = service.request("GET", "/ops", headers={"Accept-Encoding": header}, check=False)
+    assert answer.headers.get("Content-Encoding") == coding
+    assert json.loads(UNPACK.get(coding, bytes)(answer.body))["ops"]
+
+
+def test_a_waited_for_answer_and_an_error_compressed(service):
+    headers = {"Content-Type": TYPES["json"], "Accept-Encoding": "gzip"}
+    body = json.dumps({"op": "matmul", "inputs": {"a": nested(A), "b": nested(A.T)}})
+    answer = service.request("POST", "/jobs?wait=10", body, headers, check=False)
+    assert answer.headers["Content-Encoding"] == "gzip" and json.loads(gzip.decompress(answer.body))["state"] == "succeeded"
+    short = service.request("GET", "/jobs/x", headers=headers)
+    assert short.status == 404 and "Content-Encoding" not in short.headers
