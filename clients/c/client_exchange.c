@@ -224,6 +224,7 @@ static int post_body(struct blasd_exchange *exchange, const struct blasd_request
     if (shared == NULL && request->file_count > 0)
         return post_files(exchange, request, words, problem);
     upload->arrays = shared == NULL ? request->inputs : shared->arrays;
+    upload->count = count;
     exchange->header = blasd_tensors_header(upload->arrays, count, 1, json_incref(words),
                                             &upload->header_len, &upload->total, problem);
     if (exchange->header == NULL) return -1;

@@ -82,6 +82,7 @@ json_t *blasd_request_words(const struct blasd_request *request, struct blasd_pr
 
 struct blasd_upload {
     const struct blasd_array *arrays;
+    int count;
     const unsigned char *header;
     size_t header_len;
     uint64_t total, sent;

@@ -156,6 +156,7 @@ static void judge(int count) {
 
 static int many(struct blasd_client *client, int count, int connections) {
     struct blasd_async *async = blasd_async_new(client, connections);
+    if (async == NULL) return 2;
     for (int i = 0; i < count; i++)
         if (submit(async, i, 60, NULL, NULL) != 0) return 1;
     puts("submitted");
@@ -171,6 +172,7 @@ static int many(struct blasd_client *client, int count, int connections) {
 static int ends(struct blasd_client *client) {
     struct blasd_async *async = blasd_async_new(client, 2);
     uint64_t job[6];
+    if (async == NULL) return 2;
     for (int i = 0; i < 6; i++)
         if (submit(async, i, i == 2 ? 1 : 60, i == 1 ? "probe" : NULL, &job[i]) != 0) return 1;
     puts("submitted");

@@ -49,6 +49,19 @@ def test_a_job_from_its_submission_to_its_result(service, files, tmp_path):
     assert run(service.url, "get", job, status=1).stdout == ""
 
 
+def test_every_operation_by_its_names(service, tmp_path):
+    """Of the C client and the shell nothing is to be changed for an operation that comes: GET /ops names what it takes."""
+    a = np.array([[4.0, 1, 0], [1, 3, 1], [0, 1, 2]])  # symmetric and positive definite: good for all
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "v.npy", a[0])
+    for op in service.request("GET", "/ops").json()["ops"]:
+        inputs = [port for port in op["inputs"] if not port.get("optional")]
+        files = [f"{port['name']}={tmp_path}/{'v' if port.get('max_rank') == 1 else 'a'}.npy" for port in inputs]
+        job = json.loads(run(service.url, "run", op["name"], *files, "--json", "-q").stdout)
+        shown = run(service.url, "result", job["id"], "-q").stdout
+        assert job["outputs"] and all(f"{name}: " in shown for name in job["outputs"]), op["name"]
+
+
 def test_a_job_that_fails(service, files, tmp_path):
     np.save(tmp_path / "zero.npy", np.zeros((2, 2)))
     job = run(service.url, "submit", "solve", f"a={tmp_path}/zero.npy", files[1]).stdout.strip()
