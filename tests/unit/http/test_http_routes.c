@@ -56,6 +56,19 @@ static void test_not_found(void **state) {
     }
 }
 
+static void test_dialects(void **state) {
+    static const char *const theirs[] = {"/v2", "/v2/", "/v2/models/matmul/infer", "/v2/nothing"};
+    static const char *const ours[] = {"/", "/v", "/v2x", "/v22/models", "/jobs", "", "/jobs/v2"};
+    (void)state;
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
+        assert_non_null(http_dialect_find(theirs[i]));
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) assert_null(http_dialect_find(ours[i]));
+    /* one model's routes lie beside one of all of them */
+    assert_string_equal(find("/v2/models/stats", HTTP_GET)->path, "/v2/models/stats");
+    assert_string_equal(find("/v2/models/m/stats", HTTP_GET)->path, "/v2/models/{name}/stats");
+    assert_string_equal(captures[0], "m");
+}
+
 static void test_methods(void **state) {
     (void)state;
     assert_null(find("/jobs", HTTP_DELETE));
@@ -78,6 +91,12 @@ static void test_long_segment(void **state) {
     assert_non_null(find(path, HTTP_GET));
     assert_int_equal(strlen(captures[0]), 63);
 }
+
+#define MODEL(path)                                                                                \
+    {path, HTTP_GET, M | R | U}, {path "/ready", HTTP_GET, M | R | U},                             \
+        {path "/config", HTTP_GET, M | R | U}, {path "/stats", HTTP_GET, M | R | U}, {             \
+        path "/infer", HTTP_POST, U                                                                \
+    }
 
 /* Who may call what: a new route has to be told of here. */
 static void test_roles(void **state) {
@@ -109,16 +128,8 @@ static void test_roles(void **state) {
         {"/v2/health/ready", HTTP_GET, M | R | U},
         {"/v2/repository/index", HTTP_POST, M | R | U},
         {"/v2/models/stats", HTTP_GET, M | R | U},
-        {"/v2/models/{name}", HTTP_GET, M | R | U},
-        {"/v2/models/{name}/ready", HTTP_GET, M | R | U},
-        {"/v2/models/{name}/config", HTTP_GET, M | R | U},
-        {"/v2/models/{name}/stats", HTTP_GET, M | R | U},
-        {"/v2/models/{name}/infer", HTTP_POST, U},
-        {"/v2/models/{name}/versions/{version}", HTTP_GET, M | R | U},
-        {"/v2/models/{name}/versions/{version}/ready", HTTP_GET, M | R | U},
-        {"/v2/models/{name}/versions/{version}/config", HTTP_GET, M | R | U},
-        {"/v2/models/{name}/versions/{version}/stats", HTTP_GET, M | R | U},
-        {"/v2/models/{name}/versions/{version}/infer", HTTP_POST, U},
+        MODEL("/v2/models/{name}"),
+        MODEL("/v2/models/{name}/versions/{version}"),
         {"/v2/systemsharedmemory/status", HTTP_GET, U},
         {"/v2/systemsharedmemory/unregister", HTTP_POST, U},
         {"/v2/systemsharedmemory/region/{name}/status", HTTP_GET, U},
@@ -145,7 +156,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),   cmocka_unit_test(test_not_found),
         cmocka_unit_test(test_methods), cmocka_unit_test(test_long_segment),
-        cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_roles),   cmocka_unit_test(test_dialects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
