@@ -109,9 +109,9 @@ struct blasd_client {
     struct curl_slist *headers;    /* of every request */
     int retries;
     double silence_s;
-    char *directory;     /* where files are shared with the service; NULL: nowhere */
+    char *directory;                    /* where files are shared with the service; NULL: nowhere */
     char prefix[BLASD_SHARED_NAME + 1]; /* of their names */
-    atomic_bool sharing; /* and whether they still are */
+    atomic_bool sharing;                /* and whether they still are */
     /* each with a connection that is kept; taken and put back without a lock, which a fork might
      * find locked for good */
     _Atomic(CURL *) idle[BLASD_IDLE_HANDLES];
