@@ -3,6 +3,7 @@
 #ifndef BLASD_BASE_BUF_H
 #define BLASD_BASE_BUF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -23,6 +24,10 @@ void blasd_buf_reset(struct blasd_buf *buf);
 /* These return 0, or -1 where the bytes would not fit the cap or memory has run out; the buffer is
  * then as it was. */
 int blasd_buf_reserve(struct blasd_buf *buf, size_t more) __attribute__((warn_unused_result));
+/* Whether so many more bytes are within the cap: where adding them failed, memory has run out. */
+static inline bool blasd_buf_fits(const struct blasd_buf *buf, size_t more) {
+    return more <= buf->max - buf->len;
+}
 int blasd_buf_puts(struct blasd_buf *buf, const char *text) __attribute__((warn_unused_result));
 int blasd_buf_printf(struct blasd_buf *buf, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), warn_unused_result));

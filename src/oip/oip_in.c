@@ -45,6 +45,8 @@ static int no_memory(struct blasd_err *err) {
 
 static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_err *err) {
     if (blasd_buf_add(&pass->rest, bytes, len) == 0) return 0;
+    if (blasd_buf_fits(&pass->rest, len))
+        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
     return blasd_fail(err, BLASD_E_body_too_large, "",
                       "the JSON without its data is larger than %llu bytes, the limit "
                       "envelope_bytes",

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #define BACKOFF_FIRST (10 * BLASD_MS)
 #define BACKOFF_LAST (500 * BLASD_MS)
@@ -194,18 +195,31 @@ void blasd_async_link_stands(struct blasd_async_link *link) {
     link->backoff_ns = BACKOFF_FIRST;
 }
 
+/* Whether the command that hiredis took has its callback behind `last`. Where there was no memory
+ * for that hiredis says nothing, and ends the process when the reply comes: so none may come. */
+static int sent(const redisAsyncContext *ac, const redisCallback *last, int status) {
+    if (status != REDIS_OK) return -1;
+    if (ac->replies.tail != last || (ac->c.flags & REDIS_SUBSCRIBED) != 0) return 0;
+    shutdown(ac->c.fd, SHUT_RDWR);
+    return -1;
+}
+
 int blasd_async_link_send(struct blasd_async_link *link, const char *command, size_t len,
                           redisCallbackFn *fn, void *arg) {
+    redisAsyncContext *ac = link->ac;
+    const redisCallback *last;
     if (link->state != BLASD_LINK_UP) return -1;
-    return redisAsyncFormattedCommand(link->ac, fn, arg, command, len) == REDIS_OK ? 0 : -1;
+    last = ac->replies.tail;
+    return sent(ac, last, redisAsyncFormattedCommand(ac, fn, arg, command, len));
 }
 
 int blasd_async_link_send_args(struct blasd_async_link *link, int count, const char *const *args,
                                const size_t *lens, redisCallbackFn *fn, void *arg) {
+    redisAsyncContext *ac = link->ac;
+    const redisCallback *last;
     if (link->state != BLASD_LINK_UP) return -1;
-    return redisAsyncCommandArgv(link->ac, fn, arg, count, (const char **)args, lens) == REDIS_OK
-               ? 0
-               : -1;
+    last = ac->replies.tail;
+    return sent(ac, last, redisAsyncCommandArgv(ac, fn, arg, count, (const char **)args, lens));
 }
 
 bool blasd_async_link_flush(struct blasd_async_link *link) {

@@ -33,6 +33,8 @@ struct pass {
 
 static int keep(struct pass *pass, const char *bytes, size_t len, struct blasd_err *err) {
     if (blasd_buf_add(&pass->fields, bytes, len) == 0) return 0;
+    if (blasd_buf_fits(&pass->fields, len))
+        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
     return blasd_fail(err, BLASD_E_body_too_large, "",
                       "the JSON without its inputs is larger than %llu bytes, the limit "
                       "envelope_bytes",

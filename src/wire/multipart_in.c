@@ -78,11 +78,13 @@ static int begin_npy(struct multipart_reader *reader, struct blasd_err *err) {
 static int add_text(struct multipart_reader *reader, const char *bytes, size_t len,
                     struct blasd_err *err) {
     uint64_t most = reader->body->limits->envelope_bytes;
-    if (len > most - reader->text_total || blasd_buf_add(&reader->text, bytes, len) != 0)
+    if (len > most - reader->text_total || !blasd_buf_fits(&reader->text, len))
         return blasd_fail(err, BLASD_E_body_too_large, "",
                           "the parts that are no tensors are larger than %llu bytes, the limit "
                           "envelope_bytes",
                           (unsigned long long)most);
+    if (blasd_buf_add(&reader->text, bytes, len) != 0)
+        return blasd_fail(err, BLASD_E_no_space, "", "out of memory for the request");
     reader->text_total += len;
     return 0;
 }

@@ -4,6 +4,7 @@ import http.client
 import json
 import mmap
 import struct
+import subprocess
 import time
 
 import numpy as np
@@ -35,16 +36,16 @@ REQUESTS = {
 class Scarce:
     """A service whose parts can be told which of their next allocations is to fail."""
 
-    def __init__(self, make_service, folder):
+    def __init__(self, make_service, folder, redis):
         folder.mkdir()
         self.left = {}
         for part in ("api", "worker"):
             (folder / part).write_bytes(bytes(8))
             with open(folder / part, "r+b") as file:
                 self.left[part] = mmap.mmap(file.fileno(), 8)
-        self.service = make_service("--workers", "1", env={"LD_PRELOAD": str(BLASD.parent / "alloc_fail.so"),
+        self.service = make_service("--workers", "1", "--redis", redis, env={"LD_PRELOAD": str(BLASD.parent / "alloc_fail.so"),
                                                            "BLASD_TEST_ALLOC": str(folder)})
-        self.parts = {part: self.service.part(part) for part in self.left}
+        self.worker = self.service.part("worker")
 
     def arm(self, part, number):
         self.left[part][:] = struct.pack("<q", number)
@@ -68,7 +69,9 @@ class Scarce:
             connection.close()
 
     def alive(self):
-        assert {part: self.service.part(part) for part in self.left} == self.parts, self.service.log_text()
+        log = (self.service.folder / "log").read_text(errors="replace")
+        assert "was ended by signal" not in log and "ended with status" not in log, log[-4000:]
+        assert self.service.part("worker") == self.worker, log[-4000:]
 
     def works(self):
         """At last: Redis' connection may have to be made again."""
@@ -87,8 +90,18 @@ def scarce(tmp_path_factory):
     def make(*options, env):
         made.append(Service(folder / "service", *options, env=env).start())
         return made[0]
-    yield Scarce(make, folder / "left")
-    made[0].stop()
+    # of its own, for it has another allocator
+    socket = folder / "redis.sock"
+    redis = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "yes",
+                              "--logfile", folder / "redis.log"])
+    try:
+        while not socket.exists():
+            time.sleep(0.02)
+        yield Scarce(make, folder / "left", f"unix:{socket}")
+        made[0].stop()
+    finally:
+        redis.kill()
+        redis.wait()
 
 
 def steps(scale):
