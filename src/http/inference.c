@@ -25,8 +25,8 @@ struct http_inference {
     uint64_t at;
 };
 
-void http_inference_free(struct http_inference *inference) {
-    if (inference == NULL) return;
+static void release(struct http_exchange *exchange) {
+    struct http_inference *inference = exchange->form.inference;
     blasd_oip_release(&inference->oip);
     if (inference->fd >= 0) close(inference->fd);
     free(inference);
@@ -79,7 +79,7 @@ void http_inference_begin(struct http_exchange *exchange) {
         http_reply_problem(exchange, &err);
         return;
     }
-    inference = exchange->inference = calloc(1, sizeof *inference);
+    inference = exchange->form.inference = calloc(1, sizeof *inference);
     if (inference == NULL) {
         http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
         return;
@@ -93,10 +93,9 @@ void http_inference_begin(struct http_exchange *exchange) {
         http_jobs_post_begin(exchange);
 }
 
-void http_inference_intake(struct http_exchange *exchange, struct blasd_intake_options *options) {
-    if (exchange->inference == NULL) return;
+static void say_intake(struct http_exchange *exchange, struct blasd_intake_options *options) {
     options->reader = blasd_oip_reader_new;
-    options->reader_arg = &exchange->inference->oip;
+    options->reader_arg = &exchange->form.inference->oip;
 }
 
 /* --- inputs in shared memory -------------------------------------------------------------------
@@ -133,7 +132,7 @@ static int fetch_some(struct http_inference *inference, struct blasd_buf *piece,
 }
 
 static int fetch(struct http_loop *loop, struct http_shared_file *file, struct blasd_err *err) {
-    struct http_inference *inference = ((struct http_exchange *)file->arg)->inference;
+    struct http_inference *inference = ((struct http_exchange *)file->arg)->form.inference;
     struct blasd_buf *piece = &loop->scratch;
     int rc = inference->fd >= 0 ? 0 : open_input(inference, err);
     blasd_buf_reset(piece);
@@ -149,7 +148,7 @@ static int fetch(struct http_loop *loop, struct http_shared_file *file, struct b
 
 static int gather(struct http_exchange *exchange, void (*done)(void *, const struct blasd_err *),
                   struct blasd_err *err) {
-    struct http_inference *inference = exchange->inference;
+    struct http_inference *inference = exchange->form.inference;
     int rc = blasd_intake_end(exchange->upload->intake, err);
     if (rc != 0 || inference->oip.input_count == 0) return rc;
     inference->fetching = (struct http_shared_file){.go_on = fetch, .done = done, .arg = exchange};
@@ -195,7 +194,7 @@ static int hand_over(struct http_exchange *exchange, const struct blasd_record *
 static struct blasd_answer *answer(struct http_exchange *exchange,
                                    const struct blasd_record *record, const void *payload,
                                    struct blasd_err *err) {
-    struct http_inference *inference = exchange->inference;
+    struct http_inference *inference = exchange->form.inference;
     const struct blasd_oip *oip = &inference->oip;
     struct blasd_answer *made =
         blasd_oip_answer(record, payload, oip, &inference->header_bytes, err);
@@ -210,7 +209,7 @@ static struct blasd_answer *answer(struct http_exchange *exchange,
 
 static void headers(struct http_exchange *exchange, struct MHD_Response *response) {
     char text[32];
-    size_t bytes = exchange->inference->header_bytes;
+    size_t bytes = exchange->form.inference->header_bytes;
     http_reply_headers(exchange, response, bytes > 0 ? "application/octet-stream" : HTTP_TYPE_JSON);
     if (bytes == 0) return;
     snprintf(text, sizeof text, "%zu", bytes);
@@ -222,4 +221,6 @@ const struct http_dialect http_inference_dialect = {.prefix = "/v2",
                                                     .problem = blasd_oip_problem,
                                                     .gather = gather,
                                                     .answer = answer,
-                                                    .headers = headers};
+                                                    .headers = headers,
+                                                    .intake = say_intake,
+                                                    .release = release};
