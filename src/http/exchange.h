@@ -143,6 +143,11 @@ struct http_dialect {
     struct blasd_answer *(*answer)(struct http_exchange *exchange,
                                    const struct blasd_record *record, const void *payload,
                                    struct blasd_err *err);
+    /* Puts outputs that lie in a large file at `payload`, borrowed until then, where the client
+     * wants them; as gather. 0: there is nothing to be put. */
+    int (*deliver)(struct http_exchange *exchange, const struct blasd_record *record,
+                   const void *payload, void (*done)(void *, const struct blasd_err *), void *arg,
+                   struct blasd_err *err);
     /* Adds the headers of such an answer. */
     void (*headers)(struct http_exchange *exchange, struct MHD_Response *response);
     /* POST: says what reads the body. */

@@ -250,6 +250,39 @@ static void answer_document(struct response_context *context, struct http_exchan
     context_free(context);
 }
 
+static void on_delivered(void *arg, const struct blasd_err *err);
+
+/* The tensors of a blob, once what goes elsewhere is there. Takes the context. */
+static void answer_from_blob(struct response_context *context, struct http_exchange *exchange) {
+    struct blasd_err err = {0};
+    int rc = 0;
+    if (exchange->form.dialect != NULL)
+        rc = exchange->form.dialect->deliver(exchange, &context->record, context->blob.data,
+                                             on_delivered, context, &err);
+    if (rc == 0) {
+        stream_tensors(context, exchange, context->blob.data,
+                       output_wanted(exchange, &context->record),
+                       (enum blasd_format)exchange->wanted.format);
+    } else if (rc < 0) {
+        context_free(context);
+        http_reply_problem(exchange, &err);
+    }
+}
+
+static void on_delivered(void *arg, const struct blasd_err *err) {
+    struct response_context *context = arg;
+    struct http_exchange *exchange = context->exchange;
+    if (exchange->connection == NULL || exchange->client.gone) {
+        context_free(context);
+    } else if (err != NULL) {
+        context_free(context);
+        http_reply_problem(exchange, err);
+    } else {
+        answer_from_blob(context, exchange);
+    }
+    http_exchange_release(exchange);
+}
+
 static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
     struct response_context *context = arg;
     struct http_exchange *exchange = context->exchange;
@@ -263,9 +296,7 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
         context_free(context);
         http_reply_problem(exchange, err);
     } else if (wants_tensors(exchange)) {
-        stream_tensors(context, exchange, context->blob.data,
-                       output_wanted(exchange, &context->record),
-                       (enum blasd_format)exchange->wanted.format);
+        answer_from_blob(context, exchange);
     } else {
         answer_document(context, exchange);
     }
