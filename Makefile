@@ -8,7 +8,10 @@
 ## make bench        measurements (bench/README.md); ARGS="--quick --only json-256" passes options on
 ## make test-gpu     on a machine with a GPU: conformance, leaks, benchmarks
 ## make fuzz         the fuzzers, FUZZ_SECONDS (60) each
-## make soak         the load tests for a minute each
+## make chaos        kills, stops and fills a service under load; ARGS="--kills 10000" or "--seconds 600 --seed N"
+## make attack       what hostile clients do, SCALE (10) times as much as in make test
+## make soak         the load tests for a minute each, then half an hour in which memory must be flat
+## make analyze      gcc -fanalyzer, clang-tidy, cppcheck; make test-thread: threads under ThreadSanitizer
 ## make test-fresh   `make demo` and `make test` in a bare root (needs root)
 ## make test-image   builds and runs the container image (needs root)
 ## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
@@ -25,7 +28,7 @@ CXX = g++
 OBJCOPY ?= objcopy
 PYTHON ?= /usr/bin/python3
 
-PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium libcurl zlib
+PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium librhonabwy libcurl libseccomp zlib
 # hiredis has TLS from 1.0 on, in a library of its own
 REDIS_TLS := $(shell pkg-config --exists hiredis_ssl openssl 2>/dev/null && echo 1)
 PACKAGES += $(if $(REDIS_TLS),hiredis_ssl openssl)
@@ -33,7 +36,10 @@ WARN = -Wall -Wextra -Wpointer-arith -Wshadow -Wundef -Wvla -Wformat=2 -Wcast-al
        -Wconversion -Wno-sign-conversion -Wfloat-conversion
 WARN_C = -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
 OPT ?= -O2 -g
-HARDEN = -fstack-protector-strong -fno-strict-overflow
+# tests/integration/test_hardening.py reads from the program that all of this is in it
+HARDEN = -fstack-protector-strong -fstack-clash-protection -fno-strict-overflow
+HARDEN += $(if $(filter x86_64,$(shell uname -m)),-fcf-protection) $(if $(SANITIZE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack
 FLAGS = -Isrc -I. -I$(BUILD)/gen -D_GNU_SOURCE $(if $(REDIS_TLS),-DBLASD_REDIS_TLS) $(OPT) $(WARN) $(HARDEN) $(WERROR) -MMD -MP -fPIC -pthread
 ifneq ($(SANITIZE),)
 FLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
@@ -125,7 +131,7 @@ $(BUILD)/gen/pages.h: api/docs.html api/style.css
 	@{ mk/bytes.sh docs_html api/docs.html; mk/bytes.sh style_css api/style.css; } >$@
 
 # in this order: a list in a prerequisite must be known when it is read
-include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/install.mk
+include mk/cuda.mk mk/fuzz.mk mk/bench.mk mk/tests.mk mk/analyze.mk mk/install.mk
 
 # Files generated from tables in the code and committed, because people read them where they lie.
 GENERATED_DOCS = api/errors.json api/operations.json docs/errors.md docs/limits.md docs/operations.md

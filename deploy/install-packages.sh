@@ -1,20 +1,22 @@
 #!/bin/sh
 # Installs the Debian or Ubuntu packages that a part of the project needs, where any is missing.
-#   deploy/install-packages.sh build|demo|test|lint|fuzz|bench|image|runtime …
+#   deploy/install-packages.sh build|demo|test|lint|fuzz|analyze|bench|image …
 # The Dockerfile, `make demo` and `make test` all call this file: package names stand here and nowhere else.
 set -eu
 
 build="gcc g++ make pkg-config libc6-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libhiredis-dev libsodium-dev libssl-dev
-    libopenblas-dev liblapacke-dev libcurl4-openssl-dev zlib1g-dev redis-server ca-certificates"
+    librhonabwy-dev libopenblas-dev liblapacke-dev libcurl4-openssl-dev libseccomp-dev zlib1g-dev redis-server ca-certificates"
 demo="curl python3 python3-numpy"
 test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-yaml python3-jsonschema python3-scipy
     python3-pandas python3-sklearn python3-hypothesis python3-mpmath python3-pip python3-venv python3-setuptools
-    python3-wheel procps valgrind cmake openssl man-db zsh"
+    python3-wheel procps valgrind cmake openssl man-db zsh
+    python3-jwt python3-cryptography"
 # what perf_analyzer needs that is for a C library of before 2023; the newer one has it inside
 if [ "$(getconf GNU_LIBC_VERSION | sed 's/.*[.]//')" -lt 38 ]; then test="$test libb64-0d"; fi
 lint="clang clang-format python3 python3-numpy mypy git"
 fuzz="clang llvm"
-bench="python3 python3-numpy python3-venv python3-pip redis-tools git"
+analyze="clang-tidy cppcheck"
+bench="python3 python3-numpy python3-venv python3-pip redis-tools git openssl"
 image="buildah debootstrap docker-compose"
 
 say() { printf 'blasd: %s\n' "$*" >&2; }
@@ -22,8 +24,8 @@ say() { printf 'blasd: %s\n' "$*" >&2; }
 wanted=""
 for group in "$@"; do
     case $group in
-        build|demo|test|lint|fuzz|bench|image) eval "wanted=\"\$wanted \$$group\"" ;;
-        *) say "usage: $0 build|demo|test|lint|fuzz|bench|image …"; exit 2 ;;
+        build|demo|test|lint|fuzz|analyze|bench|image) eval "wanted=\"\$wanted \$$group\"" ;;
+        *) say "usage: $0 build|demo|test|lint|fuzz|analyze|bench|image …"; exit 2 ;;
     esac
 done
 

@@ -38,7 +38,7 @@ $(filter $(BUILD)/tests/unit/http/% $(BUILD)/tests/unit/worker/%,$(UNIT)): $(fil
 EXAMPLES = $(patsubst clients/c/examples/%.c,$(BUILD)/%,$(wildcard clients/c/examples/*.c))
 CLIENT_PROGRAMS = $(EXAMPLES) $(BUILD)/share_probe $(BUILD)/client_probe
 $(EXAMPLES): $(BUILD)/%: $(BUILD)/obj/clients/c/examples/%.c.o $(BUILD)/libblasd_client.a
-CLIENT_C = $(wildcard clients/c/examples/*.c tests/integration/*.c)
+CLIENT_C = $(wildcard clients/c/examples/*.c tests/integration/*.c tests/attack/*.c)
 $(BUILD)/share_probe $(BUILD)/client_probe: $(BUILD)/%: $(BUILD)/obj/tests/integration/%.c.o $(BUILD)/libblasd_client.a
 $(CLIENT_PROGRAMS):
 	$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs libcurl jansson) -pthread
@@ -61,11 +61,14 @@ test-sanitized:
 	@for r in $(REPLAY:$(BUILD)/%=build/sanitized/%); do $$r tests/fuzz/corpus/$${r##*/replay_} >/dev/null || { echo "$$r failed"; exit 1; }; done
 BENCH_TESTED = $(addprefix $(BUILD)/bench/,machine/bench_machine load peer_mhd)
 # for LD_PRELOAD
-$(BUILD)/hang.so: $(BUILD)/obj/tests/integration/hang.c.o
-	$(CC) $(LDFLAGS) -shared -o $@ $< -ldl
-INTEGRATION = $(BUILD)/blasd $(BUILD)/hang.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
+PRELOADED = $(BUILD)/hang.so $(BUILD)/inside.so $(BUILD)/alloc_fail.so
+$(BUILD)/hang.so $(BUILD)/inside.so: $(BUILD)/%.so: $(BUILD)/obj/tests/integration/%.c.o
+$(BUILD)/alloc_fail.so: $(BUILD)/obj/tests/attack/alloc_fail.c.o
+$(PRELOADED):
+	$(CC) $(LDFLAGS) -shared -pthread -o $@ $< -ldl
+INTEGRATION = $(BUILD)/blasd $(PRELOADED) $(BUILD)/tests/unit/queue/redis_clock.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
 test-integration: $(INTEGRATION)
-	@$(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/integration
+	@$(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/integration tests/attack
 
 # These need root: an image and a bare machine, made without a container engine.
 .PHONY: test-image test-fresh test-wheels wheels soak
@@ -78,9 +81,18 @@ test-wheels:
 	@deploy/test-wheels.sh
 test-fresh:
 	@deploy/fresh-machine.sh
-# The load tests for a minute each, as a release deserves.
+# Longer forms of what the suite runs for seconds, each with a seed to run it again. `make chaos ARGS="--kills 10000"`,
+# `make attack SCALE=50`, `make soak ARGS="--seconds 1800"`.
+.PHONY: chaos attack
+SCALE ?= 10
+chaos: $(BUILD)/blasd $(BUILD)/tests/unit/queue/redis_clock.so
+	@BLASD=$(abspath $(BUILD)/blasd) $(PYTHON) tests/chaos/chaos.py $(ARGS)
+attack: $(INTEGRATION)
+	@BLASD_ATTACK_SCALE=$(SCALE) $(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/attack $(ARGS)
+# The load tests for a minute each, then half an hour of the same in which memory and descriptors must be flat.
 soak: all
 	@BLASD_LOAD_SECONDS=60 $(PYTHON) -m pytest -q -p no:cacheprovider tests/integration/test_load.py
+	@BLASD=$(abspath $(BUILD)/blasd) $(PYTHON) tests/chaos/soak.py $(ARGS)
 
 .PHONY: lint-objects
 # what make test-gpu builds is compiled here too, or a machine with a GPU would be the first to know

@@ -35,6 +35,7 @@ struct blasd_http_options {
      * anew; any other that it is time to drain, the next one that it is time to end. Borrowed. */
     int stop_fd;
     bool share;   /* clients on this machine may hand in files, see shared_files.c */
+    bool audit;   /* a line is logged for each job that is taken */
     int grace_ms; /* how long requests may go on once it is time to drain; where none are left it is
                      the end. -1: until it is told to end */
     const char *version; /* for GET /metrics; borrowed */

@@ -137,7 +137,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     upload->wait_s = http_request_wait(request, limits, &preferred);
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
-    blasd_front_queue_id(exchange->home->queue, &blasd_anonymous,
+    blasd_front_queue_id(exchange->home->queue, &exchange->caller.principal,
                          upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, exchange->id);
     if (request->body_file != NULL &&
         (rc = http_shared_file_adopt(exchange, &upload->sink, err)) != 0)

@@ -123,6 +123,7 @@ static void on_submitted(void *arg, const struct blasd_err *err, const char *id,
     } else {
         upload->submitted = true;
         if (blasd_id_valid(id)) memcpy(exchange->id, id, sizeof exchange->id);
+        http_audit_job(exchange, repeated);
         if (exchange->connection == NULL || exchange->client.gone)
             http_jobs_post_gone(exchange);
         else if (exchange->answer.made)

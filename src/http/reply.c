@@ -47,6 +47,21 @@ static void add_rate(const struct http_exchange *exchange, struct MHD_Response *
     add(response, "RateLimit", text);
 }
 
+/* Which of its tenant's quotas is used up. */
+static void add_quota(const struct http_exchange *exchange, const struct blasd_err *problem,
+                      struct MHD_Response *response) {
+    struct blasd_quotas quotas =
+        blasd_front_queue_quotas(exchange->home->queue, &exchange->caller.principal);
+    bool jobs = strcmp(problem->field, "jobs") == 0, bytes = strcmp(problem->field, "bytes") == 0;
+    const char *name = jobs ? "queued-jobs" : bytes ? "queued-bytes" : "stored-bytes";
+    uint64_t most = jobs ? quotas.jobs : bytes ? quotas.bytes : quotas.stored_bytes;
+    char text[64];
+    snprintf(text, sizeof text, "\"%s\";q=%" PRIu64, name, most);
+    add(response, "RateLimit-Policy", text);
+    snprintf(text, sizeof text, "\"%s\";r=0;t=%s", name, http_retry_after(problem->code));
+    add(response, "RateLimit", text);
+}
+
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type) {
     if (type != NULL) add(response, "Content-Type", type);
@@ -170,17 +185,40 @@ static const char *retry_after(const struct http_exchange *exchange, enum blasd_
     return text;
 }
 
-void http_log_job(const struct http_exchange *exchange, const char *what,
-                  const struct blasd_err *problem) {
-    const struct blasd_err_info *info = blasd_err_info(problem->code);
+static const char *or_dash(const char *text) {
+    return text[0] == '\0' ? "-" : text;
+}
+
+static void client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
     const union MHD_ConnectionInfo *peer = NULL;
-    const char *op = exchange->upload == NULL ? NULL : exchange->upload->op;
-    char client[HTTP_PEER_TEXT];
     if (exchange->connection != NULL)
         peer = MHD_get_connection_info(exchange->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     http_peer_text(peer == NULL ? NULL : peer->client_addr, client);
-    blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s client=%s", what,
-                  exchange->id, info->name, info->http_status, op == NULL ? "-" : op, client);
+}
+
+static const char *op_text(const struct http_exchange *exchange) {
+    const char *op = exchange->upload == NULL ? NULL : exchange->upload->op;
+    return op == NULL ? "-" : op;
+}
+
+void http_log_job(const struct http_exchange *exchange, const char *what,
+                  const struct blasd_err *problem) {
+    const struct blasd_err_info *info = blasd_err_info(problem->code);
+    char client[HTTP_PEER_TEXT];
+    client_text(exchange, client);
+    blasd_log_job(
+        BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s tenant=%s key=%s client=%s", what,
+        exchange->id, info->name, info->http_status, op_text(exchange),
+        or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
+}
+
+void http_audit_job(const struct http_exchange *exchange, bool repeated) {
+    char client[HTTP_PEER_TEXT];
+    if (!exchange->home->server->options->audit) return;
+    client_text(exchange, client);
+    blasd_log(BLASD_LOG_INFO, "job %s: id=%s op=%s tenant=%s key=%s client=%s",
+              repeated ? "repeated" : "accepted", exchange->id, op_text(exchange),
+              or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
 }
 
 /* A job that was to be submitted: the one line about it has the id that its answer has. */
@@ -212,6 +250,8 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     response = response_of(exchange, &body, type != NULL, type);
     if (response != NULL && http_retry_after(problem->code) != NULL)
         add(response, "Retry-After", retry_after(exchange, problem->code, seconds));
+    if (response != NULL && problem->code == BLASD_E_quota_exceeded)
+        add_quota(exchange, problem, response);
     if (response != NULL && status == 401) add(response, "WWW-Authenticate", HTTP_CHALLENGE);
     note_refusal(exchange, problem, response);
     if (response != NULL && problem->code == BLASD_E_range_not_satisfiable) {

@@ -195,7 +195,8 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
         on_grace(&loop->stopping.grace);
 }
 
-/* For whoever is parked libmicrohttpd says that it cannot wait. What else it cannot wait for comes
+/* For whoever is parked libmicrohttpd says that it cannot wait, and for who has not ended the
+ * handshake of TLS. What else it cannot wait for comes
  * with an event or is known to `turn`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
@@ -209,7 +210,8 @@ static int wait_ms(struct http_loop *loop) {
         if (left > 60000) left = 60000;
         if (wait < 0 || (int)left < wait) wait = (int)left;
     }
-    return wait == 0 && loop->parking.count > 0 ? PARKED_WAIT_MS : wait;
+    if (wait == 0 && (loop->parking.count > 0 || loop->server->tls != NULL)) return PARKED_WAIT_MS;
+    return wait;
 }
 
 static void set_parking(struct http_loop *loop) {

@@ -2,6 +2,8 @@
  * that begins with # is a note. */
 #include "main/aof_tail.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -67,8 +69,31 @@ static bool is_word(const char *word, uint64_t len, const char *text) {
     return len == strlen(text) && strncasecmp(word, text, len) == 0;
 }
 
+/* Zero bytes between two commands: makes notes of them, which Redis passes over. One alone, which
+ * is too short for a note, is foreign. */
+static enum step read_gap(struct reader *r, const char *text, int fd) {
+    const size_t most = 64; /* Redis reads lines of up to 127 bytes */
+    const char *from = r->at, *stop = from;
+    char line[66];
+    while (stop < r->end && *stop == '\0') stop++;
+    if (stop == r->end) return TORN;
+    if (stop - from < 2) return FOREIGN;
+    while (r->at < stop) {
+        size_t left = (size_t)(stop - r->at), len = left > sizeof line ? most : left;
+        memset(line, '#', len);
+        line[len - 1] = '\n';
+        if (pwrite(fd, line, len, r->at - text) != (ssize_t)len) return FOREIGN; /* a full disk */
+        r->at += len;
+    }
+    blasd_log(
+        BLASD_LOG_INFO,
+        "%lld bytes of Redis' file, which it never wrote for the disk was full, are passed over",
+        (long long)(stop - from));
+    return WHOLE;
+}
+
 /* Bytes of what is whole; all of them where something else than a command stands in between. */
-static size_t whole_bytes(const char *text, size_t size) {
+static size_t whole_bytes(const char *text, size_t size, int fd) {
     struct reader r = {text, text + size};
     enum step step = WHOLE;
     size_t whole = 0;
@@ -76,7 +101,9 @@ static size_t whole_bytes(const char *text, size_t size) {
     while (r.at < r.end && step == WHOLE) {
         const char *name = NULL;
         uint64_t len = 0;
-        step = *r.at == '#' ? read_note(&r) : read_command(&r, &name, &len);
+        step = *r.at == '#'    ? read_note(&r)
+               : *r.at == '\0' ? read_gap(&r, text, fd)
+                               : read_command(&r, &name, &len);
         if (step != WHOLE) break;
         if (is_word(name, len, "MULTI")) multi = true;
         if (is_word(name, len, "EXEC")) multi = false;
@@ -122,7 +149,7 @@ int blasd_aof_repair(const char *dir, uint64_t *cut, struct blasd_err *err) {
         code = failed("read", path, err);
         goto done;
     }
-    size_t whole = whole_bytes(text, size);
+    size_t whole = whole_bytes(text, size, fd);
     munmap(text, size);
     if (whole == size) goto done;
     *cut = size - whole;

@@ -4,7 +4,11 @@
  * file: effects of a call that nobody was answered. When it loads such a file it takes the command
  * off that is cut in the middle, but may leave those before it (7.0.15 does), a transaction without
  * an end; what it writes from then on stands behind that, and the next start does both as one. Half
- * a call of submit is a job without its inputs. So the end is set right before Redis sees it. */
+ * a call of submit is a job without its inputs. So the end is set right before Redis sees it.
+ *
+ * One that found the disk full, in a file that it had begun itself (and so not opened to append),
+ * takes back what it wrote of a command, but goes on behind it: zero bytes between two commands,
+ * over which the next start stumbles (7.0.15). They become notes, which Redis passes over. */
 #ifndef BLASD_MAIN_AOF_TAIL_H
 #define BLASD_MAIN_AOF_TAIL_H
 

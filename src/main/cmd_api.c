@@ -3,6 +3,7 @@
 #include "http/http.h"
 #include "main/child.h"
 #include "main/commands.h"
+#include "main/confine.h"
 #include "main/doors.h"
 #include "main/listen.h"
 #include "main/options.h"
@@ -28,6 +29,7 @@ static const char usage[] =
     "  --allow-host HOST      a name that may stand in the Host header; may be repeated\n"
     "  --allow-origin ORIGIN  web pages of this origin may send requests; may be repeated\n"
     "  --share                clients on this machine may hand in files of the blob directory\n"
+    "  --audit                logs a line for each job that is taken\n"
     "  --low-latency          idle cores of this machine poll rather than halt; see "
     "docs/deploying.md\n"
     "  --unusable 'NAME: WHY' a device for GET /devices to name; `up` gives what it found\n"
@@ -41,7 +43,7 @@ struct settings {
     struct door_options doors;
     const char *listen, *fds;
     int loops;
-    bool share, low_latency;
+    bool share, audit, low_latency;
     bool has_supervisor; /* which prints the ready line */
     bool ready;          /* it was printed */
     struct text_list hosts, origins, unusable;
@@ -58,6 +60,7 @@ static int take_option(void *arg, int option, char *value) {
         settings->loops = (int)option_number("loops", value, 1, LISTEN_MOST);
         return settings->loops < 0 ? -1 : 0;
     case 's': settings->share = true; return 0;
+    case 'A': settings->audit = true; return 0;
     case 'L': settings->low_latency = true; return 0;
     case 'a': return text_list_add(&settings->hosts, value);
     case 'o': return text_list_add(&settings->origins, value);
@@ -74,6 +77,7 @@ static int parse(struct settings *settings, int argc, char **argv) {
                                             {"allow-host", required_argument, NULL, 'a'},
                                             {"allow-origin", required_argument, NULL, 'o'},
                                             {"share", no_argument, NULL, 's'},
+                                            {"audit", no_argument, NULL, 'A'},
                                             {"low-latency", no_argument, NULL, 'L'},
                                             {"unusable", required_argument, NULL, 'u'},
                                             {NULL, 0, NULL, 0}};
@@ -109,14 +113,30 @@ static void on_queue(void *arg, const struct blasd_err *trouble) {
     settings->ready = true;
 }
 
+static void give_up_rights(const struct settings *settings) {
+    const struct common_options *common = &settings->common;
+    const struct door_options *doors = &settings->doors;
+    const struct listeners *listeners = &settings->listeners;
+    const struct confine_files files = {
+        .read = {doors->keys, doors->tls_cert, doors->tls_key, doors->client_ca},
+        .write = {common_blob_dir(common)},
+        .socket = listeners->local ? listeners->host : NULL,
+        .network = common_needs_network(common)};
+    if (common->no_confine) return;
+    confine_files(&files);
+    confine_calls();
+}
+
 /* The sockets; whether they may be served; and who may come in, where that is not everybody. */
 static int open_doors(struct settings *settings, struct blasd_auth **auth, struct blasd_err *err) {
     const struct door_options *doors = &settings->doors;
     int code = settings->fds != NULL ? listeners_adopt(&settings->listeners, settings->fds, err)
                                      : listeners_open(&settings->listeners, settings->listen,
-                                                      settings->loops, doors->keys != NULL, err);
+                                                      settings->loops, doors_closed(doors), err);
     if (code == 0) code = doors_check(doors, &settings->listeners, err);
-    if (code == 0 && doors->keys != NULL) code = blasd_auth_open(doors->keys, auth, err);
+    if (code == 0 && doors_closed(doors))
+        code = blasd_auth_open(doors->keys, doors->tokens.keys == NULL ? NULL : &doors->tokens,
+                               auth, err);
     return code;
 }
 
@@ -138,6 +158,7 @@ static int run(struct settings *settings) {
                                              signal_pipe_open(doors_reread(doors) ? rereads : ends),
                                          .tls = doors->tls_cert == NULL ? NULL : &tls,
                                          .share = settings->share,
+                                         .audit = settings->audit,
                                          .grace_ms = child_has_supervisor() ? -1 : GRACE_MS,
                                          .version = BLASD_VERSION,
                                          .on_ready = on_ready,
@@ -162,6 +183,7 @@ static int run(struct settings *settings) {
     if (code == 0) {
         options.listen_fds = settings->listeners.fds;
         options.loops = settings->listeners.count;
+        give_up_rights(settings);
         options.auth = auth;
         code = blasd_http_run(&options, &err);
     }

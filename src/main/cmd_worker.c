@@ -2,6 +2,7 @@
 #include "main/blas_start.h"
 #include "main/child.h"
 #include "main/commands.h"
+#include "main/confine.h"
 #include "main/options.h"
 #include "worker/worker.h"
 
@@ -97,6 +98,16 @@ static bool measures(const struct settings *settings) {
     return settings->measured == NULL || strcmp(settings->measured, "none") != 0;
 }
 
+/* Before the device is looked for: its libraries start threads, which then are held, too. */
+static void give_up_files(const struct settings *settings) {
+    const struct common_options *common = &settings->common;
+    const struct confine_files files = {
+        .write = {common_blob_dir(common), measures(settings) ? settings->measured : NULL},
+        .network = common_needs_network(common),
+        .card = strncmp(settings->device, "cpu:", 4) != 0};
+    if (!common->no_confine) confine_files(&files);
+}
+
 static int run(const struct settings *settings) {
     const char *blobs = settings->common.blobs == NULL ? "redis" : settings->common.blobs;
     struct sigaction action = {.sa_handler = on_signal};
@@ -121,9 +132,11 @@ static int run(const struct settings *settings) {
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    give_up_files(settings);
     code = blasd_backend_find(settings->device, &options.backend, &options.ordinal, &err);
     if (code == 0) code = blasd_store_open(blobs, &options.queue.store, &err);
     if (code == 0) blasd_store_recycle(options.queue.store, options.queue.limits->pool_bytes);
+    if (code == 0 && !settings->common.no_confine) confine_calls();
     if (code == 0) code = blasd_worker_run(&options, &err);
     blasd_store_free(options.queue.store);
     if (code == 0) return BLASD_EXIT_OK;

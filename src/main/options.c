@@ -25,7 +25,11 @@ static const char common_usage[] =
     "  --queue NAME           name of the queue in that Redis, default blasd [BLASD_QUEUE]\n"
     "  --blobs KIND           where large tensors lie: dir:/path or redis [BLASD_BLOBS]\n"
     "  --limit NAME=VALUE     sets a limit; see docs/limits.md [BLASD_<NAME>]\n"
-    "  --log-level LEVEL      error, warn, info or debug [BLASD_LOG_LEVEL]\n";
+    "  --log-level LEVEL      error, warn, info or debug [BLASD_LOG_LEVEL]\n"
+    "  --no-confine           the front end and workers keep all rights of this user, for "
+    "debuggers "
+    "and\n"
+    "                         profilers; see SECURITY.md [BLASD_NO_CONFINE=1]\n";
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -42,6 +46,11 @@ static int set_level(struct common_options *common, const char *text) {
         }
     fprintf(stderr, "blasd: '%s' is not a log level; use error, warn, info or debug\n", text);
     return -1;
+}
+
+static bool is_set(const char *name) {
+    const char *value = from_environment(name);
+    return value != NULL && strcmp(value, "1") == 0;
 }
 
 /* The address that the file holds. It is kept until the process ends. */
@@ -66,25 +75,33 @@ static int set_redis(struct common_options *common, const char *url) {
     return url != NULL && strncmp(url, "file:", 5) == 0 ? read_redis(common, url + 5) : 0;
 }
 
+#define FROM_ENVIRONMENT "env" /* shorter than any address with a password */
+
 /* A password in a word of the command line, which everybody on the machine can read: kept, and
  * written over there. */
 static int take_redis(struct common_options *common, char *word) {
     static char *kept;
+    if (strcmp(word, FROM_ENVIRONMENT) == 0)
+        return set_redis(common, from_environment("BLASD_REDIS"));
     char *from = strstr(word, "://"), *to = strrchr(word, '@');
     free(kept);
     kept = strdup(word);
     if (kept == NULL) return -1;
     from = from == NULL ? word : from + 3;
-    if (to != NULL && from < to && strncmp(word, "unix:", 5) != 0)
-        memset(from, 'x', (size_t)(to - from));
+    if (to != NULL && from < to && strncmp(word, "unix:", 5) != 0) {
+        /* for this program started anew by the same command line, as blas_start.c does */
+        if (setenv("BLASD_REDIS", kept, 1) != 0) return -1;
+        memset(word, '\0', strlen(word));
+        memcpy(word, FROM_ENVIRONMENT, sizeof FROM_ENVIRONMENT - 1);
+    }
     return set_redis(common, kept);
 }
 
 static int common_init(struct common_options *common) {
     struct blasd_err err = {0};
     const char *level = from_environment("BLASD_LOG_LEVEL");
-    const char *lose = from_environment("BLASD_REDIS_MAY_LOSE_JOBS");
-    *common = (struct common_options){.may_lose_jobs = lose != NULL && strcmp(lose, "1") == 0,
+    *common = (struct common_options){.may_lose_jobs = is_set("BLASD_REDIS_MAY_LOSE_JOBS"),
+                                      .no_confine = is_set("BLASD_NO_CONFINE"),
                                       .queue = from_environment("BLASD_QUEUE"),
                                       .blobs = from_environment("BLASD_BLOBS"),
                                       .log_level = BLASD_LOG_INFO};
@@ -107,6 +124,7 @@ static int common_take(struct common_options *common, int option, char *value) {
     case OPTION_QUEUE: common->queue = value; return 0;
     case OPTION_BLOBS: common->blobs = value; return 0;
     case OPTION_LOG: return set_level(common, value);
+    case OPTION_FREE: common->no_confine = true; return 0;
     case OPTION_LIMIT:
         if (blasd_limits_set(&common->limits, value, &err) == 0) return 0;
         fprintf(stderr, "blasd: --limit %s: %s\n", value, err.detail);
@@ -179,9 +197,19 @@ int common_export(const struct common_options *common) {
     if (common->redis != NULL) failed |= setenv("BLASD_REDIS", common->redis, 1);
     if (common->may_lose_jobs) failed |= setenv("BLASD_REDIS_MAY_LOSE_JOBS", "1", 1);
     if (common->blobs != NULL) failed |= setenv("BLASD_BLOBS", common->blobs, 1);
+    if (common->no_confine) failed |= setenv("BLASD_NO_CONFINE", "1", 1);
     failed |= setenv("BLASD_QUEUE", common->queue, 1);
     failed |= setenv("BLASD_LOG_LEVEL", level_names[common->log_level], 1);
     return failed == 0 ? 0 : -1;
+}
+
+bool common_needs_network(const struct common_options *common) {
+    return strncmp(common->redis, "unix:", 5) != 0;
+}
+
+const char *common_blob_dir(const struct common_options *common) {
+    const char *blobs = common->blobs;
+    return blobs != NULL && strncmp(blobs, "dir:", 4) == 0 ? blobs + 4 : NULL;
 }
 
 long option_number(const char *option, const char *text, long least, long most) {

@@ -16,12 +16,21 @@ struct common_options {
     bool may_lose_jobs; /* --redis-may-lose-jobs, BLASD_REDIS_MAY_LOSE_JOBS=1 */
     const char *queue;  /* --queue, BLASD_QUEUE; "blasd" */
     const char *blobs;  /* --blobs, BLASD_BLOBS; NULL: not given */
+    bool no_confine;    /* --no-confine, BLASD_NO_CONFINE=1 */
     struct blasd_limits limits;
     enum blasd_log_level log_level; /* --log-level, BLASD_LOG_LEVEL; info */
 };
 
 /* Rows for a table of getopt_long, and what they print in a usage text. */
-enum { OPTION_REDIS = 256, OPTION_LOSE, OPTION_QUEUE, OPTION_BLOBS, OPTION_LIMIT, OPTION_LOG };
+enum {
+    OPTION_REDIS = 256,
+    OPTION_LOSE,
+    OPTION_QUEUE,
+    OPTION_BLOBS,
+    OPTION_LIMIT,
+    OPTION_LOG,
+    OPTION_FREE
+};
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
 #define COMMON_OPTIONS                                                                             \
@@ -31,6 +40,7 @@ enum { OPTION_REDIS = 256, OPTION_LOSE, OPTION_QUEUE, OPTION_BLOBS, OPTION_LIMIT
     {"blobs", required_argument, NULL, OPTION_BLOBS},                                              \
     {"limit", required_argument, NULL, OPTION_LIMIT},                                              \
     {"log-level", required_argument, NULL, OPTION_LOG},                                            \
+    {"no-confine", no_argument, NULL, OPTION_FREE},                                                \
     {"help", no_argument, NULL, 'h'}
 /* clang-format on */
 
@@ -52,6 +62,10 @@ int command_line_read(const struct command_line *line, int argc, char **argv);
 int common_check_redis(const struct blasd_queue_options *queue, struct blasd_err *err);
 /* Puts every value into the environment, for children. */
 int common_export(const struct common_options *common);
+/* Whether its Redis is reached over a network. */
+bool common_needs_network(const struct common_options *common);
+/* The directory of the blob store; NULL: it is of another kind. */
+const char *common_blob_dir(const struct common_options *common);
 
 /* A whole number from least to most, or -1 after a message that names `option`. */
 long option_number(const char *option, const char *text, long least, long most);

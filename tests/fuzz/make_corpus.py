@@ -151,7 +151,44 @@ def multipart_seeds():
         b"\r\n--X\r\n--\r\r\n--XY", "u1")))]))
 
 
+def request_seeds():
+    write("request", "plain", "HTTP/1.1\nHost: localhost:8080\nContent-Length: 46\nAccept: application/json;q=0.5, */*\n"
+          "Content-Type: application/json\nIdempotency-Key: \"a key\"\nPrefer: wait=5, respond-async\n?wait=2.5\n?op=matmul")
+    write("request", "browser", "HTTP/1.1\nHost: [::1]:80\nOrigin: http://[::1]:80\nSec-Fetch-Site: cross-site\n"
+          "Sec-Fetch-Mode: navigate\nSec-Fetch-Dest: document\nExpect: 100-continue\nTransfer-Encoding: chunked")
+    write("request", "list", "HTTP/1.1\nHost: allowed.example.\n?state=queued\n?limit=100\n?cursor=s00\n?since=2026-01-02T03:04:05.678Z\n"
+          "?before=1767322800\n?forget=1\n?deadline_ms=5\n?priority=high\n?device=cpu\nBody-File: 00")
+
+
+def text_seeds():
+    write("texts", "cost", '{"copy_gbytes_s":9.5,"launch_us":1.2,"curves":{"matmul":{"float64":[[1020,1.3,0.2],[9e9,5,1]]}}}')
+    for name, text in {"tcp": "redis://us%40er:pa%3Ass@[::1]:6379/3", "unix": "unix:/run/redis.sock", "limit": "body_bytes=4G",
+                       "accept": "text/html;q=0.3, application/x-npy;q=1.000, */*;q=0", "id": "s" + "0" * 40,
+                       "name": "queue.1-a_b"}.items():
+        write("texts", name, text)
+
+
+def aof_seeds():
+    whole = "*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n\r\n$1\r\n*1\r\n$4\r\nEXEC\r\n"
+    write("aof", "whole", whole)
+    write("aof", "torn", whole + whole[:60])
+    write("aof", "noted", "#TS:1795321940\r\n" + whole[:30])
+    write("aof", "named", "file appendonly.aof.1.incr.aof seq 1 type i\nfile a.rdb seq 2 type b\n\0" + whole[:50])
+
+
+def client_seeds():
+    document = {"id": "s1", "state": "succeeded", "progress": 1, "outputs": {
+        "c": {"dtype": "float64", "shape": [2, 2], "data": [[1, 2], [3, "NaN"]], "href": "/jobs/s1/outputs/c"}}}
+    write("client", "json", json.dumps(document))
+    write("client", "problem", '{"code":"shape_mismatch","detail":"no","field":"inputs.a","retry":false,"status":422}')
+    write("client", "tensors", safetensors({"c": ("F64", np.eye(2)), "i": ("I64", np.arange(3))}, {"job": json.dumps(document)}))
+
+
 json_seeds()
 safetensors_seeds()
 multipart_seeds()
+request_seeds()
+text_seeds()
+aof_seeds()
+client_seeds()
 oip_seeds()

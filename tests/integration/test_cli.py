@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 import pytest
-from pretender import DOCUMENT, Pretender, document
+from pretender import DOCUMENT, Pretender, document, succeeded
 from service import BLASD
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled", "expired")
@@ -75,6 +75,23 @@ def test_a_job_that_has_not_ended(make_service, files):
     assert json.loads(run(service.url, "get", jobs[0], "--json", status=1).stdout)["state"] == "cancelled"
 
 
+def test_what_cannot_be_printed_is_no_success(service, files):
+    job = run(service.url, "submit", "matmul", *files).stdout.strip()
+    run(service.url, "get", job, "-w", 30)
+    for arguments in (["get", job], ["result", job, "-q"], ["jobs"], ["top"], ["devices"], ["run", "matmul", *files, "-q"],
+                      ["submit", "matmul", *files], ["cancel", "--forget", job]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([BLASD, arguments[0], "--url", service.url, *arguments[1:]], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
+        assert done.returncode == 1 and "No space left" in done.stderr, done
+
+
+def test_retries(files):
+    with Pretender(lambda request, number: None if number < 2 else succeeded()) as pretender:
+        assert run(pretender.url, "run", "matmul", *files, "-q", "--retries", 5).stdout.split()[-1] == "4"
+        assert len({headers["Idempotency-Key"] for _, _, headers, _ in pretender.seen}) == 1
+
+
 def test_lists_have_pages_and_filters():
     pages = []
 
@@ -101,7 +118,8 @@ def test_errors_are_one_line_and_one_document(service, files):
 
 
 def test_the_command_line_is_wrong():
-    for arguments in (["get"], ["get", "a", "b"], ["result"], ["cancel"], ["jobs", "x"], ["jobs", "-n", "few"], ["top", "x"],
+    for arguments in (["get"], ["get", "a", "b"], ["result"], ["cancel"], ["jobs", "x"], ["jobs", "-n", "few"], ["jobs", "-n", "0.5"],
+                      ["run", "matmul", "--deadline-ms", "0.5"], ["jobs", "--retries", "1000000000000"], ["top", "x"],
                       ["get", "x", "--wait", "soon"], ["submit"], ["submit", "matmul"], ["submit", "-o", "x"],
                       ["top", "--nonsense"], ["devices", "x"]):
         done = run("http://127.0.0.1:9", *arguments, status=2)

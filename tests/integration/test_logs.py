@@ -71,7 +71,9 @@ def test_refused_failed_and_cancelled(make_service):
         answer, here = ask(service, body, {**secret, **headers}, path)
         assert answer.status == status
         fields = wait_for(service, "refused", number)[-1]
-        assert fields == {"id": answer.headers["Request-Id"], "code": code, "status": str(status), "op": op, "client": here}
+        tenant = "-" if code == "forbidden_origin" else "anonymous"  # refused before anybody asks who it is
+        assert fields == {"id": answer.headers["Request-Id"], "code": code, "status": str(status), "op": op, "tenant": tenant,
+                          "key": "-", "client": here}
     job = service.post("solve", {"a": np.zeros((2, 2)), "b": np.ones(2)}).json()
     assert job["state"] == "failed"
     fields = wait_for(service, "failed", 1)[0]
@@ -105,3 +107,17 @@ def test_a_flood_of_refusals_is_counted_and_not_written(make_service):
     assert left_out + len(lines(service, "refused")) == count
     assert left_out > 0 and len(text) < 200 * count
     assert json.loads(service.request("GET", "/health/live").body)["status"] == "live"
+
+
+def test_with_audit_each_job_has_a_line(make_service):
+    """All of them, however many; a repeated key says so."""
+    service = make_service("--audit", "--limit", "log_jobs=1")
+    ids = [service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}, wait=wait).json()["id"] for wait in (0, 20) * 25]
+    body = '{"op":"solve","inputs":{"a":[[2]],"b":[4]}}'
+    for path in ("/jobs", "/jobs?wait=20", "/jobs"):
+        ask(service, body, {"Idempotency-Key": "one"}, path)
+    accepted = wait_for(service, "accepted", 51)
+    assert [fields["id"] for fields in accepted[:50]] == ids
+    assert {(fields["op"], fields["client"].split(":")[0]) for fields in accepted[:50]} == {("matmul", "127.0.0.1")}
+    assert accepted[50]["op"] == "solve"
+    assert [fields["id"] for fields in wait_for(service, "repeated", 2)] == [accepted[50]["id"]] * 2

@@ -257,6 +257,20 @@ def test_a_password_shows_in_no_list_of_processes_and_no_log(server, tmp_path, h
         service.stop(check=False)
 
 
+def test_a_password_outlives_a_start_anew(server):
+    """A worker that is to compute with another library starts itself again, by its command line."""
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server.up("--requirepass", SECRET, "--port", str(port))
+    libraries = subprocess.run(["ldd", BLASD], capture_output=True, text=True, check=True).stdout
+    library = next(line.split()[2] for line in libraries.splitlines() if "openblas" in line)
+    worker = server.worker("--redis", f"redis://:{SECRET}@127.0.0.1:{port}", "--blas", library)
+    assert ready_line(worker, 60), server.log_text()
+    assert SECRET.encode() not in pathlib.Path(f"/proc/{worker.pid}/cmdline").read_bytes()
+
+
 @pytest.mark.parametrize("url", [f"redis://:{SECRET}@nowhere:x", f"rediss://u:{SECRET}@h:x", f"redis:{SECRET}@h"])
 def test_a_password_in_a_wrong_address_is_not_told(url):
     done = subprocess.run([BLASD, "api", "--listen", "127.0.0.1:0", "--redis", url], capture_output=True, timeout=60, text=True)

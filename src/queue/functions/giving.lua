@@ -193,6 +193,7 @@ local function claim_take(c, class, turn, fresh)
         if jobs > 0 then c.waits[si], tenants[#tenants + 1] = tenants, sub(line, 3) end
     end
     c.shared = now - tonumber(counts.shared or 0) < SHARED_US
+    if c.shared then c.reply[1] = now_text .. ' shared' end
     c.mean = max(1, tonumber(counts.bytes or 0) / max(1, tonumber(counts.jobs or 1)))
     -- Ageing: of each eight turns one gives normal, and one low, the first half.
     local aged = turn % 8 == 3 and 2 or turn % 8 == 7 and 3 or nil

@@ -110,6 +110,65 @@ static void test_what_is_left_alone(void **state) {
     folder_free(&f);
 }
 
+/* What a Redis leaves that found the disk full: zero bytes between commands, as many as it had
+ * written of one. */
+static void test_gaps_become_notes(void **state) {
+    static char text[4096];
+    struct folder f = folder_new();
+    (void)state;
+    for (size_t gap = 2; gap < 400; gap += gap < 140 ? 1 : 37) {
+        size_t len = strlen(PLAIN), size = len;
+        memcpy(text, PLAIN, len);
+        memset(text + size, 0, gap);
+        size += gap;
+        memcpy(text + size, BEGIN HALF END PLAIN, strlen(BEGIN HALF END PLAIN));
+        size += strlen(BEGIN HALF END PLAIN);
+        put(f.newest, text, size);
+        assert_int_equal(mend(f.dir), 0);
+        assert_int_equal(size_of(f.newest), size);
+        int fd = open(f.newest, O_RDONLY);
+        assert_int_equal(read(fd, text, sizeof text), size);
+        close(fd);
+        assert_null(memchr(text, 0, size));
+        assert_int_equal(text[len + gap - 1], '\n');
+        for (size_t at = len, line = 0; at < len + gap; at++, line++) {
+            if (line == 0) assert_int_equal(text[at], '#');
+            assert_true(line < 127);
+            if (text[at] == '\n') line = (size_t)-1;
+        }
+        put(f.newest, text, size);
+        assert_int_equal(mend(f.dir), 0);
+    }
+    memset(text, 0, 100); /* at the end they are only cut */
+    memcpy(text, PLAIN, strlen(PLAIN));
+    put(f.newest, text, 100);
+    assert_int_equal(mend(f.dir), 100 - strlen(PLAIN));
+    folder_free(&f);
+}
+
+static void test_redis_passes_over_a_gap(void **state) {
+    static const char gap[62], after[] = "*3\r\n$3\r\nSET\r\n$5\r\nafter\r\n$1\r\n1\r\n";
+    char path[160];
+    struct bed bed;
+    (void)state;
+    bed_open(&bed, &server, "gap");
+    drop(redisCommand(bed.raw, "SET first 1"));
+    redisFree(bed.raw);
+    redis_end(&server, SIGKILL);
+    snprintf(path, sizeof path, "%s/appendonlydir/appendonly.aof.1.incr.aof", server.dir);
+    int fd = open(path, O_WRONLY | O_APPEND);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, gap, sizeof gap), sizeof gap);
+    assert_int_equal(write(fd, after, sizeof after - 1), sizeof after - 1);
+    close(fd);
+    redis_up(&server);
+    bed_connect(&bed);
+    redisReply *reply = redisCommand(bed.raw, "EXISTS first after");
+    assert_int_equal(reply->integer, 2);
+    drop(reply);
+    bed_close(&bed);
+}
+
 /* With Redis itself: half a transaction at the end of its file has no effect, however often it is
  * started after that. */
 static void test_redis_never_does_half_a_transaction(void **state) {
@@ -148,6 +207,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torn_anywhere),
         cmocka_unit_test(test_what_is_left_alone),
+        cmocka_unit_test(test_gaps_become_notes),
+        cmocka_unit_test(test_redis_passes_over_a_gap),
         cmocka_unit_test(test_redis_never_does_half_a_transaction),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

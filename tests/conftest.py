@@ -1,11 +1,15 @@
 """Fixtures: one service shared by the tests that break nothing, and a maker of services for those that do."""
+import os
 import pathlib
 import signal
 import subprocess
+import sys
 
 import pytest
 
-from service import BLASD, ROOT, Service
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
+
+from service import BLASD, ROOT, Service  # noqa: E402
 
 # A shell that runs the tests in the background has them, and so the services, ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -67,3 +71,9 @@ def pytest_runtest_makereport(item, call):
     if folder is not None:
         for log in sorted(folder.glob("service*/log")):
             report.sections.append((f"log of {log.parent.name}", log.read_text(errors="replace")[-8000:]))
+
+
+@pytest.fixture(scope="session")
+def scale():
+    """How many times as much as in the suite: `make attack SCALE=50`."""
+    return int(os.environ.get("BLASD_ATTACK_SCALE", "1"))
