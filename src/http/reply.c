@@ -114,7 +114,8 @@ void http_reply_packed(const struct http_exchange *exchange, struct MHD_Response
 static struct MHD_Response *response_of(struct http_exchange *exchange, struct blasd_buf *body,
                                         bool written, const char *type) {
     struct MHD_Response *response = NULL;
-    bool packed = written && http_reply_pack(exchange, body);
+    /* Triton's asyncio client asks for gzip everywhere, and understands it in inferences alone */
+    bool packed = written && exchange->form.dialect == NULL && http_reply_pack(exchange, body);
     if (written)
         response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {
@@ -152,7 +153,7 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
     struct MHD_Response *response;
     struct blasd_buf copy;
     blasd_buf_init(&copy, len);
-    if (exchange->request.accept_coding != HTTP_CODING_NONE &&
+    if (exchange->request.accept_coding != HTTP_CODING_NONE && exchange->form.dialect == NULL &&
         blasd_buf_add(&copy, body, len) == 0) {
         http_reply_buf(exchange, status, type, &copy);
         return;
@@ -245,7 +246,7 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     char seconds[16];
     exchange->answer.problem = *problem;
     blasd_buf_init(&body, 16 * BLASD_KIB);
-    type = http_problem_body(exchange->dialect, problem, &body);
+    type = http_problem_body(exchange->form.dialect, problem, &body);
     response = response_of(exchange, &body, type != NULL, type);
     if (response != NULL && http_retry_after(problem->code) != NULL)
         add(response, "Retry-After", retry_after(exchange, problem->code, seconds));

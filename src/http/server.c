@@ -494,6 +494,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
                                  .limits = options->queue->limits,
                                  .store = options->queue->store,
                                  .routes = http_routes,
+                                 .dialect_of = http_dialect_find,
                                  .started_us = blasd_clock_wall_us()};
     size_t count = (size_t)options->loops;
     int started = 0, rc = 0;

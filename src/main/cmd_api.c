@@ -121,7 +121,8 @@ static void give_up_rights(const struct settings *settings) {
         .read = {doors->keys, doors->tls_cert, doors->tls_key, doors->client_ca},
         .write = {common_blob_dir(common)},
         .socket = listeners->local ? listeners->host : NULL,
-        .network = common_needs_network(common)};
+        .network = common_needs_network(common),
+        .memory = settings->share};
     if (common->no_confine) return;
     confine_files(&files);
     confine_calls();

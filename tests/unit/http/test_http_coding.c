@@ -48,7 +48,7 @@ static int unpack(enum http_coding coding, const char *bytes, size_t len, size_t
 
 static int setup(void **state) {
     (void)state;
-    for (int i = 0; i < BYTES; i++) text[i] = "0123456789,.-[]"[(i * i / 7 + i) % 15];
+    for (unsigned i = 0; i < BYTES; i++) text[i] = "0123456789,.-[]"[(i * i / 7 + i) % 15];
     return 0;
 }
 
