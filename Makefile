@@ -28,7 +28,7 @@ CXX = g++
 OBJCOPY ?= objcopy
 PYTHON ?= /usr/bin/python3
 
-PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium libcurl libseccomp zlib
+PACKAGES = libmicrohttpd gnutls jansson hiredis libsodium librhonabwy libcurl libseccomp zlib
 # hiredis has TLS from 1.0 on, in a library of its own
 REDIS_TLS := $(shell pkg-config --exists hiredis_ssl openssl 2>/dev/null && echo 1)
 PACKAGES += $(if $(REDIS_TLS),hiredis_ssl openssl)
@@ -40,7 +40,7 @@ OPT ?= -O2 -g
 HARDEN = -fstack-protector-strong -fstack-clash-protection -fno-strict-overflow
 HARDEN += $(if $(filter x86_64,$(shell uname -m)),-fcf-protection) $(if $(SANITIZE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 LDFLAGS += -Wl,-z,relro,-z,now,-z,noexecstack
-FLAGS = -Isrc -I. -I$(BUILD)/gen -D_GNU_SOURCE $(if $(REDIS_TLS),-DBLASD_REDIS_TLS) $(OPT) $(WARN) $(HARDEN) $(WERROR) -MMD -MP -fPIC -pthread
+FLAGS = -Isrc -I. -I$(BUILD)/gen -D_GNU_SOURCE $(OPT) $(WARN) $(HARDEN) $(WERROR) -MMD -MP -fPIC -pthread
 ifneq ($(SANITIZE),)
 FLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 LDFLAGS += -fsanitize=$(SANITIZE)
@@ -105,6 +105,7 @@ $(BUILD)/obj/%.cc.o: %.cc | $(GENERATED)
 $(BUILD)/obj/gen/%.c.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c $< -o $@
+$(BUILD)/obj/src/redis/%.c.o: FLAGS += $(if $(REDIS_TLS),-DBLASD_REDIS_TLS)
 # Kernels are arithmetic: they get what lets loops become vectors and changes no rounding.
 $(BUILD)/obj/kernels/%.c.o: OPT = -O3 -g
 $(BUILD)/obj/kernels/%.c.o: FLAGS += -fno-math-errno -fno-trapping-math -ffp-contract=off

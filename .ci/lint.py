@@ -24,7 +24,7 @@ HEADERS = {  # header -> the only folders that may include it
     r"microhttpd\.h": {"src/http"},
     r"jansson\.h": {"src/auth", "src/wire", "src/oip", "src/http", "src/main", "src/worker", "clients/c", "clients/cli"},
     r"gnutls/.*": {"src/http"},
-    r"sodium\.h": {"src/auth"},
+    r"(sodium|rhonabwy)\.h": {"src/auth"},
     r"curl/.*": {"clients/c"},
     r"zlib\.h": {"src/http"},
 }

@@ -22,7 +22,7 @@ bench-micro: $(BENCH)
 	@for b in $^; do echo "== $$b"; $$b || exit 1; done
 $(BUILD)/bench/load: $(call obj,$(wildcard bench/load/*.c))
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -o $@ $^ -ljansson -lm
+	$(CC) $(LDFLAGS) -o $@ $^ -ljansson -lssl -lcrypto -lm
 $(BENCH_PEERS): $(BUILD)/bench/%: $(BUILD)/obj/bench/peers/%.c.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -pthread -o $@ $^ $(shell pkg-config --libs libmicrohttpd jansson) -lopenblas

@@ -51,6 +51,9 @@ def cases():
     yield "braycurtis, 1e308", ("braycurtis", *positive(5e307), {})
     x = np.abs(random.standard_normal((5, 6)))
     yield "jensenshannon, rows equal to 6 digits", ("jensenshannon", x, x[::-1][[0]] * (1 + 1e-6 * random.standard_normal((5, 6))), {})
+    yield "cosine, float32, angles of 1e-5", ("cosine", *pair("f4", scale=1e-5, offset=1), {})
+    yield "jensenshannon, float32, rows equal to 4 digits", (
+        "jensenshannon", *pair("f4", scale=1e-4, offset=1), {})
 
 
 def peers(client):

@@ -72,6 +72,7 @@ struct load_poll {
 struct load_spec {
     json_t *json; /* owned; strings are borrowed from it */
     const char *host;
+    bool tls;
     int port;
     int connections;
     int64_t duration_ns, warmup_ns, timeout_ns;

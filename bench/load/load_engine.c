@@ -69,6 +69,8 @@ static struct connection *take_free(struct engine *engine) {
 }
 
 static void close_connection(struct connection *c) {
+    SSL_free(c->tls);
+    c->tls = NULL;
     if (c->fd >= 0) close(c->fd);
     c->fd = -1;
     c->connected = false;
@@ -85,6 +87,7 @@ static int open_connection(struct engine *engine, struct connection *c) {
     if (connect(c->fd, (const struct sockaddr *)&engine->address, sizeof engine->address) != 0 &&
         errno != EINPROGRESS)
         goto fail;
+    if (engine->spec->tls && (c->tls = load_tls_new(c->fd)) == NULL) goto fail;
     if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, c->fd, &event) != 0) goto fail;
     c->connected = false;
     c->served = 0;
@@ -131,7 +134,12 @@ static void send_more(struct engine *engine, struct connection *c) {
     size_t all = c->head_len + request->body_len;
     while (c->sent < all) {
         ssize_t n;
-        if (c->sent < c->head_len && request->body_len > 0) {
+        if (c->tls != NULL) {
+            bool head = c->sent < c->head_len;
+            n = load_tls_send(c->tls,
+                              head ? c->head + c->sent : request->body + (c->sent - c->head_len),
+                              head ? c->head_len - c->sent : all - c->sent);
+        } else if (c->sent < c->head_len && request->body_len > 0) {
             struct iovec parts[2] = {
                 {(void *)(uintptr_t)(c->head + c->sent), c->head_len - c->sent},
                 {(void *)(uintptr_t)request->body, request->body_len}};
@@ -296,7 +304,8 @@ void engine_job_ended(struct engine *engine, int64_t submitted_at) {
 
 static void receive(struct engine *engine, struct connection *c, bool hangup) {
     for (;;) {
-        ssize_t n = recv(c->fd, engine->room, ROOM, 0);
+        ssize_t n = c->tls == NULL ? recv(c->fd, engine->room, ROOM, 0)
+                                   : load_tls_recv(c->tls, engine->room, ROOM);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) break;
         if (n <= 0) {
@@ -320,7 +329,7 @@ static void receive(struct engine *engine, struct connection *c, bool hangup) {
             connection_failed(engine, c, "an answer that is not understood");
             return;
         }
-        if ((size_t)n < ROOM && !hangup) break;
+        if ((size_t)n < ROOM && !hangup && c->tls == NULL) break;
     }
     if (c->send_failed) connection_failed(engine, c, "the server refused the request's bytes");
 }
@@ -447,7 +456,7 @@ static int engine_init(struct engine *engine, struct load_spec *spec, struct loa
 
 static void engine_release(struct engine *engine) {
     for (int i = 0; engine->connections != NULL && i < engine->spec->connections; i++) {
-        if (engine->connections[i].fd >= 0) close(engine->connections[i].fd);
+        close_connection(&engine->connections[i]);
         load_reply_release(&engine->connections[i].reply);
     }
     jobs_release(engine);

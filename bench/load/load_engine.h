@@ -4,6 +4,7 @@
 #define BLASD_BENCH_LOAD_ENGINE_H
 
 #include "load.h"
+#include "load_tls.h"
 
 #include <netinet/in.h>
 
@@ -17,6 +18,7 @@ struct polled_job {
 
 struct connection {
     int fd;
+    SSL *tls; /* owned; NULL: none */
     enum connection_state state;
     bool connected, in_ring, again, send_failed;
     unsigned served;

@@ -5,6 +5,7 @@
  *    "count": 0,            requests in all; then the run ends with the last of them
  *    "rate": 0,             open loop: arrivals a second; latency counts from when each was due
  *    "arrivals": "poisson", or "constant"
+ *    "tls": false,          speak it; any certificate is taken
  *    "gather": false,       connect everything first, then send all at once
  *    "timeout": 60, "seed": 1,
  *    "poll": {"interval_ms": 10, "most_interval_ms": 200, "timeout": 120, "window": 1000, "suffix":
@@ -176,6 +177,7 @@ int load_spec_read(struct load_spec *spec, const char *path) {
     spec->count = (uint64_t)number(spec->json, "count", 0);
     spec->rate = number(spec->json, "rate", 0);
     spec->poisson = strcmp(text(spec->json, "arrivals", "poisson"), "constant") != 0;
+    spec->tls = json_is_true(json_object_get(spec->json, "tls"));
     spec->gather = json_is_true(json_object_get(spec->json, "gather"));
     spec->seed = (uint64_t)number(spec->json, "seed", 1);
     read_poll(&spec->poll, json_object_get(spec->json, "poll"));

@@ -63,6 +63,21 @@ def small_json(bench, connections):
     return {"title": f"JSON 4 x 4, synchronous, {connections} connections", "trials": trials, "values": values}
 
 
+def doors(bench):
+    """What keys, and TLS, cost a small job: in turns with the service without."""
+    job = payloads.product(bench.scratch, "json4", 4, "float64", "json")
+    who = [s.Blasd(bench.build), s.BlasdKeys(bench.build), s.BlasdTls(bench.build)]
+
+    def spec(subject):
+        return closed(bench, 256, [subject.request(job)], tls=isinstance(subject, s.BlasdTls))
+    trials = bench.turns(who, spec)
+    plain, values = median(trials, "blasd"), {}
+    for name in ("keys", "tls"):
+        rate = median(trials, f"blasd-{name}")
+        values[name] = rate / plain if rate and plain else None
+    return {"title": "JSON 4 x 4, 256 connections: without keys, with keys, with TLS", "trials": trials, "values": values}
+
+
 # --- 2, 3: binary ---------------------------------------------------------------------------------------------------
 
 
@@ -380,6 +395,7 @@ def numpy_wheel(bench):
 
 LOADS = {
     "json-1": lambda b: small_json(b, 1), "json-32": lambda b: small_json(b, 32), "json-256": lambda b: small_json(b, 256),
+    "keys": doors,
     "binary-64": binary_64, "binary-1024": binary_1024, "binary-4096": binary_4096,
     "binary-4096-shared": binary_4096_shared, "async": submit_and_poll,
     "mixed": mixed, "beside-thin": lambda b: beside(b, thin, "matrix by vector"),

@@ -40,7 +40,7 @@ class Server:
                 if not piece:
                     break
                 text += piece
-                match = re.search(rb"ready http://[^:\s]+:(\d+)", text)
+                match = re.search(rb"ready https?://[^:\s]+:(\d+)", text)
                 if match:
                     threading.Thread(target=self._drain, daemon=True).start()
                     return int(match.group(1))

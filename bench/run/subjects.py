@@ -91,6 +91,46 @@ class Blasd(Subject):
         return payload.for_blasd()
 
 
+class BlasdKeys(Blasd):
+    """Behind keys: each request shows one."""
+    name = "blasd-keys"
+
+    def start(self):
+        self.folder = pathlib.Path(processes.scratch())
+        file = self.folder / "keys.json"
+        made = processes.subprocess.run([self.build / "blasd", "keys", "add", "bench", "--file", file], check=True,
+                                        capture_output=True, text=True)
+        self.headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
+        self.options = ("--keys", file)
+        super().start()
+
+    def stop(self):
+        super().stop()
+        processes.forget(self.folder)
+
+    def request(self, payload):
+        entry = payload.for_blasd()
+        return dict(entry, headers={**entry.get("headers", {}), **self.headers})
+
+
+class BlasdTls(Blasd):
+    """With TLS, on connections that are kept."""
+    name = "blasd-tls"
+
+    def start(self):
+        self.folder = pathlib.Path(processes.scratch())
+        cert, key = self.folder / "cert.pem", self.folder / "key.pem"
+        processes.subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                                  "-days", "2", "-subj", "/CN=localhost", "-keyout", key, "-out", cert], check=True,
+                                 capture_output=True)
+        self.options = ("--tls-cert", cert, "--tls-key", key)
+        super().start()
+
+    def stop(self):
+        super().stop()
+        processes.forget(self.folder)
+
+
 class PlainC(Subject):
     """libmicrohttpd with the computation in the handler, no queue."""
     name = "plain-c"

@@ -308,8 +308,15 @@ int blasd_async_submit(struct blasd_async *async, const struct blasd_request *re
     return 0;
 }
 
-static void serve(struct blasd_async *async, const struct epoll_event *events, int count) {
+/* What is ready on a socket, or that time has passed. Where libcurl has no memory it forgets to say
+ * when it wants to be called again. */
+static void act(struct blasd_async *async, curl_socket_t fd, int what) {
     int running;
+    if (curl_multi_socket_action(async->multi, fd, what, &running) != CURLM_OK)
+        async->curl_due = sooner(async->curl_due, blasd_now_seconds() + 1);
+}
+
+static void serve(struct blasd_async *async, const struct epoll_event *events, int count) {
     uint64_t ticks;
     for (int i = 0; i < count; i++) {
         int fd = events[i].data.fd;
@@ -317,13 +324,13 @@ static void serve(struct blasd_async *async, const struct epoll_event *events, i
                    (events[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                    (events[i].events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
         if (fd != async->timer)
-            curl_multi_socket_action(async->multi, fd, what, &running);
+            act(async, fd, what);
         else if (read(fd, &ticks, sizeof ticks) >= 0)
             async->armed = NEVER;
     }
     if (async->curl_due <= blasd_now_seconds()) {
         async->curl_due = NEVER;
-        curl_multi_socket_action(async->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+        act(async, CURL_SOCKET_TIMEOUT, 0);
     }
 }
 

@@ -78,7 +78,8 @@ static bool prepare_submit(struct blasd_errand *errand, struct blasd_exchange *e
     double wait = errand->stopped ? 0 : errand->waits ? least(left, errand->step) : errand->step;
     if (wait < 0) wait = 0;
     if (!errand->by_body && errand->request.shared == NULL && directory != NULL) {
-        if (errand->copy == NULL) errand->copy = blasd_shared_copy(directory, &errand->request);
+        if (errand->copy == NULL)
+            errand->copy = blasd_shared_copy(directory, client->prefix, &errand->request);
         file = errand->copy;
     }
     blasd_exchange_open(exchange, client, curl, wait,
@@ -116,7 +117,8 @@ bool blasd_errand_prepare(struct blasd_errand *errand, struct blasd_exchange *ex
     *exchange = (struct blasd_exchange){0};
     good = errand->phase == BLASD_SUBMIT ? prepare_submit(errand, exchange, curl)
                                          : prepare_of_job(errand, exchange, curl);
-    if (good) return true;
+    if (good && !exchange->failed) return true;
+    if (good) blasd_problem_set(&errand->problem, "out_of_memory", "no memory for the request");
     blasd_exchange_close(exchange);
     blasd_reply_free(errand->reply);
     errand->reply = NULL;

@@ -10,6 +10,8 @@
 
 #define SAFETENSORS "application/x-safetensors"
 #define CONNECT_S 60L
+#define IDLE_S                                                                                     \
+    45L /* a connection that idled longer is not used again: the service is about to end it */
 #define LARGE_BODY (UINT64_C(1) << 20) /* from so many bytes on buffers are large, too */
 
 static void add_header(struct blasd_exchange *exchange, const char *line) {
@@ -75,19 +77,23 @@ static size_t on_answer(char *data, size_t size, size_t count, void *arg) {
     return more;
 }
 
-static void set_security(CURL *curl, const struct blasd_client *client) {
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    if (client->socket_path != NULL)
-        curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, client->socket_path);
-    if (client->is_loopback) curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* none, whatever is set */
-    if (client->ca_file != NULL) curl_easy_setopt(curl, CURLOPT_CAINFO, client->ca_file);
-    if (client->cert_file != NULL) {
-        curl_easy_setopt(curl, CURLOPT_SSLCERT, client->cert_file);
-        curl_easy_setopt(curl, CURLOPT_SSLKEY,
-                         client->key_file != NULL ? client->key_file : client->cert_file);
-    }
-    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, client->verify ? 1L : 0L);
-    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, client->verify ? 2L : 0L);
+/* A text that libcurl copies; without it the request must not go out. */
+static void set_text(struct blasd_exchange *exchange, CURLoption option, const char *text) {
+    if (text != NULL && curl_easy_setopt(exchange->curl, option, text) != CURLE_OK)
+        exchange->failed = true;
+}
+
+static void set_security(struct blasd_exchange *exchange) {
+    const struct blasd_client *client = exchange->client;
+    const char *key = client->key_file != NULL ? client->key_file : client->cert_file;
+    set_text(exchange, CURLOPT_PROTOCOLS_STR, "http,https");
+    set_text(exchange, CURLOPT_UNIX_SOCKET_PATH, client->socket_path);
+    if (client->is_loopback) set_text(exchange, CURLOPT_PROXY, ""); /* none, whatever is set */
+    set_text(exchange, CURLOPT_CAINFO, client->ca_file);
+    set_text(exchange, CURLOPT_SSLCERT, client->cert_file);
+    set_text(exchange, CURLOPT_SSLKEY, key);
+    curl_easy_setopt(exchange->curl, CURLOPT_SSL_VERIFYPEER, client->verify ? 1L : 0L);
+    curl_easy_setopt(exchange->curl, CURLOPT_SSL_VERIFYHOST, client->verify ? 2L : 0L);
 }
 
 void blasd_exchange_open(struct blasd_exchange *exchange, struct blasd_client *client, CURL *curl,
@@ -95,16 +101,17 @@ void blasd_exchange_open(struct blasd_exchange *exchange, struct blasd_client *c
     static const char agent[] = "blasd-c";
     char text[64];
     *exchange = (struct blasd_exchange){.client = client, .curl = curl};
-    set_security(curl, client);
+    set_security(exchange);
     snprintf(text, sizeof text, "%s/%s libcurl/%s", agent, blasd_library_version(),
              curl_version_info(CURLVERSION_NOW)->version);
-    curl_easy_setopt(curl, CURLOPT_USERAGENT, text);
+    set_text(exchange, CURLOPT_USERAGENT, text);
     curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME,
                      (long)(client->silence_s + (wait < 1e6 ? wait : 1e6) + 0.999));
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
+    curl_easy_setopt(curl, CURLOPT_MAXAGE_CONN, IDLE_S);
     if (limit > 0) curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(limit * 1000) + 1);
     curl_easy_setopt(curl, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(curl, CURLOPT_PREREQFUNCTION, before_sending);
@@ -130,7 +137,7 @@ void blasd_exchange_close(struct blasd_exchange *exchange) {
 static void set_path(struct blasd_exchange *exchange, const char *path) {
     char *url = NULL;
     if (asprintf(&url, "%s%s", exchange->client->base, path) < 0 ||
-        curl_easy_setopt(exchange->curl, CURLOPT_URL, url) != CURLE_OK) /* copies it */
+        curl_easy_setopt(exchange->curl, CURLOPT_URL, url) != CURLE_OK)
         exchange->failed = true;
     free(url);
 }
@@ -217,6 +224,7 @@ static int post_body(struct blasd_exchange *exchange, const struct blasd_request
     if (shared == NULL && request->file_count > 0)
         return post_files(exchange, request, words, problem);
     upload->arrays = shared == NULL ? request->inputs : shared->arrays;
+    upload->count = count;
     exchange->header = blasd_tensors_header(upload->arrays, count, 1, json_incref(words),
                                             &upload->header_len, &upload->total, problem);
     if (exchange->header == NULL) return -1;
@@ -286,7 +294,6 @@ int blasd_exchange_post(struct blasd_exchange *exchange, const struct blasd_requ
         add_header(exchange, line);
     }
     curl_easy_setopt(exchange->curl, CURLOPT_HTTPHEADER, exchange->headers);
-    if (code == 0 && exchange->failed) return out_of_memory(problem);
     return code;
 }
 

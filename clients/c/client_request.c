@@ -54,7 +54,8 @@ static int check_key(const char *key, struct blasd_problem *problem) {
     for (size_t i = 0; good && key != NULL && i < len; i++) good = !iscntrl((unsigned char)key[i]);
     if (good) return 0;
     return blasd_problem_set(problem, "invalid_request",
-                             "an idempotency key is 1 to %d bytes without control characters", MOST_KEY);
+                             "an idempotency key is 1 to %d bytes without control characters",
+                             MOST_KEY);
 }
 
 /* What would be followed or sent blindly. */

@@ -239,12 +239,13 @@ static int refuse_directory(struct blasd_problem *problem, const char *directory
 
 int blasd_client_share(struct blasd_client *client, struct blasd_problem *problem) {
     struct blasd_reply *reply = NULL;
-    const char *directory;
+    const char *directory, *prefix;
     char *copy = NULL;
     int code = -1;
     atomic_store(&client->sharing, false);
     if (blasd_client_ask(client, "GET", "/share", 0, &reply, problem) != 0) return -1;
     directory = json_string_value(json_object_get(reply->document, "directory"));
+    prefix = json_string_value(json_object_get(reply->document, "prefix"));
     if (directory == NULL)
         blasd_problem_set(problem, "bad_answer", "the service's answer could not be read");
     else if (!is_blob_directory(directory))
@@ -254,6 +255,7 @@ int blasd_client_share(struct blasd_client *client, struct blasd_problem *proble
     else {
         free(client->directory);
         client->directory = copy;
+        snprintf(client->prefix, sizeof client->prefix, "%s", prefix == NULL ? "" : prefix);
         atomic_store(&client->sharing, true);
         code = 0;
     }
@@ -268,7 +270,7 @@ int blasd_shared_new(struct blasd_client *client, const struct blasd_array *spec
     if (directory == NULL)
         return blasd_problem_set(problem, "sharing_off",
                                  "the client shares nothing: call blasd_client_share first");
-    if (blasd_shared_open(directory, ret, problem) != 0) return -1;
+    if (blasd_shared_open(directory, client->prefix, ret, problem) != 0) return -1;
     if (blasd_shared_lay_out(*ret, specs, count, problem) == 0) return 0;
     blasd_shared_free(*ret);
     *ret = NULL;

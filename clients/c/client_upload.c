@@ -20,13 +20,14 @@ size_t blasd_upload_read(char *out, size_t size, size_t count, void *arg) {
     uint64_t from = upload->header_len;
     if (upload->sent >= upload->total) return 0;
     n = copy_region(upload, 0, upload->header, upload->header_len, out, room);
-    for (const struct blasd_array *array = upload->arrays; n == 0; array++) {
+    for (int i = 0; n == 0 && i < upload->count; i++) {
+        const struct blasd_array *array = &upload->arrays[i];
         uint64_t len = (uint64_t)blasd_array_bytes(array); /* the header was made of it */
         n = copy_region(upload, from, array->data, len, out, room);
         from += len;
     }
     upload->sent += n;
-    return n;
+    return n > 0 ? n : CURL_READFUNC_ABORT; /* it asked for nothing: its memory has run out */
 }
 
 /* libcurl rewinds when it sends a body again on a fresh connection. */

@@ -82,6 +82,7 @@ json_t *blasd_request_words(const struct blasd_request *request, struct blasd_pr
 
 struct blasd_upload {
     const struct blasd_array *arrays;
+    int count;
     const unsigned char *header;
     size_t header_len;
     uint64_t total, sent;
@@ -109,8 +110,9 @@ struct blasd_client {
     struct curl_slist *headers;    /* of every request */
     int retries;
     double silence_s;
-    char *directory;     /* where files are shared with the service; NULL: nowhere */
-    atomic_bool sharing; /* and whether they still are */
+    char *directory;                    /* where files are shared with the service; NULL: nowhere */
+    char prefix[BLASD_SHARED_NAME + 1]; /* of their names */
+    atomic_bool sharing;                /* and whether they still are */
     /* each with a connection that is kept; taken and put back without a lock, which a fork might
      * find locked for good */
     _Atomic(CURL *) idle[BLASD_IDLE_HANDLES];
@@ -223,15 +225,16 @@ int blasd_client_ask(struct blasd_client *client, const char *method, const char
 
 /* --- client_share.c: files in the service's directory */
 
-/* An empty file of ours, to be laid out by one of the next two. */
-int blasd_shared_open(const char *directory, struct blasd_shared **ret,
+/* An empty file of ours, its name begun with `prefix`, to be laid out by one of the next two. */
+int blasd_shared_open(const char *directory, const char *prefix, struct blasd_shared **ret,
                       struct blasd_problem *problem);
 /* Gives the file room for these arrays and maps it; values are zeros. no_space. */
 int blasd_shared_lay_out(struct blasd_shared *shared, const struct blasd_array *specs, int count,
                          struct blasd_problem *problem);
 /* A file with the request's inputs copied into it; NULL where sending them is better (they are
  * small) or the only way (no room, no directory, a .npy file that is not row-major as it lies). */
-struct blasd_shared *blasd_shared_copy(const char *directory, const struct blasd_request *request);
+struct blasd_shared *blasd_shared_copy(const char *directory, const char *prefix,
+                                       const struct blasd_request *request);
 /* Maps the outputs of a job that has succeeded; false: they do not all lie in a file there. */
 bool blasd_reply_map(struct blasd_reply *reply, const char *directory);
 

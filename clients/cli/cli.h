@@ -32,20 +32,31 @@ struct cli {
     const char *name;  /* of the command */
     const char *usage; /* its own part */
     const char *url, *ca_file, *cert_file, *cert_key, *key_file;
+    double retries;
     bool insecure, json;
 };
 
-enum { CLI_CA = 0x100, CLI_CERT, CLI_CERT_KEY, CLI_KEY_FILE, CLI_INSECURE, CLI_JSON, CLI_OWN };
+enum {
+    CLI_CA = 0x100,
+    CLI_CERT,
+    CLI_CERT_KEY,
+    CLI_KEY_FILE,
+    CLI_INSECURE,
+    CLI_JSON,
+    CLI_RETRIES,
+    CLI_OWN
+};
 /* in every table of options; and in every string of short ones */
+/* clang-format off */
 #define CLI_OPTIONS                                                                                \
     {"url", required_argument, NULL, 'u'}, {"ca", required_argument, NULL, CLI_CA},                \
-        {"cert", required_argument, NULL, CLI_CERT},                                               \
-        {"cert-key", required_argument, NULL, CLI_CERT_KEY},                                       \
-        {"api-key-file", required_argument, NULL, CLI_KEY_FILE},                                   \
-        {"insecure", no_argument, NULL, CLI_INSECURE}, {"json", no_argument, NULL, CLI_JSON},      \
-        {"help", no_argument, NULL, 'h'}, {                                                        \
-        NULL, 0, NULL, 0                                                                           \
-    }
+    {"cert", required_argument, NULL, CLI_CERT},                                                   \
+    {"cert-key", required_argument, NULL, CLI_CERT_KEY},                                           \
+    {"api-key-file", required_argument, NULL, CLI_KEY_FILE},                                       \
+    {"insecure", no_argument, NULL, CLI_INSECURE}, {"json", no_argument, NULL, CLI_JSON},          \
+    {"retries", required_argument, NULL, CLI_RETRIES}, {"help", no_argument, NULL, 'h'},           \
+    {NULL, 0, NULL, 0}
+/* clang-format on */
 #define CLI_SHORT "u:h"
 
 /* Takes an option of the common ones: -1: go on; else the exit status, help or an error. */
@@ -53,8 +64,11 @@ int cli_take(struct cli *cli, int option);
 void cli_print_usage(const struct cli *cli, FILE *out);
 /* "blasd NAME: …" and a line's end, on standard error. */
 void cli_say(const struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* A number above 0; false, and says so, where it is none. */
+/* A number above 0, and a whole one from 1 to 10^9; false, and says so, where it is none. */
 bool cli_number(const struct cli *cli, const char *text, const char *unit, double *value);
+bool cli_whole(const struct cli *cli, const char *text, const char *unit, double *value);
+/* The exit status, which is CLI_FAILED where not all could be written to standard output. */
+int cli_end(const struct cli *cli, int status);
 /* A client set up as the options say; NULL, with what is wrong said. */
 struct blasd_client *cli_connect(const struct cli *cli);
 
@@ -74,6 +88,8 @@ void cli_print_job(const json_t *job);
 void cli_format_job(const json_t *job, char *out, size_t room);
 extern const char cli_job_heads[];
 void cli_format_bytes(double bytes, char out[16]);
+/* A JSON string of whatever bytes. New reference. */
+json_t *cli_string(const char *text);
 void cli_print_json(const json_t *document);
 /* The document of a reply. New reference; never NULL. */
 json_t *cli_document(const struct blasd_reply *reply);

@@ -128,7 +128,7 @@ int blasd_cli_get(int argc, char **argv) {
     }
     blasd_reply_free(reply);
     blasd_client_free(client);
-    return status;
+    return cli_end(&order.cli, status);
 }
 
 /* The outputs of a job that has ended. */
@@ -166,7 +166,7 @@ int blasd_cli_result(int argc, char **argv) {
         cli_complain(&order.cli, &problem);
     blasd_reply_free(reply);
     blasd_client_free(client);
-    return status;
+    return cli_end(&order.cli, status);
 }
 
 /* --- many */
@@ -181,8 +181,8 @@ static bool cancel_one(const struct cli *cli, struct blasd_client *client, const
                       : blasd_client_cancel(client, id, &reply, &problem);
     if (code != 0) {
         cli_complain(&quiet, &problem);
-        json_array_append_new(list, json_pack("{s:s*, s:{s:s, s:i}}", "id", id, "error", "code",
-                                              problem.code, "status", problem.status));
+        json_array_append_new(list, json_pack("{s:o, s:{s:s, s:i}}", "id", cli_string(id), "error",
+                                              "code", problem.code, "status", problem.status));
         return false;
     }
     if (!cli->json) printf("%s  %s\n", id, blasd_reply_state(reply));
@@ -217,7 +217,7 @@ int blasd_cli_cancel(int argc, char **argv) {
     if (cli.json) cli_print_json(list);
     json_decref(list);
     blasd_client_free(client);
-    return status;
+    return cli_end(&cli, status);
 }
 
 struct list_order {
@@ -250,8 +250,8 @@ static int parse_list(struct list_order *order, int argc, char **argv) {
     int option, status;
     while ((option = getopt_long(argc, argv, "n:" CLI_SHORT, options, NULL)) != -1)
         if (option == 'n') {
-            if (!cli_number(&order->cli, optarg, "jobs", &number)) return CLI_USAGE;
-            order->count = number < 1e6 ? (int)number : 1000000;
+            if (!cli_whole(&order->cli, optarg, "jobs", &number)) return CLI_USAGE;
+            order->count = (int)number;
         } else if (option >= CLI_OWN) {
             if (add_filter(order->query, sizeof order->query, filters[option - CLI_OWN], optarg))
                 continue;
@@ -316,7 +316,7 @@ int blasd_cli_jobs(int argc, char **argv) {
     if (status == CLI_OK && order.cli.json) cli_print_json(jobs);
     json_decref(jobs);
     blasd_client_free(client);
-    return status;
+    return cli_end(&order.cli, status);
 }
 
 /* --- devices */
@@ -354,5 +354,5 @@ int blasd_cli_devices(int argc, char **argv) {
     }
     blasd_reply_free(reply);
     blasd_client_free(client);
-    return status;
+    return cli_end(&cli, status);
 }

@@ -2,6 +2,7 @@
 #include "clients/cli/cli.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@ static const char common[] =
     "      --cert FILE            of https: a client certificate\n"
     "      --cert-key FILE        its key, where it is not in the same file\n"
     "      --insecure             of https: the service is not verified\n"
+    "      --retries N            send again what got no answer, under one key, so often (default "
+    "0)\n"
     "      --json                 one JSON document on standard output, errors too\n";
 static const char statuses[] =
     "\n"
@@ -44,6 +47,7 @@ int cli_take(struct cli *cli, int option) {
     case CLI_KEY_FILE: cli->key_file = optarg; return -1;
     case CLI_INSECURE: cli->insecure = true; return -1;
     case CLI_JSON: cli->json = true; return -1;
+    case CLI_RETRIES: return cli_whole(cli, optarg, "retries", &cli->retries) ? -1 : CLI_USAGE;
     case 'h': cli_print_usage(cli, stdout); return CLI_OK;
     default: cli_say(cli, "`blasd help %s` lists the options", cli->name); return CLI_USAGE;
     }
@@ -55,6 +59,19 @@ bool cli_number(const struct cli *cli, const char *text, const char *unit, doubl
     if (end != text && *end == '\0' && *value > 0) return true;
     cli_say(cli, "'%s' is not a number of %s", text, unit);
     return false;
+}
+
+bool cli_whole(const struct cli *cli, const char *text, const char *unit, double *value) {
+    if (!cli_number(cli, text, unit, value)) return false;
+    if (*value >= 1 && *value <= 1e9 && *value == floor(*value)) return true;
+    cli_say(cli, "'%s' is not a number of %s", text, unit);
+    return false;
+}
+
+int cli_end(const struct cli *cli, int status) {
+    bool lost = fflush(stdout) != 0 || ferror(stdout);
+    if (lost) cli_say(cli, "standard output cannot be written: %s", strerror(errno));
+    return lost && status == CLI_OK ? CLI_FAILED : status;
 }
 
 /* The first line of the file, as the key; false, and says so, where there is none. */
@@ -87,6 +104,10 @@ struct blasd_client *cli_connect(const struct cli *cli) {
     if (cli->key_file != NULL && !read_key(cli, client)) goto fail;
     if (tls && blasd_client_set_tls(client, cli->ca_file, cli->cert_file, cli->cert_key,
                                     !cli->insecure, &problem) != 0) {
+        cli_complain(cli, &problem);
+        goto fail;
+    }
+    if (blasd_client_set_retries(client, (int)cli->retries, &problem) != 0) {
         cli_complain(cli, &problem);
         goto fail;
     }

@@ -37,8 +37,7 @@ static const char *text_of(const json_t *object, const char *name) {
     return text == NULL ? "" : text;
 }
 
-/* As a JSON string whatever bytes it has. New reference. */
-static json_t *string_of(const char *text) {
+json_t *cli_string(const char *text) {
     json_t *string = json_string(text);
     char ascii[1024];
     size_t len = 0;
@@ -66,11 +65,11 @@ void cli_complain(const struct cli *cli, const struct blasd_problem *problem) {
             has_field ? " (" : "", cli_plain(problem->field, field, sizeof field),
             has_field ? ")" : "");
     if (!cli->json) return;
-    json_t *document = json_pack("{s:{s:o, s:i, s:o, s:o, s:o, s:b, s:f}}", "error", "code",
-                                 string_of(problem->code), "status", problem->status, "field",
-                                 string_of(problem->field), "message", string_of(problem->message),
-                                 "advice", string_of(problem->advice), "retry", problem->retry,
-                                 "retry_after", problem->retry_after);
+    json_t *document = json_pack(
+        "{s:{s:o, s:i, s:o, s:o, s:o, s:b, s:f}}", "error", "code", cli_string(problem->code),
+        "status", problem->status, "field", cli_string(problem->field), "message",
+        cli_string(problem->message), "advice", cli_string(problem->advice), "retry",
+        problem->retry, "retry_after", problem->retry_after);
     cli_print_json(document);
     json_decref(document);
 }

@@ -88,8 +88,8 @@ static int take_option(struct order *order, int option) {
     case 'p': order->request.priority = optarg; return -1;
     case 't': return cli_number(cli, optarg, "seconds", &order->timeout) ? -1 : CLI_USAGE;
     case CLI_OWN:
-        if (!cli_number(cli, optarg, "milliseconds", &number)) return CLI_USAGE;
-        order->request.deadline_ms = number < 1 ? 1 : number < 9e15 ? (int64_t)number : INT64_MAX;
+        if (!cli_whole(cli, optarg, "milliseconds", &number)) return CLI_USAGE;
+        order->request.deadline_ms = (int64_t)number;
         return -1;
     case CLI_OWN + 1: order->request.idempotency_key = optarg; return -1;
     case 's': order->share = true; return -1;
@@ -257,7 +257,7 @@ done:
     blasd_client_free(client);
     json_decref(order->params);
     free(order->params_text);
-    return status;
+    return cli_end(&order->cli, status);
 }
 
 int blasd_cli_run(int argc, char **argv) {

@@ -323,6 +323,7 @@ int blasd_cli_top(int argc, char **argv) {
         return CLI_USAGE;
     }
     if (top.interval > 86400) top.interval = 86400;
+    if (top.interval < 0.05) top.interval = 0.05;
     top.client = cli_connect(&top.cli);
     if (top.client == NULL) return CLI_FAILED;
     blasd_client_set_silence(top.client, SILENCE_S, &problem);
@@ -332,5 +333,5 @@ int blasd_cli_top(int argc, char **argv) {
     json_decref(top.before);
     json_decref(top.jobs);
     blasd_client_free(top.client);
-    return status;
+    return cli_end(&top.cli, status);
 }

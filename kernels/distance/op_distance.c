@@ -132,8 +132,8 @@ static enum blasd_dtype arithmetic_of(const struct blasd_job *job,
     bool made = blasd_distance_metrics[shape->metric].rows == ROWS_UNIT ||
                 blasd_distance_metrics[shape->metric].rows == ROWS_CENTRED ||
                 blasd_distance_metrics[shape->metric].rows == ROWS_SHARES;
-    bool wide = power || weights || made || loop == LOOP_MAHALANOBIS ||
-                shape->metric == METRIC_seuclidean;
+    bool wide =
+        power || weights || made || loop == LOOP_MAHALANOBIS || shape->metric == METRIC_seuclidean;
     return wide || shape->storage == BLASD_float64 ? BLASD_float64 : BLASD_float32;
 }
 

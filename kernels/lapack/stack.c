@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define ALONE_FLOPS 2e9 /* above this many operations sharing a call with others gains nothing */
-#define FAR 400         /* powers of two from 1: what lies between is taken as it is */
+#define FAR 200         /* powers of two from 1: what lies between is taken as it is */
 #define BLOCK 32        /* rows and columns that are turned at once */
 
 /* ---- plans ---- */
@@ -45,14 +45,18 @@ int blasd_stack_read(const struct blasd_job *job, bool square, struct blasd_stac
 
 void blasd_stack_plan(struct blasd_plan *plan, const struct blasd_job *job,
                       const struct blasd_stack *stack, double flops, double workspace) {
+    const struct blasd_tensor *input;
     for (int i = 0; job->op->inputs[i].name != NULL; i++) {
+        input = &job->inputs[i].tensor;
         plan->input_dtype[i] = BLASD_float64;
-        plan->keep_order[i] = job->inputs[i].tensor.rank == 2;
+        plan->keep_order[i] = input->rank == 2;
+        plan->device_bytes += sizeof(double) * (uint64_t)blasd_tensor_elements(input);
     }
     plan->items = (double)stack->count;
     plan->flops = plan->items * flops;
     plan->workspace_bytes = (uint64_t)(workspace < 1e17 ? workspace : 1e17) * sizeof(double);
-    plan->device_bytes = plan->workspace_bytes;
+    plan->device_bytes += plan->workspace_bytes;
+    plan->device_least_bytes = plan->device_bytes; /* the matrices of a job stay together */
     plan->batchable = plan->flops < ALONE_FLOPS;
 }
 
@@ -63,7 +67,9 @@ void blasd_stack_output(struct blasd_plan *plan, int output, const struct blasd_
         blasd_tensor_make(stack->single ? BLASD_float32 : BLASD_float64, stack->rank, stack->batch);
     if (rank > 0) out->shape[out->rank++] = rows;
     if (rank > 1) out->shape[out->rank++] = columns;
-    plan->device_bytes += 2 * sizeof(double) * (uint64_t)rows * (uint64_t)columns;
+    if (blasd_tensor_check(out, "inputs", NULL) != 0) return; /* blasd_job_plan refuses it */
+    plan->device_bytes += blasd_tensor_bytes(out);
+    plan->device_least_bytes += blasd_tensor_bytes(out);
 }
 
 void blasd_stack_figure(struct blasd_plan *plan, int output, const struct blasd_stack *stack,

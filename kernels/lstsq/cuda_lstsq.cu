@@ -217,7 +217,7 @@ static int answer(struct lstsq_state *s, int t, int64_t item, struct blasd_err *
     const struct stack_gpu_view x = {s->x, n, columns, 1, n, s->of_x, true};
     const struct stack_gpu_view values = {s->s, l->k, 1, 1, l->k, gpu->exponents, false};
     double slack = blasd_stack_slack(m + n) + (l->stack.single ? 0x1p-24 : 0);
-    char *residuals = (char *)blasd_cuda_out(job, t, BLASD_LSTSQ_RESIDUALS);
+    void *residuals = blasd_cuda_out(job, t, BLASD_LSTSQ_RESIDUALS);
     dim3 blocks((unsigned)(columns < 1 ? 1 : columns < 2048 ? columns : 2048));
     left.alpha = -1;
     left.beta = 1;

@@ -388,7 +388,7 @@ static int end(struct blasd_flight *begun, struct blasd_err *err) {
 
 static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
                struct blasd_watch *watch, struct blasd_err *err) {
-    struct blasd_flight *flight;
+    struct blasd_flight *flight = nullptr;
     int code = begin(device, tasks, count, watch, &flight, err);
     return code != 0 ? code : end(flight, err);
 }

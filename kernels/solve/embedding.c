@@ -7,7 +7,8 @@
  * Nothing is rounded, so that all that is promised of real systems holds here: refinement, scales,
  * bounds. What is Hermitian becomes symmetric, and positive definite stays that; of a symmetric
  * complex matrix each second row changes its sign, which makes it symmetric. A triangle's blocks
- * are full, so it is solved as a general matrix.
+ * are full, so it is solved as a general matrix, a lower one from its end: of an upper triangle of
+ * blocks, LU with pivoting turns the blocks alone, which leaves substitution and its accuracy.
  *
  * The price: 16/3 n^3 operations where complex factors take 8/3 n^3, and twice their memory.
  * Read next: cpu_solve.c and cuda_solve.cu, which run the real tasks. */
@@ -77,17 +78,23 @@ static void widen_element(const struct blasd_solve *s, double re, double im, int
     put(to, at + 2 * s->n + 1, sign * re);
 }
 
+/* Where unknown i stands in the real system. */
+static int64_t place(bool reversed, int64_t n, int64_t i) {
+    return reversed ? n - 1 - i : i;
+}
+
 static void widen_matrix(const struct blasd_solve *s, const struct blasd_solve_layout *layout,
                          const struct blasd_tensor *a, int64_t item,
                          const struct blasd_tensor *to) {
     int64_t n = s->n, start = item * n * n, done = 0;
+    bool reversed = layout->assume == BLASD_ASSUME_LOWER_TRIANGULAR;
     for (int64_t i = 0; i < n && blasd_wanted_after(&done, 8 * n); i++)
         for (int64_t j = 0; j < n; j++) {
             int64_t at = 2 * (start + i * layout->a_row + j * layout->a_column);
-            bool zero = (layout->assume == BLASD_ASSUME_LOWER_TRIANGULAR && i < j) ||
-                        (layout->assume == BLASD_ASSUME_UPPER_TRIANGULAR && i > j);
-            widen_element(s, zero ? 0 : part(a, at), zero ? 0 : part(a, at + 1), i, j, to,
-                          4 * start);
+            bool zero =
+                (reversed && i < j) || (layout->assume == BLASD_ASSUME_UPPER_TRIANGULAR && i > j);
+            widen_element(s, zero ? 0 : part(a, at), zero ? 0 : part(a, at + 1),
+                          place(reversed, n, i), place(reversed, n, j), to, 4 * start);
         }
 }
 
@@ -96,11 +103,13 @@ static void widen_columns(const struct blasd_solve *s, const struct blasd_solve_
                           const struct blasd_tensor *to) {
     int64_t n = s->n, k = s->columns, start = item * n * k, done = 0;
     double sign = s->assume == BLASD_ASSUME_SYMMETRIC ? -1 : 1;
+    bool reversed = layout->assume == BLASD_ASSUME_LOWER_TRIANGULAR;
     for (int64_t i = 0; i < n && blasd_wanted_after(&done, 4 * k); i++)
         for (int64_t c = 0; c < k; c++) {
+            int64_t row = 2 * place(reversed, n, i);
             int64_t at = 2 * (start + i * layout->b_row + c * layout->b_column);
-            put(to, 2 * start + 2 * i * k + c, part(b, at));
-            put(to, 2 * start + (2 * i + 1) * k + c, sign * part(b, at + 1));
+            put(to, 2 * start + row * k + c, part(b, at));
+            put(to, 2 * start + (row + 1) * k + c, sign * part(b, at + 1));
         }
 }
 
@@ -123,6 +132,7 @@ static bool widen(struct blasd_embedding *e, const struct blasd_task *from, stru
     const struct blasd_tensor *a = &from->inputs[BLASD_SOLVE_A], *b = &from->inputs[BLASD_SOLVE_B];
     struct blasd_solve_layout layout = blasd_solve_layout(s, a, b);
     struct blasd_tensor *outputs = to->outputs;
+    e->reversed = layout.assume == BLASD_ASSUME_LOWER_TRIANGULAR;
     to->job = &e->job;
     to->plan = &e->plan;
     for (int i = BLASD_SOLVE_A; i <= BLASD_SOLVE_B; i++) {
@@ -187,13 +197,15 @@ static double distance(double re, double im) {
     return size > 0 ? nextafter(size * (1 + 0x1p-50), INFINITY) : size;
 }
 
-static void narrow(const struct blasd_solve *s, const struct blasd_task *from,
+static void narrow(const struct blasd_embedding *e, const struct blasd_task *from,
                    const struct blasd_task *to) {
+    const struct blasd_solve *s = &e->solve;
     const struct blasd_tensor *x = &from->outputs[BLASD_SOLVE_X];
     const struct blasd_tensor *bound = &from->outputs[BLASD_SOLVE_ERROR_BOUND];
     int64_t k = s->columns, elements = s->batch_count * s->n * k;
     for (int64_t at = 0; at < elements; at++) {
-        int64_t re = 2 * (at / k) * k + at % k, im = re + k;
+        int64_t row = at / k / s->n * s->n + place(e->reversed, s->n, at / k % s->n);
+        int64_t re = 2 * row * k + at % k, im = re + k;
         put(&to->outputs[BLASD_SOLVE_X], 2 * at, part(x, re));
         put(&to->outputs[BLASD_SOLVE_X], 2 * at + 1, part(x, im));
         if (s->certify)
@@ -208,7 +220,8 @@ void blasd_embedding_take(const struct blasd_embedding *e, struct blasd_task *ta
         struct blasd_task *to = &tasks[t];
         int64_t *info = to->outputs[BLASD_SOLVE_INFO].data;
         /* pivots 2 k - 1 and 2 k are those of unknown k */
-        for (int64_t i = 0; i < e->solve.batch_count; i++) info[i] = (info[i] + 1) / 2;
+        for (int64_t i = 0; i < e->solve.batch_count; i++)
+            info[i] = info[i] == 0 ? 0 : 1 + place(e->reversed, e->solve.n, (info[i] - 1) / 2);
         memcpy(to->method, from->method, sizeof to->method);
         memcpy(to->warnings, from->warnings, sizeof to->warnings);
         to->warning_count = from->warning_count;
@@ -221,6 +234,6 @@ void blasd_embedding_take(const struct blasd_embedding *e, struct blasd_task *ta
             blasd_solve_refuse(to, info[0], from->err.code == BLASD_E_singular_matrix);
         else
             to->err = from->err;
-        if (to->err.code == BLASD_OK) narrow(&e->solve, from, to);
+        if (to->err.code == BLASD_OK) narrow(e, from, to);
     }
 }

@@ -13,6 +13,7 @@ struct blasd_embedding {
     struct blasd_job job; /* all of them share it, and the plan: tasks of a batch are alike */
     struct blasd_plan plan;
     struct blasd_solve solve; /* of the complex job */
+    bool reversed;            /* unknowns and equations stand from last to first */
     struct blasd_task *tasks; /* owned */
     int count;
 };

@@ -32,11 +32,12 @@ static const struct blasd_param params[] = {[BLASD_NAME_SCALE] = {.name = "scale
 static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
     const struct blasd_tensor *x = &job->inputs[BLASD_NAME_X].tensor;
     enum blasd_dtype dtype = x->dtype == BLASD_float32 ? BLASD_float32 : BLASD_float64;
+    int64_t n = x->shape[x->rank - 1], elements = blasd_tensor_elements(x);
     (void)err;
     plan->input_dtype[BLASD_NAME_X] = dtype;
     plan->outputs[BLASD_NAME_Y] = blasd_tensor_make(dtype, x->rank, x->shape);
-    plan->items = 1;
-    plan->flops = (double)blasd_tensor_elements(x);
+    plan->items = n > 0 ? (double)(elements / n) : 0;
+    plan->flops = (double)elements;
     plan->device_bytes = 2 * blasd_tensor_bytes(&plan->outputs[BLASD_NAME_Y]);
     plan->batchable = true;
     return 0;

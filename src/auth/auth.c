@@ -3,6 +3,7 @@
 
 #include "auth/failures.h"
 #include "auth/key.h"
+#include "auth/token.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/hash.h"
@@ -42,7 +43,8 @@ struct file_state {
 };
 
 struct blasd_auth {
-    const char *path; /* borrowed */
+    const char *path;           /* borrowed; NULL: no keys */
+    struct auth_tokens *tokens; /* owned; NULL: none are taken */
     pthread_mutex_t lock;
     /* under the lock */
     struct file_state file;
@@ -80,17 +82,19 @@ static void forget(struct blasd_hash *table,
     blasd_hash_each(table, free_one, table);
 }
 
-int blasd_auth_open(const char *path, struct blasd_auth **ret, struct blasd_err *err) {
+int blasd_auth_open(const char *path, const struct blasd_token_options *tokens,
+                    struct blasd_auth **ret, struct blasd_err *err) {
     struct blasd_auth *auth = calloc(1, sizeof *auth);
     bool missing;
     int rc;
     if (auth == NULL) return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
     auth->path = path;
     pthread_mutex_init(&auth->lock, NULL);
-    auth->file = look_at(path);
+    if (path != NULL) auth->file = look_at(path);
     rc = blasd_secret_init(err);
     if (rc == 0) rc = blasd_secret_decoy(auth->decoy, err);
-    if (rc == 0) rc = blasd_keyring_load(path, &auth->ring, &missing, err);
+    if (rc == 0 && tokens != NULL) rc = auth_tokens_open(tokens, &auth->tokens, err);
+    if (rc == 0 && path != NULL) rc = blasd_keyring_load(path, &auth->ring, &missing, err);
     if (rc != 0) {
         blasd_auth_free(auth);
         return rc;
@@ -102,6 +106,7 @@ int blasd_auth_open(const char *path, struct blasd_auth **ret, struct blasd_err 
 
 void blasd_auth_free(struct blasd_auth *auth) {
     if (auth == NULL) return;
+    auth_tokens_free(auth->tokens);
     forget(&auth->proofs, free_proof);
     forget(&auth->rates, free_rate);
     blasd_hash_release(&auth->proofs);
@@ -122,7 +127,21 @@ static void renew_proof(void *arg, struct blasd_hash_node *node) {
         free_proof(&auth->proofs, node);
 }
 
-int blasd_auth_refresh(struct blasd_auth *auth, struct blasd_err *err) {
+/* Of a token; with `node` of a key nothing is done. */
+static void forget_token(void *arg, struct blasd_hash_node *node) {
+    if (blasd_container_of(node, struct proof, node)->key.id[0] == '\0') free_proof(arg, node);
+}
+
+static int refresh_tokens(struct blasd_auth *auth, struct blasd_err *err) {
+    int rc = auth_tokens_refresh(auth->tokens, err);
+    if (rc <= 0) return rc;
+    pthread_mutex_lock(&auth->lock);
+    blasd_hash_each(&auth->proofs, forget_token, &auth->proofs);
+    pthread_mutex_unlock(&auth->lock);
+    return rc;
+}
+
+static int refresh_keys(struct blasd_auth *auth, struct blasd_err *err) {
     struct file_state now = look_at(auth->path);
     struct blasd_keyring ring = {0}, old;
     bool missing = false;
@@ -139,6 +158,12 @@ int blasd_auth_refresh(struct blasd_auth *auth, struct blasd_err *err) {
     pthread_mutex_unlock(&auth->lock);
     blasd_keyring_release(&old);
     return rc == 0 ? 1 : rc;
+}
+
+int blasd_auth_refresh(struct blasd_auth *auth, struct blasd_err *err) {
+    int of_tokens = auth->tokens == NULL ? 0 : refresh_tokens(auth, err);
+    int of_keys = auth->path == NULL ? 0 : refresh_keys(auth, err);
+    return of_keys != 0 ? of_keys : of_tokens;
 }
 
 size_t blasd_auth_keys(struct blasd_auth *auth) {
@@ -195,29 +220,42 @@ static const char *token_of(const char *authorization) {
     return authorization + strspn(authorization, " ");
 }
 
-/* The slow way, with the same work whatever is wrong. */
-static int prove(struct blasd_auth *auth, const char *token,
-                 const unsigned char digest[BLASD_DIGEST], uint64_t from,
-                 struct blasd_identity *caller, struct blasd_err *err) {
-    struct blasd_auth_key key = {.expires_s = 0};
+/* Whether a key of the file is what was shown, with the same work whatever is wrong; *key: which.
+ */
+static int prove_key(struct blasd_auth *auth, const char *shown, struct blasd_auth_key *key,
+                     struct blasd_err *err) {
     const struct blasd_auth_key *found = NULL;
     char id[BLASD_KEY_ID + 1];
+    *key = (struct blasd_auth_key){.expires_s = 0};
+    memcpy(key->hash, auth->decoy, sizeof key->hash);
+    pthread_mutex_lock(&auth->lock);
+    if (blasd_secret_id(shown, id)) found = blasd_keyring_id(&auth->ring, id);
+    if (found != NULL) *key = *found;
+    pthread_mutex_unlock(&auth->lock);
+    if (blasd_secret_matches(shown, key->hash) && found != NULL) return 0;
+    return unauthorized(err, "no such key is valid");
+}
+
+/* The slow way. */
+static int prove(struct blasd_auth *auth, const char *shown,
+                 const unsigned char digest[BLASD_DIGEST], uint64_t from,
+                 struct blasd_identity *caller, struct blasd_err *err) {
+    bool token = auth->tokens != NULL && auth_token_like(shown);
+    struct blasd_auth_key key;
     unsigned version;
-    bool right;
-    memcpy(key.hash, auth->decoy, sizeof key.hash);
+    int rc;
     pthread_mutex_lock(&auth->lock);
     version = auth->version;
-    if (blasd_secret_id(token, id)) found = blasd_keyring_id(&auth->ring, id);
-    if (found != NULL) key = *found;
     pthread_mutex_unlock(&auth->lock);
-    right = blasd_secret_matches(token, key.hash) && found != NULL;
+    rc = token ? auth_tokens_check(auth->tokens, shown, &key, err)
+               : prove_key(auth, shown, &key, err);
     pthread_mutex_lock(&auth->lock);
-    if (!right)
+    if (rc != 0)
         auth_failures_note(&auth->failures, from, blasd_clock_ns());
     else if (version == auth->version)
         keep_proof(auth, digest, &key);
     pthread_mutex_unlock(&auth->lock);
-    if (!right) return unauthorized(err, "no such key is valid");
+    if (rc != 0) return rc;
     *caller = key.caller;
     return check_time(key.expires_s, err);
 }

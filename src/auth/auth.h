@@ -1,4 +1,5 @@
-/* Who may come in: keys from a file, shown as `Authorization: Bearer KEY`.
+/* Who may come in: keys from a file, or tokens that somebody trusted has signed, shown as
+ * `Authorization: Bearer KEY`.
  *
  * One object serves every thread. A key is hashed slowly once; after that a keyed hash of what was
  * shown finds its caller again, until the file changes. An address that shows wrong keys has to
@@ -11,10 +12,18 @@
 
 struct blasd_auth;
 
-/* Reads the keys of the file at `path`, which is borrowed; *ret is freed by blasd_auth_free. */
-int blasd_auth_open(const char *path, struct blasd_auth **ret, struct blasd_err *err);
+/* Tokens (JWT) that are taken beside keys; texts are borrowed. */
+struct blasd_token_options {
+    const char *keys;              /* a file, or an https URL, of the keys that sign them */
+    const char *issuer, *audience; /* what their claims `iss` and `aud` have to be */
+};
+
+/* Reads the keys of the file at `path`, NULL: none; `tokens` may be NULL. Both are borrowed, the
+ * tokens' as long as the process lives; *ret is freed by blasd_auth_free. */
+int blasd_auth_open(const char *path, const struct blasd_token_options *tokens,
+                    struct blasd_auth **ret, struct blasd_err *err);
 void blasd_auth_free(struct blasd_auth *auth); /* takes NULL */
-/* To be called about once a second: reads the file anew where it has changed. 1: it has, and was
+/* To be called about once a second: reads files anew where they have changed. 1: it has, and was
  * read; 0: it has not; negative: it cannot be read, told once for each change. The keys stay as
  * they were then, but for a file that is gone: none is valid any more. */
 int blasd_auth_refresh(struct blasd_auth *auth, struct blasd_err *err);

@@ -153,7 +153,7 @@ static void begin(struct http_exchange *exchange, const char *url, const char *m
     struct http_request *request = &exchange->request;
     struct collecting collecting = {.exchange = exchange};
     request->method = http_method_find(method);
-    exchange->dialect = http_dialect_find(url);
+    exchange->form.dialect = http_dialect_find(url);
     exchange->route = http_route_find(url, request->method, exchange->captures, &exchange->allow);
     if (read_head(exchange, method, version, &collecting.err) == 0 &&
         http_origin_check(&exchange->home->server->origins, request, &exchange->foreign,

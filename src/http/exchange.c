@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/container.h"
-#include "http/inference.h"
 
 #include <sys/epoll.h>
 
@@ -15,7 +14,7 @@ struct http_exchange *http_exchange_new(struct http_loop *loop, struct MHD_Conne
     exchange->began_ns = blasd_clock_ns();
     exchange->wanted.output = HTTP_DOCUMENT;
     exchange->wait.status = 200;
-    blasd_buf_init(&exchange->small_body, HTTP_SMALL_BODY);
+    blasd_buf_init(&exchange->body.kept, HTTP_SMALL_BODY);
     blasd_list_add(&loop->exchanges, &exchange->node);
     loop->exchange_count++;
     http_count(&loop->metrics->in_flight, 1);
@@ -27,8 +26,8 @@ static void exchange_free(struct http_exchange *exchange) {
     blasd_list_remove(&exchange->node);
     if (exchange->answer.response != NULL) MHD_destroy_response(exchange->answer.response);
     if (exchange->upload != NULL) exchange->route->jobs->release(exchange);
-    http_inference_free(exchange->inference);
-    blasd_buf_release(&exchange->small_body);
+    if (exchange->form.inference != NULL) exchange->form.dialect->release(exchange);
+    blasd_buf_release(&exchange->body.kept);
     blasd_freelist_give(&loop->freelists.exchanges, exchange);
 }
 

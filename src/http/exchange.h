@@ -28,7 +28,9 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 
+struct blasd_intake_options;
 struct http_exchange;
+struct http_inference;
 struct http_shared_file;
 struct http_loop;
 struct http_upload;
@@ -42,6 +44,7 @@ struct http_server {
     struct blasd_store *store;
     struct http_tls *tls;            /* owned; NULL: none */
     const struct http_route *routes; /* ended by one whose path is NULL */
+    const struct http_dialect *(*dialect_of)(const char *path); /* routes.h */
     struct http_origins origins;
     struct http_loop *loops;      /* owned */
     struct http_metrics *metrics; /* owned; one a loop */
@@ -140,8 +143,16 @@ struct http_dialect {
     struct blasd_answer *(*answer)(struct http_exchange *exchange,
                                    const struct blasd_record *record, const void *payload,
                                    struct blasd_err *err);
+    /* Puts outputs that lie in a large file at `payload`, borrowed until then, where the client
+     * wants them; as gather. 0: there is nothing to be put. */
+    int (*deliver)(struct http_exchange *exchange, const struct blasd_record *record,
+                   const void *payload, void (*done)(void *, const struct blasd_err *), void *arg,
+                   struct blasd_err *err);
     /* Adds the headers of such an answer. */
     void (*headers)(struct http_exchange *exchange, struct MHD_Response *response);
+    /* POST: says what reads the body. */
+    void (*intake)(struct http_exchange *exchange, struct blasd_intake_options *options);
+    void (*release)(struct http_exchange *exchange); /* frees what is in exchange->form */
 };
 /* A route without any is for admins alone. */
 #define HTTP_ROLE(role) (1u << (role))
@@ -172,10 +183,17 @@ struct http_answering {
     struct blasd_rate_view rate;
 };
 
+/* In which form the request came and its answer goes. */
+struct http_form {
+    const struct http_dialect *dialect; /* NULL: ours */
+    struct http_inference *inference;   /* of the dialect, which releases it; owned */
+};
+
 /* The bytes of the body that were seen: by now, when it was refused, and at the last check. */
 struct http_body_seen {
     uint64_t seen, refused_at, checked_at;
-    int stuck_checks; /* checks since then at which bytes lay there unread */
+    int stuck_checks;      /* checks since then at which bytes lay there unread */
+    struct blasd_buf kept; /* of a route that takes a small one whole */
 };
 
 struct http_client {
@@ -198,11 +216,11 @@ struct http_wait {
 
 struct http_exchange {
     struct http_loop *home;
-    struct blasd_list node;             /* in home->exchanges */
-    struct MHD_Connection *connection;  /* NULL once libmicrohttpd is done with it */
-    const struct http_route *route;     /* NULL: none */
-    const struct http_dialect *dialect; /* NULL: ours */
-    struct blasd_identity caller;       /* who asks; until the head is read, who may nothing */
+    struct blasd_list node;            /* in home->exchanges */
+    struct MHD_Connection *connection; /* NULL once libmicrohttpd is done with it */
+    const struct http_route *route;    /* NULL: none */
+    struct http_form form;
+    struct blasd_identity caller; /* who asks; until the head is read, who may nothing */
     struct http_request request;
     char captures[HTTP_CAPTURES][64]; /* what stood for {…} */
     unsigned allow;                   /* methods of the path, for OPTIONS and 405 */
@@ -224,9 +242,7 @@ struct http_exchange {
         bool partial; /* only bytes `from` to `to` of `all` are sent, as Range asks */
         uint64_t from, to, all;
     } wanted;
-    struct http_upload *upload;       /* POST /jobs: upload.h; owned */
-    struct http_inference *inference; /* of the Open Inference Protocol: inference.h; owned */
-    struct blasd_buf small_body;      /* of other routes that take one */
+    struct http_upload *upload; /* POST /jobs: upload.h; owned */
     struct http_admission_place admission;
 };
 

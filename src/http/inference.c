@@ -1,6 +1,8 @@
 /* An inference on its way: what it adds to a job's, and its answer. Read next: oip_routes.c. */
 #include "http/inference.h"
 
+#include "base/container.h"
+
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/upload.h"
@@ -23,10 +25,14 @@ struct http_inference {
     struct http_exchange *exchange; /* borrowed */
     int current, fd;                /* the one being fetched; -1: it is still to be opened */
     uint64_t at;
+    /* outputs that are put there: the one being put in `current`, and how much of it in `at` */
+    const struct blasd_record *record; /* borrowed, as the next one, while that takes */
+    const char *payload;
+    bool delivered;
 };
 
-void http_inference_free(struct http_inference *inference) {
-    if (inference == NULL) return;
+static void release(struct http_exchange *exchange) {
+    struct http_inference *inference = exchange->form.inference;
     blasd_oip_release(&inference->oip);
     if (inference->fd >= 0) close(inference->fd);
     free(inference);
@@ -79,7 +85,7 @@ void http_inference_begin(struct http_exchange *exchange) {
         http_reply_problem(exchange, &err);
         return;
     }
-    inference = exchange->inference = calloc(1, sizeof *inference);
+    inference = exchange->form.inference = calloc(1, sizeof *inference);
     if (inference == NULL) {
         http_reply_fail(exchange, BLASD_E_no_space, "", "memory has run out");
         return;
@@ -93,10 +99,9 @@ void http_inference_begin(struct http_exchange *exchange) {
         http_jobs_post_begin(exchange);
 }
 
-void http_inference_intake(struct http_exchange *exchange, struct blasd_intake_options *options) {
-    if (exchange->inference == NULL) return;
+static void say_intake(struct http_exchange *exchange, struct blasd_intake_options *options) {
     options->reader = blasd_oip_reader_new;
-    options->reader_arg = &exchange->inference->oip;
+    options->reader_arg = &exchange->form.inference->oip;
 }
 
 /* --- inputs in shared memory -------------------------------------------------------------------
@@ -133,7 +138,7 @@ static int fetch_some(struct http_inference *inference, struct blasd_buf *piece,
 }
 
 static int fetch(struct http_loop *loop, struct http_shared_file *file, struct blasd_err *err) {
-    struct http_inference *inference = ((struct http_exchange *)file->arg)->inference;
+    struct http_inference *inference = ((struct http_exchange *)file->arg)->form.inference;
     struct blasd_buf *piece = &loop->scratch;
     int rc = inference->fd >= 0 ? 0 : open_input(inference, err);
     blasd_buf_reset(piece);
@@ -149,7 +154,7 @@ static int fetch(struct http_loop *loop, struct http_shared_file *file, struct b
 
 static int gather(struct http_exchange *exchange, void (*done)(void *, const struct blasd_err *),
                   struct blasd_err *err) {
-    struct http_inference *inference = exchange->inference;
+    struct http_inference *inference = exchange->form.inference;
     int rc = blasd_intake_end(exchange->upload->intake, err);
     if (rc != 0 || inference->oip.input_count == 0) return rc;
     inference->fetching = (struct http_shared_file){.go_on = fetch, .done = done, .arg = exchange};
@@ -175,33 +180,87 @@ static int write_all(int fd, const char *bytes, uint64_t len, uint64_t at, struc
     return 0;
 }
 
-/* Writes the output to where it is wanted. */
+/* Writes up to `most` bytes of an output, from `from` on, to where it is wanted; *left is what it
+ * has more. */
 static int hand_over(struct http_exchange *exchange, const struct blasd_record *record,
-                     const char *payload, const struct blasd_oip_output *wanted,
-                     struct blasd_err *err) {
+                     const char *payload, const struct blasd_oip_output *wanted, uint64_t from,
+                     uint64_t most, uint64_t *left, struct blasd_err *err) {
     const struct blasd_output *output = &record->outputs[wanted->position];
-    uint64_t bytes = blasd_tensor_bytes(&output->tensor), at;
+    uint64_t bytes = blasd_tensor_bytes(&output->tensor) - from, at;
     uid_t caller;
-    int fd, rc = http_regions_caller(exchange->connection, &caller, err);
-    if (rc == 0)
-        rc = http_regions_open(&exchange->home->server->regions, &wanted->place, true, caller, &fd,
-                               &at, err);
+    int fd, rc;
+    if (exchange->connection == NULL) return blasd_fail(err, BLASD_E_cancelled, "", "it has left");
+    if ((rc = http_regions_caller(exchange->connection, &caller, err)) != 0) return rc;
+    rc = http_regions_open(&exchange->home->server->regions, &wanted->place, true, caller, &fd, &at,
+                           err);
     if (rc != 0) return rc;
-    if (bytes > 0) rc = write_all(fd, payload + output->offset, bytes, at, err);
+    *left = bytes > most ? bytes - most : 0;
+    if (bytes > 0)
+        rc = write_all(fd, payload + output->offset + from, bytes - *left, at + from, err);
     close(fd);
     return rc;
+}
+
+static bool is_shared(const struct blasd_oip_output *output) {
+    return output->place.region[0] != '\0';
+}
+
+/* Goes on putting outputs there. */
+static int put(struct http_loop *loop, struct http_shared_file *file, struct blasd_err *err) {
+    struct http_inference *inference = blasd_container_of(file, struct http_inference, fetching);
+    const struct blasd_oip *oip = &inference->oip;
+    uint64_t left = 0;
+    (void)loop;
+    while (inference->current < oip->output_count && !is_shared(&oip->outputs[inference->current]))
+        inference->current++;
+    if (inference->current == oip->output_count) {
+        inference->delivered = true;
+        return 0;
+    }
+    if (hand_over(inference->exchange, inference->record, inference->payload,
+                  &oip->outputs[inference->current], inference->at, HTTP_SHARED_TURN_BYTES, &left,
+                  err) != 0)
+        return -(int)err->code;
+    inference->at = left > 0 ? inference->at + HTTP_SHARED_TURN_BYTES : 0;
+    inference->current += left == 0;
+    return 1;
+}
+
+static int deliver(struct http_exchange *exchange, const struct blasd_record *record,
+                   const void *payload, void (*done)(void *, const struct blasd_err *), void *arg,
+                   struct blasd_err *err) {
+    struct http_inference *inference = exchange->form.inference;
+    struct blasd_answer *checked;
+    bool any = false;
+    for (int i = 0; i < inference->oip.output_count; i++)
+        any = any || is_shared(&inference->oip.outputs[i]);
+    if (!any || inference->delivered) return 0;
+    /* whether each is there and fits is known before a byte is written */
+    checked = blasd_oip_answer(record, payload, &inference->oip, &inference->header_bytes, err);
+    if (checked == NULL) return -(int)err->code;
+    blasd_answer_free(checked);
+    inference->record = record;
+    inference->payload = payload;
+    inference->current = 0;
+    inference->at = 0;
+    inference->fetching = (struct http_shared_file){.go_on = put, .done = done, .arg = arg};
+    http_exchange_hold(exchange);
+    http_shared_file_read(exchange->home, &inference->fetching);
+    return 1;
 }
 
 static struct blasd_answer *answer(struct http_exchange *exchange,
                                    const struct blasd_record *record, const void *payload,
                                    struct blasd_err *err) {
-    struct http_inference *inference = exchange->inference;
+    struct http_inference *inference = exchange->form.inference;
     const struct blasd_oip *oip = &inference->oip;
     struct blasd_answer *made =
         blasd_oip_answer(record, payload, oip, &inference->header_bytes, err);
-    for (int i = 0; made != NULL && i < oip->output_count; i++) {
-        if (oip->outputs[i].place.region[0] == '\0') continue;
-        if (hand_over(exchange, record, payload, &oip->outputs[i], err) == 0) continue;
+    for (int i = 0; made != NULL && !inference->delivered && i < oip->output_count; i++) {
+        uint64_t left;
+        if (!is_shared(&oip->outputs[i]) ||
+            hand_over(exchange, record, payload, &oip->outputs[i], 0, UINT64_MAX, &left, err) == 0)
+            continue;
         blasd_answer_free(made);
         made = NULL;
     }
@@ -210,7 +269,7 @@ static struct blasd_answer *answer(struct http_exchange *exchange,
 
 static void headers(struct http_exchange *exchange, struct MHD_Response *response) {
     char text[32];
-    size_t bytes = exchange->inference->header_bytes;
+    size_t bytes = exchange->form.inference->header_bytes;
     http_reply_headers(exchange, response, bytes > 0 ? "application/octet-stream" : HTTP_TYPE_JSON);
     if (bytes == 0) return;
     snprintf(text, sizeof text, "%zu", bytes);
@@ -221,5 +280,8 @@ const struct http_dialect http_inference_dialect = {.prefix = "/v2",
                                                     .problem_type = HTTP_TYPE_JSON,
                                                     .problem = blasd_oip_problem,
                                                     .gather = gather,
+                                                    .deliver = deliver,
                                                     .answer = answer,
-                                                    .headers = headers};
+                                                    .headers = headers,
+                                                    .intake = say_intake,
+                                                    .release = release};

@@ -7,13 +7,7 @@
 #include "http/exchange.h"
 #include "wire/intake.h"
 
-struct http_inference;
-
 extern const struct http_dialect http_inference_dialect;
-
-/* Names the reader of the body, where the exchange is an inference. */
-void http_inference_intake(struct http_exchange *exchange, struct blasd_intake_options *options);
-void http_inference_free(struct http_inference *inference); /* takes NULL */
 
 /* The model that the path names; NULL with `err` filled where there is none, or not that version.
  */

@@ -2,7 +2,6 @@
  * job it makes, checked. Read next: jobs_submit.c. */
 #include "base/clock.h"
 #include "http/admission.h"
-#include "http/inference.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 #include "http/upload.h"
@@ -109,8 +108,9 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .device = request->query.device,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
-                                            .freelist = &upload->exchange->home->freelists.intakes};
-    http_inference_intake(upload->exchange, &options);
+                                           .freelist = &upload->exchange->home->freelists.intakes};
+    if (upload->exchange->form.dialect != NULL)
+        upload->exchange->form.dialect->intake(upload->exchange, &options);
     return blasd_intake_new(&options, &upload->sink.base, &upload->intake, err);
 }
 
@@ -137,7 +137,7 @@ static int start(struct http_upload *upload, struct blasd_err *err) {
     upload->wait_s = http_request_wait(request, limits, &preferred);
     upload->body_limit = http_request_is_json(request) ? limits->json_bytes : limits->body_bytes;
     if ((rc = read_accept(exchange, upload->wait_s > 0, err)) != 0) return rc;
-    blasd_front_queue_id(exchange->home->queue, &blasd_anonymous,
+    blasd_front_queue_id(exchange->home->queue, &exchange->caller.principal,
                          upload->wait_s > 0 ? BLASD_ID_SYNC : BLASD_ID_ASYNC, exchange->id);
     if (request->body_file != NULL &&
         (rc = http_shared_file_adopt(exchange, &upload->sink, err)) != 0)
@@ -310,8 +310,8 @@ static void run(struct http_exchange *exchange) {
     struct blasd_err err = {0};
     int rc = 0;
     if (exchange->upload->unpacker != NULL) rc = http_unpack_end(exchange->upload->unpacker, &err);
-    if (rc == 0 && exchange->dialect != NULL)
-        rc = exchange->dialect->gather(exchange, on_gathered, &err);
+    if (rc == 0 && exchange->form.dialect != NULL)
+        rc = exchange->form.dialect->gather(exchange, on_gathered, &err);
     if (rc < 0)
         refuse(exchange, &err);
     else if (rc == 0)

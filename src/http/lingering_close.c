@@ -7,7 +7,6 @@
 #include "base/container.h"
 #include "http/exchange.h"
 #include "http/reply.h"
-#include "http/routes.h"
 #include "http/tls.h"
 
 #include <errno.h>
@@ -95,7 +94,8 @@ void http_close_with_problem(struct http_loop *loop, const struct http_route *ro
                          (unsigned)info->http_status);
     blasd_buf_init(&body, 16 * BLASD_KIB);
     blasd_buf_init(&answer, 32 * BLASD_KIB);
-    type = http_problem_body(route == NULL ? NULL : http_dialect_find(route->path), problem, &body);
+    type = http_problem_body(route == NULL ? NULL : loop->server->dialect_of(route->path), problem,
+                             &body);
     if (type != NULL &&
         blasd_buf_printf(
             &answer,

@@ -43,7 +43,22 @@ static json_t *list_unusable(const char *const *texts) {
 }
 
 /* {"workers":{NAME:INFO}} becomes {"devices":[INFO with "worker":NAME]}. New reference. */
-static json_t *list_devices(const char *text, size_t len, const char *const *unusable) {
+/* Whether the caller may know what others have the service do. */
+static bool sees_all(const struct http_exchange *exchange) {
+    enum blasd_role role = exchange->caller.role;
+    return role == BLASD_ROLE_ADMIN || role == BLASD_ROLE_METRICS;
+}
+
+/* Of what a worker says of itself, what tells of work. */
+static void hide_work(json_t *device) {
+    static const char *const names[] = {"jobs",          "failed",           "batches",
+                                        "running",       "busy_s",           "busy_share",
+                                        "jobs_per_s",    "busy_percent",     "power_watts",
+                                        "energy_joules", "memory_free_bytes"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) json_object_del(device, names[i]);
+}
+
+static json_t *list_devices(const char *text, size_t len, const char *const *unusable, bool all) {
     json_t *stats = json_loadb(text, len, 0, NULL);
     json_t *devices = json_array(), *document = json_object();
     const char *name;
@@ -51,11 +66,12 @@ static json_t *list_devices(const char *text, size_t len, const char *const *unu
     json_object_foreach(json_object_get(stats, "workers"), name, info) {
         json_t *device = json_is_object(info) ? json_copy(info) : json_object();
         json_object_set_new(device, "worker", json_string(name));
+        if (!all) hide_work(device);
         json_array_append_new(devices, device);
     }
     json_object_set_new(document, "devices", devices);
     json_object_set_new(document, "unusable", list_unusable(unusable));
-    json_object_set(document, "queue", json_object_get(stats, "queue"));
+    if (all) json_object_set(document, "queue", json_object_get(stats, "queue"));
     json_decref(stats);
     return document;
 }
@@ -67,8 +83,8 @@ static void on_stats(void *arg, const struct blasd_err *err, const char *text, s
             http_reply_problem(exchange, err);
         else
             http_reply_json(
-                exchange,
-                list_devices(text, len, exchange->home->server->options->unusable_devices));
+                exchange, list_devices(text, len, exchange->home->server->options->unusable_devices,
+                                       sees_all(exchange)));
     }
     http_exchange_release(exchange);
 }

@@ -116,7 +116,7 @@ static bool region_named(struct http_exchange *exchange, const char **name) {
 }
 
 void http_oip_regions_body(struct http_exchange *exchange, const void *bytes, size_t len) {
-    if (blasd_buf_add(&exchange->small_body, bytes, len) != 0)
+    if (blasd_buf_add(&exchange->body.kept, bytes, len) != 0)
         http_reply_fail(exchange, BLASD_E_body_too_large, "", "this route takes at most %zu bytes",
                         HTTP_SMALL_BODY);
 }
@@ -148,8 +148,8 @@ void http_oip_regions_register(struct http_exchange *exchange) {
     if (!server->options->share)
         rc = blasd_fail(&err, BLASD_E_sharing_off, "", "the service was started without --share");
     if (rc == 0) rc = http_regions_caller(exchange->connection, &caller, &err);
-    document = json_loadb(exchange->small_body.data == NULL ? "" : exchange->small_body.data,
-                          exchange->small_body.len, JSON_REJECT_DUPLICATES, NULL);
+    document = json_loadb(exchange->body.kept.data == NULL ? "" : exchange->body.kept.data,
+                          exchange->body.kept.len, JSON_REJECT_DUPLICATES, NULL);
     if (rc == 0) rc = read_region(document, &key, &offset, &bytes, &err);
     if (rc == 0)
         rc = http_regions_add(&server->regions, name, key, offset, bytes,

@@ -47,6 +47,21 @@ static void add_rate(const struct http_exchange *exchange, struct MHD_Response *
     add(response, "RateLimit", text);
 }
 
+/* Which of its tenant's quotas is used up. */
+static void add_quota(const struct http_exchange *exchange, const struct blasd_err *problem,
+                      struct MHD_Response *response) {
+    struct blasd_quotas quotas =
+        blasd_front_queue_quotas(exchange->home->queue, &exchange->caller.principal);
+    bool jobs = strcmp(problem->field, "jobs") == 0, bytes = strcmp(problem->field, "bytes") == 0;
+    const char *name = jobs ? "queued-jobs" : bytes ? "queued-bytes" : "stored-bytes";
+    uint64_t most = jobs ? quotas.jobs : bytes ? quotas.bytes : quotas.stored_bytes;
+    char text[64];
+    snprintf(text, sizeof text, "\"%s\";q=%" PRIu64, name, most);
+    add(response, "RateLimit-Policy", text);
+    snprintf(text, sizeof text, "\"%s\";r=0;t=%s", name, http_retry_after(problem->code));
+    add(response, "RateLimit", text);
+}
+
 void http_reply_headers(struct http_exchange *exchange, struct MHD_Response *response,
                         const char *type) {
     if (type != NULL) add(response, "Content-Type", type);
@@ -99,7 +114,8 @@ void http_reply_packed(const struct http_exchange *exchange, struct MHD_Response
 static struct MHD_Response *response_of(struct http_exchange *exchange, struct blasd_buf *body,
                                         bool written, const char *type) {
     struct MHD_Response *response = NULL;
-    bool packed = written && http_reply_pack(exchange, body);
+    /* Triton's asyncio client asks for gzip everywhere, and understands it in inferences alone */
+    bool packed = written && exchange->form.dialect == NULL && http_reply_pack(exchange, body);
     if (written)
         response = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_FREE);
     if (response == NULL) {
@@ -137,7 +153,7 @@ void http_reply_static(struct http_exchange *exchange, unsigned status, const ch
     struct MHD_Response *response;
     struct blasd_buf copy;
     blasd_buf_init(&copy, len);
-    if (exchange->request.accept_coding != HTTP_CODING_NONE &&
+    if (exchange->request.accept_coding != HTTP_CODING_NONE && exchange->form.dialect == NULL &&
         blasd_buf_add(&copy, body, len) == 0) {
         http_reply_buf(exchange, status, type, &copy);
         return;
@@ -169,6 +185,10 @@ static const char *retry_after(const struct http_exchange *exchange, enum blasd_
     return text;
 }
 
+static const char *or_dash(const char *text) {
+    return text[0] == '\0' ? "-" : text;
+}
+
 static void client_text(const struct http_exchange *exchange, char client[HTTP_PEER_TEXT]) {
     const union MHD_ConnectionInfo *peer = NULL;
     if (exchange->connection != NULL)
@@ -186,16 +206,19 @@ void http_log_job(const struct http_exchange *exchange, const char *what,
     const struct blasd_err_info *info = blasd_err_info(problem->code);
     char client[HTTP_PEER_TEXT];
     client_text(exchange, client);
-    blasd_log_job(BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s client=%s", what,
-                  exchange->id, info->name, info->http_status, op_text(exchange), client);
+    blasd_log_job(
+        BLASD_LOG_INFO, "job %s: id=%s code=%s status=%d op=%s tenant=%s key=%s client=%s", what,
+        exchange->id, info->name, info->http_status, op_text(exchange),
+        or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
 }
 
 void http_audit_job(const struct http_exchange *exchange, bool repeated) {
     char client[HTTP_PEER_TEXT];
     if (!exchange->home->server->options->audit) return;
     client_text(exchange, client);
-    blasd_log(BLASD_LOG_INFO, "job %s: id=%s op=%s client=%s", repeated ? "repeated" : "accepted",
-              exchange->id, op_text(exchange), client);
+    blasd_log(BLASD_LOG_INFO, "job %s: id=%s op=%s tenant=%s key=%s client=%s",
+              repeated ? "repeated" : "accepted", exchange->id, op_text(exchange),
+              or_dash(exchange->caller.principal.tenant), or_dash(exchange->caller.name), client);
 }
 
 /* A job that was to be submitted: the one line about it has the id that its answer has. */
@@ -223,10 +246,12 @@ void http_reply_problem(struct http_exchange *exchange, const struct blasd_err *
     char seconds[16];
     exchange->answer.problem = *problem;
     blasd_buf_init(&body, 16 * BLASD_KIB);
-    type = http_problem_body(exchange->dialect, problem, &body);
+    type = http_problem_body(exchange->form.dialect, problem, &body);
     response = response_of(exchange, &body, type != NULL, type);
     if (response != NULL && http_retry_after(problem->code) != NULL)
         add(response, "Retry-After", retry_after(exchange, problem->code, seconds));
+    if (response != NULL && problem->code == BLASD_E_quota_exceeded)
+        add_quota(exchange, problem, response);
     if (response != NULL && status == 401) add(response, "WWW-Authenticate", HTTP_CHALLENGE);
     note_refusal(exchange, problem, response);
     if (response != NULL && problem->code == BLASD_E_range_not_satisfiable) {

@@ -94,7 +94,7 @@ static int main_output(const struct blasd_record *record) {
 
 /* Whether one output is asked for by its name. */
 static bool is_output(const struct http_exchange *exchange) {
-    return exchange->captures[1][0] != '\0' && exchange->dialect == NULL;
+    return exchange->captures[1][0] != '\0' && exchange->form.dialect == NULL;
 }
 
 static void add_ranges(const struct http_exchange *exchange, struct MHD_Response *response) {
@@ -108,8 +108,8 @@ static void add_ranges(const struct http_exchange *exchange, struct MHD_Response
 
 static void send_tensors(struct http_exchange *exchange, struct MHD_Response *response,
                          enum blasd_format format) {
-    if (response != NULL && exchange->dialect != NULL) {
-        exchange->dialect->headers(exchange, response);
+    if (response != NULL && exchange->form.dialect != NULL) {
+        exchange->form.dialect->headers(exchange, response);
     } else if (response != NULL) {
         http_reply_headers(exchange, response, blasd_format_type(format));
         http_reply_job_headers(exchange, response,
@@ -148,7 +148,8 @@ static struct blasd_answer *make_answer(struct http_exchange *exchange,
                                         int output, enum blasd_format format,
                                         struct blasd_err *err) {
     struct blasd_answer *answer;
-    if (exchange->dialect != NULL) return exchange->dialect->answer(exchange, record, payload, err);
+    if (exchange->form.dialect != NULL)
+        return exchange->form.dialect->answer(exchange, record, payload, err);
     answer = blasd_answer_new(record, payload, output, format);
     if (answer != NULL && cut_range(exchange, answer, err) != 0) {
         blasd_answer_free(answer);
@@ -160,7 +161,7 @@ static struct blasd_answer *make_answer(struct http_exchange *exchange,
 /* Whether the answer is one that may be compressed, and the client wants that. */
 static bool is_text(const struct http_exchange *exchange, enum blasd_format format) {
     return exchange->request.accept_coding != HTTP_CODING_NONE &&
-           (format == BLASD_FORMAT_JSON || exchange->dialect != NULL);
+           (format == BLASD_FORMAT_JSON || exchange->form.dialect != NULL);
 }
 
 /* Takes the context. */
@@ -249,6 +250,39 @@ static void answer_document(struct response_context *context, struct http_exchan
     context_free(context);
 }
 
+static void on_delivered(void *arg, const struct blasd_err *err);
+
+/* The tensors of a blob, once what goes elsewhere is there. Takes the context. */
+static void answer_from_blob(struct response_context *context, struct http_exchange *exchange) {
+    struct blasd_err err = {0};
+    int rc = 0;
+    if (exchange->form.dialect != NULL)
+        rc = exchange->form.dialect->deliver(exchange, &context->record, context->blob.data,
+                                             on_delivered, context, &err);
+    if (rc == 0) {
+        stream_tensors(context, exchange, context->blob.data,
+                       output_wanted(exchange, &context->record),
+                       (enum blasd_format)exchange->wanted.format);
+    } else if (rc < 0) {
+        context_free(context);
+        http_reply_problem(exchange, &err);
+    }
+}
+
+static void on_delivered(void *arg, const struct blasd_err *err) {
+    struct response_context *context = arg;
+    struct http_exchange *exchange = context->exchange;
+    if (exchange->connection == NULL || exchange->client.gone) {
+        context_free(context);
+    } else if (err != NULL) {
+        context_free(context);
+        http_reply_problem(exchange, err);
+    } else {
+        answer_from_blob(context, exchange);
+    }
+    http_exchange_release(exchange);
+}
+
 static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *blob) {
     struct response_context *context = arg;
     struct http_exchange *exchange = context->exchange;
@@ -262,9 +296,7 @@ static void on_blob(void *arg, const struct blasd_err *err, struct blasd_blob *b
         context_free(context);
         http_reply_problem(exchange, err);
     } else if (wants_tensors(exchange)) {
-        stream_tensors(context, exchange, context->blob.data,
-                       output_wanted(exchange, &context->record),
-                       (enum blasd_format)exchange->wanted.format);
+        answer_from_blob(context, exchange);
     } else {
         answer_document(context, exchange);
     }
@@ -349,7 +381,8 @@ static int check_wanted(struct http_exchange *exchange, const struct blasd_recor
     if (!blasd_state_final(record->state))
         return blasd_fail(err, BLASD_E_not_finished, "", "the job is %s",
                           blasd_state_names[record->state]);
-    if (exchange->dialect != NULL && record->error.code != BLASD_OK) { /* there is no document */
+    if (exchange->form.dialect != NULL &&
+        record->error.code != BLASD_OK) { /* there is no document */
         *err = record->error;
         return -(int)err->code;
     }

@@ -195,7 +195,8 @@ static void start_draining(struct blasd_watcher *watcher, uint32_t events) {
         on_grace(&loop->stopping.grace);
 }
 
-/* For whoever is parked libmicrohttpd says that it cannot wait. What else it cannot wait for comes
+/* For whoever is parked libmicrohttpd says that it cannot wait, and for who has not ended the
+ * handshake of TLS. What else it cannot wait for comes
  * with an event or is known to `turn`; should it not be, a moment later is soon enough. */
 static int wait_ms(struct http_loop *loop) {
     const struct http_turn *turn = &loop->turn;
@@ -209,7 +210,8 @@ static int wait_ms(struct http_loop *loop) {
         if (left > 60000) left = 60000;
         if (wait < 0 || (int)left < wait) wait = (int)left;
     }
-    return wait == 0 && loop->parking.count > 0 ? PARKED_WAIT_MS : wait;
+    if (wait == 0 && (loop->parking.count > 0 || loop->server->tls != NULL)) return PARKED_WAIT_MS;
+    return wait;
 }
 
 static void set_parking(struct http_loop *loop) {
@@ -492,6 +494,7 @@ int blasd_http_run(const struct blasd_http_options *options, struct blasd_err *e
                                  .limits = options->queue->limits,
                                  .store = options->queue->store,
                                  .routes = http_routes,
+                                 .dialect_of = http_dialect_find,
                                  .started_us = blasd_clock_wall_us()};
     size_t count = (size_t)options->loops;
     int started = 0, rc = 0;

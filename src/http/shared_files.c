@@ -17,14 +17,16 @@ static int check_on(const struct http_exchange *exchange, struct blasd_err *err)
 
 void http_share(struct http_exchange *exchange) {
     const struct http_server *server = exchange->home->server;
+    char tag[BLASD_TENANT_TAG + 1];
     struct blasd_err err = {0};
+    blasd_front_queue_tag(exchange->home->queue, &exchange->caller.principal, tag);
     if (check_on(exchange, &err) != 0)
         http_reply_problem(exchange, &err);
     else
-        http_reply_json(exchange,
-                        json_pack("{s:s,s:s,s:i,s:I}", "directory", blasd_store_path(server->store),
-                                  "suffix", ".put", "alignment", 64, "body_bytes",
-                                  (json_int_t)server->limits->body_bytes));
+        http_reply_json(exchange, json_pack("{s:s,s:s,s:s,s:i,s:I}", "directory",
+                                            blasd_store_path(server->store), "prefix", tag,
+                                            "suffix", ".put", "alignment", 64, "body_bytes",
+                                            (json_int_t)server->limits->body_bytes));
 }
 
 static bool is_safetensors(const char *type) {
@@ -36,8 +38,13 @@ static bool is_safetensors(const char *type) {
 int http_shared_file_adopt(struct http_exchange *exchange, struct http_body_sink *sink,
                            struct blasd_err *err) {
     const struct http_request *request = &exchange->request;
+    char tag[BLASD_TENANT_TAG + 1];
     int rc = check_on(exchange, err);
     if (rc != 0) return rc;
+    blasd_front_queue_tag(exchange->home->queue, &exchange->caller.principal, tag);
+    if (strncmp(request->body_file, tag, strlen(tag)) != 0)
+        return blasd_fail(err, BLASD_E_body_file_refused, "Body-File",
+                          "the name does not begin with the prefix that GET /share gave you");
     if (request->framing.chunked || request->framing.content_length > 0)
         return blasd_fail(err, BLASD_E_malformed_query, "Body-File",
                           "a request whose body is a file has no other body");

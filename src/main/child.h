@@ -16,7 +16,8 @@
 #define CHILD_KEEP_MOST 66
 /* The environment variable that names the descriptor on which a child says, each with one byte,
  * that it is ready, that it is alive (once a second from then on, and while it waits for others
- * before), once that what it serves can be used, and while it ends that it has nothing under way. */
+ * before), once that what it serves can be used, and while it ends that it has nothing under way.
+ */
 #define CHILD_NOTIFY "BLASD_NOTIFY_FD"
 
 struct child;

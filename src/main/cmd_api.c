@@ -121,7 +121,8 @@ static void give_up_rights(const struct settings *settings) {
         .read = {doors->keys, doors->tls_cert, doors->tls_key, doors->client_ca},
         .write = {common_blob_dir(common)},
         .socket = listeners->local ? listeners->host : NULL,
-        .network = common_needs_network(common)};
+        .network = common_needs_network(common),
+        .memory = settings->share};
     if (common->no_confine) return;
     confine_files(&files);
     confine_calls();
@@ -132,9 +133,11 @@ static int open_doors(struct settings *settings, struct blasd_auth **auth, struc
     const struct door_options *doors = &settings->doors;
     int code = settings->fds != NULL ? listeners_adopt(&settings->listeners, settings->fds, err)
                                      : listeners_open(&settings->listeners, settings->listen,
-                                                      settings->loops, doors->keys != NULL, err);
+                                                      settings->loops, doors_closed(doors), err);
     if (code == 0) code = doors_check(doors, &settings->listeners, err);
-    if (code == 0 && doors->keys != NULL) code = blasd_auth_open(doors->keys, auth, err);
+    if (code == 0 && doors_closed(doors))
+        code = blasd_auth_open(doors->keys, doors->tokens.keys == NULL ? NULL : &doors->tokens,
+                               auth, err);
     return code;
 }
 

@@ -1,10 +1,11 @@
 /* `blasd up`: the whole service on one machine. This file reads the command line and lays out what
  * is to run; supervisor.c runs it. */
+#include "base/log.h"
+#include "main/ask_self.h"
 #include "main/blas_start.h"
 #include "main/blob_dir.h"
 #include "main/commands.h"
 #include "main/data_dir.h"
-#include "main/device_list.h"
 #include "main/doors.h"
 #include "main/supervisor.h"
 
@@ -47,6 +48,16 @@ static const char usage[] =
     "docs/deploying.md\n";
 static const char notes[] = "Large tensors lie in dir:/dev/shm/blasd-<instance> by default.\n"
                             "Exit status: 0 ended when told, 1 could not start, 2 wrong options.\n";
+
+#define DEVICE_NAME 16
+#define DEVICE_TEXT 320
+#define DEVICES_UNUSABLE 16
+
+/* Those that cannot be used, each as "cuda:0: why". */
+struct unusable_devices {
+    char texts[DEVICES_UNUSABLE][DEVICE_TEXT];
+    int count;
+};
 
 struct settings {
     struct common_options common;
@@ -182,6 +193,41 @@ static bool plan_api(const struct settings *settings, const struct listeners *li
     return failed == 0;
 }
 
+#define TEXT_MOST 8192
+#define PATIENCE_MS 60000 /* drivers of many GPUs take their time to wake up */
+
+static int split_devices(char *text, char devices[][DEVICE_NAME], int most,
+                         struct unusable_devices *unusable) {
+    int count = 0;
+    for (char *line = text, *end; count < most && (end = strchr(line, '\n')) != NULL;
+         line = end + 1) {
+        *end = '\0';
+        if (strncmp(line, "# ", 2) == 0) {
+            blasd_log(BLASD_LOG_WARN, "no worker for %s", line + 2);
+            if (unusable->count < DEVICES_UNUSABLE)
+                snprintf(unusable->texts[unusable->count++], DEVICE_TEXT, "%s", line + 2);
+        } else if (end > line && end - line < DEVICE_NAME)
+            memcpy(devices[count++], line, (size_t)(end - line) + 1);
+    }
+    return count;
+}
+
+/* The devices of this machine, asked of a process of its own: what a GPU's runtime leaves behind in
+ * a process does not survive being forked, and the supervisor forks. Fills in names such as
+ * "cpu:0"; returns how many, at least the CPU. Logs what cannot be used. */
+static int list_devices(char devices[][DEVICE_NAME], int most, struct unusable_devices *unusable) {
+    static char program[] = "blasd", command[] = "devices", option[] = "--ids";
+    char *const argv[] = {program, command, option, NULL};
+    char text[TEXT_MOST];
+    int count;
+    ask_self(argv, NULL, PATIENCE_MS, text, sizeof text);
+    count = split_devices(text, devices, most, unusable);
+    if (count > 0) return count;
+    blasd_log(BLASD_LOG_WARN, "cannot list the devices; using cpu:0 alone");
+    snprintf(devices[0], DEVICE_NAME, "cpu:0");
+    return 1;
+}
+
 static void plan_worker(struct worker_plan *plan, const char *device, const char *host,
                         const struct data_dir *dir, int number) {
     static char program[] = "blasd", command[] = "worker", option_device[] = "--device",
@@ -245,7 +291,8 @@ static int run(struct settings *settings, struct data_dir *dir, struct blasd_err
         blasd_fail(err, BLASD_E_internal_error, "", "no memory for the environment");
         return status;
     }
-    if (listeners_open(&listeners, settings->listen, loops, settings->doors.keys != NULL, err) != 0)
+    if (listeners_open(&listeners, settings->listen, loops, doors_closed(&settings->doors), err) !=
+        0)
         return status;
     if (doors_check(&settings->doors, &listeners, err) != 0) goto done;
     if (blasd_store_open(common->blobs, &up.store, err) != 0) goto done;

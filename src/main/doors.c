@@ -4,6 +4,7 @@
 #include "main/keys_file.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const char *from_environment(const char *name) {
     const char *value = getenv(name);
@@ -12,6 +13,9 @@ static const char *from_environment(const char *name) {
 
 void doors_init(struct door_options *doors) {
     *doors = (struct door_options){.keys = from_environment("BLASD_KEYS"),
+                                   .tokens = {from_environment("BLASD_JWT_KEYS"),
+                                              from_environment("BLASD_JWT_ISSUER"),
+                                              from_environment("BLASD_JWT_AUDIENCE")},
                                    .tls_cert = from_environment("BLASD_TLS_CERT"),
                                    .tls_key = from_environment("BLASD_TLS_KEY"),
                                    .client_ca = from_environment("BLASD_TLS_CLIENT_CA")};
@@ -21,6 +25,9 @@ int doors_take(struct door_options *doors, int option, const char *value) {
     switch (option) {
     case OPTION_KEYS: doors->keys = value; return 0;
     case OPTION_FIRST: doors->first_key = true; return 0;
+    case OPTION_JWT: doors->tokens.keys = value; return 0;
+    case OPTION_ISSUER: doors->tokens.issuer = value; return 0;
+    case OPTION_AUDIENCE: doors->tokens.audience = value; return 0;
     case OPTION_CERT: doors->tls_cert = value; return 0;
     case OPTION_KEY: doors->tls_key = value; return 0;
     case OPTION_CA: doors->client_ca = value; return 0;
@@ -37,6 +44,9 @@ static int refuse(struct blasd_err *err, const char *why) {
 static int check_together(const struct door_options *doors, struct blasd_err *err) {
     if ((doors->tls_cert == NULL) != (doors->tls_key == NULL))
         return refuse(err, "--tls-cert and --tls-key go together");
+    if ((doors->tokens.keys == NULL) != (doors->tokens.issuer == NULL) ||
+        (doors->tokens.keys == NULL) != (doors->tokens.audience == NULL))
+        return refuse(err, "--jwt-keys, --jwt-issuer and --jwt-audience go together");
     if (doors->client_ca != NULL && (doors->tls_cert == NULL || doors->keys == NULL))
         return refuse(err, "--tls-client-ca needs --tls-cert, --tls-key and --keys: the file of "
                            "keys says whose a certificate is");
@@ -46,7 +56,7 @@ static int check_together(const struct door_options *doors, struct blasd_err *er
 }
 
 static int check_exposure(const struct door_options *doors, struct blasd_err *err) {
-    if (doors->keys == NULL && !doors->insecure_no_keys)
+    if (!doors_closed(doors) && !doors->insecure_no_keys)
         return refuse(err, "other machines can reach the address of --listen, and nobody would "
                            "need a key: make one with `blasd keys add NAME --file FILE` and give "
                            "--keys FILE, or say --insecure-no-keys");
@@ -60,11 +70,12 @@ static int check_exposure(const struct door_options *doors, struct blasd_err *er
 /* What the front end would say, said at once. */
 static int check_files(const struct door_options *doors, struct blasd_err *err) {
     const struct blasd_tls_files tls = {doors->tls_cert, doors->tls_key, doors->client_ca};
-    struct blasd_keyring ring = {0};
-    bool missing;
+    const char *signers = doors->tokens.keys;
+    bool local = signers != NULL && strstr(signers, "://") == NULL;
+    struct blasd_auth *auth = NULL;
     int rc = doors->first_key ? keys_file_first(doors->keys, err) : 0;
-    if (rc == 0 && doors->keys != NULL) rc = blasd_keyring_load(doors->keys, &ring, &missing, err);
-    blasd_keyring_release(&ring);
+    if (rc == 0) rc = blasd_auth_open(doors->keys, local ? &doors->tokens : NULL, &auth, err);
+    blasd_auth_free(auth);
     return rc == 0 && doors->tls_cert != NULL ? blasd_http_check_tls(&tls, err) : rc;
 }
 
@@ -82,6 +93,9 @@ static int add_pair(struct text_list *words, const char *option, const char *val
 
 int doors_words(const struct door_options *doors, struct text_list *words) {
     int failed = add_pair(words, "--keys", doors->keys);
+    failed |= add_pair(words, "--jwt-keys", doors->tokens.keys);
+    failed |= add_pair(words, "--jwt-issuer", doors->tokens.issuer);
+    failed |= add_pair(words, "--jwt-audience", doors->tokens.audience);
     failed |= add_pair(words, "--tls-cert", doors->tls_cert);
     failed |= add_pair(words, "--tls-key", doors->tls_key);
     failed |= add_pair(words, "--tls-client-ca", doors->client_ca);
@@ -91,5 +105,5 @@ int doors_words(const struct door_options *doors, struct text_list *words) {
 }
 
 bool doors_reread(const struct door_options *doors) {
-    return doors->keys != NULL || doors->tls_cert != NULL;
+    return doors_closed(doors) || doors->tls_cert != NULL;
 }

@@ -8,11 +8,12 @@
 #include "main/options.h"
 
 struct door_options {
-    const char *keys;      /* --keys, BLASD_KEYS; NULL: everybody may do everything */
-    bool first_key;        /* --first-key */
-    const char *tls_cert;  /* --tls-cert, BLASD_TLS_CERT; NULL: no TLS */
-    const char *tls_key;   /* --tls-key, BLASD_TLS_KEY */
-    const char *client_ca; /* --tls-client-ca, BLASD_TLS_CLIENT_CA */
+    const char *keys;                  /* --keys, BLASD_KEYS; NULL: everybody may do everything */
+    bool first_key;                    /* --first-key */
+    struct blasd_token_options tokens; /* --jwt-…, BLASD_JWT_…; keys NULL: none are taken */
+    const char *tls_cert;              /* --tls-cert, BLASD_TLS_CERT; NULL: no TLS */
+    const char *tls_key;               /* --tls-key, BLASD_TLS_KEY */
+    const char *client_ca;             /* --tls-client-ca, BLASD_TLS_CLIENT_CA */
     bool insecure_no_keys, insecure_no_tls;
 };
 
@@ -23,7 +24,10 @@ enum {
     OPTION_KEY,
     OPTION_CA,
     OPTION_OPEN,
-    OPTION_PLAIN
+    OPTION_PLAIN,
+    OPTION_JWT,
+    OPTION_ISSUER,
+    OPTION_AUDIENCE
 };
 /* clang-format off */
 #define DOOR_OPTIONS                                                                               \
@@ -32,6 +36,9 @@ enum {
     {"tls-cert", required_argument, NULL, OPTION_CERT},                                            \
     {"tls-key", required_argument, NULL, OPTION_KEY},                                              \
     {"tls-client-ca", required_argument, NULL, OPTION_CA},                                         \
+    {"jwt-keys", required_argument, NULL, OPTION_JWT},                                             \
+    {"jwt-issuer", required_argument, NULL, OPTION_ISSUER},                                        \
+    {"jwt-audience", required_argument, NULL, OPTION_AUDIENCE},                                    \
     {"insecure-no-keys", no_argument, NULL, OPTION_OPEN},                                          \
     {"insecure-no-tls", no_argument, NULL, OPTION_PLAIN}
 /* clang-format on */
@@ -40,6 +47,9 @@ enum {
     "                         keys [BLASD_KEYS]\n"                                                 \
     "  --first-key            where FILE is missing make it, with a key of an admin, which is\n"   \
     "                         printed once, on standard error\n"                                   \
+    "  --jwt-keys FILE|URL, --jwt-issuer ISS, --jwt-audience AUD\n"                                \
+    "                         take tokens, too, that one of these keys (JWKS, or PEM) has\n"       \
+    "                         signed [BLASD_JWT_KEYS, BLASD_JWT_ISSUER, BLASD_JWT_AUDIENCE]\n"     \
     "  --tls-cert FILE, --tls-key FILE\n"                                                          \
     "                         speak TLS alone, with this certificate and its key (PEM), read\n"    \
     "                         anew on SIGHUP [BLASD_TLS_CERT, BLASD_TLS_KEY]\n"                    \
@@ -50,6 +60,10 @@ enum {
     "                         without these two nothing but loopback or a unix socket is\n"        \
     "                         listened on without keys, or without TLS\n"
 
+/* Whether nobody comes in without a key or a token. */
+static inline bool doors_closed(const struct door_options *doors) {
+    return doors->keys != NULL || doors->tokens.keys != NULL;
+}
 /* What the environment says. */
 void doors_init(struct door_options *doors);
 /* 0, or 1: the option is none of these. */

@@ -187,6 +187,11 @@ static inline const char *front_name(const struct blasd_front_queue *queue) {
     return strrchr(queue->channel, ':') + 1;
 }
 
+/* Whether there are no keys, so that nothing is kept apart. */
+static inline bool front_alone(const struct blasd_principal *principal) {
+    return strcmp(principal->tenant, blasd_anonymous.tenant) == 0;
+}
+
 /* What the ids of a tenant's jobs are signed with. */
 struct blasd_id_key front_id_key(const struct blasd_front_queue *queue,
                                  const struct blasd_principal *principal);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/hex.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -472,7 +473,7 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
 /* The anonymous tenant's is the deployment's own: its ids outlive the coming of tenants. */
 struct blasd_id_key front_id_key(const struct blasd_front_queue *queue,
                                  const struct blasd_principal *principal) {
-    if (strcmp(principal->tenant, blasd_anonymous.tenant) == 0) return queue->id_key;
+    if (front_alone(principal)) return queue->id_key;
     return blasd_id_key_for(&queue->id_key, principal->tenant);
 }
 
@@ -481,6 +482,15 @@ void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_pr
     struct blasd_id_key key = front_id_key(queue, principal);
     blasd_id_new(kind, blasd_clock_wall_us(), id);
     blasd_id_sign(id, &key);
+}
+
+void blasd_front_queue_tag(const struct blasd_front_queue *queue,
+                           const struct blasd_principal *principal,
+                           char tag[BLASD_TENANT_TAG + 1]) {
+    struct blasd_id_key key = front_id_key(queue, principal);
+    key = blasd_id_key_for(&key, "tag");
+    tag[0] = '\0';
+    if (!front_alone(principal)) *blasd_hex_write(tag, key.word[0], BLASD_TENANT_TAG) = '\0';
 }
 
 const struct blasd_queue_view *blasd_front_queue_view(const struct blasd_front_queue *queue) {

@@ -125,6 +125,14 @@ void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_pr
 void blasd_front_queue_join(struct blasd_front_queue *queue,
                             const struct blasd_principal *principal,
                             const struct blasd_submission *submission, char id[BLASD_ID_LEN + 1]);
+/* What shows that something is a tenant's, to who was given it: digits, "" of the anonymous one. */
+#define BLASD_TENANT_TAG 16
+void blasd_front_queue_tag(const struct blasd_front_queue *queue,
+                           const struct blasd_principal *principal, char tag[BLASD_TENANT_TAG + 1]);
+/* What the tenant may take up: its own limits, or three quarters of all there is, so that it does
+ * not shut others out. */
+struct blasd_quotas blasd_front_queue_quotas(const struct blasd_front_queue *queue,
+                                             const struct blasd_principal *principal);
 void blasd_front_queue_submit(struct blasd_front_queue *queue,
                               const struct blasd_principal *principal,
                               const struct blasd_submission *submission, blasd_submitted_fn done,

@@ -65,20 +65,31 @@ static void refused(struct blasd_front_queue *queue, const struct item *item,
     item->done(item->arg, err, item->id, false);
 }
 
+struct blasd_quotas blasd_front_queue_quotas(const struct blasd_front_queue *queue,
+                                             const struct blasd_principal *principal) {
+    struct blasd_quotas quotas = principal->quotas;
+    if (quotas.jobs == 0) quotas.jobs = 1 + queue->limits.queue_jobs / 4 * 3;
+    if (quotas.bytes == 0) quotas.bytes = 1 + queue->limits.queue_bytes / 4 * 3;
+    if (quotas.stored_bytes == 0) quotas.stored_bytes = 1 + queue->limits.record_bytes / 4 * 3;
+    return quotas;
+}
+
 /* One of the tenant's own limits says no. */
-static void over_quota(const struct blasd_principal *who, long long code, struct blasd_err *err) {
+static void over_quota(const struct blasd_front_queue *queue, const struct blasd_principal *who,
+                       long long code, struct blasd_err *err) {
+    struct blasd_quotas quotas = blasd_front_queue_quotas(queue, who);
     if (code == 6)
         blasd_fail(err, BLASD_E_quota_exceeded, "jobs",
-                   "the tenant may have %" PRIu64 " jobs queued and running", who->quotas.jobs);
+                   "the tenant may have %" PRIu64 " jobs queued and running", quotas.jobs);
     else if (code == 7)
         blasd_fail(err, BLASD_E_quota_exceeded, "bytes",
                    "the inputs and outputs of the tenant's jobs that are queued and running may "
                    "come to %" PRIu64 " bytes",
-                   who->quotas.bytes);
+                   quotas.bytes);
     else
         blasd_fail(err, BLASD_E_quota_exceeded, "stored_bytes",
                    "the tenant's results that are kept may come to %" PRIu64 " bytes",
-                   who->quotas.stored_bytes);
+                   quotas.stored_bytes);
 }
 
 static void refused_code(struct blasd_front_queue *queue, const struct item *item, long long code) {
@@ -90,7 +101,7 @@ static void refused_code(struct blasd_front_queue *queue, const struct item *ite
                    " bytes (queue_bytes)",
                    view->jobs_limit, view->bytes_limit);
     else if (code >= 6 && code <= 8)
-        over_quota(&item->who, code, &err);
+        over_quota(queue, &item->who, code, &err);
     else if (code == 2)
         blasd_fail(&err, BLASD_E_idempotency_conflict, "Idempotency-Key",
                    "the key was used before, for a request that differs from this one");
@@ -221,7 +232,8 @@ static uint64_t stream_of(const struct blasd_submission *s) {
 /* What a job counts for in its tenant's share, in us. In steps of powers of two: jobs that differ
  * in it share no packet. */
 static uint64_t share_of(const struct blasd_principal *principal, double work_s) {
-    double us = (work_s > 0 ? work_s * 1e6 : 1000) / principal->weight;
+    double us =
+        (work_s > 0 ? work_s * 1e6 : 1000) / (principal->weight > 0 ? principal->weight : 1);
     uint64_t share = 1;
     while ((double)share < us && share < UINT64_C(1) << 40) share *= 2;
     return share;
@@ -237,9 +249,10 @@ static size_t write_note(const struct blasd_front_queue *queue,
     len += blasd_text_join(note + len, size - len, s->waiter != NULL ? queue->channel : "", "\t",
                            s->job->op->name);
     len += blasd_text_join(note + len, size - len, "\t", principal->tenant, NULL);
-    if (principal->weight == 0) return len;
-    const uint64_t numbers[] = {share_of(principal, s->work_s), principal->quotas.jobs,
-                                principal->quotas.bytes, principal->quotas.stored_bytes};
+    if (front_alone(principal)) return len;
+    struct blasd_quotas quotas = blasd_front_queue_quotas(queue, principal);
+    const uint64_t numbers[] = {share_of(principal, s->work_s), quotas.jobs, quotas.bytes,
+                                quotas.stored_bytes};
     for (int i = 0; i < 4; i++) {
         note[len++] = i == 0 ? '\t' : ' ';
         len += blasd_text_number(note + len, numbers[i]);

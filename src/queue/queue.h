@@ -13,7 +13,7 @@
 #include "core/record.h"
 #include "store/store.h"
 
-/* Who asks. Every call that touches jobs takes one: it makes, finds and changes jobs of that tenant
+/* Every call that touches jobs takes who asks: it makes, finds and changes jobs of that tenant
  * alone, and those of another are to it as if they never were. Without keys everybody is this one.
  */
 extern const struct blasd_principal blasd_anonymous;

@@ -1,4 +1,4 @@
-/* Tenants' names, the limits as the functions take them, the first words on a connection.
+/* The anonymous tenant, the limits as the functions take them, the first words on a connection.
  * Read next: worker_queue.c, front_queue.c. */
 #include "queue/queue_link.h"
 

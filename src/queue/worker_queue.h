@@ -71,6 +71,9 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
                              struct blasd_err *err);
 /* Changes what the end of the last job claimed will ask for; `max` 0: nothing. */
 void blasd_worker_queue_demand(struct blasd_worker_queue *queue, int max, uint64_t max_bytes);
+/* Whether several tenants have jobs waiting, or had of late: then who claims little at once keeps
+ * nobody waiting. */
+bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue);
 /* Whether there are none, as the last claim or finish has found: to be waited for, without a claim
  * before. */
 bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue);

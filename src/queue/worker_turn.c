@@ -274,6 +274,7 @@ static int take_claims(struct blasd_worker_queue *queue, const redisReply *reply
     struct blasd_worker_turns *turns = &queue->turns;
     int64_t now = read_now(reply->element[0]);
     if (now > 0) queue->lease.offset_us = now - blasd_clock_ns() / 1000;
+    if (now > 0) turns->shared = strchr(reply->element[0]->str, ' ') != NULL;
     if (turns->left == 0) blasd_buf_reset(&turns->packets);
     for (size_t i = 2; i + 1 < reply->elements; i += 2) {
         const redisReply *head = reply->element[i];
@@ -314,6 +315,10 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     turns->next = NULL;
     if (turns->claimed == NULL) return 0;
     return take_claims(queue, turns->claimed, turns->jobs_most, claims, count, err);
+}
+
+bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
+    return queue->turns.shared;
 }
 
 bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {

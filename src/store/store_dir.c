@@ -131,14 +131,6 @@ fail:
     return -BLASD_E_internal_error;
 }
 
-static int lock_file(int fd, int how) {
-    int result;
-    do {
-        result = flock(fd, how);
-    } while (result != 0 && errno == EINTR);
-    return result;
-}
-
 int blasd_store_dir_create(int dir_fd, const char *name, struct blasd_err *err) {
     struct stat info;
     for (int attempt = 0; attempt < 8; attempt++) {
@@ -149,7 +141,7 @@ int blasd_store_dir_create(int dir_fd, const char *name, struct blasd_err *err) 
             return blasd_fail(err, BLASD_E_internal_error, "", "a blob could not be made: %s",
                               strerror(errno));
         }
-        if (lock_file(fd, LOCK_EX) != 0 || fstat(fd, &info) != 0) {
+        if (!store_pool_lock_maker(fd, LOCK_EX) || fstat(fd, &info) != 0) {
             int reason = errno;
             unlinkat(dir_fd, name, 0);
             close(fd);
@@ -172,7 +164,7 @@ struct group {
  * for long, and have many names, whose users are not in each other's way: of those it is the lock
  * of this name. */
 static bool lock_unused(int fd, const char *name, const struct stat *info) {
-    if ((info->st_mode & S_ISVTX) == 0) return lock_file(fd, LOCK_EX | LOCK_NB) == 0;
+    if ((info->st_mode & S_ISVTX) == 0) return store_pool_lock_maker(fd, LOCK_EX | LOCK_NB);
     return store_handed_lock_name(fd, name, F_WRLCK);
 }
 

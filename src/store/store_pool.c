@@ -136,10 +136,10 @@ static bool is_whole(int fd, struct stat *info) {
            (uint64_t)info->st_blocks * 512 >= (uint64_t)info->st_size;
 }
 
-static bool lock_maker(int fd) {
+bool store_pool_lock_maker(int fd, int how) {
     int result;
     do {
-        result = flock(fd, LOCK_EX | LOCK_NB);
+        result = flock(fd, how);
     } while (result != 0 && errno == EINTR);
     return result == 0;
 }
@@ -165,7 +165,7 @@ int store_pool_take(const struct store_pool *pool, const char *name, uint64_t wa
         if (i < 0) return -1;
         from = listing.entries[i].name;
         fd = openat(pool->fd, from, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-        if (fd >= 0 && lock_maker(fd) && is_whole(fd, &info) &&
+        if (fd >= 0 && store_pool_lock_maker(fd, LOCK_EX | LOCK_NB) && is_whole(fd, &info) &&
             renameat2(pool->fd, from, pool->dir_fd, name, RENAME_NOREPLACE) == 0) {
             *bytes = (uint64_t)info.st_size;
             return fd;
@@ -182,7 +182,7 @@ static bool drop(const struct store_pool *pool, const char *name, bool at_once) 
     int fd = openat(pool->fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     bool gone;
     if (fd < 0) return false;
-    gone = lock_maker(fd) && unlinkat(pool->fd, name, 0) == 0;
+    gone = store_pool_lock_maker(fd, LOCK_EX | LOCK_NB) && unlinkat(pool->fd, name, 0) == 0;
     if (gone && !at_once) {
         store_discard(fd, true);
         return true;
@@ -233,7 +233,7 @@ bool store_pool_give(const struct store_pool *pool, const char *name) {
     if (pool->fd < 0) return false;
     fd = openat(pool->dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return errno == ENOENT;
-    given = lock_maker(fd) && store_pool_give_locked(pool, name, fd);
+    given = store_pool_lock_maker(fd, LOCK_EX | LOCK_NB) && store_pool_give_locked(pool, name, fd);
     close(fd);
     return given;
 }

@@ -43,6 +43,8 @@ bool store_pool_give(const struct store_pool *pool, const char *name);
 bool store_pool_give_locked(const struct store_pool *pool, const char *name, int fd);
 /* Whether `name` is (still) the file of which `info` tells. */
 bool store_pool_is_named(int dir_fd, const char *name, const struct stat *info);
+/* The lock of who writes a blob, as of flock. */
+bool store_pool_lock_maker(int fd, int how);
 /* The lock of who reads a blob (F_RDLCK), and of who takes it away (F_WRLCK); does not wait. It is
  * of the open file, not of the process: it counts between threads, and ends with the descriptor. */
 bool store_pool_lock_readers(int fd, short how);

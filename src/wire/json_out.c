@@ -45,30 +45,8 @@ static void escape_ascii(struct json_out *out, unsigned char c) {
     json_out_raw(out, text, len);
 }
 
-#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
-
-/* Whether eight bytes stand for themselves: printable ASCII but for quotes and backslashes. */
-static bool plain_word(const char *p) {
-    uint64_t word, quote, slash, odd;
-    memcpy(&word, p, sizeof word);
-    quote = word ^ EACH('"');
-    slash = word ^ EACH('\\');
-    odd = ((word - EACH(0x20)) & ~word) | (word + EACH(1)) | word;
-    odd |= ((quote - EACH(1)) & ~quote) | ((slash - EACH(1)) & ~slash);
-    return (odd & EACH(0x80)) == 0;
-}
-
-/* Whether nothing in the text needs a second look. Of short ones that is not asked. */
-static bool plain_text(const char *text, size_t len) {
-    if (len < 8) return false;
-    for (size_t at = 0; at + 8 < len; at += 8)
-        if (!plain_word(text + at)) return false;
-    return plain_word(text + len - 8);
-}
-
 void json_out_escaped(struct json_out *out, const char *text, size_t len) {
     const unsigned char *p = (const unsigned char *)text, *end = p + len, *run = p;
-    if (plain_text(text, len)) p = end;
     while (p < end) {
         size_t n = 1;
         bool plain = *p >= 0x20 && *p < 0x7f && *p != '"' && *p != '\\';

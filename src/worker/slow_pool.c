@@ -40,6 +40,7 @@ struct slow_job {
     struct blasd_group group;
     int64_t claimed_ns;
     bool brief;
+    uint64_t round;        /* tenants take turns: one more than of its tenant's job before it */
     unsigned char frame[]; /* the claim's */
 };
 
@@ -63,6 +64,7 @@ struct blasd_slow_pool {
     /* under the lock */
     struct slow_job *first;     /* owned: what waits, in the order in which it will run */
     int waiting;                /* jobs in that */
+    uint64_t round;             /* of the job that was begun last */
     uint64_t bytes;             /* of what waits and what runs */
     int running, long_running;  /* jobs; those of them that are not brief, */
     int fading;                 /* and of these the ones that have threads to spare */
@@ -118,6 +120,7 @@ static bool may_begin(const struct blasd_slow_pool *pool) {
 static struct slow_job *pop(struct blasd_slow_pool *pool) {
     struct slow_job *job = pool->first;
     pool->first = job->next;
+    pool->round = job->round;
     pool->waiting--;
     pool->running++;
     if (!job->brief) pool->long_running++;
@@ -237,10 +240,18 @@ static struct slow_job *slow_job_new(const struct blasd_slow_pool *pool,
     return job;
 }
 
-/* With the lock. */
+/* With the lock. Of one priority each tenant's first job comes before anybody's second. */
 static void enqueue(struct blasd_slow_pool *pool, struct slow_job *job) {
     struct slow_job **at = &pool->first;
-    while (*at != NULL && (*at)->group.priority <= job->group.priority) at = &(*at)->next;
+    job->round = pool->round + 1;
+    for (const struct slow_job *one = pool->first; one != NULL; one = one->next)
+        if (one->group.priority == job->group.priority && one->round >= job->round &&
+            strcmp(one->claim.tenant, job->claim.tenant) == 0)
+            job->round = one->round + 1;
+    while (*at != NULL &&
+           ((*at)->group.priority < job->group.priority ||
+            ((*at)->group.priority == job->group.priority && (*at)->round <= job->round)))
+        at = &(*at)->next;
     job->next = *at;
     *at = job;
     pool->waiting++;

@@ -19,6 +19,7 @@
 /* A worker takes no more at once than it does in about this time: what it holds cannot be run by
  * another, nor be overtaken by a job of higher priority. */
 #define CLAIM_NS (250 * BLASD_MS)
+#define SHARED_NS (2 * BLASD_MS) /* the same where it might be another tenant's */
 
 #define REFRESH_NS (5000 * BLASD_MS)
 
@@ -190,10 +191,11 @@ static int run_claimed(struct worker *worker, int count, int64_t claimed_ns,
 
 /* The next claim is larger or smaller than this one by what this one took. */
 static void adapt(struct worker *worker, int count, int64_t took_ns) {
-    if (took_ns > CLAIM_NS) {
-        worker->most = (int)((double)count * (double)CLAIM_NS / (double)took_ns);
+    int64_t most_ns = blasd_worker_queue_shared(worker->batcher.queue) ? SHARED_NS : CLAIM_NS;
+    if (took_ns > most_ns) {
+        worker->most = (int)((double)count * (double)most_ns / (double)took_ns);
         if (worker->most < 1) worker->most = 1;
-    } else if (took_ns < CLAIM_NS / 2 && count >= worker->most) {
+    } else if (took_ns < most_ns / 2 && count >= worker->most) {
         worker->most = worker->most > worker->room / 2 ? worker->room : worker->most * 2;
     }
 }

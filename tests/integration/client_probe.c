@@ -156,8 +156,11 @@ static void judge(int count) {
 
 static int many(struct blasd_client *client, int count, int connections) {
     struct blasd_async *async = blasd_async_new(client, connections);
+    if (async == NULL) return 2;
     for (int i = 0; i < count; i++)
         if (submit(async, i, 60, NULL, NULL) != 0) return 1;
+    puts("submitted");
+    fflush(stdout);
     loop(async);
     judge(count);
     blasd_async_free(async);
@@ -169,6 +172,7 @@ static int many(struct blasd_client *client, int count, int connections) {
 static int ends(struct blasd_client *client) {
     struct blasd_async *async = blasd_async_new(client, 2);
     uint64_t job[6];
+    if (async == NULL) return 2;
     for (int i = 0; i < 6; i++)
         if (submit(async, i, i == 2 ? 1 : 60, i == 1 ? "probe" : NULL, &job[i]) != 0) return 1;
     puts("submitted");
@@ -188,13 +192,12 @@ static int ends(struct blasd_client *client) {
 }
 
 /* One job whose service may be slow to take it. */
-static int once(struct blasd_client *client, const char *timeout, const char *retries) {
+static int once(struct blasd_client *client, const char *timeout) {
     double two = 2;
     struct blasd_array inputs[2] = {scalar("a", &two), scalar("b", &two)};
     struct blasd_request request = {.op = "matmul", .inputs = inputs, .input_count = 2};
     struct blasd_problem problem;
     struct blasd_reply *reply = NULL;
-    if (blasd_client_set_retries(client, atoi(retries), &problem) != 0) return complain(&problem);
     if (blasd_client_run(client, &request, atof(timeout), NULL, NULL, &reply, &problem) != 0)
         return complain(&problem);
     printf("%g\n", *(const double *)blasd_reply_array(reply, "c")->data);
@@ -207,9 +210,11 @@ int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     int code = 2;
     struct blasd_problem problem;
-    const char *ca = getenv("PROBE_CA");
+    const char *ca = getenv("PROBE_CA"), *retries = getenv("PROBE_RETRIES");
     if (client == NULL) return code;
     if (ca != NULL && blasd_client_set_tls(client, ca, NULL, NULL, true, &problem) != 0)
+        return complain(&problem);
+    if (retries != NULL && blasd_client_set_retries(client, atoi(retries), &problem) != 0)
         return complain(&problem);
     if (strcmp(what, "threads") == 0)
         code = threads(client, ca == NULL);
@@ -219,8 +224,8 @@ int main(int argc, char **argv) {
         code = many(client, atoi(argv[2]), atoi(argv[3]));
     else if (strcmp(what, "ends") == 0)
         code = ends(client);
-    else if (strcmp(what, "once") == 0 && argc > 3)
-        code = once(client, argv[2], argv[3]);
+    else if (strcmp(what, "once") == 0 && argc > 2)
+        code = once(client, argv[2]);
     blasd_client_free(client);
     return code;
 }

@@ -55,3 +55,20 @@ def test_help_names_targets_that_exist():
 def test_a_suite_that_fails_does_not_hide_the_next():
     done = make(ROOT, "NVCC=", "SUITES=no-such-suite help", "run-suites")
     assert done.returncode != 0 and "make demo" in done.stdout and "failed: no-such-suite" in done.stdout
+
+
+def test_a_new_operation_builds_and_passes(tmp_path):
+    """`make new-op` writes one folder and a test; nothing else is edited."""
+    copy_of_the_tree(tmp_path)
+    shutil.copytree(ROOT / "tests" / "unit" / "kernels", tmp_path / "tests" / "unit" / "kernels")
+    for wrong in ("", "Upper", "9lives", "a-b", "matmul", "a" * 32):
+        assert make(tmp_path, "NVCC=", f"NAME={wrong}", "new-op").returncode != 0, wrong
+    done = make(tmp_path, "NVCC=", "NAME=double_it", "new-op")
+    assert done.returncode == 0, done.stderr
+    tests = ["build/tests/unit/kernels/test_double_it", "build/tests/unit/kernels/test_conformance"]
+    done = make(tmp_path, "NVCC=", "WERROR=-Werror", "build/blasd", *tests)
+    assert done.returncode == 0, done.stderr
+    assert "double_it" in operations(tmp_path)
+    for test in tests:
+        done = subprocess.run([tmp_path / test], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr

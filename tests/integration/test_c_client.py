@@ -42,7 +42,7 @@ def test_threads_share_a_client_and_a_fork_takes_it_along(service):
 def test_jobs_in_one_event_loop(service, count, connections):
     """Each is right and told once, however few connections they share."""
     said = run(PROBE, "many", count, connections, url=service.url).stdout
-    assert said == f"{count} right, {count} calls\n"
+    assert said == f"submitted\n{count} right, {count} calls\n"
 
 
 def test_no_more_connections_than_allowed():
@@ -60,7 +60,7 @@ def test_no_more_connections_than_allowed():
         return succeeded(3.0)
     with Pretender(answer) as pretender:
         said = run(PROBE, "many", 60, 5, url=pretender.url).stdout
-        assert said == "1 right, 60 calls\n"  # 1 x 3, the others had other factors
+        assert said == "submitted\n1 right, 60 calls\n"  # 1 x 3, the others had other factors
         assert len(pretender.seen) == 60 and 1 < most <= 5
 
 
@@ -86,12 +86,29 @@ def test_jobs_that_are_cancelled_or_given_up(make_service):
         assert all(job["state"] == "cancelled" for job in service.list_jobs())
 
 
+def test_a_front_end_that_is_killed_loses_no_job_of_a_loop(make_service):
+    """With retries; and none runs twice."""
+    service = make_service()
+    with service.worker_held():
+        probe = subprocess.Popen([PROBE, "many", "200", "32"], stdout=subprocess.PIPE, text=True,
+                                 env={**QUIET, "BLASD_URL": service.url, "PROBE_RETRIES": "30"})
+        assert probe.stdout.readline() == "submitted\n"
+        end = time.monotonic() + 20
+        while len(service.list_jobs("state=queued")) < 32 and time.monotonic() < end:
+            time.sleep(0.02)
+        service.kill("api")
+        service.wait_ready()
+    assert probe.communicate(timeout=120)[0] == "200 right, 200 calls\n" and probe.returncode == 0
+    jobs = service.list_jobs()
+    assert len(jobs) == 200 and {job["state"] for job in jobs} == {"succeeded"}
+
+
 # --- retries ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_job_sent_again_has_the_key_of_the_first():
     with Pretender(lambda request, number: None if number < 3 else succeeded()) as pretender:
-        assert run(PROBE, "once", 60, 3, url=pretender.url).stdout == "4\n"
+        assert run(PROBE, "once", 60, PROBE_RETRIES="3", url=pretender.url).stdout == "4\n"
     keys = [headers["Idempotency-Key"] for _, _, headers, _ in pretender.seen]
     assert len(keys) >= 4 and len(set(keys)) == 1 and re.fullmatch("[0-9a-f]{32}", keys[0])
     assert len({body for _, _, _, body in pretender.seen}) == 1
@@ -99,7 +116,7 @@ def test_a_job_sent_again_has_the_key_of_the_first():
 
 def test_without_retries_a_job_is_sent_once():
     with Pretender(lambda request, number: None) as pretender:
-        done = run(PROBE, "once", 60, 0, url=pretender.url, status=1)
+        done = run(PROBE, "once", 60, url=pretender.url, status=1)
     assert len(pretender.seen) == 1 and "Idempotency-Key" not in pretender.seen[0][2]
     assert done.stderr.startswith("connection_failed 0") and "may have taken the job" in done.stderr
 
@@ -112,7 +129,7 @@ def test_retry_after_is_honoured(status):
         times.append(time.monotonic())
         return document({"code": "queue_full", "retry": True}, status, Retry_After="1") if number == 0 else succeeded()
     with Pretender(answer) as pretender:
-        assert run(PROBE, "once", 60, 0, url=pretender.url).stdout == "4\n"
+        assert run(PROBE, "once", 60, url=pretender.url).stdout == "4\n"
     assert len(times) == 2 and times[1] - times[0] >= 0.99
 
 
@@ -120,7 +137,7 @@ def test_a_service_that_says_nothing_is_given_up_in_time():
     silent = threading.Event()
     with Pretender(lambda request, number: silent.wait(60) and None) as pretender:
         begin = time.monotonic()
-        done = run(PROBE, "once", 1, 0, url=pretender.url, status=1)
+        done = run(PROBE, "once", 1, url=pretender.url, status=1)
         assert done.stderr.startswith("timeout 0") and time.monotonic() - begin < 40  # by itself it would be 60 and more
         silent.set()
 
@@ -131,7 +148,7 @@ def test_who_gives_up_is_told_which_job_goes_on(tmp_path):
     def answer(request, number):
         return document({**DOCUMENT, "id": job, "state": "queued"}, 202) if number == 0 else None
     with Pretender(answer) as pretender:
-        done = run(PROBE, "once", 60, 0, url=pretender.url, status=1)
+        done = run(PROBE, "once", 60, url=pretender.url, status=1)
     assert done.stderr.startswith("connection_failed") and f"The job {job} goes on" in done.stderr
     assert len(pretender.seen) > 3 and {method for method, *_ in pretender.seen[1:]} == {"GET"}
 
@@ -241,7 +258,7 @@ def test_a_service_with_keys_and_tls(authority, shown, tmp_path):
         probe = {"url": service.url, "PROBE_CA": str(authority.cert), "BLASD_API_KEY": user}
         assert run(PROBE, "threads", **probe).stdout == "640 right of 640, child 0\n"
         assert run(PROBE, "forks", **probe).stdout == "80 right of 80, children 0 0\n"
-        assert run(PROBE, "many", 200, 16, **probe).stdout == "200 right, 200 calls\n"
+        assert run(PROBE, "many", 200, 16, **probe).stdout == "submitted\n200 right, 200 calls\n"
         job = blasd("submit", *where, "matmul", *files, BLASD_API_KEY=user).stdout.strip()
         assert "c: float64 (2, 2)" in blasd("get", *where, job, "-w", 30, BLASD_API_KEY=reader).stdout
         assert '"code":"forbidden"' in blasd("submit", *where, "--json", "matmul", *files, BLASD_API_KEY=reader, status=1).stdout
@@ -309,13 +326,13 @@ def test_memory_where_things_go_wrong(make_service):
     service = make_service()
     assert run(PROBE, "many", 100, 8, url=service.url, before=CHECK).stderr == ""
     with Pretender(lambda request, number: None if number < 3 else succeeded()) as pretender:
-        run(PROBE, "once", 60, 3, url=pretender.url, before=CHECK)
+        run(PROBE, "once", 60, PROBE_RETRIES="3", url=pretender.url, before=CHECK)
         pretender.seen.clear()
-        assert "connection_failed" in run(PROBE, "once", 60, 0, url=pretender.url, before=CHECK, status=1).stderr
+        assert "connection_failed" in run(PROBE, "once", 60, url=pretender.url, before=CHECK, status=1).stderr
     for kind, body in (("json", b""), ("json", b"{"), ("json", b"[]"), ("x-safetensors", b""), ("x-safetensors", b"\0" * 8),
                        ("x-safetensors", b"\xff" * 100), ("x-safetensors", succeeded()[2][:40])):
         with Pretender(lambda request, number: (200, {"Content-Type": f"application/{kind}"}, body)) as pretender:
-            done = run(PROBE, "once", 60, 0, url=pretender.url, before=CHECK, status=1)
+            done = run(PROBE, "once", 60, url=pretender.url, before=CHECK, status=1)
             assert done.stderr.startswith("bad_answer"), (kind, body)
     with service.worker_held():
         with subprocess.Popen([*CHECK, PROBE, "ends"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

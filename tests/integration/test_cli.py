@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 import pytest
-from pretender import DOCUMENT, Pretender, document
+from pretender import DOCUMENT, Pretender, document, succeeded
 from service import BLASD
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled", "expired")
@@ -49,6 +49,19 @@ def test_a_job_from_its_submission_to_its_result(service, files, tmp_path):
     assert run(service.url, "get", job, status=1).stdout == ""
 
 
+def test_every_operation_by_its_names(service, tmp_path):
+    """Of the C client and the shell nothing is to be changed for an operation that comes: GET /ops names what it takes."""
+    a = np.array([[4.0, 1, 0], [1, 3, 1], [0, 1, 2]])  # symmetric and positive definite: good for all
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "v.npy", a[0])
+    for op in service.request("GET", "/ops").json()["ops"]:
+        inputs = [port for port in op["inputs"] if not port.get("optional")]
+        files = [f"{port['name']}={tmp_path}/{'v' if port.get('max_rank') == 1 else 'a'}.npy" for port in inputs]
+        job = json.loads(run(service.url, "run", op["name"], *files, "--json", "-q").stdout)
+        shown = run(service.url, "result", job["id"], "-q").stdout
+        assert job["outputs"] and all(f"{name}: " in shown for name in job["outputs"]), op["name"]
+
+
 def test_a_job_that_fails(service, files, tmp_path):
     np.save(tmp_path / "zero.npy", np.zeros((2, 2)))
     job = run(service.url, "submit", "solve", f"a={tmp_path}/zero.npy", files[1]).stdout.strip()
@@ -73,6 +86,23 @@ def test_a_job_that_has_not_ended(make_service, files):
         assert [job.get("state") for job in ended] == ["cancelled", None, "cancelled"] and ended[1]["id"] == NEVER
         assert ended[1]["error"]["code"] == "job_not_found" and done.stderr.count("\n") == 1
     assert json.loads(run(service.url, "get", jobs[0], "--json", status=1).stdout)["state"] == "cancelled"
+
+
+def test_what_cannot_be_printed_is_no_success(service, files):
+    job = run(service.url, "submit", "matmul", *files).stdout.strip()
+    run(service.url, "get", job, "-w", 30)
+    for arguments in (["get", job], ["result", job, "-q"], ["jobs"], ["top"], ["devices"], ["run", "matmul", *files, "-q"],
+                      ["submit", "matmul", *files], ["cancel", "--forget", job]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([BLASD, arguments[0], "--url", service.url, *arguments[1:]], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
+        assert done.returncode == 1 and "No space left" in done.stderr, done
+
+
+def test_retries(files):
+    with Pretender(lambda request, number: None if number < 2 else succeeded()) as pretender:
+        assert run(pretender.url, "run", "matmul", *files, "-q", "--retries", 5).stdout.split()[-1] == "4"
+        assert len({headers["Idempotency-Key"] for _, _, headers, _ in pretender.seen}) == 1
 
 
 def test_lists_have_pages_and_filters():
@@ -101,7 +131,8 @@ def test_errors_are_one_line_and_one_document(service, files):
 
 
 def test_the_command_line_is_wrong():
-    for arguments in (["get"], ["get", "a", "b"], ["result"], ["cancel"], ["jobs", "x"], ["jobs", "-n", "few"], ["top", "x"],
+    for arguments in (["get"], ["get", "a", "b"], ["result"], ["cancel"], ["jobs", "x"], ["jobs", "-n", "few"], ["jobs", "-n", "0.5"],
+                      ["run", "matmul", "--deadline-ms", "0.5"], ["jobs", "--retries", "1000000000000"], ["top", "x"],
                       ["get", "x", "--wait", "soon"], ["submit"], ["submit", "matmul"], ["submit", "-o", "x"],
                       ["top", "--nonsense"], ["devices", "x"]):
         done = run("http://127.0.0.1:9", *arguments, status=2)

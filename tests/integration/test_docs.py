@@ -72,11 +72,15 @@ void use(struct blasd_client *client, const struct blasd_array *specs, struct bl
 """
 
 
+# Blocks whose programs come from PyPI: run by venv.
+PEERS = {"python-triton": "inference", "perf": "perf"}
+
+
 def blocks(text):
     """Yields (line, fence's word or None, text) of each fenced or indented block."""
     lines, at, before = text.split("\n"), 0, ""
     while at < len(lines):
-        fence = re.fullmatch(r"\s*```\s*(\w*)\s*", lines[at])
+        fence = re.fullmatch(r"\s*```\s*([\w-]*)\s*", lines[at])
         if fence:
             end = next(i for i in range(at + 1, len(lines)) if lines[i].strip() == "```")
             yield at + 1, fence.group(1), "\n".join(lines[at + 1:end])
@@ -252,11 +256,19 @@ def run_python(text, space, service, document, line):
     exec(code, space)
 
 
+def run_peer(kind, text, folder):
+    libraries = ":".join(map(str, folder.glob("lib/python3*/site-packages/nvidia/*/lib")))
+    words = [folder / "bin/python", "-c", text] if kind.startswith("python") else ["sh", "-ec", text]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, env={
+        **os.environ, "LD_LIBRARY_PATH": libraries, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
 SHARING = ("docs/sharing.md", "clients/python/README.md")  # their snippets say share=True
 
 
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if any(blocks((ROOT / name).read_text()))])
-def test_blocks_run_as_printed(document, service, sharing, tree, monkeypatch):
+def test_blocks_run_as_printed(document, service, sharing, tree, monkeypatch, venv):
     """One after the other, as one reads them: what the first ones define and save the later ones use."""
     of, answer, space = sharing if document in SHARING else service, "", {"__name__": "a document"}
     monkeypatch.chdir(tree)
@@ -266,6 +278,9 @@ def test_blocks_run_as_printed(document, service, sharing, tree, monkeypatch):
         kind = kind_of(word, text)
         where = f"{document}:{line}"
         if is_prose(document, text) or kind == "":
+            continue
+        if kind in PEERS:
+            run_peer(kind, with_port(text, of), venv(PEERS[kind]))
             continue
         if kind == "sh":
             for command in commands(text):

@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 import pytest
-from service import API
+from service import API, BLASD
 
 CODES = {"float64": "FP64", "float32": "FP32", "float16": "FP16", "int64": "INT64", "int32": "INT32", "int16": "INT16",
          "int8": "INT8", "uint64": "UINT64", "uint32": "UINT32", "uint16": "UINT16", "uint8": "UINT8", "bool": "BOOL"}
@@ -284,6 +284,21 @@ def test_compressed_bodies_that_are_wrong(make_service):
     assert answer.status == 415 and list(answer.json()) == ["error"]
     for path in ("/jobs", "/v2/repository/index"):
         assert service.request("POST", path, gzip.compress(body), {"Content-Encoding": "gzip"}).status == 415
+
+
+def test_the_same_keys_as_jobs(make_service, tmp_path):
+    file = tmp_path / "keys"
+    words = [BLASD, "keys", "add", "one", "--file", file]
+    secret = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    service = make_service("--keys", str(file))
+    for method, path in (("GET", "/v2"), ("GET", "/v2/models/matmul"), ("POST", "/v2/models/matmul/infer")):
+        answer = service.request(method, path)
+        error_of(answer, 401, "")
+        assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert service.request("GET", "/v2", headers=headers).status == 200
+    _, arrays = read(infer(service, "matmul", {"a": A, "b": B}, headers=headers))
+    np.testing.assert_allclose(arrays["c"], A @ B)
 
 
 # --- shared memory ------------------------------------------------------------------------------------------------

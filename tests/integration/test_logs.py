@@ -71,7 +71,9 @@ def test_refused_failed_and_cancelled(make_service):
         answer, here = ask(service, body, {**secret, **headers}, path)
         assert answer.status == status
         fields = wait_for(service, "refused", number)[-1]
-        assert fields == {"id": answer.headers["Request-Id"], "code": code, "status": str(status), "op": op, "client": here}
+        tenant = "-" if code == "forbidden_origin" else "anonymous"  # refused before anybody asks who it is
+        assert fields == {"id": answer.headers["Request-Id"], "code": code, "status": str(status), "op": op, "tenant": tenant,
+                          "key": "-", "client": here}
     job = service.post("solve", {"a": np.zeros((2, 2)), "b": np.ones(2)}).json()
     assert job["state"] == "failed"
     fields = wait_for(service, "failed", 1)[0]

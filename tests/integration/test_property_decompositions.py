@@ -150,3 +150,29 @@ def test_factors_of_definite_matrices(service, a):
     for i, row in enumerate(less(exact(a), product(factor, transposed(factor)))):
         for j, v in enumerate(row[:i + 1]):
             assert v * v <= (8 * (len(a) + 2) * unit) ** 2 * Fraction(float(a[i, i])) * Fraction(float(a[j, j]))
+
+
+@hypothesis.given(matrices(square=False), draw.integers(1, 3), draw.integers(-200, 200))
+@BOUNDED
+def test_least_squares_are_as_good_as_they_say(service, a, columns, far):
+    single = a.dtype == "float32"
+    b = np.random.default_rng(abs(far)).standard_normal((len(a), columns)) * (1 if single else 10.0**far)
+    b = b.astype(a.dtype)
+    got, job = service.run("lstsq", {"a": a, "b": b}, form="safetensors")
+    if not all(np.isfinite(got[name]).all() for name in ("x", "residuals")):
+        assert "beyond the range" in " ".join(job["execution"]["warnings"])
+        return
+    hypothesis.assume((np.abs(got["x"]) > (1e-30 if single else 1e-280)).all())  # else rounded at the end of the range
+    unit, k = Fraction(2) ** (-24 if single else -53), min(a.shape)
+    rows, x, right = exact(a), exact(got["x"]), exact(b)
+    rest = less(right, product(rows, x))
+    rcond = Fraction(max(a.shape)) * 2 * unit
+    assert got["optimality"] <= 16 * (sum(a.shape) + 1) * float(unit) + float(rcond)
+    for r, s, t in zip(transposed(rest), transposed(x), transposed(right)):
+        slope = norm2(product(transposed(rows), [[v] for v in r]))
+        size, length, side = (Fraction(float(mpmath.sqrt(mpmath.mpf(n.numerator) / n.denominator)) if 0 < n else 0)
+                              for n in (norm2(rows), norm2([s]), norm2([t])))
+        assert holds(slope, got["optimality"] * (1 + 1e-12), (size * (size * length + side)) ** 2)
+    small = [v for v in got["s"] if v <= rcond * Fraction(float(got["s"][0]))]
+    assert got["rank"] == k - len(small)
+    assert bool(small) == ("rank-deficient" in " ".join(job["execution"]["warnings"]))

@@ -127,6 +127,82 @@ def test_who_ran_beside_it_is_nobodys_business(two):
             assert document["execution"]["batch_size"] <= len(jobs)
 
 
+def test_what_workers_do_is_not_told_to_everybody(tmp_path):
+    file, secrets = keys(tmp_path, ann={"tenant": "ann"}, reader={"tenant": "ann", "role": "read"},
+                         watcher={"role": "metrics"}, admin={"role": "admin"})
+    service = Service(tmp_path / "service", "--keys", file).start()
+    try:
+        ones = {name: As(service, secret) for name, secret in secrets.items()}
+        ones["ann"].submit("matmul", {"a": np.eye(3), "b": np.eye(3)}, "?wait=30")
+        seen = {name: one.request("GET", "/devices").json() for name, one in ones.items()}
+        for name, document in seen.items():
+            told = name in ("watcher", "admin")
+            assert ("queue" in document) == told
+            for device in document["devices"]:
+                for work in ("jobs", "failed", "batches", "running", "busy_s", "busy_share", "jobs_per_s", "memory_free_bytes"):
+                    assert (work in device) == told, (name, work)
+        assert ones["watcher"].request("GET", "/metrics").status == 200
+        for name in ("ann", "reader"):
+            assert ones[name].request("GET", "/metrics").status == 403
+    finally:
+        service.stop(check=False)
+
+
+def test_quotas_refuse_their_tenant_alone(tmp_path):
+    file, secrets = keys(tmp_path, few={"tenant": "few", "max_jobs": 2}, small={"tenant": "small", "max_bytes": 1000},
+                         full={"tenant": "full", "max_stored_bytes": 1}, free={"tenant": "free"})
+    service = Service(tmp_path / "service", "--keys", file).start()
+    try:
+        ones = {name: As(service, secret) for name, secret in secrets.items()}
+        a = np.eye(5)
+
+        def refused(one, name, limit, wait=""):
+            answer = one.submit("matmul", {"a": a, "b": a}, wait)
+            assert answer.status == 429 and answer.json()["code"] == "quota_exceeded", answer.body
+            assert answer.headers["RateLimit-Policy"] == f'"{name}";q={limit}'
+            assert answer.headers["RateLimit"].startswith(f'"{name}";r=0;t=')
+            assert int(answer.headers["Retry-After"]) > 0
+
+        with service.worker_held():
+            mine = [ones["few"].submit("matmul", {"a": a, "b": a}).json()["id"] for _ in range(2)]
+            refused(ones["few"], "queued-jobs", 2)
+            ones["small"].submit("matmul", {"a": a, "b": a})  # 600 bytes
+            refused(ones["small"], "queued-bytes", 1000)
+            refused(ones["small"], "queued-bytes", 1000, "?wait=1")
+            assert ones["free"].submit("matmul", {"a": a, "b": a}).status == 202
+        for job in mine:
+            wait_for(ones["few"], job, "succeeded")
+        assert ones["few"].submit("matmul", {"a": a, "b": a}, "?wait=30").status == 200
+        job = ones["full"].submit("matmul", {"a": a, "b": a}, "?wait=30").json()["id"]
+        refused(ones["full"], "stored-bytes", 1)
+        assert ones["full"].request("DELETE", f"/jobs/{job}?forget=1").status == 200
+        assert ones["full"].submit("matmul", {"a": a, "b": a}, "?wait=30").status == 200
+    finally:
+        service.stop(check=False)
+
+
+def test_a_file_that_is_shared_is_one_tenants(tmp_path):
+    file, secrets = keys(tmp_path, ann={"tenant": "ann"}, ben={"tenant": "ben"})
+    service = Service(tmp_path / "service", "--share", "--keys", file).start()
+    try:
+        ann, ben = (As(service, secrets[name]) for name in ("ann", "ben"))
+        told = ann.request("GET", "/share").json()
+        assert len(told["prefix"]) == 16 and told["prefix"] != ben.request("GET", "/share").json()["prefix"]
+        import blasd
+        for one, other in ((ann, ben), (ben, ann)):
+            client = blasd.Client(service.url, api_key=one.secret, share=True)
+            arrays = client.shared(a=((300, 300), "float64"), b=((300, 300), "float64"))
+            arrays["a"][...], arrays["b"][...] = 2, np.eye(300)
+            np.testing.assert_array_equal(client.run("matmul", **arrays)["c"], arrays["a"])
+            head = {"Body-File": arrays.file.name, "Content-Type": TYPES["safetensors"]}
+            answer = other.request("POST", "/jobs?op=matmul&wait=30", headers=head)
+            assert answer.status == 422 and answer.json()["code"] == "body_file_refused"
+            assert one.request("POST", "/jobs?op=matmul&wait=30", headers=head).status == 200
+            client.close()
+    finally:
+        service.stop(check=False)
+
+
 # --- hygiene: bytes of one tenant in what another one gets ----------------------------------------------------------
 
 def mark(one, side):
@@ -171,7 +247,8 @@ def hunt(one, side):
             assert repr(SECRET).encode() not in answer.body and b"%.6e" % SECRET not in answer.body, (op, side, params)
             if answer.status != 200:
                 continue
-            job = json.loads(answer.body)["id"] if accept == "json" else answer.safetensors()[1]["id"]
+            document = answer.json() if answer.headers["Content-Type"] == TYPES["json"] else answer.safetensors()[1]
+            job = document["id"]
             for path in (f"/jobs/{job}/result", *(f"/jobs/{job}/outputs/{name}" for name in ("c", "x", "d", "coef", "indices"))):
                 for form in ("npy", "safetensors"):
                     got = one.request("GET", path, headers={"Accept": TYPES[form]}, check=False).body
@@ -195,7 +272,7 @@ def test_a_body_that_ends_early_shows_nothing(two, side):
     whole = safetensors({"a": np.ones((side, side)), "b": np.eye(side)}, op="matmul")
     for cut in (8 * side, 8, 1):
         answer = ben.request("POST", "/jobs?wait=30", whole[:-cut], {"Content-Type": TYPES["safetensors"]})
-        assert answer.status == 400 and PATTERN not in answer.body
+        assert answer.status in (400, 422) and PATTERN not in answer.body
     text = json.dumps({"op": "matmul", "inputs": {"a": {"dtype": "float64", "shape": [side, side], "data": [1.0] * (side * side - 1)},
                                                   "b": [[1.0]]}})
     answer = ben.request("POST", "/jobs?wait=30", text, {"Content-Type": "application/json"})

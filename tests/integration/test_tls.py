@@ -2,6 +2,7 @@
 import http.client
 import json
 import os
+import pathlib
 import signal
 import socket
 import ssl
@@ -135,6 +136,25 @@ def test_what_is_no_tls(secured):
         except ConnectionError:
             pass
     assert secured.request("GET", "/ops").status == 200
+
+
+def test_who_does_not_shake_hands_costs_nothing(secured):
+    """Nor who stops in the middle of it: libmicrohttpd would ask for the rest of it without end."""
+    api = secured.part("api")
+
+    def ticks():
+        fields = pathlib.Path(f"/proc/{api}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+    silent = [socket.create_connection(("127.0.0.1", secured.port), timeout=60) for _ in range(20)]
+    for one in silent[:10]:
+        one.sendall(b"\x16\x03\x01\x02")
+    assert secured.request("GET", "/ops").status == 200
+    before = ticks()
+    time.sleep(2)
+    spent = (ticks() - before) / os.sysconf("SC_CLK_TCK")
+    for one in silent:
+        one.close()
+    assert spent < 0.2, f"{spent} s of processor time in 2 s"
 
 
 def test_a_refused_large_body_is_answered_within_tls(secured):

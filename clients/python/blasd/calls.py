@@ -236,13 +236,14 @@ class Calls:
 
     def find_directory(self) -> Talk[None]:
         from . import shared  # needs what only Unix has
-        path = (yield from self.json("GET", "/share"))["directory"]
+        told = yield from self.json("GET", "/share")
+        path = told["directory"]
         # with the mark of a blob store in it: the service's word alone would let it choose any directory of ours
         mark = os.path.join(path, ".store")
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK) or os.path.islink(mark) or not os.path.isfile(mark):
             raise Error("sharing_off", f"the service's directory {path} cannot be used from here: it is another "
                                        "machine's, or another user's")
-        self.share = shared.Directory(path)
+        self.share = shared.Directory(path, told.get("prefix", ""))
 
     def _file_of(self, arrays: dict[str, Array]) -> Any:
         """The file that the inputs lie in, or were copied into; None: they are sent."""

@@ -37,9 +37,9 @@ class File:
     A mapping, and so every array in it, keeps the file's bytes (and the lock) beyond that.
     """
 
-    def __init__(self, directory: str, temporary: bool = False) -> None:
+    def __init__(self, directory: str, prefix: str = "", temporary: bool = False) -> None:
         self.temporary = temporary  # made for one request; what is queued then has a name of its own for it
-        self.name = secrets.token_hex(16)
+        self.name = prefix + secrets.token_hex(16)[len(prefix):]
         self._path = os.path.join(directory, self.name + ".put")
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.close = weakref.finalize(self, _remove, self._fd, self._path, os.getpid())
@@ -115,16 +115,16 @@ class Shared(dict[str, Array]):
 class Directory:
     """The service's directory, and what of ours lies in it."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, prefix: str = "") -> None:
+        self.path, self.prefix = path, prefix  # of the names of files: so the service knows whose they are
         # by the names of their files; used without a lock, which a fork might find taken for good
         self._live = weakref.WeakValueDictionary[str, Shared]()
 
     def __reduce__(self) -> Any:
-        return Directory, (self.path,)
+        return Directory, (self.path, self.prefix)
 
     def shared(self, specs: Mapping[str, Spec]) -> Shared:
-        made = Shared(File(self.path), specs)
+        made = Shared(File(self.path, self.prefix), specs)
         self._live[made.file.name] = made
         return made
 
@@ -137,7 +137,7 @@ class Directory:
         if sum(array.nbytes for array in inputs.values()) < _LEAST:
             return None
         arrays = {name: a.astype(a.dtype.newbyteorder("<"), copy=False) for name, a in inputs.items()}
-        file = File(self.path, temporary=True)
+        file = File(self.path, self.prefix, temporary=True)
         try:
             for name, place in file.lay_out({name: (a.dtype, a.shape) for name, a in arrays.items()}).items():
                 place[...] = arrays[name]

@@ -15,8 +15,8 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        worker has been given, the first one first; what is given back stands at its
                        head. A job that ends meanwhile leaves its name there, a tombstone, which claims
                        pass over. Below it is called a line, by "SI TENANT"
-  {q}:pending          hash NAME -> stub, exactly while the job, or packet, is queued or running;
-                       whoever removes it ends the job, so a job ends once. A stub is
+  {q}:pending          hash NAME -> meta, exactly while the job, or packet, is queued or running;
+                       whoever removes it ends the job, so a job ends once. The meta is
                        "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
@@ -96,7 +96,7 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
   {q}:sweeping         with an expiry: somebody has swept the store this period
   {q}:sweeping:at_work the same, of the sweeps that follow while jobs end
 
-PACKETS. Small jobs of one call of submit that can run as one, and have the same stub but for their
+PACKETS. Small jobs of one call of submit that can run as one, and have the same meta but for their
 ids, are one entry of the queue. Its name, PACKET, is what their ids begin with (base/id.h: 29
 characters of 41), and it is given to a worker, begins and, as a rule, ends as a whole. Where one of
 its jobs is dealt with alone (cancelled, watched by another channel, ended before the others, given
@@ -106,8 +106,8 @@ So each pending job is named in one place, by its id or by its packet's name: NA
 
 SHARES. Where lines of one tenant wait, jobs are given in their order, by priority. Where those of
 several do, each priority is shared out by WORK: whoever was given least is next, and one that comes
-anew starts where the least of them stands. Then, and some seconds longer, a claim is small: a worker
-comes again the sooner.
+anew starts where the least of them stands. Then, and some seconds longer, a claim is small, so that a
+worker comes again soon; it is told, for it knows better how long jobs take.
 
 FUNCTIONS. Called as FCALL blasd_6_<name> 1 {q} LIMITS ... . LIMITS, the first argument of all, is
 the text that blasd_link_limits makes: "attempts record_bytes record_sync_s record_async_s
@@ -179,7 +179,8 @@ lease is not theirs any more)
   renew NAME EPOCH INFO   -> as tick, which it includes, without lines
   release NAME EPOCH      -> 0: gives back what it held, and the name
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME PIECES OUTPUTS
-      -> {now_us, DIGITS, j1, f1, j2, f2, ...}. The one exchange by which a worker ends jobs and
+      -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
+      wait, or did of late. The one exchange by which a worker ends jobs and
       comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
       not end it, of a packet " 0 N", and then "\tTENANT" where that is metered; f its frame, of a

@@ -180,8 +180,8 @@ local function compact(line)
     local left = call('LLEN', key)
     while left > 0 do
         local names = call('LPOP', key, min(left, MANY))
-        local alive, stubs = resolve(names)
-        for _, stub in ipairs(stubs) do jobs = jobs + parse(stub).jobs end
+        local alive, metas = resolve(names)
+        for _, meta in ipairs(metas) do jobs = jobs + parse(meta).jobs end
         call_many('RPUSH', key, alive)
         left = left - #names
     end
@@ -292,9 +292,9 @@ local function expire_due()
     local ids = call('ZRANGE', K.deadlines, '-inf', now_text, 'BYSCORE', 'LIMIT', 0, 100)
     if #ids == 0 then return false end
     local e, finder = ending_new(), running_finder(#ids)
-    for i, stub in ipairs(get_many(K.pending, ids)) do
-        if stub then
-            ending_add_summary(e, ids[i], parse(stub), 'expired', 'deadline_exceeded', finder)
+    for i, meta in ipairs(get_many(K.pending, ids)) do
+        if meta then
+            ending_add_summary(e, ids[i], parse(meta), 'expired', 'deadline_exceeded', finder)
         end
     end
     ending_commit(e)

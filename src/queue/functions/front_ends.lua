@@ -37,10 +37,10 @@ local function unknown(id)
     return (tonumber(b) <= gone or ended_by * 1000000 < now) and 410 or 404
 end
 
--- Adds a channel to a stub; returns the stub as it then is.
-local function stub_watch(id, stub, channel)
-    local head, channels, tail = match(stub, '^([^\t]*\t)([^\t]*)(\t.*)$')
-    if not head or find(',' .. channels .. ',', ',' .. channel .. ',', 1, true) then return stub end
+-- Adds a channel to a meta; returns the meta as it then is.
+local function meta_watch(id, meta, channel)
+    local head, channels, tail = match(meta, '^([^\t]*\t)([^\t]*)(\t.*)$')
+    if not head or find(',' .. channels .. ',', ',' .. channel .. ',', 1, true) then return meta end
     local changed = head .. channels .. (channels ~= '' and ',' or '') .. channel .. tail
     call('HSET', K.pending, id, changed)
     return changed
@@ -51,31 +51,31 @@ local function repeated(key, fingerprint, channel, tenant)
     local text = call('GET', key)
     if not text then return nil end
     local id, print = match(text, '^(%S+) (%S+)$')
-    local stub = stubs_alone({id})[1]
-    local record = not stub and recorded(id, tenant)
-    if not stub and not record then return nil end -- its record has expired, so the key is free
+    local meta = metas_alone({id})[1]
+    local record = not meta and recorded(id, tenant)
+    if not meta and not record then return nil end -- its record has expired, so the key is free
     if print ~= fingerprint then return 2 end
     if channel == '' then return {id, ''} end
-    if stub then
-        stub_watch(id, stub, channel)
+    if meta then
+        meta_watch(id, meta, channel)
         return {id, ''}
     end
     return {id, record}
 end
 
--- What a call of submit has taken: entries {name, stub, frame, si}, of which `written` are written;
+-- What a call of submit has taken: entries {name, meta, frame, si}, of which `written` are written;
 -- `jobs` and their bytes, `sum`, are pending with them, and `taken` jobs are new.
 local function intake_new()
     local jobs, bytes = unpack(call('HMGET', K.count, 'jobs', 'bytes'))
     return {entries = {}, written = 0, jobs = max(tonumber(jobs or 0), 0),
             sum = max(tonumber(bytes or 0), 0), taken = 0, segs = {}, count = {0, 0, 0}, ops = {},
-            kept = kept_bytes('a'), like = false, stub = false, looked = false, used = {}}
+            kept = kept_bytes('a'), like = false, meta = false, looked = false, used = {}}
 end
 
-local function intake_add(t, name, stub, frame, jobs)
+local function intake_add(t, name, meta, frame, jobs)
     local like = t.like
     local class, seg = CLASS_OF[like.si], like.seg
-    t.entries[#t.entries + 1] = {name = name, stub = stub, frame = frame, si = like.si,
+    t.entries[#t.entries + 1] = {name = name, meta = meta, frame = frame, si = like.si,
                                  line = like.line, tenant = like.tenant, jobs = jobs,
                                  given = false}
     t.count[class] = t.count[class] + 1
@@ -83,17 +83,17 @@ local function intake_add(t, name, stub, frame, jobs)
 end
 
 local function intake_write(t)
-    local entries, stubs, frames, of = t.entries, {}, {}, {}
+    local entries, metas, frames, of = t.entries, {}, {}, {}
     if #entries == t.written then return end
     for i = t.written + 1, #entries do
-        local e, n = entries[i], #stubs
-        stubs[n + 1], stubs[n + 2], frames[n + 1], frames[n + 2] = e.name, e.stub, e.name, e.frame
+        local e, n = entries[i], #metas
+        metas[n + 1], metas[n + 2], frames[n + 1], frames[n + 2] = e.name, e.meta, e.name, e.frame
         if e.tenant ~= NOBODY then
             local names = of[e.tenant] or {}
             of[e.tenant], names[#names + 1] = names, e.name
         end
     end
-    call_many('HSET', K.pending, stubs)
+    call_many('HSET', K.pending, metas)
     call_many('HSET', K.frames, frames)
     for tenant, names in pairs(of) do call_many('SADD', K.names_of .. tenant, names) end
     call('HSET', K.count, 'jobs', whole(t.jobs), 'bytes', whole(t.sum))
@@ -197,25 +197,25 @@ end
 
 local function submit_like(t, si, cost, note)
     local like = alike(si, cost, note)
-    if t.like ~= like then t.like, t.stub = like, false end
+    if t.like ~= like then t.like, t.meta = like, false end
 end
 
 local function submit_one(t, id, frame, options)
-    local stub, deadline, blob, key, value = t.stub, '0', '0', nil, nil
+    local meta, deadline, blob, key, value = t.meta, '0', '0', nil, nil
     if options ~= '' then
         intake_write(t) -- earlier jobs of this call must be seen
         deadline, blob, key, value = submit_options(id, options, t.like)
         if not deadline then return blob end
-        stub = false
+        meta = false
     end
     if results_full(t, id) then return 5 end
     local full = submit_fits(t, 1)
     if full > 0 then return full end
-    if not stub then
-        stub = stub_of(t.like, blob, deadline, nil, key)
-        if options == '' then t.stub = stub end
+    if not meta then
+        meta = meta_of(t.like, blob, deadline, nil, key)
+        if options == '' then t.meta = meta end
     end
-    intake_add(t, id, stub, frame, 1)
+    intake_add(t, id, meta, frame, 1)
     if deadline ~= '0' then call('ZADD', K.deadlines, deadline, id) end
     if key then call('SET', K.idem_of .. t.like.tenant .. ':' .. key, value) end
     return 0
@@ -225,11 +225,11 @@ local function submit_packet(t, packet, pieces)
     if results_full(t, packet) then return 5 end
     local jobs = t.like.packed
     if submit_fits(t, jobs) == 0 then
-        intake_add(t, packet, stub_of(t.like, '0', '0', jobs), pieces, jobs)
+        intake_add(t, packet, meta_of(t.like, '0', '0', jobs), pieces, jobs)
         return 0
     end
     local digits = {}
-    t.stub = false
+    t.meta = false
     each_piece(pieces, function(id, from, to)
         digits[#digits + 1] = submit_one(t, id, sub(pieces, from, to), '')
     end)
@@ -278,31 +278,31 @@ local function submit(keys, args)
     return reply
 end
 
--- The stub that stands for each job, false where it is not pending.
-local function stubs_of(tenant, ids, from)
-    local stubs = get_many(K.pending, ids, from)
-    local packet, whole_stub, pieces
-    for i, stub in ipairs(stubs) do
+-- The meta that stands for each job, false where it is not pending.
+local function metas_of(tenant, ids, from)
+    local metas = get_many(K.pending, ids, from)
+    local packet, whole_meta, pieces
+    for i, meta in ipairs(metas) do
         local id = ids[from + i - 1]
-        stub = own(stub, tenant)
-        if not stub and sub(id, 1, PACKET) ~= packet then -- else they are in the last one's packet
+        meta = own(meta, tenant)
+        if not meta and sub(id, 1, PACKET) ~= packet then -- else they are in the last one's packet
             packet = sub(id, 1, PACKET)
-            whole_stub = own(call('HGET', K.pending, packet), tenant)
-            pieces = whole_stub and call('HGET', K.frames, packet) or ''
+            whole_meta = own(call('HGET', K.pending, packet), tenant)
+            pieces = whole_meta and call('HGET', K.frames, packet) or ''
         end
-        if not stub and whole_stub and find_piece(pieces, id) then stub = whole_stub end
-        stubs[i] = stub
+        if not meta and whole_meta and find_piece(pieces, id) then meta = whole_meta end
+        metas[i] = meta
     end
-    return stubs
+    return metas
 end
 
--- What is to be said of jobs whose stubs are these.
-local function look(tenant, ids, from, stubs)
+-- What is to be said of jobs whose metas are these.
+local function look(tenant, ids, from, metas)
     local reply, finder = {}, running_finder(#ids - from + 1)
-    for i, stub in ipairs(stubs) do
+    for i, meta in ipairs(metas) do
         local id = ids[from + i - 1]
-        if stub then
-            reply[i] = summary(id, parse(stub), nil, nil, finder)
+        if meta then
+            reply[i] = summary(id, parse(meta), nil, nil, finder)
         else
             reply[i] = recorded(id, tenant) or unknown(id)
         end
@@ -312,39 +312,39 @@ end
 
 local function get(keys, args)
     start(keys, args)
-    return look(args[2], args, 3, stubs_of(args[2], args, 3))
+    return look(args[2], args, 3, metas_of(args[2], args, 3))
 end
 
 local function watch(keys, args)
     start(keys, args)
     local tenant, channel = args[2], args[3]
-    local stubs = stubs_of(tenant, args, 4)
-    for i, stub in ipairs(stubs) do
+    local metas = metas_of(tenant, args, 4)
+    for i, meta in ipairs(metas) do
         local id = args[3 + i]
-        if stub and parse(stub).channels ~= channel then
-            local alone = stubs_alone({id})[1]
-            stubs[i] = alone and stub_watch(id, alone, channel)
+        if meta and parse(meta).channels ~= channel then
+            local alone = metas_alone({id})[1]
+            metas[i] = alone and meta_watch(id, alone, channel)
         end
     end
-    return look(tenant, args, 4, stubs)
+    return look(tenant, args, 4, metas)
 end
 
 -- What is pending of these is kept, once it has ended, as long as what nobody waited for.
 local function keep(keys, args)
     start(keys, args)
-    local stubs = stubs_of(args[2], args, 3)
-    for i, stub in ipairs(stubs) do
+    local metas = metas_of(args[2], args, 3)
+    for i, meta in ipairs(metas) do
         local id = args[2 + i]
-        if stub and byte(id) == 115 and not parse(stub).promised then
-            local alone = stubs_alone({id})[1] or ''
+        if meta and byte(id) == 115 and not parse(meta).promised then
+            local alone = metas_alone({id})[1] or ''
             local head, flags, tail = match(alone, '^(%d+ %d+ %d+ )([01])( .*)$')
             if head then
-                stubs[i] = head .. tonumber(flags) + 2 .. tail
-                call('HSET', K.pending, id, stubs[i])
+                metas[i] = head .. tonumber(flags) + 2 .. tail
+                call('HSET', K.pending, id, metas[i])
             end
         end
     end
-    return look(args[2], args, 3, stubs)
+    return look(args[2], args, 3, metas)
 end
 
 -- Deletes the record of an ended job, which recorded() has found.
@@ -371,12 +371,12 @@ local function cancel(keys, args)
     start(keys, args)
     local reply, e, finder = {}, ending_new(), running_finder(#args - 3)
     local seen, tenant, too = {}, args[2], args[3] == '1'
-    for i, stub in ipairs(stubs_alone(args, 4, tenant)) do
+    for i, meta in ipairs(metas_alone(args, 4, tenant)) do
         local id = args[3 + i]
         if seen[id] then
             reply[i] = 404
-        elseif stub then
-            local job = parse(stub)
+        elseif meta then
+            local job = parse(meta)
             reply[i] = ending_add_summary(e, id, job, 'cancelled', 'cancelled', finder)
         else
             local record, piece, bucket, pieces = recorded(id, tenant)
@@ -391,9 +391,9 @@ end
 
 -- Adds how many pending jobs of each SI the names stand for; returns their sum.
 local function count_named(names, counts)
-    local sum, _, stubs = 0, resolve(names)
-    for _, stub in ipairs(stubs) do
-        local job = parse(stub)
+    local sum, _, metas = 0, resolve(names)
+    for _, meta in ipairs(metas) do
+        local job = parse(meta)
         counts[job.si] = (counts[job.si] or 0) + job.jobs
         sum = sum + job.jobs
     end

@@ -34,20 +34,20 @@ end
 -- What lies behind names taken from a list: entries {name, job, frame, attempts}, none for
 -- tombstones. Packets that a claim of its size might never have room for are opened.
 local function look_up(c, names)
-    local found, stubs = resolve(names)
+    local found, metas = resolve(names)
     local opened = false
-    for i, stub in ipairs(stubs) do
-        if parse(stub).jobs > max(1, c.most / 2) then
-            open_packet(found[i], stub)
+    for i, meta in ipairs(metas) do
+        if parse(meta).jobs > max(1, c.most / 2) then
+            open_packet(found[i], meta)
             opened = true
         end
     end
-    if opened then found, stubs = resolve(names) end
+    if opened then found, metas = resolve(names) end
     if c.again == nil then c.again = call('EXISTS', K.attempts) == 1 end
     local frames, attempts = get_many(K.frames, found), c.again and get_many(K.attempts, found) or {}
     local entries = {}
-    for i, stub in ipairs(stubs) do
-        entries[i] = {found[i], parse(stub), frames[i] or '', attempts[i]}
+    for i, meta in ipairs(metas) do
+        entries[i] = {found[i], parse(meta), frames[i] or '', attempts[i]}
     end
     return entries
 end
@@ -93,7 +93,7 @@ local function claim_fresh(c, si, quota)
     for _, entry in ipairs(c.fresh) do -- in the order of the list
         if quota <= 0 or c.count >= c.most then break end
         if entry.si == si and not entry.given then
-            local job = parse(entry.stub)
+            local job = parse(entry.meta)
             if not claim_fits(c, job, quota) then break end
             claim_add(c, entry.name, job, entry.frame, nil)
             entry.given, quota = true, quota - job.jobs
@@ -174,7 +174,7 @@ end
 
 -- Gives a worker of that class what it may have. `turn` drives ageing. `fresh`: nil, or, where
 -- these are all that is pending and are in no list yet, what was submitted:
--- {name, stub, frame, si, given = true once a worker has it}.
+-- {name, meta, frame, si, given = true once a worker has it}.
 local function claim_take(c, class, turn, fresh)
     if fresh then
         c.fresh = fresh
@@ -193,6 +193,7 @@ local function claim_take(c, class, turn, fresh)
         if jobs > 0 then c.waits[si], tenants[#tenants + 1] = tenants, sub(line, 3) end
     end
     c.shared = now - tonumber(counts.shared or 0) < SHARED_US
+    if c.shared then c.reply[1] = now_text .. ' shared' end
     c.mean = max(1, tonumber(counts.bytes or 0) / max(1, tonumber(counts.jobs or 1)))
     -- Ageing: of each eight turns one gives normal, and one low, the first half.
     local aged = turn % 8 == 3 and 2 or turn % 8 == 7 and 3 or nil

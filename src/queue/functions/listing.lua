@@ -50,15 +50,15 @@ local function page_rows(p, rows, record, jobs)
     return true
 end
 
-local function step_pending(p, names, stubs)
+local function step_pending(p, names, metas)
     local rows = {}
-    for i, stub in ipairs(stubs) do
-        local job = parse(stub)
+    for i, meta in ipairs(metas) do
+        local job = parse(meta)
         local key = job.tenant == p.tenant and (p.op == '' or job.op == p.op) and
                     row_key(p, tonumber(job.us), names[i])
         if key then rows[#rows + 1] = {key, names[i], job} end
     end
-    p.looked = p.looked + (#stubs - #rows) / 4
+    p.looked = p.looked + (#metas - #rows) / 4
     local function record(row) return summary(row[2], row[3], nil, nil, p.finder) end
     local function jobs(row)
         local made, all = sub(row[1], 1, 16), {}
@@ -132,18 +132,18 @@ end
 
 local function step_of(p, phase, found)
     if phase == 'e' then return step_records(p, found) end
-    local names, stubs = {}, {}
-    local function add(name, stub)
-        if stub and (p.which == 'any' or not p.finder(name)) then
-            names[#names + 1], stubs[#stubs + 1] = name, stub
+    local names, metas = {}, {}
+    local function add(name, meta)
+        if meta and (p.which == 'any' or not p.finder(name)) then
+            names[#names + 1], metas[#metas + 1] = name, meta
         end
     end
     if p.tenant == NOBODY then
         for i = 1, #found, 2 do add(found[i], found[i + 1]) end
     else
-        for i, stub in ipairs(get_many(K.pending, found)) do add(found[i], stub) end
+        for i, meta in ipairs(get_many(K.pending, found)) do add(found[i], meta) end
     end
-    return step_pending(p, names, stubs)
+    return step_pending(p, names, metas)
 end
 
 -- Makes a step; returns where the scan of that hash goes on, nil where the page was full before the

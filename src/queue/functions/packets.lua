@@ -39,21 +39,21 @@ local function packet_ids(packet)
 end
 
 -- Opens a pending packet: its jobs become entries of their own. Returns their ids.
-local function open_packet(packet, stub)
-    local pieces, job = call('HGET', K.frames, packet) or '', parse(stub)
-    local single = gsub(stub, '^([^\t]*) x%d+\t', '%1\t', 1)
-    local stubs, frames, ids, seen = {}, {}, {}, {}
+local function open_packet(packet, meta)
+    local pieces, job = call('HGET', K.frames, packet) or '', parse(meta)
+    local single = gsub(meta, '^([^\t]*) x%d+\t', '%1\t', 1)
+    local metas, frames, ids, seen = {}, {}, {}, {}
     each_piece(pieces, function(id, from, to)
         local n = #ids
         if seen[id] or sub(id, 1, PACKET) ~= packet or find(id, '[^0-9a-f]', PACKET) then return end
         seen[id] = true
         ids[n + 1] = id
-        stubs[2 * n + 1], stubs[2 * n + 2] = id, single
+        metas[2 * n + 1], metas[2 * n + 2] = id, single
         frames[2 * n + 1], frames[2 * n + 2] = id, sub(pieces, from, to)
     end)
     call('HDEL', K.pending, packet)
     call('HDEL', K.frames, packet)
-    call_many('HSET', K.pending, stubs)
+    call_many('HSET', K.pending, metas)
     call_many('HSET', K.frames, frames)
     if job.tenant ~= NOBODY then
         call('SREM', K.names_of .. job.tenant, packet)
@@ -70,55 +70,55 @@ end
 
 -- Opens those of the names that are pending packets, where `only` is given those that are its keys.
 local function open_packets(names, only)
-    for i, stub in ipairs(get_many(K.pending, names)) do
+    for i, meta in ipairs(get_many(K.pending, names)) do
         local name = names[i]
-        if stub and is_packet(name) and (not only or only[name]) then open_packet(name, stub) end
+        if meta and is_packet(name) and (not only or only[name]) then open_packet(name, meta) end
     end
 end
 
--- The stub, unless it is another tenant's: that one's jobs are looked for, and not found, as those
+-- The meta, unless it is another tenant's: that one's jobs are looked for, and not found, as those
 -- that never were. `tenant` nil: anybody's will do.
-local function own(stub, tenant)
-    return stub and (not tenant or parse(stub).tenant == tenant) and stub
+local function own(meta, tenant)
+    return meta and (not tenant or parse(meta).tenant == tenant) and meta
 end
 
--- The stubs of jobs, false where one is not pending; packets that they are in are opened.
-local function stubs_alone(ids, from, tenant)
+-- The metas of jobs, false where one is not pending; packets that they are in are opened.
+local function metas_alone(ids, from, tenant)
     from = from or 1
-    local stubs, opened = get_many(K.pending, ids, from), false
-    for i, stub in ipairs(stubs) do
-        stub = own(stub, tenant)
-        if not stub then
+    local metas, opened = get_many(K.pending, ids, from), false
+    for i, meta in ipairs(metas) do
+        meta = own(meta, tenant)
+        if not meta then
             local id = ids[from + i - 1]
             local packet = sub(id, 1, PACKET)
-            local whole_stub = own(call('HGET', K.pending, packet), tenant)
-            if whole_stub and id ~= packet then
-                open_packet(packet, whole_stub)
+            local whole_meta = own(call('HGET', K.pending, packet), tenant)
+            if whole_meta and id ~= packet then
+                open_packet(packet, whole_meta)
                 opened = true
             end
-            if opened then stub = own(call('HGET', K.pending, id), tenant) end
+            if opened then meta = own(call('HGET', K.pending, id), tenant) end
         end
-        stubs[i] = stub
+        metas[i] = meta
     end
-    return stubs
+    return metas
 end
 
--- What names stand for: the names of what is pending of it, and their stubs. In the place of an
+-- What names stand for: the names of what is pending of it, and their metas. In the place of an
 -- opened packet are its jobs.
 local function resolve(names)
-    local found, stubs = {}, {}
-    for i, stub in ipairs(get_many(K.pending, names)) do
-        if stub then
-            found[#found + 1], stubs[#stubs + 1] = names[i], stub
+    local found, metas = {}, {}
+    for i, meta in ipairs(get_many(K.pending, names)) do
+        if meta then
+            found[#found + 1], metas[#metas + 1] = names[i], meta
         elseif is_packet(names[i]) then
             local ids = {}
             for id in gmatch(call('HGET', K.opened, names[i]) or '', '%S+') do ids[#ids + 1] = id end
             for k, one in ipairs(get_many(K.pending, ids)) do
-                if one then found[#found + 1], stubs[#stubs + 1] = ids[k], one end
+                if one then found[#found + 1], metas[#metas + 1] = ids[k], one end
             end
         end
     end
-    return found, stubs
+    return found, metas
 end
 
 -- Forgets opened packets of which no job is pending: some of them at a time.

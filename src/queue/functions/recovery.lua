@@ -31,8 +31,8 @@ end
 -- where given, says whether. Returns how many entries of each class.
 local function give_back(names, keep)
     local lists, count, order, jobs = {}, {0, 0, 0}, {}, {}
-    local found, stubs = resolve(names)
-    for i, stub in ipairs(stubs) do order[i], jobs[i] = i, parse(stub) end
+    local found, metas = resolve(names)
+    for i, meta in ipairs(metas) do order[i], jobs[i] = i, parse(meta) end
     table.sort(order, function(a, b)
         local us, other = tonumber(jobs[a].us), tonumber(jobs[b].us)
         return us < other or us == other and a < b
@@ -59,7 +59,7 @@ local function recover(name)
     local ids = {}
     for one in pairs(begun) do ids[#ids + 1] = one end
     open_packets(names, begun)
-    stubs_alone(ids) -- of a packet single jobs may have begun: the others have not
+    metas_alone(ids) -- of a packet single jobs may have begun: the others have not
     local e, finder = ending_new(), running_finder(1)
     local count = give_back(names, function(id, job)
         if not (begun[id] or begun[sub(id, 1, PACKET)]) or
@@ -104,13 +104,13 @@ end
 
 -- Moves what a name in a list stands for, where it may: appends it to `moved`. How many jobs.
 local function reroute_name(name, any, moved)
-    local found, stubs = resolve({name})
+    local found, metas = resolve({name})
     local frames, jobs = get_many(K.frames, found), 0
     for i, one in ipairs(found) do
         if may_move(one, frames[i] or '') then
             moved[#moved + 1] = one
-            jobs = jobs + parse(stubs[i]).jobs
-            call('HSET', K.pending, one, any .. sub(stubs[i], 2))
+            jobs = jobs + parse(metas[i]).jobs
+            call('HSET', K.pending, one, any .. sub(metas[i], 2))
         end
     end
     return jobs
@@ -161,7 +161,7 @@ local function reroute_stranded(live)
     end
 end
 
--- What only a damaged stub or packet can put out of step is counted anew. Lines, and shares, in which
+-- What only a damaged meta or packet can put out of step is counted anew. Lines, and shares, in which
 -- nobody waits are forgotten; a share only once it makes no difference.
 local function recount()
     for line, jobs in pairs(waiting()) do

@@ -1,4 +1,4 @@
--- What every function works with: the names of keys, limits, the clock; stubs; which jobs run. Read
+-- What every function works with: the names of keys, limits, the clock; metas; which jobs run. Read
 -- next: records.lua.
 
 local CLASSES = {'any', 'cpu', 'cuda'}
@@ -135,14 +135,14 @@ local function line_key(line) return K.wait[sub(line, 1, 1)] .. sub(line, 3) end
 
 local WORK = 1000 -- us that a job counts for in its tenant's share where nothing was predicted
 
-local last_stub, last_job -- of many stubs in a row all but the first are the same text
+local last_meta, last_job -- of many metas in a row all but the first are the same text
 
--- What a stub says, not to be changed. One that nothing here has written must not stop the jobs
+-- What a meta says, not to be changed. One that nothing here has written must not stop the jobs
 -- beside it: its own job can still be read, ended and cancelled.
-local function parse(stub)
-    if stub == last_stub then return last_job end
+local function parse(meta)
+    if meta == last_meta then return last_job end
     local si, us, cost, flags, deadline, seg, work, jobs, channels, op, tenant, key =
-        match(stub, '^([1-9]) (%d+) (%d+) ([0-3]) (%d+) ?(%x*) ?w?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
+        match(meta, '^([1-9]) (%d+) (%d+) ([0-3]) (%d+) ?(%x*) ?w?(%d*) ?x?(%d*)\t([^\t]*)\t' ..
                     '([^\t]*)\t([^\t]*)\t?(.*)$')
     if not si then
         return {si = '2', cost = 0, jobs = 1, deadline = 0, seg = '', channels = '', op = 'unknown',
@@ -150,7 +150,7 @@ local function parse(stub)
                 promised = false, us = now_text, claim = ' ' .. now_text .. ' 0 0'}
     end
     local blob = (flags == '1' or flags == '3') and '1' or '0'
-    last_stub = stub
+    last_meta = meta
     last_job = {si = si, cost = tonumber(cost), jobs = tonumber(jobs) or 1,
                 deadline = tonumber(deadline), seg = seg, channels = channels, op = op,
                 tenant = tenant, line = si .. ' ' .. tenant, work = tonumber(work) or WORK,
@@ -179,11 +179,11 @@ local function alike(si, cost_text, note)
     return last_like
 end
 
--- The stub of such jobs, submitted now, which is read as a rule before any other.
-local function stub_of(like, blob, deadline, packed, key)
+-- The meta of such jobs, submitted now, which is read as a rule before any other.
+local function meta_of(like, blob, deadline, packed, key)
     local cost = whole(like.cost)
     local head = ' ' .. now_text .. ' ' .. cost .. ' ' .. blob
-    last_stub = like.si .. head .. ' ' .. deadline .. (like.seg ~= '' and ' ' or '') .. like.seg ..
+    last_meta = like.si .. head .. ' ' .. deadline .. (like.seg ~= '' and ' ' or '') .. like.seg ..
                 (like.work and ' w' .. like.work or '') ..
                 (packed and ' x' .. whole(packed) or '') .. '\t' .. like.channels .. '\t' .. like.op ..
                 '\t' .. like.tenant .. (key and '\t' .. key or '')
@@ -192,7 +192,7 @@ local function stub_of(like, blob, deadline, packed, key)
                 line = like.line, work = tonumber(like.work) or WORK, metered = like.work ~= nil,
                 key = key or '', promised = false, us = now_text,
                 claim = packed and head .. ' 0 ' .. whole(packed) or head}
-    return last_stub
+    return last_meta
 end
 
 -- How many jobs are pending or wait, and their bytes

@@ -50,8 +50,8 @@ local function outputs_of(text)
 end
 
 -- Ends a job, or a packet, as its worker says; the digit for each of its jobs.
-local function end_one(e, name, stub, pieces, bytes, segs, finder)
-    local job = parse(stub)
+local function end_one(e, name, meta, pieces, bytes, segs, finder)
+    local job = parse(meta)
     if job.deadline ~= 0 and job.deadline <= now then
         ending_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
         return '0'
@@ -67,11 +67,11 @@ local function end_each(e, pieces, bytes, segs, finder, ended)
     local digits, ids = {}, {}
     each_piece(pieces, function(id, from, to) ids[#ids + 1] = {id, from, to} end)
     for i, one in ipairs(ids) do
-        local id, stub = one[1], stubs_alone({one[1]})[1]
+        local id, meta = one[1], metas_alone({one[1]})[1]
         digits[i] = '0'
         ended[#ended + 1] = id
-        if stub then
-            digits[i] = end_one(e, id, stub, sub(pieces, one[2] - PIECE_HEAD, one[3]), bytes, segs,
+        if meta then
+            digits[i] = end_one(e, id, meta, sub(pieces, one[2] - PIECE_HEAD, one[3]), bytes, segs,
                                 finder)
             bytes, segs = 0, ''
         end
@@ -104,18 +104,18 @@ local function end_all(worker, args, from)
     for i = from, #args, 3 do names[#names + 1] = args[i] end
     if #names == 0 then return '' end
     local e, seen, finder = ending_new(), {}, running_finder(1)
-    for i, stub in ipairs(get_many(K.pending, names)) do
+    for i, meta in ipairs(get_many(K.pending, names)) do
         local one, pieces = names[i], args[from + 3 * i - 2]
         local n, bytes, segs = outputs_of(args[from + 3 * i - 1])
         if pieces == '' then
             back[#back + 1] = one
         elseif not is_packet(one) then
-            stub = not seen[one] and (stub or stubs_alone({one})[1])
+            meta = not seen[one] and (meta or metas_alone({one})[1])
             seen[one], ended[#ended + 1] = true, one
-            digits[i] = stub and end_one(e, one, stub, pieces, bytes, segs, finder) or '0'
-        elseif stub and n == parse(stub).jobs then
+            digits[i] = meta and end_one(e, one, meta, pieces, bytes, segs, finder) or '0'
+        elseif meta and n == parse(meta).jobs then
             ended[#ended + 1] = one
-            digits[i] = end_one(e, one, stub, pieces, bytes, segs, finder)
+            digits[i] = end_one(e, one, meta, pieces, bytes, segs, finder)
         else
             digits[i] = end_each(e, pieces, bytes, segs, finder, ended)
         end
@@ -185,10 +185,10 @@ local function progress(keys, args)
     if lost then return lost end
     if not tonumber(args[4]) then return redis.error_reply('ERR progress: no number') end
     local digits, fields = {}, {}
-    for i, stub in ipairs(get_many(K.pending, args, 5)) do
-        local whole_stub = stub or call('HGET', K.pending, sub(args[4 + i], 1, PACKET))
-        digits[i] = whole_stub and '1' or '0'
-        if stub then fields[#fields + 1], fields[#fields + 2] = args[4 + i], args[4] end
+    for i, meta in ipairs(get_many(K.pending, args, 5)) do
+        local whole_meta = meta or call('HGET', K.pending, sub(args[4 + i], 1, PACKET))
+        digits[i] = whole_meta and '1' or '0'
+        if meta then fields[#fields + 1], fields[#fields + 2] = args[4 + i], args[4] end
     end
     call_many('HSET', K.prog_of .. args[2], fields)
     return concat(digits)

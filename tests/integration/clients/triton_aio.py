@@ -22,6 +22,8 @@ async def main():
         assert (await client.get_model_metadata("matmul"))["versions"] == ["1"]
         assert (await client.get_model_config("matmul"))["max_batch_size"] == 0
         assert len(await client.get_model_repository_index()) >= 4
+        # the client asks for gzip in each request, and unpacks inferences alone
+        assert len((await client.get_inference_statistics())["model_stats"]) >= 4
         a, b = rng.random((64, 20, 20)), rng.random((64, 20, 3))
         results = await asyncio.gather(*(client.infer("matmul", [given("a", x, i % 2 == 0), given("b", y)], request_id=str(i))
                                          for i, (x, y) in enumerate(zip(a, b))))

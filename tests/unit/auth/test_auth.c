@@ -51,7 +51,7 @@ static int set_up(void **state) {
     add(env, "alice", env->alice, 0, 3);
     add(env, "bob", env->bob, 1000000000, 0); /* long ago */
     save(env);
-    assert_int_equal(blasd_auth_open(env->path, &env->auth, &err), 0);
+    assert_int_equal(blasd_auth_open(env->path, NULL, &env->auth, &err), 0);
     return 0;
 }
 

@@ -266,8 +266,8 @@ static void test_what_is_copied(void **state) {
     (void)state;
     input.data = data;
     data[199999] = 4;
-    assert_null(blasd_shared_copy("/nonexistent", &request));
-    copy = blasd_shared_copy(folder, &request);
+    assert_null(blasd_shared_copy("/nonexistent", "", &request));
+    copy = blasd_shared_copy(folder, "", &request);
     assert_non_null(copy);
     fd = open(copy->path, O_RDONLY);
     assert_int_equal(pread(fd, head, 64, 0), 64);
@@ -279,10 +279,10 @@ static void test_what_is_copied(void **state) {
     close(fd);
     blasd_shared_free(copy);
     input.shape[0] = 1000;
-    assert_null(blasd_shared_copy(folder, &request));
+    assert_null(blasd_shared_copy(folder, "", &request));
     input.shape[0] = 200000;
     input.dtype = "float128";
-    assert_null(blasd_shared_copy(folder, &request));
+    assert_null(blasd_shared_copy(folder, "", &request));
 }
 
 /* Four arrays of 2^62 bytes are 2^64 together, which is 0 to who adds carelessly. */
@@ -298,7 +298,7 @@ static void test_arrays_that_are_too_large_together(void **state) {
             .name = &"abcd"[i], .dtype = "uint8", .rank = 1, .shape = {INT64_C(1) << 62}};
     assert_null(blasd_tensors_header(specs, 4, 64, NULL, &len, &data_bytes, &problem));
     assert_string_equal(problem.code, "invalid_tensor");
-    assert_int_equal(blasd_shared_open(folder, &shared, &problem), 0);
+    assert_int_equal(blasd_shared_open(folder, "", &shared, &problem), 0);
     assert_int_equal(blasd_shared_lay_out(shared, specs, 4, &problem), -1);
     assert_string_equal(problem.code, "invalid_tensor");
     blasd_shared_free(shared);

@@ -224,6 +224,29 @@ static void test_what_a_client_is_not_set_to(void **state) {
     blasd_client_free(client);
 }
 
+/* libcurl asks for it bit by bit, and for nothing at all where it has no memory for a buffer. */
+static void test_a_body_is_read_in_pieces_of_any_size(void **state) {
+    struct blasd_upload upload = {
+        .arrays = good, .count = 2, .header = (const unsigned char *)"head", .header_len = 4};
+    char body[64], piece[64];
+    (void)state;
+    upload.total = upload.header_len + 2 * sizeof one;
+    for (size_t size = 1; size < sizeof piece; size++) {
+        size_t len = 0, n;
+        assert_int_equal(blasd_upload_seek(&upload, 0, SEEK_SET), CURL_SEEKFUNC_OK);
+        assert_int_equal(blasd_upload_read(piece, 1, 0, &upload), CURL_READFUNC_ABORT);
+        while ((n = blasd_upload_read(piece, 1, size, &upload)) > 0) {
+            assert_true(n <= size && len + n <= sizeof body);
+            memcpy(body + len, piece, n);
+            len += n;
+        }
+        assert_int_equal(len, upload.total);
+        assert_memory_equal(body, "head", 4);
+        assert_memory_equal(body + 4, one, sizeof one);
+        assert_memory_equal(body + 4 + sizeof one, one, sizeof one);
+    }
+}
+
 static void test_no_data_is_needed_where_there_are_no_elements(void **state) {
     struct blasd_array empty[2] = {{.name = "a", .dtype = "float64", .rank = 2, .shape = {0, 3}},
                                    {.name = "b", .dtype = "float64", .rank = 2, .shape = {3, 0}}};
@@ -331,6 +354,7 @@ int main(void) {
         cmocka_unit_test(test_bad_inputs_are_named_with_what_is_wrong),
         cmocka_unit_test(test_ids_and_names_that_are_none),
         cmocka_unit_test(test_what_a_client_is_not_set_to),
+        cmocka_unit_test(test_a_body_is_read_in_pieces_of_any_size),
         cmocka_unit_test(test_no_data_is_needed_where_there_are_no_elements),
         cmocka_unit_test(test_a_refused_connection_may_be_tried_again),
         cmocka_unit_test(test_a_job_without_a_key_is_sent_once),

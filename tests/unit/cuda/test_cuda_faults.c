@@ -4,7 +4,7 @@
  * still does, and nothing is left behind. */
 extern const struct blasd_backend blasd_backend;
 #define TRIAL_BACKEND blasd_backend
-#include "../kernels/kernel_support.h"
+#include "../kernels/sample_support.h"
 
 #include "kernels/cuda/device.h"
 #include "tests/standin/library_standin.h"
@@ -155,15 +155,23 @@ struct batch {
     void *right[MOST][BLASD_MAX_OUTPUTS]; /* what came without faults; owned */
 };
 
+/* Two jobs of the sample that an operation gives of itself: every operation is a kind. */
+static struct trial *sampled(const struct kind *kind) {
+    return sample_trial(blasd_op_find(kind->op), 5, 1, BLASD_float64);
+}
+
 /* False where the operation does not run on CUDA. */
 static bool batch_make(struct batch *batch, const struct kind *kind) {
     memset(batch, 0, sizeof *batch);
     batch->kind = kind;
     batch->kernel = blasd_backend_kernel(&blasd_backend, blasd_op_find(kind->op));
     if (batch->kernel == NULL) return false;
-    batch->count = kind->make(0, NULL);
+    batch->count = kind->make != NULL ? kind->make(0, NULL) : 2;
     for (int i = 0; i < batch->count; i++) {
-        kind->make(i, &batch->trials[i]);
+        if (kind->make != NULL)
+            kind->make(i, &batch->trials[i]);
+        else
+            batch->trials[i] = sampled(kind);
         assert_int_equal(trial_plan(batch->trials[i]), BLASD_OK);
     }
     return true;
@@ -303,11 +311,14 @@ static bool try_at(struct batch *batch, const struct fault *fault, int n) {
 }
 
 static void every_place(const struct fault *fault, int least) {
-    for (int k = 0; k < KINDS; k++) {
+    int ops = 0;
+    while (blasd_ops[ops] != NULL) ops++;
+    for (int k = 0; k < KINDS + ops; k++) {
+        const struct kind own = {k < KINDS ? "" : blasd_ops[k - KINDS]->name, NULL, 0};
         struct batch batch;
         struct blasd_device *device;
         int n = 1;
-        if (!batch_make(&batch, &kinds[k])) continue;
+        if (!batch_make(&batch, k < KINDS ? &kinds[k] : &own)) continue;
         device = open_device();
         assert_int_equal(batch_run(&batch, device), 0);
         batch_keep(&batch);

@@ -336,6 +336,16 @@ static void what_takes_too_long_is_refused(void **state) {
     choice->most_s = 0;
     assert_int_equal(
         http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, 0, &err), 0);
+    assert_int_equal(/* whose key gives it less */
+                     http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0,
+                                               30, &err),
+                     -(int)BLASD_E_job_too_long);
+    assert_non_null(strstr(err.detail, "30 s (of its key)"));
+    choice->most_s = 20; /* the service's own limit is the lesser */
+    assert_int_equal(
+        http_placement_check_time(choice, &view, BLASD_DEVICE_CPU, matmul, &plan, 0, 30, &err),
+        -(int)BLASD_E_job_too_long);
+    assert_non_null(strstr(err.detail, "20 s (limit job_s)"));
     choice->most_s = 60;
     learn_ops(NO_COST, CUDA_COST, "[\"matmul\"]", 0, 0, 0);
     choice->of[BLASD_DEVICE_CPU].measured = false;

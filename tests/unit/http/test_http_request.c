@@ -99,7 +99,43 @@ static void test_content_encoding(void **state) {
     struct http_request request = {0};
     (void)state;
     assert_int_equal(header(&request, "Content-Encoding", "identity"), BLASD_OK);
-    assert_int_equal(header(&request, "content-encoding", "gzip"), BLASD_E_unsupported_media_type);
+    assert_int_equal(request.coding, HTTP_CODING_NONE);
+    assert_int_equal(header(&request, "content-encoding", "gzip"), BLASD_OK);
+    assert_int_equal(request.coding, HTTP_CODING_GZIP);
+    assert_int_equal(header(&request, "Content-Encoding", "Deflate"), BLASD_OK);
+    assert_int_equal(request.coding, HTTP_CODING_DEFLATE);
+    assert_int_equal(header(&request, "Content-Encoding", "br"), BLASD_E_unsupported_media_type);
+    assert_int_equal(header(&request, "Content-Encoding", "gzip, gzip"),
+                     BLASD_E_unsupported_media_type);
+}
+
+static void test_range(void **state) {
+    static const struct {
+        const char *value;
+        struct http_range range;
+    } rows[] = {{"bytes=0-9", {true, false, 0, 9}},
+                {"Bytes=7-", {true, false, 7, UINT64_MAX}},
+                {"bytes=-5", {true, true, 5, UINT64_MAX}},
+                {"bytes=18446744073709551615-", {true, false, UINT64_MAX, UINT64_MAX}}};
+    static const char *const none[] = {
+        "bytes=5-4",     "bytes=-",     "bytes=",
+        "bytes=0-1,3-4", "bytes=0--1",  "items=0-1",
+        "bytes=+1-2",    "bytes=1.5-2", "bytes=0-99999999999999999999",
+        "bytes=0-1 "};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct http_request request = {0};
+        assert_int_equal(header(&request, "Range", rows[i].value), BLASD_OK);
+        assert_true(request.range.given);
+        assert_int_equal(request.range.from_end, rows[i].range.from_end);
+        assert_int_equal(request.range.first, rows[i].range.first);
+        assert_int_equal(request.range.last, rows[i].range.last);
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        struct http_request request = {0};
+        assert_int_equal(header(&request, "Range", none[i]), BLASD_OK);
+        assert_false(request.range.given);
+    }
 }
 
 static void test_idempotency_key(void **state) {
@@ -311,6 +347,7 @@ int main(void) {
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_ambiguous_lengths),
         cmocka_unit_test(test_content_encoding),
+        cmocka_unit_test(test_range),
     };
     blasd_limits_init(&limits);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,6 +56,19 @@ static void test_not_found(void **state) {
     }
 }
 
+static void test_dialects(void **state) {
+    static const char *const theirs[] = {"/v2", "/v2/", "/v2/models/matmul/infer", "/v2/nothing"};
+    static const char *const ours[] = {"/", "/v", "/v2x", "/v22/models", "/jobs", "", "/jobs/v2"};
+    (void)state;
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
+        assert_non_null(http_dialect_find(theirs[i]));
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) assert_null(http_dialect_find(ours[i]));
+    /* one model's routes lie beside one of all of them */
+    assert_string_equal(find("/v2/models/stats", HTTP_GET)->path, "/v2/models/stats");
+    assert_string_equal(find("/v2/models/m/stats", HTTP_GET)->path, "/v2/models/{name}/stats");
+    assert_string_equal(captures[0], "m");
+}
+
 static void test_methods(void **state) {
     (void)state;
     assert_null(find("/jobs", HTTP_DELETE));
@@ -79,6 +92,12 @@ static void test_long_segment(void **state) {
     assert_int_equal(strlen(captures[0]), 63);
 }
 
+#define MODEL(path)                                                                                \
+    {path, HTTP_GET, M | R | U}, {path "/ready", HTTP_GET, M | R | U},                             \
+        {path "/config", HTTP_GET, M | R | U}, {path "/stats", HTTP_GET, M | R | U}, {             \
+        path "/infer", HTTP_POST, U                                                                \
+    }
+
 /* Who may call what: a new route has to be told of here. */
 static void test_roles(void **state) {
     enum { M = HTTP_ROLE(BLASD_ROLE_METRICS), R = HTTP_ROLE(BLASD_ROLE_READ) };
@@ -101,6 +120,23 @@ static void test_roles(void **state) {
         {"/health/live", HTTP_GET, HTTP_OPEN},
         {"/health/ready", HTTP_GET, M | R | U},
         {"/openapi.json", HTTP_GET, M | R | U},
+        {"/docs", HTTP_GET, M | R | U},
+        {"/docs/style.css", HTTP_GET, M | R | U},
+        {"/errors/{code}", HTTP_GET, M | R | U},
+        {"/v2", HTTP_GET, M | R | U},
+        {"/v2/health/live", HTTP_GET, M | R | U},
+        {"/v2/health/ready", HTTP_GET, M | R | U},
+        {"/v2/repository/index", HTTP_POST, M | R | U},
+        {"/v2/models/stats", HTTP_GET, M | R | U},
+        MODEL("/v2/models/{name}"),
+        MODEL("/v2/models/{name}/versions/{version}"),
+        {"/v2/systemsharedmemory/status", HTTP_GET, U},
+        {"/v2/systemsharedmemory/unregister", HTTP_POST, U},
+        {"/v2/systemsharedmemory/region/{name}/status", HTTP_GET, U},
+        {"/v2/systemsharedmemory/region/{name}/register", HTTP_POST, U},
+        {"/v2/systemsharedmemory/region/{name}/unregister", HTTP_POST, U},
+        {"/v2/cudasharedmemory/status", HTTP_GET, U},
+        {"/v2/cudasharedmemory/unregister", HTTP_POST, U},
     };
     const size_t count = sizeof may / sizeof *may;
     (void)state;
@@ -120,7 +156,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),   cmocka_unit_test(test_not_found),
         cmocka_unit_test(test_methods), cmocka_unit_test(test_long_segment),
-        cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_roles),   cmocka_unit_test(test_dialects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

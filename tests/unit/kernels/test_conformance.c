@@ -1,54 +1,9 @@
 /* What every operation owes on every backend, asked of each that is in the tables, on jobs that it
  * makes itself (op->sample): batch keys, dtypes, orders, lengths of 0, company, cancellation,
  * plans. An operation is held to this by being there. Read next: kernel_support.h. */
-#include "kernel_support.h"
+#include "sample_support.h"
 
 #include "core/wanted.h"
-
-/* ---- jobs from samples ---- */
-
-static void fill(const struct blasd_op *op, int i, const struct blasd_tensor *tensor) {
-    int64_t count = blasd_tensor_elements(tensor);
-    struct blasd_tensor plain = *tensor;
-    double *wide = trial_alloc((size_t)count * sizeof *wide);
-    for (int64_t at = 0; at < count; at++) wide[at] = (trial_uniform() + 1) / 2;
-    plain.dtype = BLASD_float64;
-    plain.data = wide;
-    if (op->sample_values != NULL) op->sample_values(i, &plain);
-    for (int64_t at = 0; at < count; at++) {
-        double value = wide[at];
-        switch (tensor->dtype) {
-        case BLASD_float64: ((double *)tensor->data)[at] = value; break;
-        case BLASD_float32: ((float *)tensor->data)[at] = (float)value; break;
-        default: /* small integers, ones for bool; halves: 1.0 */
-            memset((char *)tensor->data + (size_t)at * blasd_dtype_size(tensor->dtype), 0,
-                   blasd_dtype_size(tensor->dtype));
-            ((char *)tensor->data)[(size_t)at * blasd_dtype_size(tensor->dtype)] = 1;
-        }
-    }
-    free(wide);
-}
-
-/* The sample of that size with data; NULL: the operation has none. */
-static struct trial *make(const struct blasd_op *op, int64_t n, int64_t items,
-                          enum blasd_dtype dtype) {
-    struct trial *t = trial_new(op->name);
-    struct blasd_job sample;
-    blasd_job_init(&sample, op);
-    if (op->sample == NULL || !op->sample(&sample, n, items, dtype)) {
-        trial_free(t);
-        return NULL;
-    }
-    for (int i = 0; op->inputs[i].name != NULL; i++) {
-        struct blasd_tensor tensor = sample.inputs[i].tensor;
-        if (!blasd_job_has(&sample, i)) continue;
-        tensor.data = trial_input(t, op->inputs[i].name, tensor.dtype, BLASD_ROW_MAJOR, tensor.rank,
-                                  tensor.shape);
-        fill(op, i, &tensor);
-    }
-    for (int i = 0; op->params[i].name != NULL; i++) t->job.params[i] = sample.params[i];
-    return t;
-}
 
 /* The same job with the same data. */
 static struct trial *again(const struct trial *of) {
@@ -112,8 +67,8 @@ static void samples_plan_and_run(void **state) {
         if (op->sample == NULL || !runs_here(op)) continue;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int single = 0; single < 2; single++) {
-                struct trial *t =
-                    make(op, sizes[i][0], sizes[i][1], single ? BLASD_float32 : BLASD_float64);
+                struct trial *t = sample_trial(op, sizes[i][0], sizes[i][1],
+                                               single ? BLASD_float32 : BLASD_float64);
                 if (t == NULL)
                     fail_msg("%s has no sample of %lld", op->name, (long long)sizes[i][0]);
                 if (trial_run(t) != BLASD_OK)
@@ -130,7 +85,7 @@ static void samples_plan_and_run(void **state) {
 static void whatever_differs_stands_in_the_key(void **state) {
     (void)state;
     EACH_OPERATION(op) {
-        struct trial *t = make(op, 4, 1, BLASD_float64);
+        struct trial *t = sample_trial(op, 4, 1, BLASD_float64);
         struct blasd_key key;
         if (t == NULL) continue;
         assert_int_equal(trial_plan(t), BLASD_OK);
@@ -164,7 +119,7 @@ static void whatever_differs_stands_in_the_key(void **state) {
             t->job.inputs[i] = keep;
         }
         trial_free(t);
-        t = make(op, 5, 1, BLASD_float64);
+        t = sample_trial(op, 5, 1, BLASD_float64);
         assert_int_equal(trial_plan(t), BLASD_OK);
         assert_false(blasd_key_equal(&key, &t->plan.key));
         trial_free(t);
@@ -175,7 +130,7 @@ static void whatever_differs_stands_in_the_key(void **state) {
 static void every_dtype_is_taken(void **state) {
     (void)state;
     EACH_OPERATION(op) {
-        struct trial *t = make(op, 3, 1, BLASD_float64);
+        struct trial *t = sample_trial(op, 3, 1, BLASD_float64);
         if (t == NULL || !runs_here(op)) {
             trial_free(t);
             continue;
@@ -191,7 +146,7 @@ static void every_dtype_is_taken(void **state) {
                 tensor.dtype = (enum blasd_dtype)dtype;
                 tensor.data = trial_input(typed, op->inputs[i].name, tensor.dtype, BLASD_ROW_MAJOR,
                                           tensor.rank, tensor.shape);
-                fill(op, i, &tensor);
+                sample_fill(op, i, &tensor);
             }
             if (all) {
                 code = trial_run(typed);
@@ -212,7 +167,7 @@ static void every_dtype_is_taken(void **state) {
 static void the_order_of_elements_changes_nothing(void **state) {
     (void)state;
     EACH_OPERATION(op) {
-        struct trial *rows = make(op, 6, 1, BLASD_float64), *columns;
+        struct trial *rows = sample_trial(op, 6, 1, BLASD_float64), *columns;
         if (rows == NULL || !runs_here(op)) {
             trial_free(rows);
             continue;
@@ -243,7 +198,7 @@ static void the_order_of_elements_changes_nothing(void **state) {
 static void lengths_of_zero(void **state) {
     (void)state;
     EACH_OPERATION(op) {
-        struct trial *t = make(op, 3, 2, BLASD_float64);
+        struct trial *t = sample_trial(op, 3, 2, BLASD_float64);
         if (t == NULL || !runs_here(op)) {
             trial_free(t);
             continue;
@@ -259,7 +214,7 @@ static void lengths_of_zero(void **state) {
                         if (i != first && both && axis < tensor.rank) tensor.shape[axis] = 0;
                         tensor.data = trial_input(empty, op->inputs[i].name, tensor.dtype,
                                                   BLASD_ROW_MAJOR, tensor.rank, tensor.shape);
-                        fill(op, i, &tensor);
+                        sample_fill(op, i, &tensor);
                     }
                     if (trial_plan(empty) == BLASD_OK && trial_run(empty) == BLASD_OK)
                         for (int o = 0; op->outputs[o].name != NULL; o++) {
@@ -286,7 +241,7 @@ static void company_changes_nothing(void **state) {
         if (op->sample == NULL || !runs_here(op)) continue;
         for (int n = 3; n <= 36; n += 11) {
             for (int i = 0; i < COUNT; i++) {
-                alone[i] = make(op, n, 1, BLASD_float64);
+                alone[i] = sample_trial(op, n, 1, BLASD_float64);
                 together[i] = again(alone[i]);
                 assert_int_equal(trial_run(alone[i]), BLASD_OK);
             }
@@ -306,7 +261,7 @@ static void nothing_infinite_gets_in(void **state) {
     (void)state;
     EACH_OPERATION(op) {
         for (int i = 0; op->inputs[i].name != NULL; i++) {
-            struct trial *t = make(op, 3, 1, BLASD_float64);
+            struct trial *t = sample_trial(op, 3, 1, BLASD_float64);
             if (t == NULL) break;
             if (op->inputs[i].finite && blasd_job_has(&t->job, i)) {
                 ((double *)t->given[i])[0] = i % 2 == 0 ? NAN : -INFINITY;
@@ -321,7 +276,7 @@ static void nothing_infinite_gets_in(void **state) {
 static void an_unwanted_job_ends(void **state) {
     (void)state;
     EACH_OPERATION(op) {
-        struct trial *t = make(op, 150, 1, BLASD_float64);
+        struct trial *t = sample_trial(op, 150, 1, BLASD_float64);
         enum blasd_code code;
         if (t == NULL || !runs_here(op)) {
             trial_free(t);

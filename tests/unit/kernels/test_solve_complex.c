@@ -156,6 +156,45 @@ static void numbers_of_all_sizes(void **state) {
     }
 }
 
+/* Triangles far beyond 1/u in condition, which substitution solves to the last digits: two
+ * diagonals and an x of whole numbers. */
+static void triangles_of_any_condition(void **state) {
+    (void)state;
+    for (int round = 0; round < 24; round++) {
+        int64_t n = round % 3 == 0 ? 30 : 90;
+        bool single = round % 2 == 0, lower = round / 2 % 2 == 0, transposed = round / 4 % 2 == 0;
+        void *a, *b;
+        struct trial *t = trial_new("solve");
+        number wish[90], next = 1;
+        a = trial_input(t, "a", complex_of(single), BLASD_ROW_MAJOR, 2, (int64_t[]){n, n});
+        b = trial_input(t, "b", complex_of(single), BLASD_ROW_MAJOR, 1, (int64_t[]){n});
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = lower != transposed ? i : n - 1 - i;
+            wish[at] = next;
+            next = cabs(next) > 1000 ? 1 : next * (2 + I);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            int64_t before = lower != transposed ? i - 1 : i + 1;
+            number sum = wish[i] * I;
+            put(a, single, i * n + i, I);
+            if (before >= 0 && before < n) {
+                put(a, single, transposed ? before * n + i : i * n + before, 3 - 2 * I);
+                sum += wish[before] * (3 - 2 * I);
+            }
+            put(b, single, i, sum);
+        }
+        trial_set_choice(t, "assume_a", lower ? "lower_triangular" : "upper_triangular");
+        trial_set_bool(t, "transposed", transposed);
+        assert_int_equal(trial_run(t), BLASD_OK);
+        assert_true(scalar(t, "rcond") < (n == 30 ? 1e-12 : 1e-40));
+        for (int64_t i = 0; i < n; i++)
+            if (!(cabs(get(t, "x", i) - wish[i]) <= 8 * unit(single) * cabs(wish[i])))
+                fail_msg("n %lld, x[%lld]: %g + %g i", (long long)n, (long long)i,
+                         creal(get(t, "x", i)), cimag(get(t, "x", i)));
+        trial_free(t);
+    }
+}
+
 /* Only the upper triangle is read, and a lower one that differs is told of, also where a diagonal
  * that must be real is not. */
 static void triangles_that_differ(void **state) {
@@ -292,6 +331,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(solutions_are_right_to_the_last_digits),
         cmocka_unit_test(numbers_of_all_sizes),
+        cmocka_unit_test(triangles_of_any_condition),
         cmocka_unit_test(triangles_that_differ),
         cmocka_unit_test(singular_ones),
         cmocka_unit_test(stacks_and_mixed_dtypes),

@@ -121,16 +121,20 @@ static void limits_refuse(void **state) {
 static void a_full_queue_tells_no_numbers(void **state) {
     struct env *env = env_new(NULL);
     (void)state;
-    env->limits.queue_jobs = 7;
+    env->limits.queue_jobs = 12;
     env->limits.queue_bytes = 123456;
     env_open(env);
     as("ann");
-    for (int i = 0; i < 7; i++) try_one(env);
+    for (int i = 0; i < 10; i++) try_one(env);
     assert_int_equal(refusal.code, BLASD_OK);
+    try_one(env); /* one tenant does not fill it */
+    assert_int_equal(refusal.code, BLASD_E_quota_exceeded);
     as("ben");
+    for (int i = 0; i < 2; i++) try_one(env);
+    assert_int_equal(refusal.code, BLASD_OK);
     try_one(env);
     assert_int_equal(refusal.code, BLASD_E_queue_full);
-    assert_null(strstr(refusal.detail, "700")); /* bytes that are there */
+    assert_null(strstr(refusal.detail, "1200")); /* bytes that are there */
     env_free(env);
 }
 

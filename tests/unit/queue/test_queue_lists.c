@@ -1,5 +1,5 @@
-/* The lists that jobs wait in: what ends there leaves a tombstone, and no more of them stay than jobs
- * wait; what a worker gives back stands first again. */
+/* The lists that jobs wait in: what ends there leaves a tombstone, and no more of them stay than
+ * jobs wait; what a worker gives back stands first again. */
 #include "redis_fixture.h"
 
 static long long ask(struct bed *bed, const char *command, const char *key) {

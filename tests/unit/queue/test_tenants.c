@@ -337,7 +337,7 @@ static void outputs_of_each_are_kept(void **state) {
     bed_open(&bed, &server, "outputs");
     for (int i = 0; i < 2; i++) {
         submit_of(&bed, names[i], id[i], "2", 1);
-        snprintf(blob[i], sizeof blob[i], "%s.out", id[i]);
+        snprintf(blob[i], sizeof blob[i], "%.41s.out", id[i]);
     }
     struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
     assert_int_equal(claim(worker, 2, PLENTY, claims), 2);

@@ -97,6 +97,7 @@ static void any_job(struct blasd_job *job) {
     job->priority = (enum blasd_priority)below(BLASD_PRIORITY_COUNT);
     job->device = (enum blasd_device_class)below(BLASD_DEVICE_CLASS_COUNT);
     job->deadline_ms = any_int();
+    job->most_s = (uint16_t)any_int();
     job->receive_us = any_int();
     job->created_us = any_int();
     job->payload_in_blob = below(3) == 0;
@@ -182,6 +183,7 @@ static void same_job(const struct blasd_job *a, const struct blasd_job *b) {
     }
     assert_int_equal(a->priority, b->priority);
     assert_int_equal(a->device, b->device);
+    assert_int_equal(a->most_s, b->most_s);
     assert_true(a->deadline_ms == b->deadline_ms && a->payload_bytes == b->payload_bytes);
     assert_int_equal(a->payload_in_blob, b->payload_in_blob);
     same_slice(&a->slice, &b->slice);

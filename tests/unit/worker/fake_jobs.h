@@ -15,6 +15,7 @@ struct fake_spec {
     enum blasd_priority priority;
     int attempts;
     bool in_blob;
+    uint16_t most_s;
 };
 
 static void fake_fill(const struct fake_spec *spec, unsigned char *bytes, bool second) {
@@ -44,6 +45,7 @@ static struct fake_job *fake_add(struct fake_spec spec) {
     blasd_id_new(BLASD_ID_SYNC, blasd_clock_wall_us(), added->id);
     memcpy(job.id, added->id, sizeof job.id);
     job.priority = spec.priority;
+    job.most_s = spec.most_s;
     job.receive_us = 7;
     job.created_us = 5000000;
     job.payload_bytes = 2 * step;

@@ -178,6 +178,11 @@ int blasd_worker_queue_claim(struct blasd_worker_queue *queue, int max, uint64_t
     return 0;
 }
 
+bool blasd_worker_queue_shared(const struct blasd_worker_queue *queue) {
+    (void)queue;
+    return false;
+}
+
 bool blasd_worker_queue_rests(const struct blasd_worker_queue *queue) {
     (void)queue;
     return false;

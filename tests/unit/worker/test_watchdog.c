@@ -136,6 +136,20 @@ static void test_its_batch_mates_are_unharmed(void **state) {
     fake_check(&fake.jobs[2], small);
 }
 
+/* Of a key that gives its jobs less time than the service does. */
+static void test_a_job_past_the_time_of_its_key(void **state) {
+    struct fake_spec brief = slow;
+    (void)state;
+    brief.most_s = 1;
+    fake_add(small);
+    fake_add(brief);
+    assert_int_equal(work_on(&hanging_backend, stopping), 0);
+    assert_int_equal(seen.calls, 3); /* both at once, then one by one */
+    fake_check(&fake.jobs[0], small);
+    expect_too_long(&fake.jobs[1]);
+    assert_non_null(strstr(fake.jobs[1].result.error.detail, "1 s"));
+}
+
 static bool told_after_some_signs(void *arg) {
     (void)arg;
     return seen.signs > 5;
@@ -276,6 +290,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_a_job_past_job_s_is_stopped_and_fails),
         TEST(test_its_batch_mates_are_unharmed),
+        TEST(test_a_job_past_the_time_of_its_key),
         TEST(test_without_the_limit_it_may_take_its_time),
         TEST(test_one_that_would_not_stop_ends_the_worker),
         TEST(test_several_that_would_not_stop_go_back),

@@ -1,0 +1,337 @@
+/* Verifying tokens, and keeping the keys that sign them. A URL is asked by a thread, for that may
+ * take long. */
+#include "auth/token.h"
+
+#include "auth/claims.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <rhonabwy.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define FILE_MOST BLASD_MIB
+#define TOKEN_MOST 8192
+#define LEEWAY_S 30     /* that clocks may differ */
+#define ASK_EVERY_S 300 /* a URL */
+#define ASK_AGAIN_S 10  /* where it did not answer, or a key is missing */
+
+struct auth_tokens {
+    const struct blasd_token_options *options; /* the owner's; texts live as long as the process */
+    bool remote;                               /* the keys come from a URL */
+    struct timespec changed;
+    pthread_mutex_t lock;
+    /* under the lock */
+    jwks_t *keys;  /* owned */
+    bool news;     /* they have changed, or */
+    char why[160]; /* could not be read; "": nothing to tell */
+    bool missed;   /* a token names a key that is not among them */
+    bool stop;
+    int holders; /* the owner, and the thread, which may hang in a URL that does not answer */
+    pthread_cond_t wake;
+};
+
+bool auth_token_like(const char *text) {
+    const char *dot = strchr(text, '.');
+    return dot != NULL && strchr(dot + 1, '.') != NULL;
+}
+
+static int unreadable(const char *source, const char *why, struct blasd_err *err) {
+    return blasd_fail(err, BLASD_E_internal_error, "",
+                      "no keys of tokens can be read from %.100s: %s", source, why);
+}
+
+static bool import_pem(jwks_t *keys, int type, const char *text, size_t len) {
+    jwk_t *key = NULL;
+    bool good = r_jwk_init(&key) == RHN_OK &&
+                r_jwk_import_from_pem_der(key, type, R_FORMAT_PEM, (const unsigned char *)text,
+                                          len) == RHN_OK;
+    /* made up: whatever key a token names, there is but this one */
+    if (good) r_jwk_delete_property_str(key, "kid");
+    good = good && r_jwks_append_jwk(keys, key) == RHN_OK;
+    r_jwk_free(key);
+    return good;
+}
+
+/* A set of keys as JSON, or one public key or certificate as PEM. */
+static bool import(jwks_t *keys, const char *text, size_t len) {
+    if (r_jwks_import_from_json_str(keys, text) == RHN_OK && r_jwks_size(keys) > 0) return true;
+    return import_pem(keys, R_X509_TYPE_PUBKEY, text, len) ||
+           import_pem(keys, R_X509_TYPE_CERTIFICATE, text, len);
+}
+
+static int load_file(const char *path, jwks_t *keys, struct blasd_err *err) {
+    size_t len = 0;
+    char *real = realpath(path, NULL);
+    char *text = real == NULL ? NULL : blasd_file_read(real, FILE_MOST, &len);
+    int rc = text == NULL ? unreadable(path, strerror(errno), err) : 0;
+    free(real);
+    if (rc == 0 && !import(keys, text, len))
+        rc = unreadable(path, "it is neither a set of keys as JSON nor a public key as PEM", err);
+    free(text);
+    return rc;
+}
+
+static int load(const struct auth_tokens *tokens, jwks_t **ret, struct blasd_err *err) {
+    const char *source = tokens->options->keys;
+    jwks_t *keys = NULL;
+    int rc;
+    if (r_jwks_init(&keys) != RHN_OK) return unreadable(source, "memory has run out", err);
+    if (!tokens->remote)
+        rc = load_file(source, keys, err);
+    else if (r_jwks_import_from_uri(keys, source, R_FLAG_FOLLOW_REDIRECT) == RHN_OK &&
+             r_jwks_size(keys) > 0)
+        rc = 0;
+    else
+        rc = unreadable(source, "it gives no set of keys", err);
+    if (rc == 0)
+        *ret = keys;
+    else
+        r_jwks_free(keys);
+    return rc;
+}
+
+/* Takes the keys over where they are others than before. With the lock. */
+static void put(struct auth_tokens *tokens, jwks_t *keys) {
+    tokens->news = tokens->news || tokens->keys == NULL || r_jwks_equal(tokens->keys, keys) == 0;
+    r_jwks_free(tokens->keys);
+    tokens->keys = keys;
+    tokens->missed = false;
+}
+
+/* With the lock, which is gone with the last holder. */
+static void let_go(struct auth_tokens *tokens) {
+    bool last = --tokens->holders == 0;
+    pthread_mutex_unlock(&tokens->lock);
+    if (!last) return;
+    r_jwks_free(tokens->keys);
+    pthread_cond_destroy(&tokens->wake);
+    pthread_mutex_destroy(&tokens->lock);
+    free(tokens);
+}
+
+static void *ask_on(void *arg) {
+    struct auth_tokens *tokens = arg;
+    struct timespec until;
+    pthread_mutex_lock(&tokens->lock);
+    while (!tokens->stop) {
+        struct blasd_err err = {0};
+        jwks_t *keys = NULL;
+        int rc;
+        pthread_mutex_unlock(&tokens->lock);
+        rc = load(tokens, &keys, &err);
+        pthread_mutex_lock(&tokens->lock);
+        if (rc == 0)
+            put(tokens, keys);
+        else
+            snprintf(tokens->why, sizeof tokens->why, "%.*s", (int)sizeof tokens->why - 1,
+                     err.detail);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        for (int s = 0; !tokens->stop && s < ASK_EVERY_S; s++) {
+            if (s >= ASK_AGAIN_S && (rc != 0 || tokens->missed)) break;
+            until.tv_sec++;
+            pthread_cond_timedwait(&tokens->wake, &tokens->lock, &until);
+        }
+    }
+    let_go(tokens);
+    return NULL;
+}
+
+static int start(struct auth_tokens *tokens, struct blasd_err *err) {
+    struct stat facts;
+    jwks_t *keys = NULL;
+    int rc;
+    if (tokens->remote) {
+        pthread_t thread;
+        tokens->holders++;
+        if (pthread_create(&thread, NULL, ask_on, tokens) == 0) return pthread_detach(thread);
+        tokens->holders--;
+        return blasd_fail(err, BLASD_E_internal_error, "", "a thread could not be started");
+    }
+    if (stat(tokens->options->keys, &facts) == 0) tokens->changed = facts.st_ctim;
+    rc = load(tokens, &keys, err);
+    if (rc == 0) put(tokens, keys);
+    tokens->news = false;
+    return rc;
+}
+
+/* In the clear only from this very machine. */
+static bool is_safe(const char *url) {
+    static const char *const heads[] = {"https://", "http://127.0.0.1:", "http://localhost:"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        if (strncmp(url, heads[i], strlen(heads[i])) == 0) return true;
+    return false;
+}
+
+int auth_tokens_open(const struct blasd_token_options *options, struct auth_tokens **ret,
+                     struct blasd_err *err) {
+    struct auth_tokens *tokens;
+    pthread_condattr_t clock;
+    int rc;
+    if (strstr(options->keys, "://") != NULL && !is_safe(options->keys))
+        return unreadable(options->keys, "a URL of keys begins with https://", err);
+    if (r_global_init() != RHN_OK || (tokens = calloc(1, sizeof *tokens)) == NULL)
+        return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
+    tokens->options = options;
+    tokens->holders = 1;
+    tokens->remote = strstr(options->keys, "://") != NULL;
+    pthread_mutex_init(&tokens->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&tokens->wake, &clock);
+    pthread_condattr_destroy(&clock);
+    rc = start(tokens, err);
+    if (rc == 0)
+        *ret = tokens;
+    else
+        auth_tokens_free(tokens);
+    return rc;
+}
+
+void auth_tokens_free(struct auth_tokens *tokens) {
+    if (tokens == NULL) return;
+    pthread_mutex_lock(&tokens->lock);
+    tokens->stop = true;
+    pthread_cond_signal(&tokens->wake);
+    let_go(tokens);
+}
+
+int auth_tokens_refresh(struct auth_tokens *tokens, struct blasd_err *err) {
+    struct stat facts;
+    jwks_t *keys = NULL;
+    int rc = 0;
+    bool look = !tokens->remote && stat(tokens->options->keys, &facts) == 0 &&
+                (facts.st_ctim.tv_sec != tokens->changed.tv_sec ||
+                 facts.st_ctim.tv_nsec != tokens->changed.tv_nsec);
+    if (look) {
+        tokens->changed = facts.st_ctim;
+        rc = load(tokens, &keys, err);
+    }
+    pthread_mutex_lock(&tokens->lock);
+    if (keys != NULL) put(tokens, keys);
+    if (rc == 0 && tokens->why[0] != '\0')
+        rc = blasd_fail(err, BLASD_E_internal_error, "", "%s", tokens->why);
+    tokens->why[0] = '\0';
+    if (rc == 0 && tokens->news) rc = 1;
+    tokens->news = false;
+    pthread_mutex_unlock(&tokens->lock);
+    return rc;
+}
+
+/* ---- one token ---- */
+
+static int refuse(struct blasd_err *err, const char *why) {
+    return blasd_fail(err, BLASD_E_unauthorized, "Authorization", "the token %s", why);
+}
+
+/* Whether a key may have signed what names this algorithm: an HMAC with a public key is none. */
+static bool is_for(jwk_t *key, jwa_alg alg) {
+    int type = r_jwk_key_type(key, NULL, R_FLAG_IGNORE_REMOTE);
+    switch (alg) {
+    case R_JWA_ALG_RS256: return (type & R_KEY_TYPE_RSA) != 0;
+    case R_JWA_ALG_ES256: return (type & R_KEY_TYPE_EC) != 0;
+    case R_JWA_ALG_EDDSA: return (type & R_KEY_TYPE_EDDSA) != 0;
+    default: return false;
+    }
+}
+
+/* With the lock. */
+static bool is_signed(struct auth_tokens *tokens, jwt_t *token) {
+    const char *named = r_jwt_get_header_str_value(token, "kid");
+    size_t count = tokens->keys == NULL ? 0 : r_jwks_size(tokens->keys);
+    bool good = false, found = false;
+    for (size_t i = 0; i < count && !good; i++) {
+        jwk_t *key = r_jwks_get_at(tokens->keys, i);
+        const char *id = r_jwk_get_property_str(key, "kid");
+        if ((named == NULL || id == NULL || strcmp(named, id) == 0) &&
+            is_for(key, r_jwt_get_sign_alg(token))) {
+            found = true;
+            good = r_jwt_verify_signature(token, key, R_FLAG_IGNORE_REMOTE) == RHN_OK;
+        }
+        r_jwk_free(key);
+    }
+    if (!found) tokens->missed = true;
+    return good;
+}
+
+static bool says(const json_t *claim, const char *text) {
+    size_t i;
+    json_t *one;
+    if (json_is_string(claim)) return strcmp(json_string_value(claim), text) == 0;
+    json_array_foreach((json_t *)(uintptr_t)claim, i,
+                       one) if (json_is_string(one) &&
+                                strcmp(json_string_value(one), text) == 0) return true;
+    return false;
+}
+
+static int check_claims(const struct blasd_token_options *options, const json_t *claims,
+                        struct blasd_auth_key *key, struct blasd_err *err) {
+    const json_t *from = json_object_get(claims, "nbf"), *until = json_object_get(claims, "exp"),
+                 *issuer = json_object_get(claims, "iss");
+    double now = (double)blasd_clock_wall_us() * 1e-6, end = json_number_value(until);
+    if (!json_is_number(until) || !(end > 0 && end < 1e12))
+        return refuse(err, "has no end ('exp')");
+    if (now > end + LEEWAY_S) return refuse(err, "has expired");
+    if (from != NULL && !(json_is_number(from) && now >= json_number_value(from) - LEEWAY_S))
+        return refuse(err, "is not valid yet ('nbf')");
+    if (!json_is_string(issuer) || strcmp(json_string_value(issuer), options->issuer) != 0)
+        return refuse(err, "is not of the issuer that is trusted here ('iss')");
+    if (!says(json_object_get(claims, "aud"), options->audience))
+        return refuse(err, "is not for this service ('aud')");
+    key->expires_s = (int64_t)end + LEEWAY_S;
+    return 0;
+}
+
+/* The same members as in the file of keys, in the claim "blasd", or beside the others. */
+static int read_caller(const json_t *claims, struct blasd_identity *caller, struct blasd_err *err) {
+    const json_t *own = json_object_get(claims, "blasd");
+    const char *subject = json_string_value(json_object_get(claims, "sub"));
+    struct blasd_err why = {0};
+    if (subject == NULL || subject[0] == '\0') return refuse(err, "names nobody ('sub')");
+    for (size_t i = 0; subject[i] != '\0' && i < sizeof caller->name - 1; i++) /* for the log */
+        caller->name[i] = subject[i] > ' ' && subject[i] <= '~' ? subject[i] : '?';
+    if (auth_claims_read(json_is_object(own) ? own : claims, caller, &why) != 0)
+        return blasd_fail(err, BLASD_E_unauthorized, "Authorization",
+                          "the token's claims cannot be read: %.150s", why.detail);
+    if (caller->principal.tenant[0] != '\0') return 0;
+    if (!blasd_key_name_valid(subject, sizeof caller->principal.tenant))
+        return refuse(err, "has no claim 'tenant', and 'sub' cannot be the name of one");
+    memcpy(caller->principal.tenant, subject, strlen(subject) + 1);
+    return 0;
+}
+
+int auth_tokens_check(struct auth_tokens *tokens, const char *text, struct blasd_auth_key *key,
+                      struct blasd_err *err) {
+    jwt_t *token = NULL;
+    json_t *claims = NULL;
+    bool good;
+    int rc;
+    *key = (struct blasd_auth_key){.expires_s = 0};
+    blasd_identity_init(&key->caller, BLASD_ROLE_USER);
+    if (strlen(text) > TOKEN_MOST) return refuse(err, "is too long");
+    pthread_mutex_lock(&tokens->lock);
+    /* keys that the token brings along are none */
+    good = r_jwt_init(&token) == RHN_OK &&
+           r_jwt_advanced_parse(token, text, R_PARSE_NONE, R_FLAG_IGNORE_REMOTE) == RHN_OK &&
+           r_jwt_get_type(token) == R_JWT_TYPE_SIGN && is_signed(tokens, token);
+    pthread_mutex_unlock(&tokens->lock);
+    claims = r_jwt_get_header_json_t_value(token, "crit");
+    if (!good)
+        rc = refuse(err, "is not signed by a key that is trusted here");
+    else if (claims != NULL)
+        rc = refuse(err, "has critical extensions ('crit') that are not known here");
+    else
+        rc = 0;
+    json_decref(claims);
+    claims = rc == 0 ? r_jwt_get_full_claims_json_t(token) : NULL;
+    if (rc == 0) rc = check_claims(tokens->options, claims, key, err);
+    if (rc == 0) rc = read_caller(claims, &key->caller, err);
+    json_decref(claims);
+    r_jwt_free(token);
+    return rc;
+}

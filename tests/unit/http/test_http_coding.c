@@ -1,0 +1,106 @@
+/* Compressed bodies: there and back in pieces of any size, and what is not so compressed. */
+#include "http/coding.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define BYTES 300000
+
+static char text[BYTES];
+
+/* What was unpacked. */
+struct got {
+    char bytes[BYTES + 1];
+    size_t len;
+};
+static struct got got;
+
+static int take(void *arg, const void *bytes, size_t len, struct blasd_err *err) {
+    struct got *to = arg;
+    if (len > sizeof to->bytes - to->len)
+        return blasd_fail(err, BLASD_E_internal_error, "", "more than there was");
+    memcpy(to->bytes + to->len, bytes, len);
+    to->len += len;
+    return 0;
+}
+
+/* Unpacks in pieces of `piece` bytes; 0, or the code of the first error. */
+static int unpack(enum http_coding coding, const char *bytes, size_t len, size_t piece,
+                  uint64_t most) {
+    struct http_stream *stream = http_unpacker_new(coding);
+    struct blasd_err err = {0};
+    int rc = 0;
+    assert_non_null(stream);
+    got.len = 0;
+    for (size_t at = 0; rc == 0 && at < len; at += piece)
+        rc = http_unpack(stream, bytes + at, len - at < piece ? len - at : piece, most, take, &got,
+                         &err);
+    if (rc == 0) rc = http_unpack_end(stream, &err);
+    http_stream_free(stream);
+    return -rc;
+}
+
+static int setup(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < BYTES; i++) text[i] = "0123456789,.-[]"[(i * i / 7 + i) % 15];
+    return 0;
+}
+
+static void test_there_and_back(void **state) {
+    static const size_t pieces[] = {1, 7, 4096, BYTES};
+    (void)state;
+    for (int coding = HTTP_CODING_GZIP; coding <= HTTP_CODING_DEFLATE; coding++) {
+        struct blasd_buf body;
+        blasd_buf_init(&body, BYTES);
+        assert_int_equal(blasd_buf_add(&body, text, BYTES), 0);
+        assert_true(http_coding_pack((enum http_coding)coding, &body));
+        assert_true(body.len < BYTES);
+        for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+            assert_int_equal(
+                unpack((enum http_coding)coding, body.data, body.len, pieces[i], BYTES), 0);
+            assert_int_equal(got.len, BYTES);
+            assert_memory_equal(got.bytes, text, BYTES);
+        }
+        assert_int_equal(unpack((enum http_coding)coding, body.data, body.len, 100, BYTES - 1),
+                         BLASD_E_body_too_large);
+        assert_int_equal(unpack((enum http_coding)coding, body.data, body.len - 1, 100, BYTES),
+                         BLASD_E_malformed_query);
+        assert_int_equal(blasd_buf_add(&body, "x", 1), 0);
+        assert_int_equal(unpack((enum http_coding)coding, body.data, body.len, 100, BYTES),
+                         BLASD_E_malformed_query);
+        blasd_buf_release(&body);
+    }
+}
+
+static void test_what_is_not_packed(void **state) {
+    struct blasd_buf body;
+    (void)state;
+    blasd_buf_init(&body, BYTES);
+    assert_int_equal(blasd_buf_add(&body, text, 100), 0);
+    assert_false(http_coding_pack(HTTP_CODING_GZIP, &body)); /* short */
+    assert_false(http_coding_pack(HTTP_CODING_NONE, &body));
+    blasd_buf_reset(&body);
+    for (uint32_t i = 0, x = 1; i < 5000; i++) { /* noise does not shrink */
+        x = x * 1664525 + 1013904223;
+        assert_int_equal(blasd_buf_add(&body, (const char *)&x + 3, 1), 0);
+    }
+    assert_false(http_coding_pack(HTTP_CODING_GZIP, &body));
+    assert_int_equal(body.len, 5000);
+    blasd_buf_release(&body);
+    assert_int_equal(unpack(HTTP_CODING_GZIP, text, 100, 10, BYTES), BLASD_E_malformed_query);
+    assert_int_equal(unpack(HTTP_CODING_GZIP, "", 0, 10, BYTES), BLASD_E_malformed_query);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_there_and_back, setup),
+        cmocka_unit_test_setup(test_what_is_not_packed, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
