@@ -83,7 +83,8 @@ int auth_claims_read(const json_t *object, struct blasd_identity *caller, struct
     if (tenant != NULL &&
         (!json_is_string(tenant) ||
          !blasd_key_name_valid(json_string_value(tenant), sizeof caller->principal.tenant)))
-        return wrong(err, "tenant", "a name of up to 31 letters, digits, '.', '_' and '-'");
+        return wrong(err, "tenant",
+                     "a name of up to 31 letters, digits, '.', '_' and '-', and not anonymous");
     if (tenant != NULL)
         snprintf(caller->principal.tenant, sizeof caller->principal.tenant, "%s",
                  json_string_value(tenant));

@@ -55,7 +55,8 @@ int blasd_keyring_write(const struct blasd_keyring *ring, struct blasd_buf *text
 int blasd_keyring_parse(const char *text, size_t len, struct blasd_keyring *ring,
                         struct blasd_err *err);
 
-/* Whether a text may be the name of a key or a tenant: letters, digits, '.', '_' and '-'. */
+/* Whether a text may be the name of a key or a tenant: letters, digits, '.', '_' and '-',
+ * and not who everybody is without keys: "anonymous", of whom no account is kept. */
 bool blasd_key_name_valid(const char *text, size_t size);
 /* "2027-01-31", "2027-01-31T12:00:00Z"; false: neither. */
 bool blasd_key_time(const char *text, int64_t *seconds);

@@ -25,6 +25,7 @@ void blasd_keyring_release(struct blasd_keyring *ring) {
 
 bool blasd_key_name_valid(const char *text, size_t size) {
     size_t len = strlen(text);
+    if (strcmp(text, blasd_identity_anyone.principal.tenant) == 0) return false;
     return len > 0 && len < size &&
            strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == len;
 }

@@ -39,7 +39,8 @@ static int add(struct request *request) {
     struct blasd_err err = {0};
     int len = snprintf(key->caller.name, sizeof key->caller.name, "%s", request->name);
     if (!blasd_key_name_valid(request->name, BLASD_TENANT_MAX) || len >= BLASD_TENANT_MAX) {
-        fputs("blasd keys: NAME is up to 31 letters, digits, '.', '_' and '-'\n", stderr);
+        fputs("blasd keys: NAME is up to 31 letters, digits, '.', '_' and '-', and not anonymous\n",
+              stderr);
         return option_wrong("keys");
     }
     if (key->caller.principal.tenant[0] == '\0')

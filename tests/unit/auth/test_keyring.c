@@ -79,6 +79,7 @@ static void test_round_trip(void **state) {
 static void test_refused(void **state) {
     static const char *const members[] = {
         "\"nmae\":\"x\"",
+        "\"tenant\":\"anonymous\"",
         "\"tenant\":\"a b\"",
         "\"tenant\":\"a:b\"",
         "\"tenant\":\"a\\tb\"",
