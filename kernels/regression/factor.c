@@ -98,13 +98,6 @@ double blasd_regression_unshift(const struct regression_shape *shape,
     return dd_round(sum);
 }
 
-void blasd_regression_unshift_basis(const struct regression_factor *factor,
-                                    struct regression_fit *fit, int64_t q) {
-    for (int64_t j = 1; factor->shift != NULL && j < q; j++)
-        for (int64_t c = 0; factor->shift[j] != 0 && c < fit->spread; c++)
-            fit->basis[c] -= factor->shift[j] * fit->basis[j * fit->spread + c];
-}
-
 /* ---- the rank ---- */
 
 static double tolerance(const struct regression_factor *factor, int64_t q) {

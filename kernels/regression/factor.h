@@ -10,8 +10,12 @@ static inline double blasd_regression_shift_of(const struct regression_factor *f
 /* The first row of r as it is for the data without shifts. */
 double blasd_regression_unshifted(const struct regression_factor *factor, int64_t j);
 /* Row 0 of a basis of the shifted columns, in the data's units, becomes that of the data. */
-void blasd_regression_unshift_basis(const struct regression_factor *factor,
-                                    struct regression_fit *fit, int64_t q);
+static inline void blasd_regression_unshift_basis(const struct regression_factor *factor,
+                                                  struct regression_fit *fit, int64_t q) {
+    for (int64_t j = 1; factor->shift != NULL && j < q; j++)
+        for (int64_t c = 0; factor->shift[j] != 0 && c < fit->spread; c++)
+            fit->basis[c] -= factor->shift[j] * fit->basis[j * fit->spread + c];
+}
 
 /* The features' part of a factor after QR with column pivoting. */
 struct pivoted {

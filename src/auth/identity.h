@@ -7,6 +7,9 @@
 #include "core/job.h"
 #include "core/principal.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+
 /* What a role may ask for is told by the table of routes (../http/routes.c). */
 enum blasd_role {
     BLASD_ROLE_METRICS, /* how the service fares: metrics, health, devices */
@@ -16,6 +19,11 @@ enum blasd_role {
     BLASD_ROLE_COUNT
 };
 extern const char *const blasd_role_names[]; /* by role */
+/* The role of that name; false: none. */
+bool blasd_role_find(const char *name, enum blasd_role *role);
+/* Whether a text may be the name of a key or a tenant: letters, digits, '.', '_' and '-',
+ * and not who everybody is without keys: "anonymous", of whom no account is kept. */
+bool blasd_key_name_valid(const char *text, size_t size);
 
 #define BLASD_IDENTITY_NAME 64 /* bytes of a key's name with its zero */
 

@@ -55,15 +55,10 @@ int blasd_keyring_write(const struct blasd_keyring *ring, struct blasd_buf *text
 int blasd_keyring_parse(const char *text, size_t len, struct blasd_keyring *ring,
                         struct blasd_err *err);
 
-/* Whether a text may be the name of a key or a tenant: letters, digits, '.', '_' and '-',
- * and not who everybody is without keys: "anonymous", of whom no account is kept. */
-bool blasd_key_name_valid(const char *text, size_t size);
 /* "2027-01-31", "2027-01-31T12:00:00Z"; false: neither. */
 bool blasd_key_time(const char *text, int64_t *seconds);
 /* A caller whose role is `role` and whose key has no limits. */
 void blasd_identity_init(struct blasd_identity *caller, enum blasd_role role);
-/* The role of that name; false: none. */
-bool blasd_role_find(const char *name, enum blasd_role *role);
 
 /* secret.c: makes a key: fills in id and hash, and gives its text. */
 int blasd_secret_new(struct blasd_auth_key *key, char text[BLASD_KEY_TEXT], struct blasd_err *err);

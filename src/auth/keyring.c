@@ -23,13 +23,6 @@ void blasd_keyring_release(struct blasd_keyring *ring) {
     *ring = (struct blasd_keyring){0};
 }
 
-bool blasd_key_name_valid(const char *text, size_t size) {
-    size_t len = strlen(text);
-    if (strcmp(text, blasd_identity_anyone.principal.tenant) == 0) return false;
-    return len > 0 && len < size &&
-           strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == len;
-}
-
 bool blasd_key_time(const char *text, int64_t *seconds) {
     struct tm tm = {0};
     const char *rest = strptime(text, "%Y-%m-%d", &tm);
@@ -40,15 +33,6 @@ bool blasd_key_time(const char *text, int64_t *seconds) {
     if (rest == NULL || *rest != '\0') return false;
     *seconds = (int64_t)timegm(&tm);
     return *seconds > 0;
-}
-
-bool blasd_role_find(const char *name, enum blasd_role *role) {
-    for (int i = 0; i < BLASD_ROLE_COUNT; i++)
-        if (strcmp(blasd_role_names[i], name) == 0) {
-            *role = (enum blasd_role)i;
-            return true;
-        }
-    return false;
 }
 
 void blasd_identity_init(struct blasd_identity *caller, enum blasd_role role) {

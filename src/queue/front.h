@@ -192,9 +192,13 @@ static inline bool front_alone(const struct blasd_principal *principal) {
     return strcmp(principal->tenant, blasd_anonymous.tenant) == 0;
 }
 
-/* What the ids of a tenant's jobs are signed with. */
-struct blasd_id_key front_id_key(const struct blasd_front_queue *queue,
-                                 const struct blasd_principal *principal);
+/* What the ids of a tenant's jobs are signed with. The anonymous tenant's is the deployment's own:
+ * its ids outlive the coming of tenants. */
+static inline struct blasd_id_key front_id_key(const struct blasd_front_queue *queue,
+                                               const struct blasd_principal *principal) {
+    if (front_alone(principal)) return queue->id_key;
+    return blasd_id_key_for(&queue->id_key, principal->tenant);
+}
 
 /* front_read.c: a fire of list_timer, and what is there at the end. */
 void front_lists_next(struct blasd_timer *timer);

@@ -470,13 +470,6 @@ void blasd_front_queue_flush(struct blasd_front_queue *queue) {
     queue->in_flush = false;
 }
 
-/* The anonymous tenant's is the deployment's own: its ids outlive the coming of tenants. */
-struct blasd_id_key front_id_key(const struct blasd_front_queue *queue,
-                                 const struct blasd_principal *principal) {
-    if (front_alone(principal)) return queue->id_key;
-    return blasd_id_key_for(&queue->id_key, principal->tenant);
-}
-
 void blasd_front_queue_id(struct blasd_front_queue *queue, const struct blasd_principal *principal,
                           enum blasd_id_kind kind, char id[BLASD_ID_LEN + 1]) {
     struct blasd_id_key key = front_id_key(queue, principal);
