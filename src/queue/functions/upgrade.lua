@@ -16,8 +16,14 @@ local function upgrade_lists()
     end
 end
 
+-- A place that has a tenant is none of schema 5: an emptied Redis has lost the mark that says so,
+-- and may have taken jobs before the next connection comes here.
 local function upgrade_records()
-    local seconds, all = sub(K.seconds_of, 1, -2), call('ZRANGE', K.recs, 0, -1, 'WITHSCORES')
+    local seconds, all = sub(K.seconds_of, 1, -2), {}
+    local found = call('ZRANGE', K.recs, 0, -1, 'WITHSCORES')
+    for i = 1, #found, 2 do
+        if not match(found[i], ':.*:') then all[#all + 1], all[#all + 2] = found[i], found[i + 1] end
+    end
     for i = 1, #all, 2 do
         local place, expires = all[i], all[i + 1]
         local bucket, bytes = place .. ':' .. NOBODY, call('HGET', K.recbytes, place)

@@ -118,10 +118,33 @@ static void records_of_schema_5(void **state) {
     bed_close(&bed);
 }
 
+/* Redis was emptied, and has taken jobs before the connection that sees it. */
+static void jobs_of_this_schema_without_its_mark(void **state) {
+    struct bed bed;
+    struct blasd_claim claims[2];
+    char id[2][BLASD_ID_LEN + 1];
+    (void)state;
+    bed_open(&bed, &server, "unmarked");
+    struct blasd_worker_queue *worker = worker_new(&bed, "w", BLASD_DEVICE_CPU);
+    submit_new(&bed, id[0], "2");
+    assert_int_equal(claim(worker, 1, PLENTY, claims), 1);
+    assert_int_equal(finish(worker, id[0], id[0], 5000), 1);
+    submit_new(&bed, id[1], "2");
+    drop(redisCommand(bed.raw, "HDEL %s:recbytes schema", bed.tag));
+    upgrade(&bed);
+    assert_string_equal(record_line(&bed, id[0], 0), id[0]);
+    assert_int_equal(claim(worker, 2, PLENTY, claims), 1);
+    assert_string_equal(finish_claims(worker, claims, 1), "1");
+    audit(&bed);
+    blasd_worker_queue_free(worker);
+    bed_close(&bed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_of_schema_5),
         cmocka_unit_test(records_of_schema_5),
+        cmocka_unit_test(jobs_of_this_schema_without_its_mark),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
