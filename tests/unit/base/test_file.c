@@ -21,7 +21,8 @@ static void *read_slowly(void *arg) {
     char *all = malloc(MANY + 1);
     size_t got = 0;
     ssize_t n;
-    while ((n = read(*(int *)arg, all + got, 777)) > 0) got += (size_t)n;
+    while ((n = read(*(int *)arg, all + got, MANY - got < 777 ? MANY + 1 - got : 777)) > 0)
+        got += (size_t)n;
     all[got] = '\0';
     return all;
 }
