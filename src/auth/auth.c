@@ -241,6 +241,7 @@ static int prove(struct blasd_auth *auth, const char *shown,
                  const unsigned char digest[BLASD_DIGEST], uint64_t from,
                  struct blasd_identity *caller, struct blasd_err *err) {
     bool token = auth->tokens != NULL && auth_token_like(shown);
+    bool blame = !token || auth_tokens_ready(auth->tokens);
     struct blasd_auth_key key;
     unsigned version;
     int rc;
@@ -250,10 +251,8 @@ static int prove(struct blasd_auth *auth, const char *shown,
     rc = token ? auth_tokens_check(auth->tokens, shown, &key, err)
                : prove_key(auth, shown, &key, err);
     pthread_mutex_lock(&auth->lock);
-    if (rc != 0)
-        auth_failures_note(&auth->failures, from, blasd_clock_ns());
-    else if (version == auth->version)
-        keep_proof(auth, digest, &key);
+    if (rc != 0 && blame) auth_failures_note(&auth->failures, from, blasd_clock_ns());
+    if (rc == 0 && version == auth->version) keep_proof(auth, digest, &key);
     pthread_mutex_unlock(&auth->lock);
     if (rc != 0) return rc;
     *caller = key.caller;

@@ -305,6 +305,14 @@ static int read_caller(const json_t *claims, struct blasd_identity *caller, stru
     return 0;
 }
 
+bool auth_tokens_ready(struct auth_tokens *tokens) {
+    bool ready;
+    pthread_mutex_lock(&tokens->lock);
+    ready = tokens->keys != NULL;
+    pthread_mutex_unlock(&tokens->lock);
+    return ready;
+}
+
 int auth_tokens_check(struct auth_tokens *tokens, const char *text, struct blasd_auth_key *key,
                       struct blasd_err *err) {
     jwt_t *token = NULL;

@@ -15,6 +15,8 @@ int auth_tokens_open(const struct blasd_token_options *options, struct auth_toke
 void auth_tokens_free(struct auth_tokens *tokens); /* takes NULL */
 /* Once a second: 1: the keys have changed; 0: not; negative: they cannot be read, told once. */
 int auth_tokens_refresh(struct auth_tokens *tokens, struct blasd_err *err);
+/* Whether any keys that may sign are known: without them no token is right, whoever shows it. */
+bool auth_tokens_ready(struct auth_tokens *tokens);
 /* Whether a text has the form of a token. */
 bool auth_token_like(const char *text);
 /* Fills in caller and expires_s, the rest of *key with zeros. unauthorized. */

@@ -117,12 +117,14 @@ static void give_up_rights(const struct settings *settings) {
     const struct common_options *common = &settings->common;
     const struct door_options *doors = &settings->doors;
     const struct listeners *listeners = &settings->listeners;
-    const struct confine_files files = {
-        .read = {doors->keys, doors->tls_cert, doors->tls_key, doors->client_ca},
-        .write = {common_blob_dir(common)},
-        .socket = listeners->local ? listeners->host : NULL,
-        .network = common_needs_network(common),
-        .memory = settings->share};
+    const char *signers = doors->tokens.keys;
+    bool remote = signers != NULL && strstr(signers, "://") != NULL;
+    const struct confine_files files = {.read = {doors->keys, doors->tls_cert, doors->tls_key,
+                                                 doors->client_ca, remote ? NULL : signers},
+                                        .write = {common_blob_dir(common)},
+                                        .socket = listeners->local ? listeners->host : NULL,
+                                        .network = remote || common_needs_network(common),
+                                        .memory = settings->share};
     if (common->no_confine) return;
     confine_files(&files);
     confine_calls();
