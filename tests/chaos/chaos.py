@@ -172,10 +172,11 @@ class Run:
             self.note("totals", op=op, submitted=submitted, ended=ended)
 
     def held(self):
+        """Redis' keys, but for those that come and go by time: that somebody has swept the store."""
         redis = Redis(self.service)
         found = keys(redis)
         redis.close()
-        return found
+        return [key for key in found if ":sweeping" not in key]
 
     def compare(self, before, keys_before):
         """What there is now beside what there was."""
