@@ -8,15 +8,15 @@
 ## make bench        measurements (bench/README.md); ARGS="--quick --only json-256" passes options on
 ## make test-gpu     on a machine with a GPU: conformance, leaks, benchmarks
 ## make fuzz         the fuzzers, FUZZ_SECONDS (60) each
-## make chaos        kills, stops and fills a service under load; ARGS="--kills 10000" or "--seconds 600 --seed N"
+## make chaos        kills, stops and fills a service under load; ARGS="--kills 10000", "--seconds 600 --seed N", "--disk 96" (may mount)
 ## make attack       what hostile clients do, SCALE (10) times as much as in make test
-## make soak         the load tests for a minute each, then half an hour in which memory must be flat
+## make soak         the load tests for a minute each, then half an hour in which memory must be flat; ARGS="--seconds 600"
 ## make analyze      gcc -fanalyzer, clang-tidy, cppcheck; make test-thread: threads under ThreadSanitizer
 ## make test-fresh   `make demo` and `make test` in a bare root (needs root)
 ## make test-image   builds and runs the container image (needs root)
 ## make wheels       build/wheels: the Python client, and the service for pip; make test-wheels tries them (needs root)
 ## make generated    writes anew what is generated from the code's tables and committed (docs, api)
-## make new-op      NAME=name: the folder of a new operation, which builds and passes its tests
+## make new-op       NAME=name: the folder of a new operation, which builds and passes its tests
 ## make install      DESTDIR= PREFIX=/usr/local: the program, the C client, manual pages, a systemd unit; also uninstall
 ## make clean        removes build/
 ##
