@@ -354,18 +354,6 @@ bool blasd_regression_doubled(const struct regression_shape *shape) {
     return work <= DOUBLED_WORK && shape->q <= 1024;
 }
 
-/* What two jobs must share beside shapes; 64-bit patterns. */
-static void add_params(struct blasd_key *key, const struct regression_shape *shape) {
-    const double numbers[] = {shape->alpha,         shape->l1_ratio, shape->tol,
-                              shape->learning_rate, shape->level,    shape->rcond};
-    blasd_key_add_int(key, (int64_t)shape->certify << 16 | (int64_t)shape->method << 8 |
-                               (int64_t)shape->cov << 4 | (int64_t)shape->intercept << 3 |
-                               (int64_t)shape->use_t << 2 | (int64_t)shape->residuals << 1 |
-                               (int64_t)shape->cov_params);
-    blasd_key_add(key, numbers, sizeof numbers);
-    blasd_key_add_int(key, shape->iterations);
-}
-
 /* Outputs that only ols has. */
 static int plan_statistics(struct blasd_plan *plan, const struct regression_shape *shape,
                            struct blasd_err *err) {
@@ -492,14 +480,6 @@ static int regression_plan(const struct blasd_job *job, struct blasd_plan *plan,
     if (blasd_regression_where(&shape) == REGRESSION_REFUSED)
         plan->host_only = REGRESSION_DEVICE_TAKES;
     plan->batchable = true;
-    for (int i = IN_X; i <= IN_WEIGHT; i++) {
-        blasd_key_add_int(&plan->key, blasd_job_has(job, i));
-        if (!blasd_job_has(job, i)) continue;
-        blasd_key_add_int(&plan->key, job->inputs[i].tensor.dtype == BLASD_float32);
-        blasd_key_add(&plan->key, job->inputs[i].tensor.shape,
-                      (size_t)job->inputs[i].tensor.rank * sizeof(int64_t));
-    }
-    add_params(&plan->key, &shape);
     return 0;
 }
 

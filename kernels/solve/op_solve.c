@@ -171,7 +171,6 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
     for (int i = 0; i < 2; i++) {
         plan->input_dtype[i] = dtype;
         plan->keep_order[i] = job->inputs[i].tensor.rank == 2;
-        blasd_key_add_tensor(&plan->key, &job->inputs[i].tensor);
     }
     *x = blasd_tensor_make(dtype, s.batch_rank, s.batch);
     x->shape[x->rank++] = s.n;
@@ -187,10 +186,6 @@ static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct bla
         plan->outputs[BLASD_SOLVE_ERROR_BOUND] = *x;
         plan->outputs[BLASD_SOLVE_ERROR_BOUND].dtype = BLASD_float64;
     }
-    blasd_key_add_int(&plan->key, s.certify);
-    blasd_key_add_int(&plan->key, (int64_t)s.assume);
-    blasd_key_add_int(&plan->key, s.transposed);
-    blasd_key_add_int(&plan->key, (int64_t)s.refinement);
     plan->items = (double)s.batch_count;
     if (blasd_dtype_parts(dtype) == 1)
         plan_costs(job, &s, plan);
