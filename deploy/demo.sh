@@ -1,5 +1,5 @@
 #!/bin/bash
-# What `make demo` runs once everything is built: starts the service, sends one job of each operation over
+# What `make demo` runs once everything is built: starts the service, sends a job of four operations each over
 # HTTP with curl, checks every answer against known values, shows where the time went, stops the service.
 set -euo pipefail
 cd "$(dirname "$0")/.."
