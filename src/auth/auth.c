@@ -49,7 +49,7 @@ struct blasd_auth {
     /* under the lock */
     struct file_state file;
     struct blasd_keyring ring;
-    unsigned version; /* of the ring */
+    unsigned version; /* of the ring, and of the keys of tokens */
     struct blasd_hash proofs, rates;
     struct auth_failures failures;
     /* constant */
@@ -136,6 +136,7 @@ static int refresh_tokens(struct blasd_auth *auth, struct blasd_err *err) {
     int rc = auth_tokens_refresh(auth->tokens, err);
     if (rc <= 0) return rc;
     pthread_mutex_lock(&auth->lock);
+    auth->version++; /* one that is being proved by the old keys is not kept */
     blasd_hash_each(&auth->proofs, forget_token, &auth->proofs);
     pthread_mutex_unlock(&auth->lock);
     return rc;

@@ -120,13 +120,16 @@ static void send_tensors(struct http_exchange *exchange, struct MHD_Response *re
     http_exchange_answer(exchange, exchange->wanted.partial ? 206 : 200, response);
 }
 
-/* Cuts an output to the range that is asked for, if one is. */
+/* Cuts an output to the range that is asked for, if one is. Of other methods than GET a range says
+ * nothing. */
 static int cut_range(struct http_exchange *exchange, struct blasd_answer *answer,
                      struct blasd_err *err) {
     const struct http_range *range = &exchange->request.range;
     int64_t size = blasd_answer_size(answer);
     uint64_t all = (uint64_t)size, from = range->first, to = range->last;
-    if (!range->given || exchange->request.if_range || !is_output(exchange) || size < 0) return 0;
+    if (exchange->request.method != HTTP_GET || !range->given || exchange->request.if_range ||
+        !is_output(exchange) || size < 0)
+        return 0;
     if (range->from_end) {
         from = all > range->first ? all - range->first : 0;
         if (range->first == 0) from = all;
@@ -256,9 +259,11 @@ static void on_delivered(void *arg, const struct blasd_err *err);
 static void answer_from_blob(struct response_context *context, struct http_exchange *exchange) {
     struct blasd_err err = {0};
     int rc = 0;
+    watch(context);
     if (exchange->form.dialect != NULL)
         rc = exchange->form.dialect->deliver(exchange, &context->record, context->blob.data,
                                              on_delivered, context, &err);
+    (void)was_cut(context); /* stream_tensors says so */
     if (rc == 0) {
         stream_tensors(context, exchange, context->blob.data,
                        output_wanted(exchange, &context->record),

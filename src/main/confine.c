@@ -90,7 +90,8 @@ static void allow(const struct ruleset *ruleset, const char *path, uint64_t righ
     if (rule.parent_fd < 0) return;
     if (fstat(rule.parent_fd, &info) == 0 && !S_ISDIR(info.st_mode))
         rule.allowed_access &= OF_A_FILE;
-    if (syscall(SYS_landlock_add_rule, ruleset->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0)
+    if (rule.allowed_access != 0 &&
+        syscall(SYS_landlock_add_rule, ruleset->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0)
         blasd_log(BLASD_LOG_WARN, "%s is not within reach any more: %s", path, strerror(errno));
     close(rule.parent_fd);
 }
@@ -99,13 +100,21 @@ static void allow_all(const struct ruleset *ruleset, const char *const *paths, u
     for (; *paths != NULL; paths++) allow(ruleset, *paths, rights);
 }
 
-/* In the directory that the file lies in. */
+/* In the directory that the file lies in; where that is the root, the file alone. */
 static void allow_beside(const struct ruleset *ruleset, const char *file, uint64_t rights) {
     char folder[PATH_MAX];
     const char *slash = strrchr(file, '/');
     int len = slash == NULL ? 1 : (int)(slash - file);
     snprintf(folder, sizeof folder, "%.*s", len, slash == NULL ? "." : file);
-    if (len > 0) allow(ruleset, folder, rights);
+    allow(ruleset, len > 0 ? folder : file, rights);
+}
+
+/* Of a link what it shows, too: certificates are renewed beside that. */
+static void allow_reading(const struct ruleset *ruleset, const char *file) {
+    char *real = realpath(file, NULL);
+    allow_beside(ruleset, file, READ);
+    if (real != NULL) allow_beside(ruleset, real, READ);
+    free(real);
 }
 
 /* Where a library in use lies others may that it opens later. */
@@ -160,11 +169,13 @@ static atomic_int refusals;
 static void hold(int number) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     static const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
+    const int before = errno; /* of what it came between */
     (void)number;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_capset, &header, none) != 0 ||
         (held_by >= 0 && syscall(SYS_landlock_restrict_self, held_by, 0) != 0))
         refusals++;
     sem_post(&held);
+    errno = before;
 }
 
 /* Capabilities, of which root has some, and Landlock are a thread's own. Threads that libraries
@@ -222,7 +233,7 @@ void confine_files(const struct confine_files *files) {
     dl_iterate_phdr(allow_library, &ruleset);
     if (files->network) allow_all(&ruleset, network_files, READ);
     for (size_t i = 0; i < sizeof files->read / sizeof *files->read; i++)
-        if (files->read[i] != NULL) allow_beside(&ruleset, files->read[i], READ);
+        if (files->read[i] != NULL) allow_reading(&ruleset, files->read[i]);
     for (size_t i = 0; i < sizeof files->write / sizeof *files->write; i++) {
         if (files->write[i] == NULL) continue;
         (void)mkdir(files->write[i], 0700); /* later it could not be made any more */

@@ -130,6 +130,9 @@ def test_ranges(service, form, side):
     for value in ("bytes=0-1,5-6", "bytes=5-4", "bytes=x-", "bytes=-", "items=0-1", "bytes=0", f"bytes=0-{2**64}", "bytes= 0-1"):
         assert get(value).body == whole.body and get(value).status == 200, value
     assert get("bytes=0-1", **{"If-Range": '"x"'}).body == whole.body
+    for value in ("bytes=0-1", f"bytes={size}-"):  # RFC 9110, 14.2: of GET alone
+        head = service.request("HEAD", path, headers={"Accept": TYPES[form], "Range": value})
+        assert head.status == 200 and head.headers["Content-Length"] == str(size), value
     # a download in pieces is the whole
     step = max(1, size // 5)
     assert b"".join(get(f"bytes={at}-{at + step - 1}").body for at in range(0, size, step)) == whole.body

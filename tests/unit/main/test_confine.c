@@ -30,6 +30,8 @@
 
 static char folder[] = "/tmp/blasd-confine-XXXXXX";
 static char mine[64], theirs[64], secret[80];
+/* a certificate that is reached by a link, which shows another one from time to time */
+static char archive[64], live[64], first[80], renewed[80], linked[80];
 
 static bool has_landlock(void) {
     return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) >= 2;
@@ -54,6 +56,11 @@ static int close_if_open(int fd) {
 
 static int read_the_secret(void) {
     return close_if_open(open(secret, O_RDONLY));
+}
+
+/* What the link shows later: a file beside the one that it showed at first. */
+static int read_what_was_renewed(void) {
+    return close_if_open(open(renewed, O_RDONLY));
 }
 
 static int read_the_supervisor(void) {
@@ -150,7 +157,7 @@ static void *early(void *unused) {
 }
 
 static int in_confinement(void) {
-    const struct confine_files files = {.write = {mine}};
+    const struct confine_files files = {.read = {linked}, .write = {mine}};
     pthread_t thread;
     sem_init(&confined, 0, 0);
     sem_init(&tried, 0, 0);
@@ -198,6 +205,7 @@ static void files_of_others_are_out_of_reach(void **state) {
     (void)state;
     if (!has_landlock()) skip();
     expect(read_the_secret, EACCES);
+    expect(read_what_was_renewed, 0);
     expect(write_elsewhere, EACCES);
     expect(read_the_supervisor, EACCES);
     if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) >= 4)
@@ -206,7 +214,6 @@ static void files_of_others_are_out_of_reach(void **state) {
 
 static int set_up(void **state) {
     char pool[96];
-    int fd;
     (void)state;
     if (mkdtemp(folder) == NULL) return -1;
     snprintf(mine, sizeof mine, "%s/mine", folder);
@@ -214,8 +221,16 @@ static int set_up(void **state) {
     snprintf(secret, sizeof secret, "%s/keys", theirs);
     snprintf(pool, sizeof pool, "%s/pool", mine);
     if (mkdir(mine, 0700) != 0 || mkdir(pool, 0700) != 0 || mkdir(theirs, 0700) != 0) return -1;
-    fd = open(secret, O_WRONLY | O_CREAT, 0600);
-    return close_if_open(fd);
+    snprintf(archive, sizeof archive, "%s/archive", folder);
+    snprintf(live, sizeof live, "%s/live", folder);
+    snprintf(first, sizeof first, "%s/cert1", archive);
+    snprintf(renewed, sizeof renewed, "%s/cert2", archive);
+    snprintf(linked, sizeof linked, "%s/cert", live);
+    if (mkdir(archive, 0700) != 0 || mkdir(live, 0700) != 0) return -1;
+    if (symlink("../archive/cert1", linked) != 0) return -1;
+    return close_if_open(open(secret, O_WRONLY | O_CREAT, 0600)) +
+           close_if_open(open(first, O_WRONLY | O_CREAT, 0600)) +
+           close_if_open(open(renewed, O_WRONLY | O_CREAT, 0600));
 }
 
 static int tear_down(void **state) {
@@ -223,6 +238,11 @@ static int tear_down(void **state) {
     (void)state;
     snprintf(pool, sizeof pool, "%s/pool", mine);
     unlink(secret);
+    unlink(linked);
+    unlink(first);
+    unlink(renewed);
+    rmdir(archive);
+    rmdir(live);
     rmdir(pool);
     rmdir(mine);
     rmdir(theirs);
