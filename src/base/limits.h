@@ -44,6 +44,9 @@ struct blasd_err;
     X(disk_reserve_bytes, 0, BLASD_MIB, BLASD_TIB, "bytes",                                        \
       "free space below which `blasd up` takes no more jobs, on the disk of --data; as much "      \
       "again is held for what is queued (0: a 16th of the disk, from 8M to 128M)")                 \
+    X(ready_workers, 1, 0, 1000000, "workers",                                                     \
+      "live workers below which /health/ready says no; with 0 jobs for a class without any wait, " \
+      "too, where workers are started as work comes")                                              \
     X(queue_wait_ms, 1000, 0, 60000, "milliseconds",                                               \
       "how long a small request that finds the queue full waits for room before it is refused; "   \
       "some longer where many wait, for jobs go before refusals")                                  \

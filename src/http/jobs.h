@@ -48,6 +48,8 @@ void http_docs_style(struct http_exchange *exchange);
 void http_error_page(struct http_exchange *exchange);
 /* shared_files.c */
 void http_share(struct http_exchange *exchange);
+/* class_load.c */
+void http_load(struct http_exchange *exchange);
 /* metrics.c */
 void http_metrics_show(struct http_exchange *exchange);
 

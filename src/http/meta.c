@@ -106,8 +106,9 @@ void http_health_ready(struct http_exchange *exchange) {
         http_reply_fail(exchange, BLASD_E_draining, "", "the service takes no new jobs");
     else if (!view->available)
         http_reply_problem(exchange, view->trouble);
-    else if (view->workers < 1)
-        http_reply_fail(exchange, BLASD_E_queue_unavailable, "", "no worker is alive");
+    else if ((uint64_t)view->workers < exchange->home->server->limits->ready_workers)
+        http_reply_fail(exchange, BLASD_E_queue_unavailable, "",
+                        "%d workers are alive (limit ready_workers)", view->workers);
     else
         http_reply_static(exchange, 200, HTTP_TYPE_JSON, ready, sizeof ready - 1);
 }

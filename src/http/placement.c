@@ -25,8 +25,6 @@
 #define DEVICE_SHARE                                                                               \
     0.9 /* of a device's memory that a job may need and still be sent there unasked */
 
-static const char *const class_names[] = {NULL, "cpu", "cuda"};
-
 static uint64_t bytes_of(const json_t *info, const char *name) {
     json_int_t bytes = json_integer_value(json_object_get(info, name));
     return bytes > 0 ? (uint64_t)bytes : 0;
@@ -68,9 +66,8 @@ static void learn_workers(struct http_placement_class *class, const char *name, 
     class->mean_s = jobs > 0 && busy > 0 ? busy / jobs : 0;
 }
 
-/* Jobs that wait for a class or are with its workers. */
-static double count_jobs(const json_t *queue, const char *name) {
-    const json_t *class = json_object_get(queue, name);
+double http_placement_jobs(const json_t *queue, enum blasd_device_class class_id) {
+    const json_t *class = json_object_get(queue, blasd_device_class_names[class_id]);
     double jobs = 0;
     for (int p = 0; p < BLASD_PRIORITY_COUNT; p++) {
         const json_t *row = json_object_get(class, blasd_priority_names[p]);
@@ -117,8 +114,9 @@ void http_placement_learn(struct http_placement *choice, const char *text, size_
     if (stats == NULL) return;
     for (int c = BLASD_DEVICE_CPU; c <= BLASD_DEVICE_CUDA; c++) {
         struct http_placement_class *class = &choice->of[c];
-        learn_workers(class, class_names[c], json_object_get(stats, "workers"));
-        learn_work(class, last_work(class, count_jobs(queue, class_names[c]), loops),
+        learn_workers(class, blasd_device_class_names[c], json_object_get(stats, "workers"));
+        learn_work(class,
+                   last_work(class, http_placement_jobs(queue, (enum blasd_device_class)c), loops),
                    choice->workers[c], now_ns);
     }
     choice->known = true;
@@ -235,15 +233,28 @@ int http_placement_check_time(const struct http_placement *choice,
 #define USUAL_FLOPS 1e10
 #define USUAL_BYTES 1e9
 
-double http_placement_work(const struct http_placement *choice, const struct blasd_queue_view *view,
+#define LATELY (1.0 / 16) /* what a job counts for in the mean of those sent last */
+
+double http_placement_work(struct http_placement *choice, const struct blasd_queue_view *view,
                            enum blasd_device_class class, const struct blasd_op *op,
                            const struct blasd_plan *plan) {
+    struct http_placement_class *of;
     struct blasd_cost_guess guess;
     if (class == BLASD_DEVICE_ANY)
-        class = view->workers_of[BLASD_DEVICE_CPU] > 0 ? BLASD_DEVICE_CPU : BLASD_DEVICE_CUDA;
-    if (predict(&choice->of[class], op, plan, &guess)) return guess.share_s;
-    return BLASD_COST_JOB_S + plan->flops / USUAL_FLOPS +
-           (double)(plan->input_bytes + plan->output_bytes) / USUAL_BYTES;
+        class = view->workers_of[BLASD_DEVICE_CPU] > 0 || view->workers_of[BLASD_DEVICE_CUDA] == 0
+                    ? BLASD_DEVICE_CPU
+                    : BLASD_DEVICE_CUDA;
+    of = &choice->of[class];
+    if (!predict(of, op, plan, &guess))
+        guess.share_s = BLASD_COST_JOB_S + plan->flops / USUAL_FLOPS +
+                        (double)(plan->input_bytes + plan->output_bytes) / USUAL_BYTES;
+    of->lately_s += (guess.share_s - of->lately_s) * (of->lately_s > 0 ? LATELY : 1);
+    return guess.share_s;
+}
+
+double http_placement_job_s(const struct http_placement_class *class) {
+    if (class->lately_s > 0) return class->lately_s;
+    return class->mean_s > 0 ? class->mean_s : BLASD_COST_JOB_S;
 }
 
 /* The work that waits, now. */

@@ -295,6 +295,14 @@ static int param_forget(struct http_request *request, const char *value, struct 
     return 0;
 }
 
+static int param_target(struct http_request *request, const char *value, size_t len,
+                        struct blasd_err *err) {
+    double *target_s = &request->query.target_s;
+    if (read_seconds(value, len, target_s) && *target_s >= 0.001 && *target_s <= 1e9) return 0;
+    return blasd_fail(err, BLASD_E_malformed_query, "target_s",
+                      "target_s is a number of seconds from 0.001 to 1e9, not '%.40s'", value);
+}
+
 int http_request_param(struct http_request *request, unsigned allowed,
                        const struct blasd_limits *limits, const char *name, const char *value,
                        size_t len, struct blasd_err *err) {
@@ -312,7 +320,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"cursor", HTTP_PARAM_CURSOR},
                   {"since", HTTP_PARAM_SINCE},
                   {"before", HTTP_PARAM_BEFORE},
-                  {"forget", HTTP_PARAM_FORGET}};
+                  {"forget", HTTP_PARAM_FORGET},
+                  {"target_s", HTTP_PARAM_TARGET}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
@@ -331,6 +340,7 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_SINCE: return read_time(name, value, &request->query.since_us, err);
     case HTTP_PARAM_BEFORE: return read_time(name, value, &request->query.before_us, err);
     case HTTP_PARAM_FORGET: return param_forget(request, value, err);
+    case HTTP_PARAM_TARGET: return param_target(request, value, len, err);
     case HTTP_PARAM_CURSOR: request->query.cursor = value; break;
     case HTTP_PARAM_OP: request->query.op = value; break;
     case HTTP_PARAM_PARAMS: request->query.params = value; break;

@@ -38,7 +38,8 @@ enum http_param {
     HTTP_PARAM_CURSOR = 256,
     HTTP_PARAM_SINCE = 512,
     HTTP_PARAM_BEFORE = 1024,
-    HTTP_PARAM_FORGET = 2048
+    HTTP_PARAM_FORGET = 2048,
+    HTTP_PARAM_TARGET = 4096
 };
 
 /* Prefer */
@@ -69,7 +70,7 @@ struct http_query {
     const char *op, *params, *priority, *deadline_ms, *device, *cursor;
     int64_t since_us, before_us; /* since 1970 */
     bool forget;
-    double wait_s;
+    double wait_s, target_s;
     int state; /* an enum blasd_state */
     int limit;
 };

@@ -49,6 +49,7 @@ const struct http_route http_routes[] = {
     {"/devices", READ, 0, NULL, NULL, http_devices, NULL, ANY_KEY},
     {"/share", READ, 0, NULL, NULL, http_share, NULL, WRITES},
     {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, HTTP_ROLE(BLASD_ROLE_METRICS)},
+    {"/load", READ, HTTP_PARAM_TARGET, NULL, NULL, http_load, NULL, HTTP_ROLE(BLASD_ROLE_METRICS)},
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
     {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},

@@ -166,7 +166,7 @@ struct blasd_front_queue {
     char channel[FRONT_CHANNEL_MAX];        /* ours, for as long as the object lives */
     struct blasd_link_address address;
     struct blasd_link_limits limits;
-    bool may_lose_jobs;
+    bool may_lose_jobs, no_worker_needed; /* limit ready_workers is 0 */
     struct blasd_id_key id_key;
     struct blasd_async_link commands, replies;
     bool closing, in_flush;

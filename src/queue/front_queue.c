@@ -370,6 +370,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     if (result == 0) result = blasd_link_parse(options->url, &queue->address, err);
     if (result != 0) return result;
     blasd_link_limits(options, &queue->limits);
+    queue->no_worker_needed = options->limits->ready_workers == 0;
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
     snprintf(queue->name, sizeof queue->name, "%s", options->name);

@@ -117,6 +117,7 @@ static void test_roles(void **state) {
         {"/devices", HTTP_GET, M | R | U},
         {"/share", HTTP_GET, U},
         {"/metrics", HTTP_GET, M},
+        {"/load", HTTP_GET, M},
         {"/health/live", HTTP_GET, HTTP_OPEN},
         {"/health/ready", HTTP_GET, M | R | U},
         {"/openapi.json", HTTP_GET, M | R | U},

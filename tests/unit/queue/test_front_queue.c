@@ -350,6 +350,22 @@ static void test_no_such_device(void **state) {
     assert_int_equal(work_once(env), 2);
 }
 
+/* Where workers are started as work comes, what is asked for waits for one. */
+static void test_device_to_come(void **state) {
+    struct env *env = env_new(NULL);
+    struct seen *cuda;
+    (void)state;
+    env->limits.ready_workers = 0;
+    env_open(env);
+    worker_register(env);
+    UNTIL(env, env->queue->view.workers == 1);
+    cuda = submit(env, (struct want){.device = BLASD_DEVICE_CUDA});
+    UNTIL(env, env->answered == 1);
+    assert_int_equal(cuda->code, BLASD_OK);
+    assert_int_equal(work_once(env), 0); /* it is not for that worker */
+    env_free(env);
+}
+
 static void test_queue_full(void **state) {
     struct env *env = env_new(NULL);
     (void)state;
@@ -493,14 +509,23 @@ static void test_redis_blob(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_submit_and_end), TEST(test_thousand_in_a_turn),
-        TEST(test_message_first),  TEST(test_watch_elsewhere),
-        TEST(test_unwatch),        TEST(test_cancel),
-        TEST(test_list_and_stats), TEST(test_lists_take_turns),
-        TEST(test_idempotency),    TEST(test_idempotency_race),
-        TEST(test_no_such_device), cmocka_unit_test(test_queue_full),
-        TEST(test_deadline),       TEST(test_other_store),
-        TEST(test_dir_blob),       cmocka_unit_test(test_redis_blob),
+        TEST(test_submit_and_end),
+        TEST(test_thousand_in_a_turn),
+        TEST(test_message_first),
+        TEST(test_watch_elsewhere),
+        TEST(test_unwatch),
+        TEST(test_cancel),
+        TEST(test_list_and_stats),
+        TEST(test_lists_take_turns),
+        TEST(test_idempotency),
+        TEST(test_idempotency_race),
+        TEST(test_no_such_device),
+        cmocka_unit_test(test_device_to_come),
+        cmocka_unit_test(test_queue_full),
+        TEST(test_deadline),
+        TEST(test_other_store),
+        TEST(test_dir_blob),
+        cmocka_unit_test(test_redis_blob),
     };
     signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that may have gone */
     return cmocka_run_group_tests_name("front_queue", tests, NULL, NULL);
