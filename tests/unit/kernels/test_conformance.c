@@ -97,7 +97,7 @@ static void whatever_differs_stands_in_the_key(void **state) {
             value->given = true;
             if (param->kind == BLASD_PARAM_BOOL) value->b = !value->b;
             if (param->kind == BLASD_PARAM_CHOICE) value->choice = value->choice == 0;
-            if (param->kind == BLASD_PARAM_INT) value->i += value->i < param->most ? 1 : -1;
+            if (param->kind == BLASD_PARAM_INT) value->i += (double)value->i < param->most ? 1 : -1;
             if (param->kind == BLASD_PARAM_FLOAT) {
                 value->f = value->f == 0.5 ? 0.25 : 0.5;
                 if (param->has_range && (value->f < param->least || value->f > param->most))
