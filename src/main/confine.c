@@ -279,23 +279,28 @@ static const char *const forbidden[] = {
 static const uint64_t namespaces[] = {CLONE_NEWUSER, CLONE_NEWNS,  CLONE_NEWPID,   CLONE_NEWNET,
                                       CLONE_NEWIPC,  CLONE_NEWUTS, CLONE_NEWCGROUP};
 
+/* A condition on a call's first argument. */
+static struct scmp_arg_cmp first_is(enum scmp_compare how, scmp_datum_t a, scmp_datum_t b) {
+    return (struct scmp_arg_cmp){.arg = 0, .op = how, .datum_a = a, .datum_b = b};
+}
+
 static int forbid_clones(scmp_filter_ctx filter, uint32_t no) {
     int failed = 0;
     for (size_t i = 0; i < sizeof namespaces / sizeof *namespaces; i++)
         failed |= seccomp_rule_add(filter, no, SCMP_SYS(clone), 1,
-                                   SCMP_A0(SCMP_CMP_MASKED_EQ, namespaces[i], namespaces[i]));
+                                   first_is(SCMP_CMP_MASKED_EQ, namespaces[i], namespaces[i]));
     /* its flags lie in memory, where no filter sees them; the C library goes on to clone() */
     return failed | seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
 /* All families but UNIX, INET, INET6, and NETLINK, which finding addresses needs. */
 static int forbid_sockets(scmp_filter_ctx filter, uint32_t no) {
-    int failed = seccomp_rule_add(filter, no, SCMP_SYS(socket), 1,
-                                  SCMP_A0(SCMP_CMP_GT, (scmp_datum_t)AF_NETLINK));
+    int failed =
+        seccomp_rule_add(filter, no, SCMP_SYS(socket), 1, first_is(SCMP_CMP_GT, AF_NETLINK, 0));
     for (int family = AF_INET + 1; family < AF_NETLINK; family++)
         if (family != AF_INET6)
             failed |= seccomp_rule_add(filter, no, SCMP_SYS(socket), 1,
-                                       SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family));
+                                       first_is(SCMP_CMP_EQ, (scmp_datum_t)family, 0));
     return failed;
 }
 
@@ -308,7 +313,7 @@ static int forbid(scmp_filter_ctx filter) {
         if (number != __NR_SCMP_ERROR) failed |= seccomp_rule_add(filter, no, number, 0);
     }
     failed |= forbid_clones(filter, no) | forbid_sockets(filter, no);
-    failed |= seccomp_rule_add(filter, no, SCMP_SYS(tgkill), 1, SCMP_A0(SCMP_CMP_NE, self));
+    failed |= seccomp_rule_add(filter, no, SCMP_SYS(tgkill), 1, first_is(SCMP_CMP_NE, self, 0));
     /* typing on a terminal that this was started from */
     failed |= seccomp_rule_add(filter, no, SCMP_SYS(ioctl), 1,
                                SCMP_A1_32(SCMP_CMP_EQ, (uint32_t)TIOCSTI));
