@@ -307,6 +307,9 @@ static int forbid_sockets(scmp_filter_ctx filter, uint32_t no) {
 static int forbid(scmp_filter_ctx filter) {
     const uint32_t no = SCMP_ACT_ERRNO(EPERM);
     const uint64_t self = (uint64_t)getpid();
+    /* of the request's 64 bits the kernel looks at 32 */
+    const struct scmp_arg_cmp terminal = {
+        .arg = 1, .op = SCMP_CMP_MASKED_EQ, .datum_a = UINT32_MAX, .datum_b = TIOCSTI};
     int failed = 0;
     for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++) {
         int number = seccomp_syscall_resolve_name(forbidden[i]);
@@ -315,8 +318,7 @@ static int forbid(scmp_filter_ctx filter) {
     failed |= forbid_clones(filter, no) | forbid_sockets(filter, no);
     failed |= seccomp_rule_add(filter, no, SCMP_SYS(tgkill), 1, first_is(SCMP_CMP_NE, self, 0));
     /* typing on a terminal that this was started from */
-    failed |= seccomp_rule_add(filter, no, SCMP_SYS(ioctl), 1,
-                               SCMP_A1_32(SCMP_CMP_EQ, (uint32_t)TIOCSTI));
+    failed |= seccomp_rule_add(filter, no, SCMP_SYS(ioctl), 1, terminal);
     return failed;
 }
 
