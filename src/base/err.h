@@ -122,9 +122,9 @@
     X(singular_matrix, 422, false, "The matrix is singular",                                       \
       "The system has no unique solution; use regression for a least-squares one.")                \
     X(not_positive_definite, 422, false, "The matrix is not positive definite",                    \
-      "Use assume_a \"symmetric\" or \"general\".")                                                \
+      "Check the matrix; solve takes others with assume_a \"symmetric\" or \"general\".")          \
     X(not_converged, 422, false, "The computation did not converge",                               \
-      "Raise the number of iterations, or change the parameters.")                                 \
+      "Raise the number of iterations or change the parameters, where there are such.")            \
     X(deadline_exceeded, 504, true, "The deadline passed before the job ended",                    \
       "Give the job a longer deadline_ms.")                                                        \
     X(cancelled, 409, false, "The job was cancelled", "Submit it again.")                          \
