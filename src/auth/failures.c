@@ -24,6 +24,7 @@ static int is_old(const struct auth_failure *failure, int64_t now_ns) {
 
 unsigned auth_failures_wait(const struct auth_failures *failures, uint64_t from, int64_t now_ns) {
     const struct auth_failure *set = failures->sets[set_of(failures, from)];
+    if (from == 0) return 0;
     for (int i = 0; i < AUTH_FAILURE_WAYS; i++) {
         int64_t left = set[i].last_ns + wait_ns(&set[i]) - now_ns;
         if (set[i].count == 0 || set[i].from != from || left <= 0) continue;
@@ -34,6 +35,7 @@ unsigned auth_failures_wait(const struct auth_failures *failures, uint64_t from,
 
 void auth_failures_note(struct auth_failures *failures, uint64_t from, int64_t now_ns) {
     struct auth_failure *set = failures->sets[set_of(failures, from)], *place = &set[0];
+    if (from == 0) return;
     for (int i = 0; i < AUTH_FAILURE_WAYS; i++) {
         if (set[i].count != 0 && set[i].from == from) {
             place = &set[i];

@@ -24,7 +24,8 @@ struct auth_failures {
     struct auth_failure sets[AUTH_FAILURE_SETS][AUTH_FAILURE_WAYS];
 };
 
-/* Seconds until a key of that address is looked at; 0: now. */
+/* Seconds until a key of that address is looked at; 0: now, as always where there is no address:
+ * one that came by a unix socket would have everybody there wait. */
 unsigned auth_failures_wait(const struct auth_failures *failures, uint64_t from, int64_t now_ns);
 /* It has shown a wrong one. */
 void auth_failures_note(struct auth_failures *failures, uint64_t from, int64_t now_ns);

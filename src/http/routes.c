@@ -19,6 +19,7 @@
 #define WRITES HTTP_ROLE(BLASD_ROLE_USER)
 #define READS (WRITES | HTTP_ROLE(BLASD_ROLE_READ))
 #define ANY_KEY (READS | HTTP_ROLE(BLASD_ROLE_METRICS))
+#define WATCHES HTTP_ROLE(BLASD_ROLE_METRICS) /* what tells of others' work, if only in sums */
 
 static const struct http_body_handlers jobs = {
     .admit = http_jobs_post_admit, .gone = http_jobs_post_gone, .release = http_jobs_post_release};
@@ -31,7 +32,7 @@ static const struct http_body_handlers inferences = {.admit = http_jobs_post_adm
     {path, READ, 0, NULL, NULL, http_oip_model, NULL, ANY_KEY},                                    \
         {path "/ready", READ, 0, NULL, NULL, http_oip_model_ready, NULL, ANY_KEY},                 \
         {path "/config", READ, 0, NULL, NULL, http_oip_config, NULL, ANY_KEY},                     \
-        {path "/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL, ANY_KEY}, {                \
+        {path "/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL, WATCHES}, {                \
         path "/infer", HTTP_POST, 0, http_inference_begin, http_jobs_post_body,                    \
             http_jobs_post_run, &inferences, WRITES                                                \
     }
@@ -48,8 +49,8 @@ const struct http_route http_routes[] = {
     {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL, ANY_KEY},
     {"/devices", READ, 0, NULL, NULL, http_devices, NULL, ANY_KEY},
     {"/share", READ, 0, NULL, NULL, http_share, NULL, WRITES},
-    {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, HTTP_ROLE(BLASD_ROLE_METRICS)},
-    {"/load", READ, HTTP_PARAM_TARGET, NULL, NULL, http_load, NULL, HTTP_ROLE(BLASD_ROLE_METRICS)},
+    {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, WATCHES},
+    {"/load", READ, HTTP_PARAM_TARGET, NULL, NULL, http_load, NULL, WATCHES},
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
     {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},
@@ -63,7 +64,7 @@ const struct http_route http_routes[] = {
     MODEL_ROUTES("/v2/models/{name}"),
     MODEL_ROUTES("/v2/models/{name}/versions/{version}"),
     /* behind those of one model: the last row that matches is taken */
-    {"/v2/models/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL, ANY_KEY},
+    {"/v2/models/stats", READ, 0, NULL, NULL, http_oip_statistics, NULL, WATCHES},
     {"/v2/systemsharedmemory/status", READ, 0, NULL, NULL, http_oip_regions_status, NULL, WRITES},
     {"/v2/systemsharedmemory/unregister", HTTP_POST, 0, NULL, NULL, http_oip_regions_unregister,
      NULL, WRITES},

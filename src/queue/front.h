@@ -157,6 +157,12 @@ struct front_slices {
     bool asking;                     /* which segments are free: a call is in flight */
 };
 
+/* What the operator allows. */
+struct front_rules {
+    bool may_lose_jobs;    /* a Redis that keeps no file */
+    bool no_worker_needed; /* limit ready_workers is 0 */
+};
+
 struct blasd_front_queue {
     struct blasd_loop *loop;                /* borrowed */
     struct blasd_front_queue_hooks hooks;   /* a copy */
@@ -166,7 +172,7 @@ struct blasd_front_queue {
     char channel[FRONT_CHANNEL_MAX];        /* ours, for as long as the object lives */
     struct blasd_link_address address;
     struct blasd_link_limits limits;
-    bool may_lose_jobs, no_worker_needed; /* limit ready_workers is 0 */
+    struct front_rules rules;
     struct blasd_id_key id_key;
     struct blasd_async_link commands, replies;
     bool closing, in_flush;

@@ -132,7 +132,7 @@ static void commands_up(struct blasd_async_link *link) {
     static const char *const args[] = {"INFO"};
     static const size_t lens[] = {4};
     struct blasd_front_queue *queue = link->owner;
-    if (queue->may_lose_jobs)
+    if (queue->rules.may_lose_jobs)
         ask_library(link);
     else
         blasd_async_link_send_args(link, 1, args, lens, handle_info, queue);
@@ -370,7 +370,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     if (result == 0) result = blasd_link_parse(options->url, &queue->address, err);
     if (result != 0) return result;
     blasd_link_limits(options, &queue->limits);
-    queue->no_worker_needed = options->limits->ready_workers == 0;
+    queue->rules.no_worker_needed = options->limits->ready_workers == 0;
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
     snprintf(queue->name, sizeof queue->name, "%s", options->name);
@@ -381,7 +381,7 @@ static int front_init(struct blasd_front_queue *queue, const struct blasd_queue_
     queue->waiters_seed = random[2];
     queue->id_key = (struct blasd_id_key){{random[3], random[4]}};
     queue->store = options->store;
-    queue->may_lose_jobs = options->may_lose_jobs;
+    queue->rules.may_lose_jobs = options->may_lose_jobs;
     queue->view.trouble = &queue->standing.trouble;
     no_trouble(queue);
     queue->view.jobs_limit = queue->limits.queue_jobs;

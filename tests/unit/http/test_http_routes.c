@@ -94,7 +94,7 @@ static void test_long_segment(void **state) {
 
 #define MODEL(path)                                                                                \
     {path, HTTP_GET, M | R | U}, {path "/ready", HTTP_GET, M | R | U},                             \
-        {path "/config", HTTP_GET, M | R | U}, {path "/stats", HTTP_GET, M | R | U}, {             \
+        {path "/config", HTTP_GET, M | R | U}, {path "/stats", HTTP_GET, M}, {                     \
         path "/infer", HTTP_POST, U                                                                \
     }
 
@@ -128,7 +128,7 @@ static void test_roles(void **state) {
         {"/v2/health/live", HTTP_GET, M | R | U},
         {"/v2/health/ready", HTTP_GET, M | R | U},
         {"/v2/repository/index", HTTP_POST, M | R | U},
-        {"/v2/models/stats", HTTP_GET, M | R | U},
+        {"/v2/models/stats", HTTP_GET, M},
         MODEL("/v2/models/{name}"),
         MODEL("/v2/models/{name}/versions/{version}"),
         {"/v2/systemsharedmemory/status", HTTP_GET, U},
