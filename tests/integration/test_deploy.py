@@ -160,17 +160,32 @@ def mounted(folder, name, text):
     return folder / name
 
 
+READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && exec "$@"'
+
+
+def read_only_root(folder):
+    """What a command begins with to see all but that folder read-only; nothing where a user may not do that here."""
+    begin = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", READ_ONLY, folder]
+    try:
+        done = subprocess.run([*begin, "true"], capture_output=True, check=False)
+    except FileNotFoundError:
+        return []
+    return begin if done.returncode == 0 else []
+
+
 def test_they_start_probe_and_scale(server, tmp_path):  # noqa: F811
-    """Front end and worker by the manifests' own words; the probe as it stands; what KEDA would read."""
+    """Front end and worker by the manifests' own words, on a read-only root; the probe as it stands; what KEDA would read."""
     server.up()
+    (tmp_path / "state").mkdir()
+    begin = [*read_only_root(tmp_path / "state"), BLASD]
     file = tmp_path / "keys.json"
     secret = {role: subprocess.run([BLASD, "keys", "add", role, "--role", role, "--file", file], capture_output=True, text=True,
                                    check=True).stdout.strip() for role in ("user", "metrics")}
-    here = {"0.0.0.0:8080": "127.0.0.1:0", "/var/lib/blasd": str(tmp_path),
+    here = {"0.0.0.0:8080": "127.0.0.1:0", "/var/lib/blasd": str(tmp_path / "state"),
             "file:/etc/blasd/redis/redis-url": f"file:{mounted(tmp_path / 'redis-url-folder', 'redis-url', server.url)}",
             "/etc/blasd/keys/keys.json": str(mounted(tmp_path / "keys", "keys.json", file.read_text()))}
     words = lambda name: [here.get(word, word) for word in container(named("Deployment", name))["args"]]
-    service = client(server, server.start([BLASD, *words("blasd-api")], stdout=subprocess.PIPE))
+    service = client(server, server.start([*begin, *words("blasd-api")], stdout=subprocess.PIPE))
     probe = container(named("Deployment", "blasd-api"))["readinessProbe"]["exec"]["command"]
     ready = lambda key: subprocess.run([word.replace("/8080", f"/{service.port}") for word in probe], check=False,
                                        env={**os.environ, "METRICS_KEY": key}, capture_output=True).returncode
@@ -191,7 +206,7 @@ def test_they_start_probe_and_scale(server, tmp_path):  # noqa: F811
     service.headers = {"Authorization": f"Bearer {secret['user']}"}
     job = service.post("matmul", {"a": np.eye(2), "b": np.eye(2)}, wait=0).json()["id"]
     wait_for(lambda: wanted("cpu") == 1)
-    worker = server.start([BLASD, *words("blasd-worker-cpu")], stdout=subprocess.PIPE)
+    worker = server.start([*begin, *words("blasd-worker-cpu")], stdout=subprocess.PIPE)
     wait_for(lambda: service.request("GET", f"/jobs/{job}").json()["state"] == "succeeded")
     wait_for(lambda: wanted("cpu") == 0)
     worker.terminate()
