@@ -30,6 +30,7 @@ REQUESTS = {
     "a bad request": post('{"op":"matmul","inputs":{"a":[[1,2]],"b":[[1,2]]}}', "json"),
     "a list": ("GET", "/jobs?limit=10", None, {}),
     "metrics": ("GET", "/metrics", None, {}),
+    "load": ("GET", "/load", None, {}),
     "operations": ("GET", "/ops", None, {}),
     "nothing": ("GET", "/nothing", None, {}),
 }

@@ -206,6 +206,8 @@ static void test_waits(void **state) {
     now += (AUTH_FAILURE_KEPT + 1) * second;
     auth_failures_note(&failures, 5, now);
     assert_int_equal(auth_failures_wait(&failures, 5, now), 0);
+    for (int i = 0; i < 20; i++) auth_failures_note(&failures, 0, now); /* a unix socket's */
+    assert_int_equal(auth_failures_wait(&failures, 0, now), 0);
 }
 
 /* Who comes with a thousand addresses does not make the table forget one that insists. */
