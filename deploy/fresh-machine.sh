@@ -13,7 +13,7 @@ release=${BLASD_FRESH_RELEASE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 deploy/base-root.sh "$cache/$release" "$release"
 root=$(mktemp -d "$cache/root.XXXXXX")
 stop() {
-    umount "$root/dev/shm" "$root/dev" "$root/proc" 2>/dev/null || true
+    umount "$root/dev/shm" "$root/dev/pts" "$root/dev" "$root/proc" 2>/dev/null || true
     mountpoint -q "$root/dev" || rm -rf "$root"
 }
 trap stop EXIT
@@ -26,7 +26,9 @@ mknod -m 666 "$root/dev/full" c 1 7
 mknod -m 666 "$root/dev/random" c 1 8
 mknod -m 666 "$root/dev/urandom" c 1 9
 ln -s /proc/self/fd "$root/dev/fd"
-mkdir "$root/dev/shm"
+mkdir "$root/dev/shm" "$root/dev/pts"
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
 mount -t tmpfs tmpfs "$root/dev/shm"
 git clone -q --no-hardlinks . "$root/root/blasd"
 rm -rf "$root/root/blasd/.git/hooks"
