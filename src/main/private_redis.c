@@ -170,7 +170,7 @@ void private_redis_repair(struct private_redis *redis) {
     redis->synced_bytes = -1;  /* a rewrite under way may have left files of another size behind */
     redis->room.ahead_end = 0; /* cutting the file takes that with it */
     redis->told_bytes = 0;
-    redis->paused = redis->room.rewriting = false;
+    redis->paused = redis->room.rewriting = redis->heard = false;
     files_of(redis, path);
     if (blasd_aof_repair(path, &cut, &err) != 0)
         blasd_log(BLASD_LOG_WARN, "%s", err.detail);
@@ -215,6 +215,7 @@ static void asked(struct probe *probe) {
 static void told(struct probe *probe) {
     static const char rewrite[] = "BGREWRITEAOF\r\n";
     struct private_redis *redis = blasd_container_of(probe, struct private_redis, teller);
+    redis->heard = true;
     if (!redis->paused || redis->room.rewriting) return;
     redis->room.rewriting = true;
     blasd_aof_room_drop_ballast(&redis->room);

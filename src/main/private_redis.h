@@ -27,6 +27,7 @@ struct private_redis {
     /* what Redis, and the log, were told last of the disk; 0 bytes: nothing yet */
     uint64_t told_bytes;
     bool told_short, said_short;
+    bool heard; /* it has answered to that, since it was started */
     int64_t told_ns, rewritten_ns;
     bool paused; /* Redis takes no writes until the file is rewritten */
     struct probe teller;

@@ -20,6 +20,7 @@
 #define CARE_NS (100 * BLASD_MS)
 #define ALIVE_NS (1000 * BLASD_MS) /* between two questions to Redis */
 #define REQUESTS_MS 10000          /* that the workers go on taking jobs for requests under way */
+#define HEARD_NS (20 * BLASD_MS)   /* until it is seen again whether Redis has heard of the disk */
 #define ADOPT_NS (1000 * BLASD_MS) /* until a Redis that refuses writes is asked again */
 #define API_GRACE_MS 20000
 #define WORKER_GRACE_MS 5000 /* beyond what it gives its jobs */
@@ -193,6 +194,10 @@ static void on_redis_answers(struct probe *probe) {
                                         .store = up->store};
     int code;
     probe_start(&up->redis_alive);
+    if (!up->rest_starts && !up->redis->heard) { /* or jobs were taken that a full disk refuses */
+        blasd_loop_timer_set(up->loop, &probe->timer, blasd_clock_ns() + HEARD_NS);
+        return;
+    }
     code = blasd_queue_adopt_store(&queue, &err);
     if (code == -(int)BLASD_E_queue_unavailable) {
         /* as with a full disk: the rest starts, so that users hear of it */
