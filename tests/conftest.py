@@ -1,6 +1,7 @@
 """Fixtures: one service shared by the tests that break nothing, and a maker of services for those that do."""
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,9 +26,11 @@ def service(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sharing(tmp_path_factory):
     """One that takes files: `blasd up --share`."""
-    shared = Service(tmp_path_factory.mktemp("sharing"), "--share").start()
+    folder = tmp_path_factory.mktemp("sharing")
+    shared = Service(folder, "--share").start()
     yield shared
     shared.stop()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +66,7 @@ def pytest_runtest_makereport(item, call):
     report = outcome.get_result()
     if not report.failed:
         return
+    item.keeps_folder = True
     for name in ("service", "make_service"):
         value = item.funcargs.get(name)
         if isinstance(value, Service):
@@ -71,6 +75,22 @@ def pytest_runtest_makereport(item, call):
     if folder is not None:
         for log in sorted(folder.glob("service*/log")):
             report.sections.append((f"log of {log.parent.name}", log.read_text(errors="replace")[-8000:]))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item):
+    """A service leaves 130 MB and more; all of the suite's would be 26 GB. Only a failed test's are of use."""
+    yield
+    folder = item.funcargs.get("tmp_path") if hasattr(item, "funcargs") else None
+    if folder is not None and not hasattr(item, "keeps_folder"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """The shared services', likewise."""
+    factory = getattr(session.config, "_tmp_path_factory", None)
+    if exitstatus == 0 and factory is not None:
+        shutil.rmtree(factory.getbasetemp(), ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
