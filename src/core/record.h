@@ -75,6 +75,12 @@ struct blasd_record {
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the outputs are the blob "ID.out", not bytes in the record */
     struct blasd_slice slice; /* or they lie there, where one is given */
+    struct blasd_keeping keeping;
 };
+
+/* Whether the output is there to be sent; one that is withheld has a shape and no bytes. */
+static inline bool blasd_record_sends(const struct blasd_record *record, int i) {
+    return record->outputs[i].tensor.rank >= 0 && !blasd_withholds(&record->keeping, i);
+}
 
 #endif

@@ -25,6 +25,7 @@ static int fingerprint(struct http_upload *upload, const struct blasd_job *job, 
     plain.id[0] = BLASD_ID_SYNC;
     plain.created_us = plain.receive_us = 0;
     plain.most_s = 0;
+    memset(plain.keeping.ids, 0, sizeof plain.keeping.ids);
     blasd_buf_reset(scratch);
     if ((rc = blasd_job_encode(&plain, scratch, err)) != 0) return rc;
     http_sum_add(&sum, scratch->data, scratch->len);
@@ -144,6 +145,7 @@ static void complete(struct http_upload *upload, struct blasd_job *job) {
     job->payload_bytes = upload->sink.total;
     job->created_us = blasd_clock_wall_us();
     job->most_s = (uint16_t)exchange->caller.job_s;
+    job->keeping.life_s = (uint32_t)exchange->home->server->limits->tensor_life_s;
     job->receive_us = (blasd_clock_ns() - exchange->began_ns) / 1000;
 }
 
@@ -195,6 +197,9 @@ int http_upload_submit(struct http_upload *upload, struct blasd_job *job, uint64
     if (submission.idempotency_key != NULL &&
         (rc = fingerprint(upload, job, &submission.fingerprint, err)) != 0)
         return rc;
+    if (job->keeping.keep != 0)
+        blasd_front_queue_keep_outputs(loop->queue, &exchange->caller.principal, job->id,
+                                       &job->keeping);
     if ((rc = place_inputs(upload, job, err)) != 0) return rc;
     blasd_front_queue_join(loop->queue, &exchange->caller.principal, &submission, exchange->id);
     memcpy(job->id, exchange->id, sizeof job->id);

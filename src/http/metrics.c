@@ -122,7 +122,10 @@ static void put_histogram(const struct http_server *server, struct blasd_buf *ou
 }
 
 static const char *method_label(unsigned methods) {
-    return (methods & HTTP_POST) != 0 ? "POST" : (methods & HTTP_DELETE) != 0 ? "DELETE" : "GET";
+    return (methods & HTTP_POST) != 0     ? "POST"
+           : (methods & HTTP_DELETE) != 0 ? "DELETE"
+           : (methods & HTTP_PATCH) != 0  ? "PATCH"
+                                          : "GET";
 }
 
 static void put_requests(const struct http_server *server, struct blasd_buf *out, int *rc) {

@@ -22,7 +22,8 @@ enum http_method {
     HTTP_POST = 4,
     HTTP_DELETE = 8,
     HTTP_OPTIONS = 16,
-    HTTP_OTHER = 32
+    HTTP_OTHER = 32,
+    HTTP_PATCH = 64
 };
 
 /* Query parameters, as bits: a route names those it takes. */
@@ -39,7 +40,10 @@ enum http_param {
     HTTP_PARAM_SINCE = 512,
     HTTP_PARAM_BEFORE = 1024,
     HTTP_PARAM_FORGET = 2048,
-    HTTP_PARAM_TARGET = 4096
+    HTTP_PARAM_TARGET = 4096,
+    HTTP_PARAM_LIFE = 8192,
+    HTTP_PARAM_KEEP = 16384,
+    HTTP_PARAM_RESULTS = 32768
 };
 
 /* Prefer */
@@ -67,12 +71,13 @@ struct http_framing {
 /* Query parameters. */
 struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
-    const char *op, *params, *priority, *deadline_ms, *device, *cursor;
+    const char *op, *params, *priority, *deadline_ms, *device, *cursor, *keep, *results;
     int64_t since_us, before_us; /* since 1970 */
     bool forget;
     double wait_s, target_s;
     int state; /* an enum blasd_state */
     int limit;
+    uint64_t life_s;
 };
 
 /* All text is borrowed from the connection and lasts as long as the request. Zero it before use. */

@@ -117,12 +117,37 @@ static int put_jobs(json_t *totals, struct blasd_buf *out) {
     return failed;
 }
 
+static int put_tensors(const json_t *document, struct blasd_buf *out) {
+    const json_t *tensors = json_object_get(document, "tensors");
+    const json_t *totals = json_object_get(document, "totals");
+    int failed = 0;
+    if (!json_is_object(tensors)) return 0;
+    failed |= blasd_buf_printf(out,
+                               "# HELP blasd_tensors Tensors that are kept.\n"
+                               "# TYPE blasd_tensors gauge\n"
+                               "blasd_tensors %" JSON_INTEGER_FORMAT "\n",
+                               json_integer_value(json_object_get(tensors, "count")));
+    failed |= blasd_buf_printf(out,
+                               "# HELP blasd_tensor_bytes Bytes of tensors that are kept.\n"
+                               "# TYPE blasd_tensor_bytes gauge\n"
+                               "blasd_tensor_bytes %" JSON_INTEGER_FORMAT "\n",
+                               json_integer_value(json_object_get(tensors, "bytes")));
+    failed |=
+        blasd_buf_printf(out,
+                         "# HELP blasd_tensors_evicted_total Tensors that made way for others.\n"
+                         "# TYPE blasd_tensors_evicted_total counter\n"
+                         "blasd_tensors_evicted_total %" JSON_INTEGER_FORMAT "\n",
+                         json_integer_value(json_object_get(totals, "tensors evicted")));
+    return failed;
+}
+
 int http_stats_metrics(const char *stats, size_t len, struct blasd_buf *out) {
     json_t *document = json_loadb(stats, len, 0, NULL);
     json_t *workers = json_object_get(document, "workers");
     int failed = put_jobs(json_object_get(document, "totals"), out);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         failed |= put_family(&families[i], workers, out);
+    failed |= put_tensors(document, out);
     json_decref(document);
     return failed;
 }

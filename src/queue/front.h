@@ -6,6 +6,7 @@
  *   front_packet.c  small jobs of a batch that share one entry of the queue
  *   front_waiters.c who waits for which job, and the messages that say which have ended
  *   front_read.c    get, watch, cancel, list, stats
+ *   front_tensor.c  tensors that are kept
  *   front_blob.c    blobs, of either kind, out of the store and into it
  *   front_slice.c   payloads of middling size, in segments */
 #ifndef BLASD_QUEUE_FRONT_H
@@ -259,6 +260,10 @@ void front_wait_ask(struct blasd_front_queue *queue, const char *tenant, const c
 void front_waiters_free(struct blasd_front_queue *queue);
 /* Whether the bytes of a record (queue/functions/contract.lua) say that the job has ended. */
 bool front_record_final(const void *record, size_t len);
+
+/* front_tensor.c: what the tenant's tensors may come to; 0: as all. */
+uint64_t front_tensor_quota(const struct blasd_front_queue *queue,
+                            const struct blasd_principal *principal);
 
 /* front_slice.c: asks which segments are free again, where that is worth it or `all` are wanted. */
 void front_slices_ask(struct blasd_front_queue *queue, bool all);

@@ -5,9 +5,12 @@
  *     place of the payload    1: 0 behind the frame, 1 in a blob, 2 in a segment; then of a segment
  *                             its name, the generation 4, the offset 8
  *     inputs given            1, then for each: name, tensor, order 1, source kind 1,
- *                             first_nonfinite 8
- *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
+ *                             first_nonfinite 8; of a source that refers to a blob: its id, where
+ *                             in it 8, bytes of the blob 8, 1: 0 or the rank, then a stride 8 for
+ * each parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
  *                             float 8, choice: its name)
+ *     where outputs are kept or withheld: 1, bits of both 8 8, the tensors' life 4, and for each
+ * that is kept the last part of its id
  *
  * All parameters are written, defaults too: a job means what it meant when it was sent, also to a
  * version with other defaults. Read next: frame_record.c. */
@@ -28,13 +31,34 @@ struct numbers {
 };
 _Static_assert(sizeof(struct numbers) == 32, "no padding");
 
+static void put_reference(struct frame_writer *w, const struct blasd_input *input) {
+    const struct blasd_reference *reference = &input->reference;
+    frame_put_text(w, reference->id, sizeof reference->id);
+    frame_put(w, &input->source.offset, sizeof input->source.offset);
+    frame_put(w, &reference->blob_bytes, sizeof reference->blob_bytes);
+    frame_put_u8(w, (unsigned)reference->sliced);
+    frame_put(w, reference->to, (size_t)reference->sliced * sizeof *reference->to);
+}
+
+static void put_keeping(struct frame_writer *w, const struct blasd_keeping *keeping) {
+    if (keeping->keep == 0 && keeping->withhold == 0) return;
+    frame_put_u8(w, 1);
+    frame_put(w, &keeping->keep, sizeof keeping->keep);
+    frame_put(w, &keeping->withhold, sizeof keeping->withhold);
+    frame_put(w, &keeping->life_s, sizeof keeping->life_s);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (blasd_keeps(keeping, i)) frame_put_text(w, keeping->ids[i], sizeof keeping->ids[i]);
+}
+
 static void put_input(struct frame_writer *w, const struct blasd_port *port,
                       const struct blasd_input *input) {
     frame_put_text(w, port->name, BLASD_NAME_MAX);
-    frame_put_tensor(w, &input->tensor, input->source.offset, input->source.bytes);
+    bool refers = blasd_source_refers(&input->source);
+    frame_put_tensor(w, &input->tensor, refers ? 0 : input->source.offset, input->source.bytes);
     frame_put_u8(w, (unsigned)input->tensor.order);
     frame_put_u8(w, (unsigned)input->source.kind);
     frame_put(w, &input->first_nonfinite, sizeof input->first_nonfinite);
+    if (refers) put_reference(w, input);
 }
 
 static void put_param(struct frame_writer *w, const struct blasd_param *param,
@@ -82,7 +106,38 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
         if (blasd_job_has(job, i)) put_input(&w, &op->inputs[i], &job->inputs[i]);
     frame_put_u8(&w, (unsigned)params);
     for (int i = 0; i < params; i++) put_param(&w, &op->params[i], &job->params[i]);
+    put_keeping(&w, &job->keeping);
     return frame_end(&w, room, out, err);
+}
+
+static int get_reference(struct frame_reader *r, struct blasd_input *input, struct blasd_err *err) {
+    struct blasd_reference *reference = &input->reference;
+    bool tensor = input->source.kind == BLASD_SOURCE_TENSOR;
+    frame_get_text(r, reference->id, sizeof reference->id);
+    frame_get(r, &input->source.offset, sizeof input->source.offset);
+    frame_get(r, &reference->blob_bytes, sizeof reference->blob_bytes);
+    reference->sliced = (int)frame_get_u8(r);
+    if (r->bad || (reference->sliced != 0 && reference->sliced != input->tensor.rank))
+        return frame_broken(err, "a reference is not well formed");
+    frame_get(r, reference->to, (size_t)reference->sliced * sizeof *reference->to);
+    for (int i = 0; i < reference->sliced; i++)
+        if (reference->to[i] < 0 || reference->to[i] > INT64_C(1) << 61)
+            return frame_broken(err, "a reference has steps that it cannot have");
+    if (r->bad || !(tensor ? blasd_id_tensor_valid(reference->id) : blasd_id_valid(reference->id)))
+        return frame_broken(err, "a reference has no id");
+    return 0;
+}
+
+static int get_keeping(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+    struct blasd_keeping *keeping = &job->keeping;
+    if (r->bad || r->at == r->end || *r->at != 1) return 0;
+    r->at++;
+    frame_get(r, &keeping->keep, sizeof keeping->keep);
+    frame_get(r, &keeping->withhold, sizeof keeping->withhold);
+    frame_get(r, &keeping->life_s, sizeof keeping->life_s);
+    for (int i = 0; i < BLASD_MAX_OUTPUTS; i++)
+        if (blasd_keeps(keeping, i)) frame_get_text(r, keeping->ids[i], sizeof keeping->ids[i]);
+    return r->bad ? frame_broken(err, "what is kept of it ends early") : 0;
 }
 
 static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
@@ -92,15 +147,23 @@ static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd
     int at, code;
     blasd_input_init(&input);
     frame_get_text(r, name, sizeof name);
-    code = frame_get_tensor(r, job->payload_bytes, &input.tensor, &input.source.offset,
-                            &input.source.bytes, err);
+    /* where the bytes of what it refers to lie is checked with the blob at hand */
+    code = frame_get_tensor(r, UINT64_MAX, &input.tensor, &input.source.offset, &input.source.bytes,
+                            err);
     if (code != 0) return code;
     order = frame_get_u8(r);
     kind = frame_get_u8(r);
     frame_get(r, &input.first_nonfinite, sizeof input.first_nonfinite);
     if (r->bad) return frame_broken(err, "an input ends early");
-    if (order > BLASD_COLUMN_MAJOR || kind != BLASD_SOURCE_PAYLOAD)
+    input.source.kind = (enum blasd_source_kind)kind;
+    if (order > BLASD_COLUMN_MAJOR ||
+        (kind != BLASD_SOURCE_PAYLOAD && !blasd_source_refers(&input.source)))
         return frame_broken(err, "an input is of a kind that is not known");
+    if (kind == BLASD_SOURCE_PAYLOAD &&
+        (input.source.bytes > job->payload_bytes ||
+         input.source.offset > job->payload_bytes - input.source.bytes))
+        return frame_broken(err, "a tensor lies outside the payload");
+    if (kind != BLASD_SOURCE_PAYLOAD && (code = get_reference(r, &input, err)) != 0) return code;
     if (input.first_nonfinite < -1 || input.first_nonfinite >= blasd_tensor_elements(&input.tensor))
         return frame_broken(err, "an input points outside its elements");
     at = blasd_op_input(job->op, name);
@@ -109,7 +172,6 @@ static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd
                           "this worker's %s has no input '%s'", job->op->name, name);
     if (blasd_job_has(job, at)) return frame_broken(err, "an input stands in it twice");
     input.tensor.order = (enum blasd_order)order;
-    input.source.kind = BLASD_SOURCE_PAYLOAD;
     job->inputs[at] = input;
     return 0;
 }
@@ -193,7 +255,7 @@ static int get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_
         int code = get_param(r, job, params, (int)i, err);
         if (code != 0) return code;
     }
-    return 0;
+    return get_keeping(r, job, err);
 }
 
 int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,

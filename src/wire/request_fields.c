@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, MEMBERS };
+enum member { OP, PARAMS, PRIORITY, DEADLINE_MS, DEVICE, KEEP, RESULTS, MEMBERS };
 _Static_assert(MEMBERS == BLASD_REQUEST_FIELDS, "a place for each");
-static const char *const members[MEMBERS] = {"op", "params", "priority", "deadline_ms", "device"};
+static const char *const members[MEMBERS] = {"op",     "params", "priority", "deadline_ms",
+                                             "device", "keep",   "results"};
 #define PARAM_PREFIX "params."
 
 void blasd_request_fields_init(struct blasd_request_fields *fields,
@@ -24,7 +25,9 @@ void blasd_request_fields_init(struct blasd_request_fields *fields,
 void blasd_request_fields_release(struct blasd_request_fields *fields) {
     json_decref(fields->params);
     json_decref(fields->texts);
-    fields->params = fields->texts = NULL;
+    json_decref(fields->keep);
+    json_decref(fields->results);
+    fields->params = fields->texts = fields->keep = fields->results = NULL;
 }
 
 /* Which of the `count` names the text is, or -1. */
@@ -128,6 +131,41 @@ static int set_params_text(struct blasd_request_fields *fields, enum blasd_place
     return rc;
 }
 
+/* Notes a list of outputs' names (borrowed). */
+static int set_names(struct blasd_request_fields *fields, int member, json_t *value,
+                     struct blasd_err *err) {
+    json_t *name;
+    size_t i;
+    bool good = json_is_array(value);
+    json_array_foreach(value, i, name) good = good && json_is_string(name);
+    if (!good)
+        return blasd_fail(err, BLASD_E_invalid_field, members[member],
+                          "%s must be a list of the names of outputs", members[member]);
+    *(member == KEEP ? &fields->keep : &fields->results) = json_incref(value);
+    return 0;
+}
+
+/* The same as text: a JSON list, or names with commas between them. */
+static int set_names_text(struct blasd_request_fields *fields, int member, const char *text,
+                          size_t len, struct blasd_err *err) {
+    json_error_t problem;
+    json_t *value;
+    int rc;
+    if (len > 0 && text[0] == '[') {
+        value = blasd_json_load(text, len, (int)fields->limits->json_depth, &problem);
+    } else {
+        value = json_array();
+        for (size_t at = 0, n; at < len; at += n + 1) {
+            const char *comma = memchr(text + at, ',', len - at);
+            n = comma == NULL ? len - at : (size_t)(comma - text) - at;
+            json_array_append_new(value, json_stringn(text + at, n));
+        }
+    }
+    rc = set_names(fields, member, value, err);
+    json_decref(value);
+    return rc;
+}
+
 /* Notes one parameter that came as text under its own name. */
 static int add_param_text(struct blasd_request_fields *fields, const char *name, const char *text,
                           size_t len, struct blasd_err *err) {
@@ -168,8 +206,8 @@ static int unknown_name(enum blasd_code code, const char *prefix, const char *ow
 }
 
 static int unknown_member(const char *name, struct blasd_err *err) {
-    static const char *const known[] = {"op",          "inputs", "params", "priority",
-                                        "deadline_ms", "device", NULL};
+    static const char *const known[] = {"op",     "inputs", "params",  "priority", "deadline_ms",
+                                        "device", "keep",   "results", NULL};
     return unknown_name(BLASD_E_unknown_field, "", "a job", "member", name, known, err);
 }
 
@@ -199,6 +237,8 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
     case PARAMS: return set_params_text(fields, place, text, len, err);
     case PRIORITY: return set_priority(fields, text, len, err);
     case DEADLINE_MS: return set_deadline(fields, text_to_ms(text, len), err);
+    case KEEP:
+    case RESULTS: return set_names_text(fields, member, text, len, err);
     default: return set_device(fields, text, len, err);
     }
 }
@@ -206,13 +246,15 @@ int blasd_request_fields_text(struct blasd_request_fields *fields, enum blasd_pl
 int blasd_request_fields_value(struct blasd_request_fields *fields, enum blasd_place place,
                                const char *name, json_t *value, struct blasd_err *err) {
     int member = member_of(name), rc;
+    bool names = member == KEEP || member == RESULTS;
     if (member < 0) return unknown_member(name, err);
-    if (member != PARAMS && member != DEADLINE_MS && !json_is_string(value))
+    if (!names && member != PARAMS && member != DEADLINE_MS && !json_is_string(value))
         return blasd_fail(err, BLASD_E_invalid_field, name, "%s must be a string", name);
-    if (member != PARAMS && member != DEADLINE_MS)
+    if (!names && member != PARAMS && member != DEADLINE_MS)
         return blasd_request_fields_text(fields, place, name, json_string_value(value),
                                          json_string_length(value), err);
     if ((rc = claim(&fields->given_in[member], place, name, err)) != 0) return rc;
+    if (names) return set_names(fields, member, value, err);
     if (member == PARAMS) return set_params(fields, value, err);
     if (json_is_integer(value)) return set_deadline(fields, json_integer_value(value), err);
     if (json_is_real(value) && floor(json_real_value(value)) == json_real_value(value) &&
@@ -281,6 +323,36 @@ static int fill_inputs(const struct blasd_named_inputs *inputs, struct blasd_job
     return 0;
 }
 
+/* The outputs that a list names, as bits. */
+static int find_outputs(const struct blasd_op *op, const char *member, json_t *list, uint64_t *bits,
+                        struct blasd_err *err) {
+    const char *known[BLASD_MAX_OUTPUTS + 1] = {NULL};
+    json_t *name;
+    size_t n;
+    for (int i = 0; op->outputs[i].name != NULL; i++) known[i] = op->outputs[i].name;
+    json_array_foreach(list, n, name) {
+        int i = blasd_op_output(op, json_string_value(name));
+        char prefix[16];
+        snprintf(prefix, sizeof prefix, "%s.", member);
+        if (i < 0)
+            return unknown_name(BLASD_E_unknown_output, prefix, op->name, "output",
+                                json_string_value(name), known, err);
+        *bits |= UINT64_C(1) << i;
+    }
+    return 0;
+}
+
+/* What is kept is not sent, nor what is not among the results, where these are given. */
+static int fill_keeping(const struct blasd_request_fields *fields, struct blasd_job *job,
+                        struct blasd_err *err) {
+    struct blasd_keeping *keeping = &job->keeping;
+    uint64_t sent = 0;
+    int rc = find_outputs(job->op, "keep", fields->keep, &keeping->keep, err);
+    if (rc == 0) rc = find_outputs(job->op, "results", fields->results, &sent, err);
+    keeping->withhold = fields->results != NULL ? ~sent : keeping->keep;
+    return rc;
+}
+
 int blasd_request_fields_job(const struct blasd_request_fields *fields,
                              const struct blasd_named_inputs *inputs, struct blasd_job *job,
                              struct blasd_err *err) {
@@ -292,5 +364,8 @@ int blasd_request_fields_job(const struct blasd_request_fields *fields,
     job->device = fields->device;
     job->deadline_ms = fields->deadline_ms;
     if ((rc = fill_params(fields, job, err)) != 0) return rc;
+    if ((fields->keep != NULL || fields->results != NULL) &&
+        (rc = fill_keeping(fields, job, err)) != 0)
+        return rc;
     return fill_inputs(inputs, job, err);
 }

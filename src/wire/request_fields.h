@@ -1,4 +1,5 @@
-/* Everything of a request that is not a tensor: op, params, priority, deadline_ms, device. It is
+/* Everything of a request that is not a tensor: op, params, priority, deadline_ms, device, keep,
+ * results. It is
  * gathered from the query, the body or both, in any order, and becomes a job once all is there.
  * Read next: param_read.h for the parameters' values. */
 #ifndef BLASD_WIRE_REQUEST_FIELDS_H
@@ -11,7 +12,7 @@
 
 enum blasd_place { BLASD_IN_NOWHERE, BLASD_IN_QUERY, BLASD_IN_BODY };
 
-#define BLASD_REQUEST_FIELDS 5
+#define BLASD_REQUEST_FIELDS 7
 
 struct blasd_request_fields {
     const struct blasd_limits *limits; /* borrowed */
@@ -20,8 +21,9 @@ struct blasd_request_fields {
     enum blasd_priority priority;
     enum blasd_device_class device;
     int64_t deadline_ms;
-    json_t *params; /* object or NULL; owned */
-    json_t *texts;  /* object of strings or NULL, parameters that came as text; owned */
+    json_t *params;         /* object or NULL; owned */
+    json_t *keep, *results; /* lists of strings or NULL; owned */
+    json_t *texts;          /* object of strings or NULL, parameters that came as text; owned */
 };
 
 void blasd_request_fields_init(struct blasd_request_fields *fields,

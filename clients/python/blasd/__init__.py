@@ -22,9 +22,10 @@ from .errors import (
 from .jobs import AsyncJob, Job
 from .results import RegressionResult, Result
 from .service import Service, serve
+from .tensors import Output, Reference, Tensor
 
 __all__ = ["AsyncClient", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error", "Forbidden",
            "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
-           "NumericalError", "QueueFull", "RegressionResult", "Result", "Service", "SingularMatrix", "Timeout",
-           "Unavailable", "serve"]
+           "NumericalError", "Output", "QueueFull", "Reference", "RegressionResult", "Result", "Service", "SingularMatrix",
+           "Tensor", "Timeout", "Unavailable", "serve"]
 __version__ = "0.2.0"  # as in the file VERSION

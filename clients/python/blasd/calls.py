@@ -21,6 +21,7 @@ from .errors import Error, InputError
 from .protocol import BINARY, Answer, Request, Settings, Sleep, backoff, new_key, plain
 from .results import Result, result_of
 from .shapes import check_shapes
+from .tensors import Reference, Tensor, split
 
 log = logging.getLogger("blasd")
 T = TypeVar("T")
@@ -37,9 +38,14 @@ class Options:
     """What is said of a job beside its inputs and parameters."""
 
     def __init__(self, priority: str | None = None, deadline_ms: int | None = None, device: str | None = None,
-                 idempotency_key: str | None = None) -> None:
+                 idempotency_key: str | None = None, keep: Iterable[str] = (),
+                 results: Iterable[str] | None = None) -> None:
         self.fields = {name: str(value) for name, value in (("priority", priority), ("deadline_ms", deadline_ms),
                                                              ("device", device)) if value is not None}
+        if keep:
+            self.fields["keep"] = json.dumps(list(keep))
+        if results is not None:
+            self.fields["results"] = json.dumps(list(results))
         self.idempotency_key = idempotency_key
 
 
@@ -114,26 +120,31 @@ class Calls:
         result = yield from self.result(document)
         return into(result, out)
 
-    def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        arrays = inputs_of(inputs)
-        check_shapes(op, arrays, params or {})
-        return arrays
+    def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        sent, references = split(inputs)
+        arrays = inputs_of(sent)
+        if not references:  # of what lies there the service knows the shapes
+            check_shapes(op, arrays, params or {})
+        return {**arrays, **references}
 
-    def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Array], options: Options,
+    def submit(self, op: str, params: Mapping[str, Any] | None, arrays: Mapping[str, Any], options: Options,
                wait: float, by_file: bool = True) -> Talk[Result | Document]:
         """A Result where the job has succeeded within the wait, else its document."""
         metadata = {"op": op, **options.fields}
         if params:
             metadata["params"] = json.dumps({name: plain(value) for name, value in params.items()})
+        sent, references = split(arrays)
+        if references:
+            metadata["inputs"] = json.dumps({name: value.as_input() for name, value in references.items()})
         query = {"wait": f"{wait:.3f}"} if wait > 0 else {}
         headers = {"Content-Type": BINARY}
         key = options.idempotency_key or (new_key() if self.settings.retries > 0 else None)
         if key is not None:
             headers["Idempotency-Key"] = key
-        file = self._file_of(arrays) if by_file else None
+        file = self._file_of(sent) if by_file and not references else None
         pieces: Iterable[Any] = ()
         if file is None:
-            pieces = safetensors.pack(arrays, metadata)
+            pieces = safetensors.pack(sent, metadata)
             headers["Accept"] = f"{BINARY}, application/json;q=0.5"
         else:  # the file has tensors alone, for it may serve again
             query = {**metadata, **query}
@@ -211,6 +222,35 @@ class Calls:
             if error.code != "job_ended":
                 raise
             return None
+
+    # --- tensors ----------------------------------------------------------------------------------------------------
+
+    def put_tensor(self, value: Any, life_s: int | None) -> Talk[Tensor]:
+        if isinstance(value, Reference):
+            raise InputError("tensor", "it lies at the service already")
+        pieces = safetensors.pack(inputs_of({"tensor": value}), {})
+        path = "/tensors" if life_s is None else f"/tensors?life_s={life_s}"
+        answer = yield from self.ask(Request("POST", path, {"Content-Type": BINARY, "Accept": "application/json"},
+                                             list(pieces)))
+        return Tensor(answer.json()["tensors"]["tensor"] if "tensors" in answer.json() else answer.json())
+
+    def get_tensor(self, tensor_id: str) -> Talk[Array]:
+        answer = yield from self.ask(Request("GET", f"/tensors/{tensor_id}", {"Accept": BINARY}))
+        arrays, _ = safetensors.unpack(answer.body)
+        return arrays[tensor_id]
+
+    def tensors(self, limit: int | None) -> Talk[list[Tensor]]:
+        listed: list[Tensor] = []
+        cursor = None
+        while limit is None or len(listed) < limit:
+            query = {"cursor": cursor, "limit": None if limit is None else min(limit - len(listed), 100)}
+            page = yield from self.json("GET", "/tensors?" + urllib.parse.urlencode(
+                {name: value for name, value in query.items() if value is not None}))
+            listed += map(Tensor, page["tensors"])
+            cursor = page.get("cursor")
+            if cursor is None:
+                break
+        return listed
 
     def jobs(self, limit: int | None, **filters: Any) -> Talk[list[Document]]:
         listed: list[Document] = []

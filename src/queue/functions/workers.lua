@@ -42,21 +42,23 @@ local function release(keys, args)
     return 0
 end
 
--- What N OUTPUTS say: how many records, bytes, and where these lie, as ending_add takes it.
+-- What N OUTPUTS say: how many records, bytes, where these lie, as ending_add takes it, and which
+-- outputs became tensors.
 local function outputs_of(text)
-    if text == '1 0' then return 1, 0, '' end
-    local n, bytes, segs = match(text, '^(%d+) (%d+) ?(.*)$')
-    return tonumber(n), tonumber(bytes), segs
+    if text == '1 0' then return 1, 0, '', '' end
+    local n, bytes, segs, kept = match(text, '^(%d+) (%d+) ?([^\t]*)(.*)$')
+    return tonumber(n), tonumber(bytes), segs, kept
 end
 
 -- Ends a job, or a packet, as its worker says; the digit for each of its jobs.
-local function end_one(e, name, meta, pieces, bytes, segs, finder)
+local function end_one(e, name, meta, pieces, bytes, segs, finder, kept)
     local job = parse(meta)
     if job.deadline ~= 0 and job.deadline <= now then
         ending_add_summary(e, name, job, 'expired', 'deadline_exceeded', finder)
         return '0'
     end
     ending_add(e, name, job, pieces, bytes, segs)
+    if kept and kept ~= '' then e.kept[#e.kept + 1] = {job.tenant, kept} end
     return job.jobs == 1 and '1' or string.rep('1', job.jobs)
 end
 
@@ -106,13 +108,13 @@ local function end_all(worker, args, from)
     local e, seen, finder = ending_new(), {}, running_finder(1)
     for i, meta in ipairs(get_many(K.pending, names)) do
         local one, pieces = names[i], args[from + 3 * i - 2]
-        local n, bytes, segs = outputs_of(args[from + 3 * i - 1])
+        local n, bytes, segs, kept = outputs_of(args[from + 3 * i - 1])
         if pieces == '' then
             back[#back + 1] = one
         elseif not is_packet(one) then
             meta = not seen[one] and (meta or metas_alone({one})[1])
             seen[one], ended[#ended + 1] = true, one
-            digits[i] = meta and end_one(e, one, meta, pieces, bytes, segs, finder) or '0'
+            digits[i] = meta and end_one(e, one, meta, pieces, bytes, segs, finder, kept) or '0'
         elseif meta and n == parse(meta).jobs then
             ended[#ended + 1] = one
             digits[i] = end_one(e, one, meta, pieces, bytes, segs, finder)
