@@ -385,7 +385,7 @@ def test_anothers_tensor_is_not_there(make_service, tmp_path):
 
 def test_references_outlive_every_process(make_service):
     """Queued jobs, some on tensors that are deleted meanwhile, end right once; then nothing is left behind."""
-    service = make_service("--limit", "record_sync_s=1", "--limit", "record_async_s=2")
+    service = make_service()
     n = 200
     arrays = RNG.standard_normal((6, n, n))
     tensors = [put(service, a) for a in arrays]
