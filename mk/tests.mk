@@ -67,8 +67,9 @@ $(BUILD)/alloc_fail.so: $(BUILD)/obj/tests/attack/alloc_fail.c.o
 $(PRELOADED):
 	$(CC) $(LDFLAGS) -shared -pthread -o $@ $< -ldl
 INTEGRATION = $(BUILD)/blasd $(PRELOADED) $(BUILD)/tests/unit/queue/redis_clock.so $(CLIENT_PROGRAMS) $(BUILD)/standin/blasd_cuda.so $(BENCH_TESTED)
+# a machine that lacks something fails everything: twenty say as much as a thousand, and the last lines name them
 test-integration: $(INTEGRATION)
-	@$(PYTHON) -m pytest -q -p no:cacheprovider --disable-warnings tests/integration tests/attack
+	@$(PYTHON) -m pytest -q -rfE --tb=short --maxfail=20 -p no:cacheprovider --disable-warnings tests/integration tests/attack
 
 # These need root: an image and a bare machine, made without a container engine.
 .PHONY: test-image test-fresh test-wheels wheels soak
