@@ -36,6 +36,8 @@ NOT_RUN = {
     "make bench-kernels": LONG,
     "make bench-micro": LONG,
     "make test-gpu": OTHERS,
+    "make deb": OTHERS + "; deploy/test-deb.sh does it in bare roots",
+    "sudo apt install": INSTALLS + "; deploy/test-deb.sh does it in bare roots",
     "sudo make install": INSTALLS + "; test_install.py does it into a directory",
     "sudo systemctl": INSTALLS,
     "make test-image": OTHERS,
