@@ -51,6 +51,7 @@ const struct http_route http_routes[] = {
     {"/share", READ, 0, NULL, NULL, http_share, NULL, WRITES},
     {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, WATCHES},
     {"/load", READ, HTTP_PARAM_TARGET, NULL, NULL, http_load, NULL, WATCHES},
+    {"/usage", READ, HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE, NULL, NULL, http_usage, NULL, READS},
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
     {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},

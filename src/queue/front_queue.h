@@ -175,6 +175,10 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
 /* A JSON object {"totals":{"OP STATE[ CODE]":jobs that ended so,…,"OP submitted":…},
  * "workers":{NAME:INFO,…},"queue":{…counts by class and priority…}}. */
 void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg);
+/* A JSON object {"rows":[{"tenant","hour","op","jobs",…},…]}: what the tenant's jobs used in these
+ * days since 1970, the last 92 of them at most; of all tenants, and the last 8, where it is "". */
+void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,
+                             int64_t to_day, blasd_text_fn done, void *arg);
 /* The outputs of a job that lie in the store. */
 void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *name, uint64_t bytes,
                                 blasd_blob_fn done, void *arg);

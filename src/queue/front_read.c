@@ -265,15 +265,33 @@ static void text_reply(struct front_call *call, const redisReply *reply,
         c->done(c->arg, NULL, reply->str, reply->len);
 }
 
-void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg) {
+static struct text_call *text_call_new(struct blasd_front_queue *queue, blasd_text_fn done,
+                                       void *arg) {
     struct blasd_err err;
     struct text_call *c = new_call(queue, sizeof *c, text_reply, &err);
     if (c == NULL) {
         done(arg, &err, NULL, 0);
-        return;
+        return NULL;
     }
     c->done = done;
     c->arg = arg;
+    return c;
+}
+
+void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg) {
+    struct text_call *c = text_call_new(queue, done, arg);
+    if (c == NULL) return;
     front_call_function(&c->call, "stats");
+    front_call_send(&c->call);
+}
+
+void blasd_front_queue_usage(struct blasd_front_queue *queue, const char *tenant, int64_t from_day,
+                             int64_t to_day, blasd_text_fn done, void *arg) {
+    struct text_call *c = text_call_new(queue, done, arg);
+    if (c == NULL) return;
+    front_call_function(&c->call, "usage");
+    front_call_text(&c->call, tenant);
+    front_call_number(&c->call, (uint64_t)from_day);
+    front_call_number(&c->call, (uint64_t)to_day);
     front_call_send(&c->call);
 }

@@ -45,6 +45,7 @@ NOT_RUN = {
     "build/blasd up": SERVICE,
     "build/blasd api": SERVICE,
     "build/blasd worker": SERVICE,
+    "build/blasd meter": SERVICE + "; test_metering.py runs it",
     "deploy/install-packages.sh build": INSTALLS,
     "kubectl create": OTHERS,
     "kubectl -n": OTHERS,

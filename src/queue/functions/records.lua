@@ -1,4 +1,4 @@
--- Records of jobs: what is read of them here, and those that are written here. Read next: endings.lua.
+-- Records of jobs: what is read of them here, and those that are written here. Read next: metering.lua.
 --
 -- A record begins with a head of 256 bytes in which every number has its place: wire/frame_record.c
 -- has the struct, and asserts these places. Behind it are texts, each after a byte of its length: the
@@ -41,6 +41,12 @@ function Record.error(text, at)
     if not is_record(text, at) then return 'internal_error' end
     local from = at + HEAD
     return match(sub(text, from + 1, from + byte(text, from)), '^[%l_]+$') or 'internal_error'
+end
+
+-- The record at `at` alone, without outputs that lie behind it; '' where there is none.
+function Record.frame(text, at)
+    if not is_record(text, at) then return '' end
+    return sub(text, at, at + struct.unpack('<I4', text, at + 8) - 1)
 end
 
 function Record.zeros(n) return string.rep('\0', n) end

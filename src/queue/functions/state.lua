@@ -31,12 +31,12 @@ local function key_table(q)
     for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
                            'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
                            'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
-                           'used'}) do
+                           'used', 'usage', 'usage_tenants', 'metered'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
                            'blob', 'hold', 'alone', 'keys', 'sent', 'names', 'seconds',
-                           'tenants'}) do
+                           'tenants', 'usage'}) do
         k[noun .. '_of'] = q .. ':' .. noun .. ':'
     end
     for c, class in ipairs(CLASSES) do

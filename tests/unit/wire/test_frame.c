@@ -282,6 +282,37 @@ static void records_read_back_the_same(void **state) {
     }
 }
 
+/* As {q}:usage has them, one behind the other: all but the outputs, and where the next one begins.
+ */
+static void bare_records_follow_each_other(void **state) {
+    struct blasd_record records[8], back;
+    struct blasd_err err;
+    struct blasd_buf buf;
+    size_t at = 0, size;
+    (void)state;
+    blasd_buf_init(&buf, 1 << 20);
+    for (int i = 0; i < 8; i++) {
+        any_record(&records[i]);
+        assert_int_equal(blasd_record_encode(&records[i], &buf, &err), 0);
+    }
+    for (int i = 0; i < 8; i++, at += size) {
+        assert_int_equal(blasd_record_decode_bare(buf.data + at, buf.len - at, &back, &size, &err),
+                         0);
+        assert_int_equal(size % 64, 0);
+        for (int o = 0; o < BLASD_MAX_OUTPUTS; o++) {
+            assert_int_equal(back.outputs[o].tensor.rank, -1);
+            back.outputs[o] = records[i].outputs[o];
+        }
+        same_record(&records[i], &back);
+        assert_int_not_equal(blasd_record_decode_bare(buf.data + at, size - 1, &back, &size, &err),
+                             0);
+        size = (size + 63) / 64 * 64;
+    }
+    assert_true(at == buf.len);
+    assert_int_not_equal(blasd_record_decode_bare("BLRF", 4, &back, &size, &err), 0);
+    blasd_buf_release(&buf);
+}
+
 /* The fullest values there can be fit a frame. */
 static void the_largest_record_fits(void **state) {
     struct blasd_record record, back;
@@ -532,6 +563,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_read_back_the_same),
         cmocka_unit_test(records_read_back_the_same),
+        cmocka_unit_test(bare_records_follow_each_other),
         cmocka_unit_test(the_largest_record_fits),
         cmocka_unit_test(odd_values_are_made_safe),
         cmocka_unit_test(a_full_buffer_stays_as_it_was),
