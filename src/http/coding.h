@@ -30,8 +30,11 @@ void http_stream_free(struct http_stream *stream); /* takes NULL */
 
 /* Unpacks the next piece of a body and hands what comes out to `take`, in pieces; its error ends
  * it. No more than `most` bytes come out in all (body_too_large). malformed_query where it is not
- * so compressed. */
-int http_unpack(struct http_stream *stream, const void *bytes, size_t len, uint64_t most,
+ * so compressed. A thousand times as much as comes in may come out: one call stops behind the first
+ * HTTP_UNPACK_TURN bytes, and *used is how far it came; the rest is to be given to the next. */
+#define HTTP_UNPACK_TURN ((size_t)1 << 20) /* a millisecond or two, with what is done with it */
+int http_unpack(struct http_stream *stream, const void *bytes, size_t len, size_t *used,
+                uint64_t most,
                 int (*take)(void *arg, const void *bytes, size_t len, struct blasd_err *err),
                 void *arg, struct blasd_err *err);
 /* Whether the body has come to its end. */

@@ -53,7 +53,7 @@ static void queued(struct blasd_front_queue *queue, const struct item *item, con
     front_wait_early(queue, id, &early);
     if (!waits) return;
     if (record != NULL)
-        front_wait_ended(queue, id, record->str, record->len);
+        front_wait_ended(queue, item->who.tenant, id, record->str, record->len);
     else if (other) /* it may have ended, and been published, before it was waited for here */
         front_wait_ask(queue, item->who.tenant, id);
 }

@@ -52,6 +52,29 @@ static void all_are_told_after_a_break(void **state) {
     for (int i = 0; i < 60; i++) expect_done(&env->seen[i]);
 }
 
+/* Who asks for another's job while all waiters are asked for anew ends no wait but his own. */
+static void nobody_else_ends_a_wait(void **state) {
+    struct env *env = *state;
+    struct seen *s, *after;
+    struct blasd_waiter waiter = {.ended = on_ended};
+    as("ann");
+    s = submit(env, (struct want){.watch = true});
+    UNTIL(env, s->answered);
+    front_wait_begin(env->queue, "ben", &waiter, s->id); /* a call of his is in flight */
+    blasd_async_link_drop(&env->queue->replies, "a test");
+    UNTIL(env, !env->queue->standing.subscribed);
+    UNTIL(env, env->queue->standing.subscribed && !env->queue->standing.rewatch);
+    after = submit(env, (struct want){.watch = true}); /* is answered after those questions */
+    UNTIL(env, after->answered);
+    assert_int_equal(env->ended, 0);
+    (void)front_wait_settle(env->queue, &waiter, false);
+    worker_register(env);
+    for (int done = 0; done < 2;) done += work_once(env);
+    UNTIL(env, env->ended == 2);
+    expect_done(s);
+    expect_done(after);
+}
+
 /* An id of long ago: only whose it was is told that it has expired. */
 static void only_ones_own_expires(void **state) {
     struct env *env = *state;
@@ -142,6 +165,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nobody_else_finds_it, setup, teardown),
         cmocka_unit_test_setup_teardown(all_are_told_after_a_break, setup, teardown),
+        cmocka_unit_test_setup_teardown(nobody_else_ends_a_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(only_ones_own_expires, setup, teardown),
         cmocka_unit_test_setup_teardown(limits_refuse, setup, teardown),
         cmocka_unit_test(a_full_queue_tells_no_numbers),
