@@ -29,8 +29,8 @@ struct http_connection {
     bool closing;
     bool user_known; /* whose process is at the other end: asked once, by who wants to know */
     uid_t user;
-    bool certified;    /* its certificate was looked for */
-    char *certificate; /* owned; whose the client has shown, or NULL */
+    int64_t certified_ns; /* until then this holds: */
+    char *certificate;    /* owned; whose the client has shown, or NULL */
 };
 
 /* New, which stays until http_connection_end; NULL: no memory, and the connection has no limit. */

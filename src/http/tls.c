@@ -10,8 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define CHAIN_MOST 16
+#define PEER_KEPT_S 60 /* what was found out about a client */
 /* A handshake may still hold what it was given; none lasts for so long. */
 #define RETIRED_NS INT64_C(600000000000)
 #define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
@@ -201,31 +203,41 @@ static gnutls_session_t session_of(struct MHD_Connection *connection) {
     return info == NULL ? NULL : info->tls_session;
 }
 
-static bool read_name(const gnutls_datum_t *bytes, char name[HTTP_TLS_NAME]) {
+/* *until: when it ends, if that is sooner. */
+static bool read_certificate(const gnutls_datum_t *bytes, char name[HTTP_TLS_NAME],
+                             time_t *until) {
     gnutls_x509_crt_t certificate;
     size_t size = HTTP_TLS_NAME;
     bool found = false;
     if (gnutls_x509_crt_init(&certificate) != 0) return false;
-    if (gnutls_x509_crt_import(certificate, bytes, GNUTLS_X509_FMT_DER) == 0)
+    if (gnutls_x509_crt_import(certificate, bytes, GNUTLS_X509_FMT_DER) == 0) {
+        time_t end = gnutls_x509_crt_get_expiration_time(certificate);
+        if (end != (time_t)-1 && end < *until) *until = end;
         found = gnutls_x509_crt_get_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name,
                                               &size) == 0;
+    }
     gnutls_x509_crt_deinit(certificate);
     /* a zero byte within would end it early for us and not for whoever signed it */
     return found && strlen(name) == size && size > 0;
 }
 
-bool http_tls_peer(struct MHD_Connection *connection, char name[HTTP_TLS_NAME]) {
+bool http_tls_peer(struct MHD_Connection *connection, char name[HTTP_TLS_NAME], int64_t *seconds) {
     gnutls_session_t session = session_of(connection);
     gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
                                      .data = (unsigned char *)(uintptr_t)GNUTLS_KP_TLS_WWW_CLIENT};
     const gnutls_datum_t *chain;
+    const time_t now = time(NULL);
+    time_t until = now + PEER_KEPT_S; /* then those that have signed it are looked at, too */
     unsigned count = 0, status = 0;
+    *seconds = PEER_KEPT_S;
     if (session == NULL) return false;
     chain = gnutls_certificate_get_peers(session, &count);
     if (chain == NULL || count == 0) return false;
     if (gnutls_certificate_verify_peers(session, &purpose, 1, &status) != 0 || status != 0)
         return false;
-    return read_name(&chain[0], name);
+    if (!read_certificate(&chain[0], name, &until)) return false;
+    *seconds = until > now ? until - now : 0;
+    return true;
 }
 
 bool http_tls_last_words(struct MHD_Connection *connection, const void *bytes, size_t len) {

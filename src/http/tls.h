@@ -10,6 +10,7 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct http_tls;
 
@@ -28,8 +29,8 @@ void http_tls_options(const struct http_tls *tls, struct MHD_OptionItem options[
 
 #define HTTP_TLS_NAME 128
 /* The common name of the certificate that the client has shown, where the client CA's has signed
- * it and it is in force; false: none. */
-bool http_tls_peer(struct MHD_Connection *connection, char name[HTTP_TLS_NAME]);
+ * it and it is in force; false: none. To be asked anew in *seconds, for connections are kept. */
+bool http_tls_peer(struct MHD_Connection *connection, char name[HTTP_TLS_NAME], int64_t *seconds);
 /* Writes on a connection of TLS beside libmicrohttpd, and says that no more comes; false: it is
  * not of TLS. */
 bool http_tls_last_words(struct MHD_Connection *connection, const void *bytes, size_t len);

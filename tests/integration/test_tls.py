@@ -28,13 +28,21 @@ class Authority:
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
                 "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign", "-keyout", self.key, "-out", self.cert)
 
-    def sign(self, name, usage="serverAuth", days=2, file=None):
-        """(certificate, key) of `name`."""
+    def sign(self, name, usage="serverAuth", days=2, file=None, until=None):
+        """(certificate, key) of `name`; `until`: seconds since 1970."""
         file = file or name
         cert, key, request, more = (self.folder / f"{file}.{end}" for end in ("pem", "key", "csr", "ext"))
         more.write_text(f"subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage={usage}\n")
         openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
                 "-keyout", key, "-out", request)
+        if until is not None:
+            settings = self.folder / "ca.cnf"
+            settings.write_text(f"[ca]\ndefault_ca=ours\n[ours]\ndatabase={self.folder}/index\nnew_certs_dir={self.folder}\n"
+                                "rand_serial=yes\ndefault_md=sha256\nunique_subject=no\npolicy=any\n[any]\ncommonName=supplied\n")
+            (self.folder / "index").write_text("")
+            openssl("ca", "-batch", "-notext", "-config", settings, "-in", request, "-cert", self.cert, "-keyfile", self.key,
+                    "-extfile", more, "-enddate", time.strftime("%y%m%d%H%M%SZ", time.gmtime(until)), "-out", cert)
+            return cert, key
         openssl("x509", "-req", "-in", request, "-CA", self.cert, "-CAkey", self.key, "-CAcreateserial", "-days", days,
                 "-extfile", more, "-out", cert)
         return cert, key
@@ -195,6 +203,27 @@ def test_client_certificates(secured, authority, tmp_path):
     with blasd.Client(secured.url, verify=str(authority.cert), cert=tuple(str(p) for p in robot)) as client:
         with pytest.raises(blasd.Forbidden):
             client.matmul(np.eye(2), np.eye(2))
+
+
+def test_a_client_certificate_ends_on_a_kept_connection(secured, authority):
+    for seconds in (5, 20, 80):  # on a machine so busy that it has ended before the first answer a longer one is made
+        end = int(time.time()) + seconds
+        context = ssl.create_default_context(cafile=authority.cert)
+        context.load_cert_chain(*authority.sign("robot-7", "clientAuth", file=f"brief-{seconds}", until=end))
+        talk = http.client.HTTPSConnection("127.0.0.1", secured.port, timeout=60, context=context)
+        talk.connect()
+        kept, statuses = talk.sock, []
+        while not statuses or (statuses[-1] == 200 and time.time() < end + 30):
+            talk.request("GET", "/jobs")
+            answer = talk.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+            time.sleep(0.1)
+        assert talk.sock is kept and statuses[-1] == 401, statuses
+        talk.close()
+        if len(statuses) > 1:
+            return
+    pytest.fail("no connection was made in time")
 
 
 def shown(service):
