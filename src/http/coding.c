@@ -164,12 +164,16 @@ static size_t give_rest(void *arg, char *out, size_t max) {
     return n;
 }
 
+bool http_coding_suits(size_t len) {
+    return len >= PACK_LEAST;
+}
+
 bool http_coding_pack(enum http_coding coding, struct blasd_buf *body) {
     struct rest rest = {.at = body->data, .len = body->len};
     struct http_stream *stream;
     struct blasd_buf packed;
     bool whole = false;
-    if (coding == HTTP_CODING_NONE || body->len < PACK_LEAST) return false;
+    if (coding == HTTP_CODING_NONE || !http_coding_suits(body->len)) return false;
     blasd_buf_init(&packed, body->len);
     stream = http_packer_new(coding);
     /* one byte less than it has: where that is filled, nothing is won */

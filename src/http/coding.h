@@ -19,6 +19,8 @@ bool http_coding_find(const char *name, enum http_coding *ret);
 /* The one of ours that an Accept-Encoding header likes best. */
 enum http_coding http_coding_accepted(const char *value);
 
+/* Whether a whole body of that length may be: a short one goes as it is. */
+bool http_coding_suits(size_t len);
 /* Compresses a whole body in place, where that makes it shorter; whether it did. */
 bool http_coding_pack(enum http_coding coding, struct blasd_buf *body);
 
