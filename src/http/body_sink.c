@@ -17,6 +17,8 @@
 static void sum_word(struct http_sum *sum, uint64_t word) {
     sum->hash = (sum->hash ^ word) * UINT64_C(0x9fb21c651e98df25);
     sum->hash ^= sum->hash >> 32;
+    sum->more = (sum->more + word) * UINT64_C(0xbf58476d1ce4e5b9);
+    sum->more ^= sum->more >> 31;
 }
 
 void http_sum_add(struct http_sum *sum, const void *bytes, size_t len) {
@@ -36,11 +38,11 @@ void http_sum_add(struct http_sum *sum, const void *bytes, size_t len) {
     for (; at < end; sum->bytes++) sum->part |= (uint64_t)*at++ << 8 * (sum->bytes % sizeof word);
 }
 
-uint64_t http_sum_end(const struct http_sum *sum) {
+struct http_digest http_sum_end(const struct http_sum *sum) {
     struct http_sum all = *sum;
     sum_word(&all, sum->part);
     sum_word(&all, sum->bytes);
-    return all.hash ^ all.hash >> 29;
+    return (struct http_digest){all.hash ^ all.hash >> 29, all.more ^ all.more >> 29};
 }
 
 int http_body_sink_store(struct http_body_sink *sink, struct blasd_err *err) {

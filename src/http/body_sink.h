@@ -13,7 +13,13 @@
 /* A sum over bytes, as far as they have come. */
 struct http_sum {
     uint64_t bytes;      /* how many */
-    uint64_t hash, part; /* of whole words; the bytes of one that has begun */
+    uint64_t hash, more; /* of whole words, made in two ways */
+    uint64_t part;       /* the bytes of one that has begun */
+};
+
+/* What it comes to. Two bodies that share the one half do not share the other. */
+struct http_digest {
+    uint64_t hash, more;
 };
 
 struct http_body_sink {
@@ -58,6 +64,6 @@ static inline bool http_body_sink_in_blob(const struct http_body_sink *sink) {
 }
 /* A sum, of a zeroed one on: the same whatever pieces the bytes come in. */
 void http_sum_add(struct http_sum *sum, const void *bytes, size_t len);
-uint64_t http_sum_end(const struct http_sum *sum);
+struct http_digest http_sum_end(const struct http_sum *sum);
 
 #endif

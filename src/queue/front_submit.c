@@ -219,8 +219,8 @@ static void add_options(struct front_submit *submit, struct item *item,
         gap = " ";
     }
     if (key != NULL)
-        len += snprintf(text + len, sizeof text - (size_t)len, "%sk=%016" PRIx64 ":", gap,
-                        s->fingerprint);
+        len += snprintf(text + len, sizeof text - (size_t)len, "%sk=%016" PRIx64 "%016" PRIx64 ":",
+                        gap, s->fingerprint, s->fingerprint_more);
     item->entry = submit->entries++;
     front_call_arg2(call, text, (size_t)len, key == NULL ? "" : key, key == NULL ? 0 : strlen(key));
 }

@@ -121,10 +121,10 @@ static void test_range(void **state) {
     static const struct {
         const char *value;
         struct http_range range;
-    } rows[] = {{"bytes=0-9", {true, false, 0, 9}},
-                {"Bytes=7-", {true, false, 7, UINT64_MAX}},
-                {"bytes=-5", {true, true, 5, UINT64_MAX}},
-                {"bytes=18446744073709551615-", {true, false, UINT64_MAX, UINT64_MAX}}};
+    } rows[] = {{"bytes=0-9", {true, false, 0, 9, true}},
+                {"Bytes=7-", {true, false, 7, UINT64_MAX, true}},
+                {"bytes=-5", {true, true, 5, UINT64_MAX, true}},
+                {"bytes=18446744073709551615-", {true, false, UINT64_MAX, UINT64_MAX, true}}};
     static const char *const none[] = {
         "bytes=5-4",     "bytes=-",     "bytes=",
         "bytes=0-1,3-4", "bytes=0--1",  "items=0-1",
