@@ -150,11 +150,12 @@ void blasd_errand_late(struct blasd_errand *errand) {
     char before[sizeof problem->message];
     snprintf(before, sizeof before, "%s", problem->message);
     if (errand->uncertain)
-        blasd_problem_set(problem, "timeout", "no answer in time. The service may have taken the job");
-    else if (problem->code[0] != '\0')
         blasd_problem_set(problem, "timeout",
-                          "the job's time was over before it was taken; at the last attempt: %.400s",
-                          before);
+                          "no answer in time. The service may have taken the job");
+    else if (problem->code[0] != '\0')
+        blasd_problem_set(
+            problem, "timeout",
+            "the job's time was over before it was taken; at the last attempt: %.400s", before);
     else
         blasd_problem_set(problem, "timeout", "the job's time was over before it could be sent");
     problem->retry = true;

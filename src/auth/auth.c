@@ -16,8 +16,8 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define PROOFS_MOST 8192 /* what was shown and was right; then all are forgotten */
-#define RATES_MOST 8192  /* keys that submit so many jobs a second; then those idle go */
+#define PROOFS_MOST 8192       /* what was shown and was right; then all are forgotten */
+#define RATES_MOST 8192        /* keys that submit so many jobs a second; then those idle go */
 #define STRANGERS_A_SECOND 100 /* that are hashed slowly for nothing, from wherever they come */
 #define SECOND_NS INT64_C(1000000000)
 
@@ -391,7 +391,8 @@ int blasd_auth_take_job(struct blasd_auth *auth, const struct blasd_identity *ca
     if (caller->jobs_per_s == 0) return 0;
     pthread_mutex_lock(&auth->lock);
     rate = find_rate(auth, caller);
-    if (rate != NULL) may = take(&rate->pace, caller->jobs_per_s, blasd_clock_ns(), &view->remaining);
+    if (rate != NULL)
+        may = take(&rate->pace, caller->jobs_per_s, blasd_clock_ns(), &view->remaining);
     view->limit = caller->jobs_per_s;
     pthread_mutex_unlock(&auth->lock);
     if (may) return 0;

@@ -1,8 +1,8 @@
 /* How long who shows wrong keys has to wait before the next one is looked at.
  *
- * What is counted is a place: an address, or what comes from it and claims to be one key. A table of
- * fixed size: a place with more failures than others stays, and who fills it with places of his own
- * only forgets his own. Knows nothing of keys. */
+ * What is counted is a place: an address, or what comes from it and claims to be one key. A table
+ * of fixed size: a place with more failures than others stays, and who fills it with places of his
+ * own only forgets his own. Knows nothing of keys. */
 #ifndef BLASD_AUTH_FAILURES_H
 #define BLASD_AUTH_FAILURES_H
 

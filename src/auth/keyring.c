@@ -46,8 +46,8 @@ void blasd_identity_init(struct blasd_identity *caller, enum blasd_role role) {
 /* --- what keys are found by --------------------------------------------------------------------
  *
  * A file of ten thousand keys is read in every process, and each key once looked for, while others
- * wait. A place of the index holds the number of a key, from 1, times KINDS, plus which of its texts
- * led there; 0: it is free. */
+ * wait. A place of the index holds the number of a key, from 1, times KINDS, plus which of its
+ * texts led there; 0: it is free. */
 
 enum kind { NAME, ID, CERTIFICATE, KINDS };
 #define ROOM_LEAST 16 /* a power of two */

@@ -9,6 +9,7 @@
 #include "http/reply.h"
 #include "http/routes.h"
 #include "http/timeouts.h"
+#include "http/tls.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +203,9 @@ static enum MHD_Result send_answer(struct http_exchange *exchange) {
     result = MHD_queue_response(exchange->connection, exchange->answer.status, response);
     if (result != MHD_YES && comes_again(exchange)) return MHD_YES;
     exchange->answer.response = NULL;
+    if (exchange->answer.whole && exchange->client.connection != NULL &&
+        exchange->request.method != HTTP_HEAD)
+        http_tls_line_hold(exchange->client.connection->line);
     loop->parking.answers++;
     http_metrics_request(loop->metrics, http_route_number(loop, exchange->route),
                          exchange->answer.status);

@@ -162,8 +162,8 @@ struct http_route {
     const char *path; /* {…} stands for one segment; also the label in metrics */
     unsigned methods; /* HTTP_ bits this row serves */
     unsigned params;  /* HTTP_PARAM_ bits it takes */
-    /* Each may refuse by making an answer. begin: headers; body: a piece, of which it may leave some
-     * for the next turn (http_body_seen.left); run: all is there. */
+    /* Each may refuse by making an answer. begin: headers; body: a piece, of which it may leave
+     * some for the next turn (http_body_seen.left); run: all is there. */
     void (*begin)(struct http_exchange *exchange);
     void (*body)(struct http_exchange *exchange, const void *bytes, size_t len);
     void (*run)(struct http_exchange *exchange);
@@ -180,6 +180,7 @@ struct http_answering {
     struct blasd_err problem; /* where the answer is a problem */
     bool made;                /* or its making is under way */
     bool early;               /* libmicrohttpd would not take it yet */
+    bool whole;               /* it has a body, which lies in memory */
     unsigned retry_s;         /* Retry-After of a problem; 0: as its code says */
     struct blasd_rate_view rate;
 };
@@ -193,8 +194,8 @@ struct http_form {
 /* The bytes of the body that were seen: by now, when it was refused, and at the last check. */
 struct http_body_seen {
     uint64_t seen, refused_at, checked_at;
-    int stuck_checks;      /* checks since then at which bytes lay there unread */
-    size_t left;           /* of the piece that the route was given: it takes them in the next turn */
+    int stuck_checks; /* checks since then at which bytes lay there unread */
+    size_t left;      /* of the piece that the route was given: it takes them in the next turn */
     struct blasd_buf kept; /* of a route that takes a small one whole */
 };
 

@@ -119,8 +119,7 @@ static uint64_t count_of(const struct http_regions *regions,
 static struct http_region **find(struct http_regions *regions, const char *name,
                                  const struct http_region_owner *caller) {
     struct http_region **at = &regions->first;
-    while (*at != NULL && (!owns(caller, *at) || strcmp((*at)->name, name) != 0))
-        at = &(*at)->next;
+    while (*at != NULL && (!owns(caller, *at) || strcmp((*at)->name, name) != 0)) at = &(*at)->next;
     return *at == NULL ? NULL : at;
 }
 
@@ -128,8 +127,8 @@ static struct http_region **find(struct http_regions *regions, const char *name,
  */
 
 int http_regions_add(struct http_regions *regions, const char *name, const char *key,
-                     uint64_t offset, uint64_t bytes, uint64_t most, const struct http_region_owner *caller,
-                     struct blasd_err *err) {
+                     uint64_t offset, uint64_t bytes, uint64_t most,
+                     const struct http_region_owner *caller, struct blasd_err *err) {
     struct http_region *region;
     int rc;
     if (strlen(name) >= sizeof region->name || strlen(key) >= sizeof region->key)
@@ -165,7 +164,8 @@ int http_regions_add(struct http_regions *regions, const char *name, const char 
     return rc;
 }
 
-void http_regions_remove(struct http_regions *regions, const char *name, const struct http_region_owner *caller) {
+void http_regions_remove(struct http_regions *regions, const char *name,
+                         const struct http_region_owner *caller) {
     struct http_region **at;
     pthread_mutex_lock(&regions->lock);
     for (at = &regions->first; *at != NULL;) {
@@ -204,7 +204,8 @@ static int open_place(struct http_region **at, const struct blasd_oip_place *pla
 }
 
 int http_regions_open(struct http_regions *regions, const struct blasd_oip_place *place, bool write,
-                      const struct http_region_owner *caller, int *fd, uint64_t *at, struct blasd_err *err) {
+                      const struct http_region_owner *caller, int *fd, uint64_t *at,
+                      struct blasd_err *err) {
     struct http_region **found;
     int rc;
     pthread_mutex_lock(&regions->lock);
@@ -215,8 +216,8 @@ int http_regions_open(struct http_regions *regions, const struct blasd_oip_place
     return rc;
 }
 
-int http_regions_write(struct http_regions *regions, const char *name, const struct http_region_owner *caller,
-                       struct blasd_buf *buf) {
+int http_regions_write(struct http_regions *regions, const char *name,
+                       const struct http_region_owner *caller, struct blasd_buf *buf) {
     struct json_out out = {.buf = buf};
     size_t before = buf->len;
     bool first = true;
@@ -233,7 +234,8 @@ int http_regions_write(struct http_regions *regions, const char *name, const str
     return document_end(&out, before);
 }
 
-bool http_regions_has(struct http_regions *regions, const char *name, const struct http_region_owner *caller) {
+bool http_regions_has(struct http_regions *regions, const char *name,
+                      const struct http_region_owner *caller) {
     bool has;
     pthread_mutex_lock(&regions->lock);
     has = find(regions, name, caller) != NULL;

@@ -35,27 +35,30 @@ struct http_regions {
 
 void http_regions_init(struct http_regions *regions);
 void http_regions_release(struct http_regions *regions);
-/* Who asks: the tenant, and the user whose process is at the other end; caller_unknown where that is
- * no process of this machine, cancelled where it has left. */
+/* Who asks: the tenant, and the user whose process is at the other end; caller_unknown where that
+ * is no process of this machine, cancelled where it has left. */
 int http_regions_caller(const struct http_exchange *exchange, struct http_region_owner *ret,
                         struct blasd_err *err);
 /* Registers `bytes` from `offset` on of the object `key` as `name`; one owner may have `most`, all
  * together HTTP_REGION_OWNERS times as many. invalid_field, no_space. */
 #define HTTP_REGION_OWNERS 16
 int http_regions_add(struct http_regions *regions, const char *name, const char *key,
-                     uint64_t offset, uint64_t bytes, uint64_t most, const struct http_region_owner *caller,
-                     struct blasd_err *err);
+                     uint64_t offset, uint64_t bytes, uint64_t most,
+                     const struct http_region_owner *caller, struct blasd_err *err);
 /* Unregisters the caller's region of that name, or all of the caller's where it is NULL. What is
  * under way with it goes on. A name that is not there is no error. */
-void http_regions_remove(struct http_regions *regions, const char *name, const struct http_region_owner *caller);
+void http_regions_remove(struct http_regions *regions, const char *name,
+                         const struct http_region_owner *caller);
 /* Opens the caller's region for one request: *fd is to be closed, and the place begins at *at of
  * it. invalid_field where there is no such region, or the place is not inside it, or cannot be
  * written. */
 int http_regions_open(struct http_regions *regions, const struct blasd_oip_place *place, bool write,
-                      const struct http_region_owner *caller, int *fd, uint64_t *at, struct blasd_err *err);
+                      const struct http_region_owner *caller, int *fd, uint64_t *at,
+                      struct blasd_err *err);
 /* Writes the list of the caller's regions, or the one named, as JSON. As blasd_oip_problem. */
-int http_regions_write(struct http_regions *regions, const char *name, const struct http_region_owner *caller,
-                       struct blasd_buf *out);
-bool http_regions_has(struct http_regions *regions, const char *name, const struct http_region_owner *caller);
+int http_regions_write(struct http_regions *regions, const char *name,
+                       const struct http_region_owner *caller, struct blasd_buf *out);
+bool http_regions_has(struct http_regions *regions, const char *name,
+                      const struct http_region_owner *caller);
 
 #endif

@@ -125,6 +125,7 @@ static struct MHD_Response *response_of(struct http_exchange *exchange, struct b
         blasd_buf_release(body);
         return NULL;
     }
+    exchange->answer.whole = body->len > 0;
     http_count(&exchange->home->metrics->sent_bytes, body->len);
     http_reply_headers(exchange, response, type);
     if (packable) http_reply_packable(exchange, response, packed);

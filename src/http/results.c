@@ -219,6 +219,7 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
     if (packable) packed = http_reply_pack(exchange, &body);
     if (whole)
         response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
+    exchange->answer.whole = response != NULL && body.len > 0;
     if (response != NULL)
         http_count(&exchange->home->metrics->sent_bytes, body.len);
     else

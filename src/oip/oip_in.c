@@ -208,8 +208,8 @@ static int take_data(struct pass *pass, const json_t *number, struct blasd_named
     if (!read_whole(number, &i) || i >= pass->count)
         return blasd_fail(err, BLASD_E_invalid_tensor, field, "the data of %s cannot be told",
                           field);
-    rc = blasd_json_list(&pass->text, pass->data[i], false, pass->reader->body->inputs->sink,
-                             to, &found, &end, err);
+    rc = blasd_json_list(&pass->text, pass->data[i], false, pass->reader->body->inputs->sink, to,
+                         &found, &end, err);
     if (rc != 0) return rc;
     if (blasd_json_space(end) != blasd_json_space(pass->end[i]))
         return blasd_json_fail(&pass->text, end, err, "expected ',' or '}'");
@@ -366,7 +366,7 @@ static int take_priority(struct oip_reader *reader, json_t *value, struct blasd_
     const char *name = json_string_value(value);
     int64_t level;
     if (read_whole(value, &level))
-        name = blasd_priority_names[level == 1              ? BLASD_PRIORITY_HIGH
+        name = blasd_priority_names[level == 1                 ? BLASD_PRIORITY_HIGH
                                     : level == 0 || level == 2 ? BLASD_PRIORITY_NORMAL
                                                                : BLASD_PRIORITY_LOW];
     if (name == NULL)

@@ -247,8 +247,8 @@ struct blasd_early front_wait_settle(struct blasd_front_queue *queue, struct bla
                                      bool stands);
 /* Tells who waits for `id` of the record, if one has come, and frees it. */
 void front_wait_early(struct blasd_front_queue *queue, const char *id, struct blasd_early *early);
-/* The record of a job that is final: published (tenant NULL), or what was answered to `tenant`, which
- * is nobody else's answer: NULL, where that has no such job. */
+/* The record of a job that is final: published (tenant NULL), or what was answered to `tenant`,
+ * which is nobody else's answer: NULL, where that has no such job. */
 void front_wait_ended(struct blasd_front_queue *queue, const char *tenant, const char *id,
                       const void *record, size_t len);
 /* A message of the channel. */

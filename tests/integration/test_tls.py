@@ -119,6 +119,83 @@ def test_pipelined_requests(secured):
             assert answer.status == 200 and json.loads(answer.read())
 
 
+class Records:
+    """A connection whose records are counted, and can be sent together."""
+
+    def __init__(self, service, version=None):
+        context = ssl.create_default_context(cafile=service.authority)
+        if version:
+            context.minimum_version = context.maximum_version = version
+        self.came, self.goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.came, self.goes, server_hostname="localhost")
+        self.socket = socket.create_connection(("127.0.0.1", service.port), timeout=60)
+        self.reads = []  # lengths of what came at once
+        self.each(self.tls.do_handshake)
+
+    def flush(self):
+        self.socket.sendall(self.goes.read())
+
+    def each(self, call):
+        """Calls until it has what it needs."""
+        while True:
+            try:
+                result = call()
+                self.flush()
+                return result
+            except ssl.SSLWantReadError:
+                self.flush()
+                bytes_ = self.socket.recv(1 << 20)
+                assert bytes_, "the service has closed the connection"
+                self.reads.append(len(bytes_))
+                self.came.write(bytes_)
+
+    def answer(self):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += self.each(lambda: self.tls.read(1 << 16))
+        head, _, body = head.partition(b"\r\n\r\n")
+        length = int([line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")][0].split(b":")[1])
+        while len(body) < length:
+            body += self.each(lambda: self.tls.read(1 << 16))
+        return int(head.split()[1]), body
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("side", [2, 60, 200])  # less than is read at once, more, and many records
+def test_records_that_come_together(secured, authority, version, side):
+    """A head and pieces of a body in records of their own, in one packet: each is seen."""
+    secured.authority = authority.cert
+    talk = Records(secured, version)
+    body = json.dumps({"op": "matmul", "inputs": {"a": [[1.0] * side] * side, "b": [[2.0] * side] * side}}).encode()
+    head = (f"POST /jobs?wait=30 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+            f"Authorization: Bearer {secured.user}\r\n\r\n").encode()
+    for _ in range(3):  # and the next request behind it
+        for piece in (head, body[:10], body[10:1000], body[1000:]):
+            if piece:
+                talk.tls.write(piece)
+    talk.flush()
+    for _ in range(3):
+        status, answer = talk.answer()
+        assert status == 200 and json.loads(answer)["state"] == "succeeded"
+    talk.socket.close()
+
+
+def test_an_answer_is_sent_at_once(secured, authority):
+    """Head and body of a short one come as one packet, so that a client wakes up once."""
+    secured.authority = authority.cert
+    talk = Records(secured)
+    head = f"GET /jobs/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secured.user}\r\n\r\n".encode()
+    pieces = []
+    for _ in range(20):
+        talk.tls.write(head)
+        talk.flush()
+        talk.reads.clear()
+        assert talk.answer()[0] == 404
+        pieces.append(len(talk.reads))
+    assert pieces == [1] * 20
+    talk.socket.close()
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_versions(secured, authority, version):
     context = ssl.create_default_context(cafile=authority.cert)

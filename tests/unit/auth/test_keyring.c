@@ -261,11 +261,10 @@ static void test_many(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_file_of_keys), cmocka_unit_test(test_unknown_op),
-        cmocka_unit_test(test_scopes),          cmocka_unit_test(test_file),
-        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_many),       cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_no_file_of_keys),
+        cmocka_unit_test(test_unknown_op), cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_file),       cmocka_unit_test(test_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,7 +132,8 @@ static void test_what_is_not_packed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_turns), cmocka_unit_test_setup(test_there_and_back, setup),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test_setup(test_there_and_back, setup),
         cmocka_unit_test_setup(test_what_is_not_packed, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,10 +67,8 @@ static void test_other_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_collision),
-        cmocka_unit_test(test_other_bytes),
-        cmocka_unit_test_prestate(test_other_bytes, &more),
+        cmocka_unit_test(test_pieces),      cmocka_unit_test(test_collision),
+        cmocka_unit_test(test_other_bytes), cmocka_unit_test_prestate(test_other_bytes, &more),
         cmocka_unit_test(test_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,12 +56,13 @@ static void test_json(void **state) {
 
 /* A number that no int64 holds, anywhere in the request, changes none of the others. */
 static void test_beyond_int64(void **state) {
-    static const char *const beyond[] = {"18446744073709551616", "99999999999999999999999", "1e300"};
+    static const char *const beyond[] = {"18446744073709551616", "99999999999999999999999",
+                                         "1e300"};
     (void)state;
     for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
         char json[512];
-        snprintf(json, sizeof json,
-                 "{\"parameters\":{\"timeout\":%s},\"inputs\":[" A_2X2 "]}", beyond[i]);
+        snprintf(json, sizeof json, "{\"parameters\":{\"timeout\":%s},\"inputs\":[" A_2X2 "]}",
+                 beyond[i]);
         infer(json, NULL, 0);
         expect_failed(BLASD_E_invalid_field, "parameters.timeout", "whole number");
         snprintf(json, sizeof json,

@@ -158,10 +158,10 @@ static void test_idempotency(void **state) {
     assert_string_equal(reply->element[3]->element[0]->str, old);
     drop(reply);
     id_make(old, BLASD_ID_ASYNC, 0);
-    assert_int_equal(
-        submit_as(&bed, old, "2", "9", "k=0123456789abcdeffedcba9876543210:new", ""), 0);
-    assert_int_equal(
-        submit_as(&bed, again, "2", "9", "k=0123456789abcdeffedcba9876543211:new", ""), 2);
+    assert_int_equal(submit_as(&bed, old, "2", "9", "k=0123456789abcdeffedcba9876543210:new", ""),
+                     0);
+    assert_int_equal(submit_as(&bed, again, "2", "9", "k=0123456789abcdeffedcba9876543211:new", ""),
+                     2);
     assert_int_equal(submit_as(&bed, again, "2", "9", "k=0123456789abcdee:new", ""), 2);
     assert_int_equal(submit_as(&bed, again, "2", "9", "k=0123456789abc:new", ""), 2);
     /* both in one call */
@@ -520,9 +520,15 @@ static bool is_refused(struct bed *bed, const char *function, const char *const 
 
 /* What no front end and no worker of ours sends is refused before anything is done by it. */
 static void test_arguments_that_are_none(void **state) {
-    static const char *const outputs[] = {"",     "x",        "1",        "1 x",
-                                          "-1 0", "1 1e999",  "1 99999999999999999999",
-                                          "1 0 seg 1", "1 8 abc 99999999999999999999"};
+    static const char *const outputs[] = {"",
+                                          "x",
+                                          "1",
+                                          "1 x",
+                                          "-1 0",
+                                          "1 1e999",
+                                          "1 99999999999999999999",
+                                          "1 0 seg 1",
+                                          "1 8 abc 99999999999999999999"};
     struct blasd_claim claims[2];
     struct bed bed;
     char id[2][BLASD_ID_LEN + 1];
@@ -535,7 +541,8 @@ static void test_arguments_that_are_none(void **state) {
     }
     assert_int_equal(claim(worker, 2, PLENTY, claims), 2);
     const char *epoch = worker->lease.epoch;
-#define TURN(...) is_refused(&bed, BLASD_QUEUE_FN("turn"), (const char *const[]){"w", epoch, __VA_ARGS__, NULL})
+#define TURN(...)                                                                                  \
+    is_refused(&bed, BLASD_QUEUE_FN("turn"), (const char *const[]){"w", epoch, __VA_ARGS__, NULL})
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
         assert_true(TURN("0", "9", "1", "0", "0", "0", id[0], "r", "1 0", id[1], "r", outputs[i]));
         assert_int_equal(how_many(&bed, "pending"), 2); /* nor is the good one ended */
@@ -553,13 +560,12 @@ static void test_arguments_that_are_none(void **state) {
     for (size_t i = 0; i < sizeof progress / sizeof *progress; i++)
         assert_true(is_refused(&bed, BLASD_QUEUE_FN("progress"),
                                (const char *const[]){"w", epoch, progress[i], id[0], NULL}));
-    assert_true(is_refused(&bed, BLASD_QUEUE_FN("register"),
-                           (const char *const[]){"x", "3", "{}", blasd_store_identity(bed.store),
-                                                 NULL}));
+    assert_true(
+        is_refused(&bed, BLASD_QUEUE_FN("register"),
+                   (const char *const[]){"x", "3", "{}", blasd_store_identity(bed.store), NULL}));
     assert_true(is_refused(&bed, BLASD_QUEUE_FN("watch"),
                            (const char *const[]){"anonymous", "a\tb", id[0], NULL}));
-    assert_true(is_refused(&bed, BLASD_QUEUE_FN("blob"),
-                           (const char *const[]){"b", "1e18", NULL}));
+    assert_true(is_refused(&bed, BLASD_QUEUE_FN("blob"), (const char *const[]){"b", "1e18", NULL}));
     /* a size that is none of a blob's keeps nobody waiting */
     drop(redisCommand(bed.raw, "HSET %s:blobs b 1e18", bed.tag));
     drop(fcall(&bed, "blob_drop", "b", NULL));
@@ -569,7 +575,8 @@ static void test_arguments_that_are_none(void **state) {
     char bad[BLASD_ID_LEN + 1];
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
         id_make(bad, BLASD_ID_SYNC, 0);
-        redisReply *reply = fcall(&bed, "submit", NEXT_SEQ, bad, "f", "2", costs[i], "", NOTE, NULL);
+        redisReply *reply =
+            fcall(&bed, "submit", NEXT_SEQ, bad, "f", "2", costs[i], "", NOTE, NULL);
         assert_int_equal(reply->element[3]->integer, 4);
         drop(reply);
     }
@@ -623,12 +630,18 @@ static void test_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cancel),         cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_full),           cmocka_unit_test(test_idempotency),
-        cmocka_unit_test(test_records_expire), cmocka_unit_test(test_deleted_records_expire),
-        cmocka_unit_test(test_records_fit),    cmocka_unit_test(test_sync_records_fit),
-        cmocka_unit_test(test_list),           cmocka_unit_test(test_store_identity),
-        cmocka_unit_test(test_blobs),          cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_idempotency),
+        cmocka_unit_test(test_records_expire),
+        cmocka_unit_test(test_deleted_records_expire),
+        cmocka_unit_test(test_records_fit),
+        cmocka_unit_test(test_sync_records_fit),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_store_identity),
+        cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_arguments_that_are_none),
         cmocka_unit_test(test_errors),
     };

@@ -20,8 +20,7 @@ static int submit_in(struct bed *bed, char id[BLASD_ID_LEN + 1], const char *seg
 
 /* A record whose outputs lie in the segment, as a worker writes it. */
 static void write_record(struct blasd_buf *out, const char *id, const char *segment) {
-    struct blasd_record record = {
-        .state = BLASD_SUCCEEDED, .op = "matmul", .payload_bytes = 5000};
+    struct blasd_record record = {.state = BLASD_SUCCEEDED, .op = "matmul", .payload_bytes = 5000};
     struct blasd_err err;
     memcpy(record.id, id, BLASD_ID_LEN + 1);
     memcpy(record.slice.segment, segment, strlen(segment) + 1);
