@@ -37,6 +37,8 @@ struct http_upload;
 struct http_connection;
 struct http_tls;
 
+#define HTTP_INTAKE_PLACES 256 /* tenants that meet in one are counted together */
+
 /* What all loops share. Constant once the loops run, but for the atomics. */
 struct http_server {
     const struct blasd_http_options *options;
@@ -49,7 +51,9 @@ struct http_server {
     struct http_loop *loops;      /* owned */
     struct http_metrics *metrics; /* owned; one a loop */
     struct http_regions regions;
-    _Atomic uint64_t intake_used;           /* bytes of bodies being received */
+    _Atomic uint64_t intake_used; /* bytes of bodies being received */
+    _Atomic uint64_t
+        intake_of[HTTP_INTAKE_PLACES];      /* the same of tenants, by a hash of their names */
     _Atomic uint64_t intake_limit;          /* what they may be */
     _Atomic uint64_t store_free, store_all; /* a second ago */
     _Atomic uint64_t outputs_coming; /* of jobs on their way to the queue, see jobs_submit.c */

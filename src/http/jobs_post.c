@@ -159,7 +159,7 @@ void http_jobs_post_begin(struct http_exchange *exchange) {
     }
     exchange->upload = upload;
     upload->exchange = exchange;
-    http_body_sink_init(&upload->sink, exchange->home, exchange->id);
+    http_body_sink_init(&upload->sink, exchange);
     if (start(upload, &err) != 0) refuse(exchange, &err);
 }
 

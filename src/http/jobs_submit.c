@@ -79,7 +79,7 @@ static bool back_to_admission(struct http_exchange *exchange, const struct blasd
     if (err->code != BLASD_E_queue_full || !upload->held || !http_exchange_open(exchange))
         return false;
     http_exchange_wait_end(exchange);
-    http_body_sink_init(&upload->sink, exchange->home, exchange->id); /* empty again */
+    http_body_sink_init(&upload->sink, exchange); /* empty again */
     http_body_sink_expect(&upload->sink, &exchange->request, upload->body_limit);
     http_admission_wait(exchange, true);
     return true;

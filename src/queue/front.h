@@ -122,8 +122,9 @@ struct front_calls {
     struct blasd_timer expire_timer;
 };
 
-/* One list is made at a time. */
+/* One list is made at a time, of the tenants that wait for one in turns. */
 struct front_listings {
+    char last[BLASD_TENANT_MAX];          /* whose was made last */
     struct list_call *lists, **lists_end; /* owned: asked for while another list is made */
     bool listing;
     int64_t listed_ns; /* when that was asked for */

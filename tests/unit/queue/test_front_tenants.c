@@ -140,6 +140,31 @@ static void limits_refuse(void **state) {
     assert_int_equal(refusal.code, BLASD_OK);
 }
 
+static int lists_of[2];
+
+static void on_list(void *arg, const struct blasd_err *err, const char *cursor,
+                    const void *const *records, const size_t *lens, int count) {
+    (void)cursor, (void)records, (void)lens, (void)count;
+    assert_null(err);
+    ++*(int *)arg;
+}
+
+/* Who asks for many lists at once keeps nobody else waiting for one. */
+static void lists_go_in_turns(void **state) {
+    const struct blasd_list_query query = {.state = -1, .before_us = INT64_MAX, .limit = 10};
+    struct env *env = *state;
+    lists_of[0] = lists_of[1] = 0;
+    as("ann");
+    for (int i = 0; i < 30; i++)
+        blasd_front_queue_list(env->queue, &who, &query, on_list, &lists_of[0]);
+    as("ben");
+    for (int i = 0; i < 3; i++)
+        blasd_front_queue_list(env->queue, &who, &query, on_list, &lists_of[1]);
+    UNTIL(env, lists_of[1] == 3);
+    assert_true(lists_of[0] <= 4);
+    UNTIL(env, lists_of[0] == 30);
+}
+
 /* How many jobs of others there are is nobody's business. */
 static void a_full_queue_tells_no_numbers(void **state) {
     struct env *env = env_new(NULL);
@@ -166,6 +191,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(nobody_else_finds_it, setup, teardown),
         cmocka_unit_test_setup_teardown(all_are_told_after_a_break, setup, teardown),
         cmocka_unit_test_setup_teardown(nobody_else_ends_a_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(lists_go_in_turns, setup, teardown),
         cmocka_unit_test_setup_teardown(only_ones_own_expires, setup, teardown),
         cmocka_unit_test_setup_teardown(limits_refuse, setup, teardown),
         cmocka_unit_test(a_full_queue_tells_no_numbers),
