@@ -117,9 +117,8 @@ def code_of(body):
 class Story:
     """One job from its first request to the end that its client saw."""
 
-    def __init__(self, key, job, tenant, members, cancel, sent):
-        """`key`: of this story alone; `sent`: the Idempotency-Key, which another tenant may have, too."""
-        self.key, self.job, self.tenant, self.cancel, self.sent = key, job, tenant, cancel, sent
+    def __init__(self, key, job, tenant, members, cancel):
+        self.key, self.job, self.tenant, self.cancel = key, job, tenant, cancel
         self.query = "".join(f"&{name}={value}" for name, value in members.items())
         self.deadline = "deadline_ms" in members
         self.id = self.end = self.lost = None
@@ -128,7 +127,7 @@ class Story:
         """Whether it was acknowledged."""
         since = time.monotonic()
         answer = client.ask("POST", f"/jobs?wait={wait}{self.query}" if wait else "/jobs?" + self.query[1:], self.job.body,
-                            {"Content-Type": self.job.type, "Idempotency-Key": self.sent})
+                            {"Content-Type": self.job.type, "Idempotency-Key": self.key})
         if answer is None:
             client.note("unanswered", key=self.key, waited=wait > 0, since=since)
             return False
@@ -241,7 +240,7 @@ class Load:
         try:
             while not self.stopping.is_set():
                 began = time.monotonic()
-                story = self.make(rng, number, count, tenant)
+                story = self.make(rng, f"{self.round}-{number}-{count}", tenant)
                 count += 1
                 self.note("submit", key=story.key, op=story.job.op)
                 if not self.see_through(story, client, rng):
@@ -263,15 +262,14 @@ class Load:
         finally:
             client.close()
 
-    def make(self, rng, number, count, tenant):
+    def make(self, rng, key, tenant):
         kind = rng.choices([kind for kind, _ in KINDS], [weight for _, weight in KINDS])[0]
         members = {}
         if rng.random() < 0.05:
             members["deadline_ms"] = rng.choice([1, 50, 2000])
         if rng.random() < 0.2:
             members["priority"] = rng.choice(["high", "low"])
-        return Story(f"{self.round}-{number}-{count}", kind(rng), tenant, members, rng.random() < 0.06,
-                     f"{self.round}-{number // len(self.tenants)}-{count}")
+        return Story(key, kind(rng), tenant, members, rng.random() < 0.06)
 
     def see_through(self, story, client, rng):
         """Whether an end was seen."""
