@@ -159,7 +159,7 @@ void http_jobs_post_begin(struct http_exchange *exchange) {
     }
     exchange->upload = upload;
     upload->exchange = exchange;
-    http_body_sink_init(&upload->sink, exchange->home, exchange->id);
+    http_body_sink_init(&upload->sink, exchange);
     if (start(upload, &err) != 0) refuse(exchange, &err);
 }
 
@@ -167,15 +167,19 @@ static int take_unpacked(void *arg, const void *bytes, size_t len, struct blasd_
     return blasd_intake_feed(arg, bytes, len, err);
 }
 
-/* Parses the next piece of the body. */
+/* Parses the next piece of the body, or, of one that is compressed, as much as one turn is for. */
 static int feed(struct http_upload *upload, const void *bytes, size_t len, struct blasd_err *err) {
     enum http_coding coding = upload->exchange->request.coding;
+    size_t used = len;
+    int rc;
     if (coding == HTTP_CODING_NONE) return blasd_intake_feed(upload->intake, bytes, len, err);
     if (upload->unpacker == NULL) upload->unpacker = http_unpacker_new(coding);
     if (upload->unpacker == NULL)
         return blasd_fail(err, BLASD_E_no_space, "", "memory has run out");
-    return http_unpack(upload->unpacker, bytes, len, upload->body_limit, take_unpacked,
-                       upload->intake, err);
+    rc = http_unpack(upload->unpacker, bytes, len, &used, upload->body_limit, take_unpacked,
+                     upload->intake, err);
+    upload->exchange->body.left = len - used;
+    return rc;
 }
 
 void http_jobs_post_body(struct http_exchange *exchange, const void *bytes, size_t len) {

@@ -54,6 +54,7 @@ struct http_prefer {
 struct http_range {
     bool given, from_end; /* from_end: the last `first` bytes */
     uint64_t first, last; /* last UINT64_MAX: to the end */
+    bool seen;            /* there was such a header */
 };
 
 /* Where the body ends, and how it comes. */
@@ -86,6 +87,7 @@ struct http_request {
     const char *accept;     /* the first of these headers, to be named in an error */
     const char *json_bytes; /* Inference-Header-Content-Length, as it was sent */
     enum http_coding coding, accept_coding; /* of the body; of the answer, at the client's wish */
+    const char *codings;                    /* Content-Encoding, as it was sent */
     bool elsewhere;                         /* tensors may come beside the body; set by a route */
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;

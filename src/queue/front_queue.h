@@ -50,7 +50,9 @@ struct blasd_submission {
     uint64_t cost_bytes;         /* inputs and predicted outputs, for the limit queue_bytes */
     double work_s;               /* predicted, for its tenant's share; 0: not known */
     const char *idempotency_key; /* NULL: none; borrowed during the call */
-    uint64_t fingerprint;        /* of the request, to tell reuse of a key by another one */
+    /* of the request, to tell reuse of a key by another one; the first half is all that a front end
+     * before this one kept, and is compared alone with what it has kept */
+    uint64_t fingerprint, fingerprint_more;
     struct blasd_waiter *waiter; /* waits for the job's end; NULL: nobody does */
     struct blasd_blob *blob;     /* the inputs, or NULL; for a store of kind redis its bytes are
                                     sent ahead of the job. Stays the caller's, who closes it only
