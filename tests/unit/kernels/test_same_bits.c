@@ -58,12 +58,12 @@ static int same(const struct trial *t, const struct answer *was, int64_t n, cons
         const struct blasd_tensor *out = &t->task.outputs[o];
         if (out->rank < 0 || memcmp(out->data, was->data[o], blasd_tensor_bytes(out)) == 0)
             continue;
-        print_error("%s of %lld, %s, %s: %s differs\n", op->name, (long long)n,
+        fprintf(stderr, "%s of %lld, %s, %s: %s differs\n", op->name, (long long)n,
                     blasd_dtype_name(t->job.inputs[0].tensor.dtype), when, op->outputs[o].name);
         differ = 1;
     }
     if (strcmp(t->task.method, was->method) != 0) {
-        print_error("%s of %lld, %s: by %s, not %s\n", op->name, (long long)n, when,
+        fprintf(stderr, "%s of %lld, %s: by %s, not %s\n", op->name, (long long)n, when,
                     t->task.method, was->method);
         differ = 1;
     }
