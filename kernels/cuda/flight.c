@@ -150,7 +150,6 @@ static void slot_clear(struct blasd_cuda_slot *slot) {
     slot->up.count = slot->down.count = 0;
     slot->sent = (struct blasd_cuda_cursor){0, 0};
     slot->sends = slot->mark_count = 0;
-    slot->fetched = slot->repeats = false;
     slot->state = BLASD_SLOT_IDLE;
 }
 
@@ -185,7 +184,7 @@ static int part_upload(struct blasd_cuda_slot *slot, struct blasd_err *err) {
 static int part_compute(struct blasd_cuda_slot *slot, struct blasd_err *err) {
     const struct blasd_gpu_library *calls = slot->device->calls;
     int code = calls->event_record(slot->run_from, slot->run, err);
-    if (code == 0) code = blasd_cuda_compute(slot, err);
+    if (code == 0) code = slot->op->compute(&slot->job, err);
     if (code == 0) code = calls->event_record(slot->run_to, slot->run, err);
     if (code == 0) code = calls->stream_after(slot->device->down, slot->run_to, err);
     if (code == 0) code = calls->event_record(slot->down_from, slot->device->down, err);
@@ -205,7 +204,6 @@ static int part_begin(struct blasd_cuda_slot *slot, const struct blasd_cuda_op *
                                         .count = count,
                                         .watch = watch,
                                         .facts = &device->facts,
-                                        .can = &device->can,
                                         .slot = slot};
     slot->began_ns = blasd_clock_ns();
     slot->output_count = 0;
