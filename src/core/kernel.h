@@ -9,7 +9,7 @@
 #include "core/job.h"
 #include "core/record.h"
 
-#define BLASD_BACKEND_ABI 8
+#define BLASD_BACKEND_ABI 9
 
 /* One job inside a batch. The worker fills the first part, the kernel the second. */
 struct blasd_task {
@@ -17,6 +17,9 @@ struct blasd_task {
     const struct blasd_plan *plan; /* borrowed */
     /* dense, in plan->input_dtype, row-major unless plan->keep_order; data NULL: not given */
     struct blasd_tensor inputs[BLASD_MAX_INPUTS];
+    /* of these, a bit each, those whose memory holds anything yet: the backend makes the elements
+     * by the job's rule, there or where it computes. Only for a backend that says makes_inputs */
+    unsigned unmade;
     /* dense, row-major, data aligned to 64 bytes; rank -1: absent. The memory holds anything. */
     struct blasd_tensor outputs[BLASD_MAX_OUTPUTS];
 
@@ -118,6 +121,8 @@ struct blasd_backend {
     /* one ordinal may be opened twice, and the two run batches at once from two threads: the worker
      * then has a slow pool of its own for what takes long */
     bool side_by_side;
+    /* elements that a rule makes are left to it, where it takes them in the rule's dtype */
+    bool makes_inputs;
 };
 
 /* The backend for machines without a GPU. */

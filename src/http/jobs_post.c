@@ -253,7 +253,8 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (exchange->wanted.format == BLASD_FORMAT_NPY && plan.outputs[output].dtype == BLASD_bfloat16)
         return blasd_fail(err, BLASD_E_not_acceptable, "Accept",
                           "the output is bfloat16, which a .npy file cannot hold");
-    exchange->upload->outputs = plan.output_bytes > plan.input_bytes ? plan.output_bytes : 0;
+    exchange->upload->outputs =
+        plan.output_bytes > plan.input_bytes - plan.made_bytes ? plan.output_bytes : 0;
     exchange->upload->device = choose_device(exchange->home, job, &plan, memory);
     exchange->upload->work_s = http_placement_work(&exchange->home->placement,
                                                    blasd_front_queue_view(exchange->home->queue),

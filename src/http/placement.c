@@ -196,12 +196,14 @@ int http_placement_check(const struct http_placement *choice, const struct blasd
 /* ---- time ---- */
 
 /* What the job takes on a device of the class that has nothing else to do. False: not known. */
-static bool predict(const struct http_placement_class *class, const struct blasd_op *op,
+static bool predict(const struct http_placement *choice, int number, const struct blasd_op *op,
                     const struct blasd_plan *plan, struct blasd_cost_guess *ret) {
+    const struct http_placement_class *class = &choice->of[number];
     struct blasd_cost_work work;
     int position = blasd_op_position(op);
     if (!class->measured || position < 0) return false;
     blasd_cost_work(plan, position, &work);
+    if (number == BLASD_DEVICE_CUDA) work.made_bytes = 0; /* all its units make them */
     return blasd_cost_predict(&class->cost, &work, ret);
 }
 
@@ -217,7 +219,7 @@ int http_placement_check_time(const struct http_placement *choice,
         const struct http_placement_class *class = &choice->of[c];
         struct blasd_cost_guess guess;
         if (!may_go(choice, view, wish, c) || !fits(class, c, plan, host_bytes)) continue;
-        if (!predict(class, op, &certain, &guess)) return 0;
+        if (!predict(choice, c, op, &certain, &guess)) return 0;
         if (guess.alone_s < least) least = guess.alone_s;
     }
     if (!isfinite(least) || least <= most_s) return 0;
@@ -245,7 +247,7 @@ double http_placement_work(struct http_placement *choice, const struct blasd_que
                     ? BLASD_DEVICE_CPU
                     : BLASD_DEVICE_CUDA;
     of = &choice->of[class];
-    if (!predict(of, op, plan, &guess))
+    if (!predict(choice, (int)class, op, plan, &guess))
         guess.share_s = BLASD_COST_JOB_S + plan->flops / USUAL_FLOPS +
                         (double)(plan->input_bytes + plan->output_bytes) / USUAL_BYTES;
     of->lately_s += (guess.share_s - of->lately_s) * (of->lately_s > 0 ? LATELY : 1);
@@ -296,7 +298,7 @@ enum blasd_device_class http_placement_pick(struct http_placement *choice,
         int workers = view->workers_of[c];
         double end_s;
         if (!suits(class, c, position, plan, host_bytes)) continue;
-        if (predict(class, op, plan, &guess)) {
+        if (predict(choice, c, op, plan, &guess)) {
             if (choice->most_s > 0 && guess.alone_s > choice->most_s) continue;
             known++;
         }
@@ -317,6 +319,6 @@ void http_placement_sent(struct http_placement *choice, const struct blasd_queue
                          const struct blasd_plan *plan, int64_t now_ns) {
     struct http_placement_class *of = &choice->of[class];
     struct blasd_cost_guess guess;
-    if (predict(of, op, plan, &guess))
+    if (predict(choice, (int)class, op, plan, &guess))
         count_sent(of, view->workers_of[class], guess.share_s, now_ns);
 }

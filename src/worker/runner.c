@@ -160,7 +160,8 @@ static int map_job(struct blasd_batcher *batcher, const struct blasd_item *item,
     task->plan = &item->plan;
     blasd_task_reset(task);
     do {
-        code = blasd_io_map_inputs(batcher->queue, &batcher->room->arena, item, task, io, err);
+        code = blasd_io_map_inputs(batcher->queue, &batcher->room->arena, item,
+                                   batcher->options->backend->makes_inputs, task, io, err);
     } while (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries));
     if (code == 0)
         code = blasd_io_map_outputs(batcher->queue, &batcher->options->queue, &batcher->room->arena,

@@ -104,6 +104,9 @@ static void what_must_be_moved_counts(void **state) {
     assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, 0, S), BLASD_DEVICE_CUDA);
     plan.input_bytes = 10000000; /* and 1 ms more for the way there */
     assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, 0, 9 * S), BLASD_DEVICE_CPU);
+    plan.made_bytes = 10000000; /* what a rule makes is made where it is used */
+    assert_int_equal(http_placement_pick(choice, &view, matmul, &plan, 0, 99 * S),
+                     BLASD_DEVICE_CUDA);
 }
 
 static void work_that_waits_counts(void **state) {
