@@ -106,7 +106,10 @@ BLASD_ANYWHERE struct blasd_philox blasd_philox(struct blasd_philox counter, uin
  * function, log(m) = 2 artanh((m - 1) / (m + 1)), for m between the roots of 1/2 and 2. */
 BLASD_ANYWHERE double blasd_rule_log(double x) {
     uint64_t bits, root = UINT64_C(0x3fe6a09e667f3bcd); /* sqrt(1/2) */
-    double m, s, z, sum, e;
+    /* 2/3, 2/5, …, the highest first */
+    const double series[] = {2.0 / 25, 2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15,
+                             2.0 / 13, 2.0 / 11, 2.0 / 9,  2.0 / 7,  2.0 / 5,  2.0 / 3};
+    double m, s, z, sum = series[0], e;
     int exponent;
     memcpy(&bits, &x, sizeof bits);
     exponent = (int)((bits - root + (UINT64_C(1024) << 52)) >> 52) - 1024;
@@ -114,8 +117,7 @@ BLASD_ANYWHERE double blasd_rule_log(double x) {
     memcpy(&m, &bits, sizeof m);
     s = BLASD_RULE_ADD(m, -1.0) / BLASD_RULE_ADD(m, 1.0);
     z = BLASD_RULE_MUL(s, s);
-    sum = 2.0 / 25;
-    for (int k = 23; k >= 3; k -= 2) sum = BLASD_RULE_ADD(BLASD_RULE_MUL(sum, z), 2.0 / k);
+    for (int k = 1; k < 12; k++) sum = BLASD_RULE_ADD(BLASD_RULE_MUL(sum, z), series[k]);
     sum = BLASD_RULE_MUL(BLASD_RULE_MUL(sum, z), s);
     e = (double)exponent;
     /* log(2) in two parts, the first with so many zeros that e times it is exact */

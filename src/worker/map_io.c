@@ -57,7 +57,7 @@ static void warn_of_integers(const struct blasd_tensor *from, const char *name,
 }
 
 /* Where the elements of an input are: in the payload, or in memory that a rule has filled, or will
- * where the backend makes them in the same dtype. */
+ * where the kernel makes them in the same dtype. */
 static int find_elements(struct blasd_arena *arena, const struct blasd_item *item, int i,
                          unsigned char *payload, bool leave, struct blasd_tensor *from,
                          struct blasd_err *err) {
@@ -78,12 +78,13 @@ static int find_elements(struct blasd_arena *arena, const struct blasd_item *ite
 }
 
 static int map_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
-                     unsigned char *payload, struct blasd_task *task, bool makes_inputs,
+                     unsigned char *payload, struct blasd_task *task, unsigned makes_inputs,
                      struct blasd_err *err) {
     const struct blasd_input *input = &item->job.inputs[i];
     enum blasd_dtype dtype = item->plan.input_dtype[i];
     struct blasd_tensor from = input->tensor, *to = &task->inputs[i];
-    bool leave = makes_inputs && input->source.kind == BLASD_SOURCE_RULE && from.dtype == dtype;
+    bool leave = input->source.kind == BLASD_SOURCE_RULE && (makes_inputs >> i & 1) != 0 &&
+                 from.dtype == dtype;
     int code = find_elements(arena, item, i, payload, leave, &from, err);
     if (code != 0) return code;
     if (leave) task->unmade |= 1u << i;
@@ -109,8 +110,8 @@ static int map_input(struct blasd_arena *arena, const struct blasd_item *item, i
 }
 
 int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
-                        const struct blasd_item *item, bool makes_inputs, struct blasd_task *task,
-                        struct blasd_io *io, struct blasd_err *err) {
+                        const struct blasd_item *item, unsigned makes_inputs,
+                        struct blasd_task *task, struct blasd_io *io, struct blasd_err *err) {
     unsigned char *payload = NULL;
     int code = map_payload(queue, arena, item, io, &payload, err);
     for (int i = 0; i < BLASD_MAX_INPUTS; i++) task->inputs[i].data = NULL;

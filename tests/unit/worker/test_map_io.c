@@ -101,7 +101,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-static bool makes_inputs; /* the backend does */
+static unsigned makes_inputs; /* the kernel does */
 
 static int map(void) {
     return blasd_io_map_inputs(NULL, &arena, &item, makes_inputs, &task, &io, &err);
@@ -166,7 +166,7 @@ static void test_rules(void **state) {
 static void test_rules_left_to_the_backend(void **state) {
     struct blasd_input *input = &item.job.inputs[0];
     (void)state;
-    makes_inputs = true;
+    makes_inputs = 1;
     item.job.payload_bytes = 0;
     input->source = (struct blasd_source){.kind = BLASD_SOURCE_RULE};
     input->source.rule = (struct blasd_rule){.kind = BLASD_RULE_UNIFORM, .seed = 3};
@@ -176,7 +176,7 @@ static void test_rules_left_to_the_backend(void **state) {
     item.plan.input_dtype[0] = BLASD_float32; /* to be converted: not left */
     assert_int_equal(map(), 0);
     assert_int_equal(task.unmade, 0);
-    makes_inputs = false;
+    makes_inputs = 0;
 }
 
 static void test_empty_inputs_are_there(void **state) {
