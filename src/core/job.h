@@ -19,7 +19,7 @@ extern const char *const blasd_device_class_names[]; /* any cpu cuda; users writ
 
 /* Where the elements of an input come from: the bytes that came with the request, or a rule that
  * makes them where they are used. The order is part of stored frames: append only. */
-enum blasd_source_kind { BLASD_SOURCE_NONE, BLASD_SOURCE_PAYLOAD, BLASD_SOURCE_RULE };
+enum blasd_source_kind { BLASD_SOURCE_NONE, BLASD_SOURCE_PAYLOAD, BLASD_SOURCE_RULE = 5 };
 
 struct blasd_source {
     enum blasd_source_kind kind; /* BLASD_SOURCE_NONE: the input was not given */
