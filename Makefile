@@ -111,6 +111,9 @@ $(BUILD)/obj/src/redis/%.c.o: FLAGS += $(if $(REDIS_TLS),-DBLASD_REDIS_TLS)
 $(BUILD)/obj/kernels/%.c.o: OPT = -O3 -g
 $(BUILD)/obj/kernels/%.c.o: FLAGS += -fno-math-errno -fno-trapping-math -ffp-contract=off
 
+# what a GPU makes to the same bits
+$(BUILD)/obj/src/core/rule.c.o: FLAGS += -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
+
 # A folder kernels/NAME with op_NAME.c is an operation; one with cpu_NAME.c runs on the CPU.
 $(BUILD)/gen/ops.c: FORCE
 	$(call write_if_changed,{ mk/table.sh core/op.h 'struct blasd_op' blasd_op 'struct blasd_op' blasd_ops -- $(OPS); \

@@ -68,12 +68,13 @@ int blasd_cuda_end(struct blasd_flight *flight, struct blasd_err *err);
 #define BLASD_CUDA_KERNEL(name) BLASD_CUDA_KERNEL_MIXED(name, NULL)
 /* For an operation whose `company` (see core/kernel.h) lets jobs of different keys into one batch.
  */
-#define BLASD_CUDA_KERNEL_MIXED(name, company) BLASD_CUDA_KERNEL_ADAPTED(name, company, NULL)
-/* For one that takes inputs in other dtypes than the plan says: `adapt` (see core/kernel.h). */
+#define BLASD_CUDA_KERNEL_MIXED(name, company) BLASD_CUDA_KERNEL_ADAPTED(name, company, NULL, 0)
+/* For one that takes inputs in other dtypes than the plan says, `adapt`, or leaves elements that
+ * rules make to the frame, `inputs` (see core/kernel.h): on the device where they are wished for. */
 /* by hand: versions of clang-format differ in how they lay out braces in a macro */
 /* clang-format off */
-#define BLASD_CUDA_KERNEL_ADAPTED(name, company, adapt) \
-    {name, blasd_cuda_run, blasd_cuda_begin, blasd_cuda_end, company, adapt}
+#define BLASD_CUDA_KERNEL_ADAPTED(name, company, adapt, inputs) \
+    {name, blasd_cuda_run, blasd_cuda_begin, blasd_cuda_end, company, adapt, inputs}
 /* clang-format on */
 
 /* ---- addresses ---- */

@@ -100,6 +100,13 @@ struct blasd_cuda_energy {
 void blasd_cuda_energy_begin(struct blasd_flight *flight);
 void blasd_cuda_energy_end(struct blasd_flight *flight);
 
+/* ---- rule_gpu.cu ---- */
+
+/* Puts on the stream what makes the tensor's elements by the rule, at `to` on the device: the same
+ * bits as blasd_rule_fill. */
+int blasd_cuda_make(struct blasd_gpu_stream *stream, const struct blasd_rule *rule,
+                    const struct blasd_tensor *tensor, void *to, struct blasd_err *err);
+
 /* ---- flight.c ---- */
 
 /* Makes the slot's stream and events where they are not there yet. */

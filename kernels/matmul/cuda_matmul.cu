@@ -244,7 +244,7 @@ static void company(const struct blasd_job *job, const struct blasd_plan *plan,
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_matmul = {
-    .kernel = BLASD_CUDA_KERNEL_ADAPTED("matmul", company, adapt),
+    .kernel = BLASD_CUDA_KERNEL_ADAPTED("matmul", company, adapt, ~0u),
     .choose = choose,
     .prepare = prepare_products,
     .compute = compute,

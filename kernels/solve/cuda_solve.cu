@@ -371,6 +371,9 @@ static int begin(struct blasd_device *device, struct blasd_task *tasks, int coun
     int code;
     if (flight == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for a batch");
     flight->tasks = tasks;
+    for (int t = 0; t < count; t++)
+        if (blasd_dtype_parts(tasks[t].plan->input_dtype[BLASD_SOLVE_A]) > 1)
+            blasd_task_make_inputs(&tasks[t]); /* the host rearranges them */
     code = blasd_embedding_new(tasks, count, &flight->real, err);
     if (code == 0)
         code = blasd_cuda_begin(device, flight->real != NULL ? flight->real->tasks : tasks, count,
@@ -398,7 +401,7 @@ static int run(struct blasd_device *device, struct blasd_task *tasks, int count,
 }
 
 extern "C" const struct blasd_cuda_op blasd_cuda_solve = {
-    .kernel = {"solve", run, begin, end, NULL, NULL},
+    .kernel = {"solve", run, begin, end, NULL, NULL, ~0u},
     .choose = nullptr,
     .prepare = prepare,
     .compute = compute,

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "core/job.h"
+#include "core/price.h"
 
 /* The order is part of stored records: append only. */
 enum blasd_state {
@@ -75,6 +76,8 @@ struct blasd_record {
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the outputs are the blob "ID.out", not bytes in the record */
     struct blasd_slice slice; /* or they lie there, where one is given */
+    const struct blasd_prices *prices; /* borrowed, no part of what is stored; NULL: there are none.
+                                          Set by who makes a document that tells the cost */
 };
 
 #endif

@@ -299,10 +299,10 @@ static int read_time(const char *name, const char *value, int64_t *ret, struct b
     return 0;
 }
 
-static int param_forget(struct http_request *request, const char *value, struct blasd_err *err) {
+static int param_flag(const char *name, const char *value, bool *ret, struct blasd_err *err) {
     if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
-        return blasd_fail(err, BLASD_E_malformed_query, "forget", "forget is 0 or 1");
-    request->query.forget = value[0] == '1';
+        return blasd_fail(err, BLASD_E_malformed_query, name, "%s is 0 or 1", name);
+    *ret = value[0] == '1';
     return 0;
 }
 
@@ -332,7 +332,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
                   {"since", HTTP_PARAM_SINCE},
                   {"before", HTTP_PARAM_BEFORE},
                   {"forget", HTTP_PARAM_FORGET},
-                  {"target_s", HTTP_PARAM_TARGET}};
+                  {"target_s", HTTP_PARAM_TARGET},
+                  {"dry_run", HTTP_PARAM_DRY_RUN}};
     unsigned bit = 0;
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         if (strcmp(params[i].name, name) == 0) bit = params[i].bit;
@@ -350,7 +351,8 @@ int http_request_param(struct http_request *request, unsigned allowed,
     case HTTP_PARAM_STATE: return param_state(request, value, err);
     case HTTP_PARAM_SINCE: return read_time(name, value, &request->query.since_us, err);
     case HTTP_PARAM_BEFORE: return read_time(name, value, &request->query.before_us, err);
-    case HTTP_PARAM_FORGET: return param_forget(request, value, err);
+    case HTTP_PARAM_FORGET: return param_flag(name, value, &request->query.forget, err);
+    case HTTP_PARAM_DRY_RUN: return param_flag(name, value, &request->query.dry_run, err);
     case HTTP_PARAM_TARGET: return param_target(request, value, len, err);
     case HTTP_PARAM_CURSOR: request->query.cursor = value; break;
     case HTTP_PARAM_OP: request->query.op = value; break;

@@ -39,7 +39,8 @@ enum http_param {
     HTTP_PARAM_SINCE = 512,
     HTTP_PARAM_BEFORE = 1024,
     HTTP_PARAM_FORGET = 2048,
-    HTTP_PARAM_TARGET = 4096
+    HTTP_PARAM_TARGET = 4096,
+    HTTP_PARAM_DRY_RUN = 8192
 };
 
 /* Prefer */
@@ -70,7 +71,7 @@ struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
     const char *op, *params, *priority, *deadline_ms, *device, *cursor;
     int64_t since_us, before_us; /* since 1970 */
-    bool forget;
+    bool forget, dry_run;
     double wait_s, target_s;
     int state; /* an enum blasd_state */
     int limit;

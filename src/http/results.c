@@ -462,11 +462,13 @@ void http_result_record(struct http_exchange *exchange, const struct blasd_err *
     const char *payload;
     size_t payload_at;
     if (!http_exchange_open(exchange)) return;
-    if (err != NULL)
+    if (err == NULL && blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0) err = &bad;
+    if (err != NULL) {
         http_reply_problem(exchange, err);
-    else if (blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0)
-        http_reply_problem(exchange, &bad);
-    else if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
+        return;
+    }
+    record.prices = exchange->home->server->options->prices;
+    if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
         if (record.state == BLASD_CANCELLED) http_log_job(exchange, "cancelled", &cancelled);
         if (read_payload(exchange, &record, (const char *)bytes + payload_at, &payload, &bad) != 0)
             payload = NULL;

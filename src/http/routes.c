@@ -38,8 +38,8 @@ static const struct http_body_handlers inferences = {.admit = http_jobs_post_adm
     }
 
 const struct http_route http_routes[] = {
-    {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body, http_jobs_post_run,
-     &jobs, WRITES},
+    {"/jobs", HTTP_POST, POST_PARAMS | HTTP_PARAM_DRY_RUN, http_jobs_post_begin,
+     http_jobs_post_body, http_jobs_post_run, &jobs, WRITES},
     {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list, NULL, READS},
     {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get, NULL, READS},
     {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},

@@ -207,6 +207,8 @@ static int get_outputs(struct frame_reader *r, unsigned count, struct blasd_reco
         code = frame_get_tensor(r, record->payload_bytes, &output.tensor, &output.offset,
                                 &output.bytes, err);
         if (code != 0) return code;
+        if (output.bytes != blasd_tensor_bytes(&output.tensor))
+            return frame_broken(err, "a tensor's shape and bytes do not agree");
         at = blasd_op_output(op, name);
         if (at < 0) continue;
         if (record->outputs[at].tensor.rank >= 0)

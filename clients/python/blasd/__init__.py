@@ -21,10 +21,11 @@ from .errors import (
 )
 from .jobs import AsyncJob, Job
 from .results import RegressionResult, Result
+from .rules import Rule, arange, eye, full, linspace, random
 from .service import Service, serve
 
 __all__ = ["AsyncClient", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error", "Forbidden",
            "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
-           "NumericalError", "QueueFull", "RegressionResult", "Result", "Service", "SingularMatrix", "Timeout",
-           "Unavailable", "serve"]
+           "NumericalError", "QueueFull", "RegressionResult", "Result", "Rule", "Service", "SingularMatrix", "Timeout",
+           "Unavailable", "arange", "eye", "full", "linspace", "random", "serve"]
 __version__ = "0.2.0"  # as in the file VERSION

@@ -320,6 +320,13 @@ static void test_params(void **state) {
     assert_int_equal(request.query.limit, 100);
     assert_int_equal(param(&request, ~0u, "state", "running"), BLASD_OK);
     assert_int_equal(request.query.state, BLASD_RUNNING);
+    assert_int_equal(param(&request, ~0u, "dry_run", "0"), BLASD_OK);
+    assert_false(request.query.dry_run);
+    request = (struct http_request){0};
+    assert_int_equal(param(&request, ~0u, "dry_run", "1"), BLASD_OK);
+    assert_true(request.query.dry_run);
+    request = (struct http_request){0};
+    assert_int_equal(param(&request, ~0u, "dry_run", "true"), BLASD_E_malformed_query);
     request = (struct http_request){0};
     assert_int_equal(param(&request, ~0u, "state", "asleep"), BLASD_E_malformed_query);
     assert_int_equal(param(&request, ~0u, "op", "matmul"), BLASD_OK);
