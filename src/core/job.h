@@ -16,13 +16,14 @@ enum blasd_device_class { BLASD_DEVICE_ANY, BLASD_DEVICE_CPU, BLASD_DEVICE_CUDA 
 extern const char *const blasd_priority_names[];     /* high normal low */
 extern const char *const blasd_device_class_names[]; /* any cpu cuda; users write auto for any */
 
-/* Where the elements of an input come from. Today always the bytes that came with the request; a
- * stored tensor, another job's output or a generator on the device are further kinds. */
-enum blasd_source_kind { BLASD_SOURCE_NONE, BLASD_SOURCE_PAYLOAD };
+/* Where the elements of an input come from: the bytes that came with the request; in a step of a
+ * graph, an output of an earlier step (graph.h). */
+enum blasd_source_kind { BLASD_SOURCE_NONE, BLASD_SOURCE_PAYLOAD, BLASD_SOURCE_STEP };
 
 struct blasd_source {
     enum blasd_source_kind kind; /* BLASD_SOURCE_NONE: the input was not given */
     uint64_t offset, bytes;      /* where in the job's payload; offset is a multiple of 64 */
+    int step, output;            /* of BLASD_SOURCE_STEP: positions; output -1: its first */
 };
 
 struct blasd_input {

@@ -40,6 +40,7 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
     item = &inputs->items[inputs->count++];
     memset(item, 0, sizeof *item);
     memcpy(item->name, name, len);
+    item->any = inputs->any;
     blasd_input_init(&item->input);
     *ret = item;
     return 0;
@@ -54,12 +55,12 @@ int blasd_tensor_writer_begin(struct blasd_tensor_writer *writer, struct blasd_s
     writer->size = (unsigned)blasd_dtype_size(blasd_dtype_part(dtype));
     writer->parts = blasd_dtype_parts(dtype);
     writer->look = look;
-    writer->values = blasd_ops_values(to->name);
+    writer->values = to->any ? BLASD_VALUES_ALL : blasd_ops_values(to->name);
     to->input.all_zero = (writer->values & BLASD_VALUES_NOT_ALL_ZERO) != 0 && bytes > 0;
     writer->swap = swap && writer->size > 1;
     if ((rc = sink->reserve(sink, bytes, &writer->offset, err)) != 0) return rc;
     to->input.source =
-        (struct blasd_source){BLASD_SOURCE_PAYLOAD, .offset = writer->offset, .bytes = bytes};
+        (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .offset = writer->offset, .bytes = bytes};
     return 0;
 }
 

@@ -15,12 +15,14 @@
 
 struct blasd_named_input {
     char name[BLASD_NAME_MAX]; /* printable ASCII */
+    bool any;                  /* some input of any name may get it: everything is looked for */
     struct blasd_input input;
 };
 
 /* The tensors of one request by name. Owns nothing. */
 struct blasd_named_inputs {
     struct blasd_sink *sink; /* borrowed */
+    bool any;                /* of each that is added */
     int count;
     struct blasd_named_input items[BLASD_NAMED_INPUTS_MAX];
 };

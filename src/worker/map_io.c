@@ -56,17 +56,13 @@ static void warn_of_integers(const struct blasd_tensor *from, const char *name,
                         name, (unsigned long long)((const uint64_t *)from->data)[at]);
 }
 
-static int map_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
-                     unsigned char *payload, struct blasd_task *task, struct blasd_err *err) {
-    const struct blasd_input *input = &item->job.inputs[i];
-    enum blasd_dtype dtype = item->plan.input_dtype[i];
-    struct blasd_tensor from = input->tensor, *to = &task->inputs[i];
-    if (!in_payload(&item->job, input))
-        return blasd_fail(err, BLASD_E_internal_error, "",
-                          "the stored job says that input %d lies outside its payload", i);
-    from.data = payload + input->source.offset;
+int blasd_io_map_input(struct blasd_arena *arena, const struct blasd_job *job,
+                       const struct blasd_plan *plan, int i, const struct blasd_tensor *input,
+                       struct blasd_task *task, struct blasd_err *err) {
+    enum blasd_dtype dtype = plan->input_dtype[i];
+    struct blasd_tensor from = *input, *to = &task->inputs[i];
     if (from.rank < 2) from.order = BLASD_ROW_MAJOR;
-    if (from.dtype == dtype && (from.order == BLASD_ROW_MAJOR || item->plan.keep_order[i])) {
+    if (from.dtype == dtype && (from.order == BLASD_ROW_MAJOR || plan->keep_order[i])) {
         *to = from;
         return 0;
     }
@@ -82,8 +78,19 @@ static int map_input(struct blasd_arena *arena, const struct blasd_item *item, i
                           blasd_dtype_name(dtype));
     blasd_tensor_convert(&from, to);
     if (blasd_dtype_kind(blasd_dtype_part(dtype)) == 'f')
-        warn_of_integers(&from, item->job.op->inputs[i].name, task);
+        warn_of_integers(&from, job->op->inputs[i].name, task);
     return 0;
+}
+
+static int map_input(struct blasd_arena *arena, const struct blasd_item *item, int i,
+                     unsigned char *payload, struct blasd_task *task, struct blasd_err *err) {
+    const struct blasd_input *input = &item->job.inputs[i];
+    struct blasd_tensor from = input->tensor;
+    if (!in_payload(&item->job, input))
+        return blasd_fail(err, BLASD_E_internal_error, "",
+                          "the stored job says that input %d lies outside its payload", i);
+    from.data = payload + input->source.offset;
+    return blasd_io_map_input(arena, &item->job, &item->plan, i, &from, task, err);
 }
 
 int blasd_io_map_inputs(struct blasd_worker_queue *queue, struct blasd_arena *arena,
