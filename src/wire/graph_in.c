@@ -439,7 +439,7 @@ static int resolve_inputs(struct blasd_graph_in *graph, const struct blasd_named
 /* Makes the names in steps positions. */
 static int resolve(struct blasd_graph_in *graph, const struct blasd_named_inputs *inputs,
                    struct blasd_err *err) {
-    bool used[BLASD_NAMED_INPUTS_MAX] = {false};
+    bool used[BLASD_GRAPH_INPUTS_MAX] = {false};
     for (int s = 0; s < graph->graph.step_count; s++) {
         struct blasd_graph_step *step = &graph->graph.steps[s];
         int rc = resolve_inputs(graph, inputs, &step->job, used, err);

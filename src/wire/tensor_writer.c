@@ -33,7 +33,11 @@ int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, 
         if (strlen(inputs->items[i].name) == len && memcmp(inputs->items[i].name, name, len) == 0)
             return blasd_fail(err, BLASD_E_invalid_field, field_of(field, name, len),
                               "the tensor is given twice");
-    if (inputs->count == BLASD_NAMED_INPUTS_MAX)
+    if (inputs->any && inputs->count == BLASD_GRAPH_INPUTS_MAX)
+        return blasd_fail(err, BLASD_E_graph_too_large, field_of(field, name, len),
+                          "a graph may have %d tensors beside its steps",
+                          BLASD_GRAPH_INPUTS_MAX);
+    if (!inputs->any && inputs->count == BLASD_NAMED_INPUTS_MAX)
         return blasd_fail(err, BLASD_E_unknown_input, field_of(field, name, len),
                           "this is tensor number %d, and no operation takes more than %d",
                           BLASD_NAMED_INPUTS_MAX + 1, BLASD_MAX_INPUTS);
