@@ -48,8 +48,7 @@ static int plan_bytes(const struct blasd_job *job, struct blasd_plan *plan, int 
 /* What blasd_graph_plan found, for whoever has the job alone. */
 static int plan(const struct blasd_job *job, struct blasd_plan *plan, struct blasd_err *err) {
     int code = plan_bytes(job, plan, BLASD_GRAPH_OUT_RESULTS, BLASD_GRAPH_RESULTS, err);
-    if (code == 0)
-        code = plan_bytes(job, plan, BLASD_GRAPH_OUT_REPORT, BLASD_GRAPH_REPORT, err);
+    if (code == 0) code = plan_bytes(job, plan, BLASD_GRAPH_OUT_REPORT, BLASD_GRAPH_REPORT, err);
     plan->input_dtype[0] = BLASD_uint8;
     plan->flops = job->params[BLASD_GRAPH_FLOPS].f;
     plan->flops_least = job->params[BLASD_GRAPH_FLOPS_LEAST].f;
@@ -102,9 +101,10 @@ void blasd_graph_job(const struct blasd_graph *graph, struct blasd_job *job) {
 
 /* ---- the plan of one graph ---- */
 
-#define MOST_BYTES (UINT64_C(1) << 60) /* of everything together: sums do not overflow */
-#define REPORT_STEP 192                /* bytes that the report takes for a step, at the most */
-#define REPORT_RESULT 192              /* and for a result */
+#define MOST_BYTES                                                                                 \
+    (UINT64_C(1) << 56)   /* of each part: sums do not overflow, nor what is converted */
+#define REPORT_STEP 192   /* bytes that the report takes for a step, at the most */
+#define REPORT_RESULT 192 /* and for a result */
 
 void blasd_graph_blame(const char *step, struct blasd_err *err) {
     char rest[sizeof err->field];
@@ -154,11 +154,11 @@ static int bind_inputs(struct blasd_graph *graph, int at, struct blasd_err *err)
         from = &graph->steps[input->source.step];
         value = blasd_graph_value(graph, input->source.step, input->source.output);
         if (value == NULL) {
+            int output = input->source.output < 0 ? 0 : input->source.output;
             snprintf(field, sizeof field, "inputs.%s", op->inputs[i].name);
             return blasd_fail(err, BLASD_E_unknown_output, field,
                               "the step '%s' does not make the output '%s' as it is asked for",
-                              from->name,
-                              from->job.op->outputs[input->source.output].name);
+                              from->name, from->job.op->outputs[output].name);
         }
         input->source.output = value->output;
         input->tensor = value->tensor;
@@ -202,9 +202,8 @@ static void note_plan(struct blasd_graph *graph, struct blasd_graph_step *step,
 static int add_values(struct blasd_graph *graph, int at, const struct blasd_plan *plan,
                       struct blasd_err *err) {
     struct blasd_graph_step *step = &graph->steps[at];
-    struct blasd_graph_value *grown =
-        realloc(graph->values,
-                (size_t)(graph->value_count + BLASD_MAX_OUTPUTS) * sizeof *graph->values);
+    struct blasd_graph_value *grown = realloc(
+        graph->values, (size_t)(graph->value_count + BLASD_MAX_OUTPUTS) * sizeof *graph->values);
     if (grown == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
     graph->values = grown;
     step->first = graph->value_count;
@@ -224,7 +223,7 @@ static int plan_steps(struct blasd_graph *graph, struct blasd_err *err) {
         struct blasd_plan plan;
         int code = bind_inputs(graph, i, err);
         if (code == 0) code = blasd_job_plan(&step->job, &plan, err);
-        if (code == 0 && (plan.input_bytes + plan.output_bytes > MOST_BYTES ||
+        if (code == 0 && (plan.input_bytes > MOST_BYTES || plan.output_bytes > MOST_BYTES ||
                           plan.workspace_bytes > MOST_BYTES))
             code = too_large(err);
         if (code == 0) {
@@ -254,8 +253,8 @@ static int place_result(struct blasd_graph *graph, int step, int output, int *co
                           graph->steps[step].name,
                           graph->steps[step].job.op->outputs[value->output].name);
     if (*count == BLASD_MAX_OUTPUTS)
-        return blasd_fail(err, BLASD_E_graph_too_large, field,
-                          "a graph may have %d results", BLASD_MAX_OUTPUTS);
+        return blasd_fail(err, BLASD_E_graph_too_large, field, "a graph may have %d results",
+                          BLASD_MAX_OUTPUTS);
     value->result = (*count)++;
     value->offset = graph->results_bytes;
     graph->results_bytes += blasd_align_up(blasd_tensor_bytes(&value->tensor));
@@ -273,8 +272,8 @@ static int place_results(struct blasd_graph *graph, struct blasd_err *err) {
             code = place_result(graph, result->step, graph->values[step->first + v].output, &count,
                                 err);
     }
-    graph->report_bytes = 64 + (uint64_t)graph->step_count * REPORT_STEP +
-                          (uint64_t)count * REPORT_RESULT;
+    graph->report_bytes =
+        64 + (uint64_t)graph->step_count * REPORT_STEP + (uint64_t)count * REPORT_RESULT;
     return code;
 }
 
@@ -311,8 +310,7 @@ static int place_values(struct blasd_graph *graph, struct blasd_err *err) {
         uint64_t end = 0;
         for (int v = step->first; v < step->first + step->count; v++)
             if (graph->values[v].result < 0) place_value(&graph->values[v], live, &count);
-        if (count > 0)
-            end = live[count - 1]->offset + blasd_tensor_bytes(&live[count - 1]->tensor);
+        if (count > 0) end = live[count - 1]->offset + blasd_tensor_bytes(&live[count - 1]->tensor);
         if (end > MOST_BYTES) {
             free(live);
             return too_large(err);

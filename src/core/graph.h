@@ -27,7 +27,7 @@ struct blasd_graph_step {
     int first, count; /* its values */
     int depth;        /* steps in the longest chain that ends here */
     double flops;
-    uint64_t bytes;     /* inputs and outputs */
+    uint64_t bytes;      /* inputs and outputs */
     uint64_t live_bytes; /* of the graph's memory while it runs, with what it works in */
 };
 
@@ -81,16 +81,18 @@ struct blasd_graph_value *blasd_graph_value(const struct blasd_graph *graph, int
 /* How many values are results, once it is planned, and number `i` of them. */
 int blasd_graph_results(const struct blasd_graph *graph);
 const struct blasd_graph_value *blasd_graph_result(const struct blasd_graph *graph, int i);
-/* Puts the steps into an order in which each stands behind those that it reads from; until then their
- * sources may name any position. graph_cycle, out_of_memory. In graph_sort.c. */
+/* Puts the steps into an order in which each stands behind those that it reads from; until then
+ * their sources may name any position. graph_cycle, out_of_memory. In graph_sort.c. */
 int blasd_graph_sort(struct blasd_graph *graph, struct blasd_err *err);
 /* Plans the steps in turn, gives each input that is a step's output its dtype and shape, and says
- * where every value lies. The errors of blasd_job_plan, with the step in their field, unknown_output
- * and graph_too_large for more results than a job has outputs; job_too_large, out_of_memory. */
+ * where every value lies. The errors of blasd_job_plan, with the step in their field,
+ * unknown_output and graph_too_large for more results than a job has outputs; job_too_large,
+ * out_of_memory. */
 int blasd_graph_plan(struct blasd_graph *graph, struct blasd_err *err);
 /* Makes the planned graph a job: operation, input and parameters. */
 void blasd_graph_job(const struct blasd_graph *graph, struct blasd_job *job);
-/* The operations that a job runs, as bits of their positions in blasd_ops: of a graph its steps'. */
+/* The operations that a job runs, as bits of their positions in blasd_ops: of a graph its steps'.
+ */
 uint64_t blasd_graph_ops(const struct blasd_job *job);
 void blasd_graph_release(struct blasd_graph *graph);
 

@@ -59,7 +59,8 @@ static int order_from(struct ordering *ordering, int first, struct blasd_err *er
 /* Puts the steps into that order; positions in inputs and results follow. */
 static int apply_order(struct blasd_graph *graph, const int *place, struct blasd_err *err) {
     struct blasd_graph_step *ordered = malloc((size_t)graph->step_count * sizeof *ordered);
-    if (ordered == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
+    if (ordered == NULL)
+        return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory for the graph");
     for (int s = 0; s < graph->step_count; s++) {
         struct blasd_graph_step *step = &graph->steps[s];
         for (int i = 0; step->job.op->inputs[i].name != NULL; i++) {

@@ -23,10 +23,10 @@ struct response_context {
     struct blasd_record record;
     struct blasd_graph_report *graph; /* of the record, or NULL; owned */
     struct blasd_blob blob;           /* the outputs, or zeros */
-    void *copy;                  /* the outputs, where they came with the record; owned */
-    struct blasd_answer *answer; /* owned */
-    struct http_stream *packer;  /* NULL: it goes as it is; owned */
-    uint64_t round;              /* in which it had its last piece */
+    void *copy;                       /* the outputs, where they came with the record; owned */
+    struct blasd_answer *answer;      /* owned */
+    struct http_stream *packer;       /* NULL: it goes as it is; owned */
+    uint64_t round;                   /* in which it had its last piece */
 };
 
 static struct response_context *context_new(struct http_exchange *exchange,

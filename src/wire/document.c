@@ -145,8 +145,7 @@ static void write_steps(struct json_out *out, const struct blasd_record *record)
     for (int i = 0; i < graph->step_count; i++) {
         struct blasd_execution execution = graph->steps[i].execution;
         memcpy(execution.device, record->execution.device, sizeof execution.device);
-        memcpy(execution.device_name, record->execution.device_name,
-               sizeof execution.device_name);
+        memcpy(execution.device_name, record->execution.device_name, sizeof execution.device_name);
         execution.batch_size = 1;
         execution.attempts = record->execution.attempts;
         json_out_put(out, i == 0 ? "%s:" : ",%s:", graph->steps[i].name);

@@ -38,7 +38,8 @@ static int no_memory(struct blasd_err *err) {
 /* Appends what was written into a room that begins at `room`. */
 static int add(const struct frame_writer *w, const unsigned char *room, struct blasd_buf *out,
                struct blasd_err *err) {
-    if (w->bad) return blasd_fail(err, BLASD_E_internal_error, "", "a step is too long to be stored");
+    if (w->bad)
+        return blasd_fail(err, BLASD_E_internal_error, "", "a step is too long to be stored");
     return blasd_buf_add(out, room, (size_t)(w->at - room)) == 0 ? 0 : no_memory(err);
 }
 
@@ -232,8 +233,8 @@ static void get_ran(struct frame_reader *r, struct blasd_graph_ran *ran) {
     frame_get_text(r, execution->method, sizeof execution->method);
 }
 
-static int get_all(struct frame_reader *r, uint64_t results_bytes, struct blasd_graph_report *report,
-                   struct blasd_err *err) {
+static int get_all(struct frame_reader *r, uint64_t results_bytes,
+                   struct blasd_graph_report *report, struct blasd_err *err) {
     for (int i = 0; i < report->step_count; i++) {
         get_ran(r, &report->steps[i]);
         if (!isfinite(report->steps[i].execution.flops) ||

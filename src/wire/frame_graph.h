@@ -30,7 +30,7 @@ struct blasd_graph_report {
     struct blasd_port ports[BLASD_MAX_OUTPUTS + 1]; /* the results' names, ended by a NULL */
     char names[BLASD_MAX_OUTPUTS][BLASD_GRAPH_OUTPUT_MAX];
     struct blasd_output outputs[BLASD_MAX_OUTPUTS]; /* in the payload's part that holds them */
-    struct blasd_graph_ran steps[]; /* in the order in which they ran */
+    struct blasd_graph_ran steps[];                 /* in the order in which they ran */
 };
 
 /* Writing one, piece by piece: the head, each step, each result. */

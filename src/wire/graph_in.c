@@ -14,9 +14,9 @@
 
 /* What an input or a result names. */
 struct reference {
-    bool input;                     /* data of the request; else a step */
-    char name[BLASD_JSON_WORD];     /* of either */
-    char output[BLASD_JSON_WORD];   /* of the step; "": not said */
+    bool input;                   /* data of the request; else a step */
+    char name[BLASD_JSON_WORD];   /* of either */
+    char output[BLASD_JSON_WORD]; /* of the step; "": not said */
 };
 
 struct list {
@@ -29,7 +29,7 @@ struct blasd_graph_in {
     struct blasd_sink *sink;           /* borrowed */
     struct blasd_graph graph;          /* while it is read, steps are in the order they came in; */
     int room;                          /* rows of them */
-    struct list references; /* an input's source.step is first its position here */
+    struct list references;            /* an input's source.step is first its position here */
     struct list results;
     bool has_steps, has_results;
     int *by_name; /* owned: positions of the steps, sorted by name */
@@ -118,8 +118,8 @@ static bool is_reference(const struct blasd_json_text *text, const char *value) 
     return false;
 }
 
-static int read_reference(struct reading *reading, const char *value,
-                          struct blasd_named_input *to, const char **next, struct blasd_err *err) {
+static int read_reference(struct reading *reading, const char *value, struct blasd_named_input *to,
+                          const char **next, struct blasd_err *err) {
     int rc;
     reading->reference = add_reference(&reading->graph->references, err);
     if (reading->reference == NULL) return -(int)BLASD_E_no_space;
@@ -181,8 +181,7 @@ static int read_op(struct reading *reading, const char *value, const char **next
                    struct blasd_err *err) {
     char word[BLASD_JSON_WORD];
     int rc;
-    if (*value != '"')
-        return blasd_fail(err, BLASD_E_invalid_field, "op", "op must be a string");
+    if (*value != '"') return blasd_fail(err, BLASD_E_invalid_field, "op", "op must be a string");
     rc = blasd_json_word(reading->text, value, word, next, err);
     if (rc != 0) return rc;
     return blasd_request_fields_text(&reading->fields, BLASD_IN_BODY, "op", word, strlen(word),
@@ -475,8 +474,8 @@ static void choose_results(struct blasd_graph *graph, bool *read) {
 
 static int note_results(struct blasd_graph_in *in, struct blasd_err *err) {
     struct blasd_graph *graph = &in->graph;
-    size_t most = (size_t)(graph->step_count > in->results.count ? graph->step_count
-                                                                 : in->results.count);
+    size_t most =
+        (size_t)(graph->step_count > in->results.count ? graph->step_count : in->results.count);
     bool *read = calloc(most, sizeof *read);
     int rc = 0;
     graph->results = calloc(most, sizeof *graph->results);
@@ -496,7 +495,8 @@ static int note_results(struct blasd_graph_in *in, struct blasd_err *err) {
 static int check_limits(const struct blasd_graph *graph, const struct blasd_limits *limits,
                         struct blasd_err *err) {
     const struct blasd_graph_step *widest = &graph->steps[graph->widest];
-    uint64_t bytes = graph->payload_bytes + graph->results_bytes + widest->live_bytes;
+    uint64_t bytes = graph->payload_bytes + graph->results_bytes + graph->report_bytes +
+                     graph->memory_bytes + graph->workspace_bytes;
     for (int s = 0; s < graph->step_count; s++)
         if ((uint64_t)graph->steps[s].depth > limits->graph_depth) {
             blasd_fail(err, BLASD_E_graph_too_large, "",
@@ -513,8 +513,8 @@ static int check_limits(const struct blasd_graph *graph, const struct blasd_limi
                           blasd_graph_results(graph), (unsigned long long)limits->graph_results);
     if (bytes <= limits->job_bytes) return 0;
     blasd_fail(err, BLASD_E_job_too_large, "",
-               "at this step, its widest, the graph has %llu bytes of inputs, intermediate values, "
-               "results and workspace, and a job may have %llu (limit job_bytes)",
+               "the graph, at its widest here, takes %llu bytes of inputs, intermediate values, "
+               "results and workspace, and a job may take %llu (limit job_bytes)",
                (unsigned long long)bytes, (unsigned long long)limits->job_bytes);
     blasd_graph_blame(widest->name, err);
     return -(int)BLASD_E_job_too_large;
@@ -528,8 +528,7 @@ static int store(struct blasd_graph_in *in, struct blasd_err *err) {
     blasd_buf_init(&program, PROGRAM_MOST);
     rc = blasd_graph_encode(graph, &program, err);
     if (rc == 0) rc = in->sink->reserve(in->sink, program.len, &graph->program_at, err);
-    if (rc == 0)
-        rc = in->sink->write(in->sink, graph->program_at, program.data, program.len, err);
+    if (rc == 0) rc = in->sink->write(in->sink, graph->program_at, program.data, program.len, err);
     graph->payload_bytes = graph->program_at + program.len;
     blasd_buf_release(&program);
     return rc;

@@ -22,8 +22,8 @@ struct running {
     struct blasd_device *device;
     struct blasd_task *task; /* of the graph */
     struct blasd_graph graph;
-    struct blasd_tensor *made; /* owned; of each value what it really is */
-    unsigned char *memory;     /* of values that are no results */
+    struct blasd_tensor *made;  /* owned; of each value what it really is */
+    unsigned char *memory;      /* of values that are no results */
     struct blasd_arena scratch; /* inputs that had to be converted for the step */
     struct blasd_buf report;
 };
@@ -137,8 +137,7 @@ static int report_step(struct running *running, int at, const struct blasd_task 
     ran.timing.download_us = task->download_us;
     ran.timing.compute_us = run - task->upload_us - task->download_us;
     if (ran.timing.compute_us < 0) ran.timing.compute_us = 0;
-    ran.timing.total_us =
-        ran.timing.upload_us + ran.timing.compute_us + ran.timing.download_us;
+    ran.timing.total_us = ran.timing.upload_us + ran.timing.compute_us + ran.timing.download_us;
     running->task->upload_us += task->upload_us;
     running->task->download_us += task->download_us;
     running->task->energy_joules += task->energy_joules;

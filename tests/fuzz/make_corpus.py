@@ -67,7 +67,7 @@ def graph_seeds():
     request("itself", {"a": product({"step": "a"}, one)})
     request("nowhere", {"a": product({"step": "z", "output": "c"}, {"input": "q"})}, results=["a.q"])
     request("svd", {"s": {"op": "svd", "inputs": {"a": one}, "params": {"compute_uv": False}},
-                    "e": product({"step": "s", "output": "s"}, [1, 1])})
+                    "e": product({"step": "s", "output": "S"}, [1, 1])})
     write("graph", "broken", '{"steps":{"a":{"op":"matmul","inputs":{"a":{"step":"b"')
     write("graph", "escaped", '{"st\\u0065ps":{"a":{"op":"matmul"}}}')
 

@@ -56,7 +56,7 @@ class Output:
 
 
 class Step(Output):
-    """A step; as an input, its first output. step["v"] is another one."""
+    """A step; as an input, its first output. step["eigenvectors"] is another one."""
 
     def __init__(self, steps: Steps, name: str) -> None:
         super().__init__(steps, name, None)

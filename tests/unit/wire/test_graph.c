@@ -47,8 +47,8 @@ static void read_back(struct blasd_graph *graph) {
     struct blasd_err err = {0};
     *graph = (struct blasd_graph){.program_at = at};
     assert_true(at % 64 == 0 && at <= last.memory.len);
-    assert_int_equal(
-        blasd_graph_decode(last.memory.bytes + at, last.memory.len - at, graph, &err), 0);
+    assert_int_equal(blasd_graph_decode(last.memory.bytes + at, last.memory.len - at, graph, &err),
+                     0);
     assert_int_equal(blasd_graph_plan(graph, &err), 0);
 }
 
@@ -59,11 +59,14 @@ static void read_back(struct blasd_graph *graph) {
 static void test_two_steps(void **state) {
     struct blasd_graph graph;
     (void)state;
-    send_graph("{\"steps\":{\"x\":{\"inputs\":{\"b\":[1,2],\"a\":{\"output\":\"c\",\"step\":\"c\"}},"
-               "\"params\":{\"assume_a\":\"general\"},\"op\":\"solve\"},"
-               "\"c\":" PRODUCT("[[1,2],[3,4]]", INPUT("m")) "},"
-               "\"inputs\":{\"m\":[[1,0],[0,1]]},\"priority\":\"high\",\"deadline_ms\":7,"
-               "\"device\":\"cpu\",\"results\":[\"x\"]}");
+    send_graph(
+        "{\"steps\":{\"x\":{\"inputs\":{\"b\":[1,2],\"a\":{\"output\":\"c\",\"step\":\"c\"}},"
+        "\"params\":{\"assume_a\":\"general\"},\"op\":\"solve\"},"
+        "\"c\":" PRODUCT(
+            "[[1,2],[3,4]]",
+            INPUT("m")) "},"
+                        "\"inputs\":{\"m\":[[1,0],[0,1]]},\"priority\":\"high\",\"deadline_ms\":7,"
+                        "\"device\":\"cpu\",\"results\":[\"x\"]}");
     expect_good();
     assert_ptr_equal(last.job.op, &blasd_op_graph);
     assert_int_equal(last.job.priority, BLASD_PRIORITY_HIGH);
@@ -91,7 +94,8 @@ static void test_bytes_of_data(void **state) {
     const struct blasd_source *source;
     const double wanted[] = {1, 2, 3, 4};
     (void)state;
-    send_graph("{\"steps\":{\"c\":" PRODUCT("[[1,2],[3,4]]", "{\"dtype\":\"float32\",\"data\":[[5],[6]]}") "}}");
+    send_graph("{\"steps\":{\"c\":" PRODUCT("[[1,2],[3,4]]",
+                                            "{\"dtype\":\"float32\",\"data\":[[5],[6]]}") "}}");
     expect_good();
     read_back(&graph);
     source = &graph.steps[0].job.inputs[0].source;
@@ -107,11 +111,21 @@ static void test_memory(void **state) {
     struct blasd_graph graph;
     (void)state;
     send_graph("{\"inputs\":{\"m\":[[1,0],[0,1]]},\"results\":[\"e\"],\"steps\":{"
-               "\"a\":" PRODUCT(INPUT("m"), INPUT("m")) ","
-               "\"b\":" PRODUCT(STEP("a"), INPUT("m")) ","
-               "\"c\":" PRODUCT(STEP("b"), STEP("a")) ","
-               "\"d\":" PRODUCT(STEP("c"), INPUT("m")) ","
-               "\"e\":" PRODUCT(STEP("d"), INPUT("m")) "}}");
+               "\"a\":" PRODUCT(
+                   INPUT("m"),
+                   INPUT("m")) ","
+                               "\"b\":" PRODUCT(
+                                   STEP("a"),
+                                   INPUT("m")) ","
+                                               "\"c\":" PRODUCT(
+                                                   STEP("b"),
+                                                   STEP("a")) ","
+                                                              "\"d\":" PRODUCT(
+                                                                  STEP("c"),
+                                                                  INPUT("m")) ","
+                                                                              "\"e\":" PRODUCT(
+                                                                                  STEP("d"),
+                                                                                  INPUT("m")) "}}");
     expect_good();
     read_back(&graph);
     assert_int_equal(graph.memory_bytes, 2 * 64 + 32); /* a, b and c while c is made */
@@ -137,9 +151,9 @@ static void test_references_that_lead_nowhere(void **state) {
                BLASD_E_unknown_output, "steps.d.inputs.a");
     expect_bad("{\"steps\":{\"c\":" PRODUCT(STEP("c"), "[[1]]") "}}", BLASD_E_graph_cycle,
                "steps.c.inputs.a");
-    expect_bad("{\"steps\":{\"c\":" PRODUCT(STEP("d"), "[[1]]") ",\"d\":" PRODUCT(
-                   "[[1]]", STEP("c")) "}}",
-               BLASD_E_graph_cycle, "steps.d.inputs.b");
+    expect_bad(
+        "{\"steps\":{\"c\":" PRODUCT(STEP("d"), "[[1]]") ",\"d\":" PRODUCT("[[1]]", STEP("c")) "}}",
+        BLASD_E_graph_cycle, "steps.d.inputs.b");
     expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1]]", "[[1]]") "},\"results\":[\"d\"]}",
                BLASD_E_unknown_step, "results");
     expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1]]", "[[1]]") "},\"results\":[\"c.d\"]}",
@@ -147,9 +161,10 @@ static void test_references_that_lead_nowhere(void **state) {
     expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1]]", "[[1]]") "},\"inputs\":{\"z\":1}}",
                BLASD_E_invalid_field, "inputs.z");
     /* an output that the step does not make as it is asked for */
-    expect_bad("{\"steps\":{\"s\":{\"op\":\"svd\",\"inputs\":{\"a\":[[1]]},\"params\":{\"compute_uv\":"
-               "false}},\"c\":" PRODUCT("{\"step\":\"s\",\"output\":\"u\"}", "[[1]]") "}}",
-               BLASD_E_unknown_output, "steps.c.inputs.a");
+    expect_bad(
+        "{\"steps\":{\"s\":{\"op\":\"svd\",\"inputs\":{\"a\":[[1]]},\"params\":{\"compute_uv\":"
+        "false}},\"c\":" PRODUCT("{\"step\":\"s\",\"output\":\"U\"}", "[[1]]") "}}",
+        BLASD_E_unknown_output, "steps.c.inputs.a");
 }
 
 static void test_members(void **state) {
@@ -162,8 +177,9 @@ static void test_members(void **state) {
                BLASD_E_unknown_field, "params");
     expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1]]", "[[1]]") "},\"steps\":{}}",
                BLASD_E_invalid_field, "steps");
-    expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1]]", "[[1]]") ",\"c\":" PRODUCT("[[1]]", "[[1]]") "}}",
-               BLASD_E_invalid_field, "steps.c");
+    expect_bad(
+        "{\"steps\":{\"c\":" PRODUCT("[[1]]", "[[1]]") ",\"c\":" PRODUCT("[[1]]", "[[1]]") "}}",
+        BLASD_E_invalid_field, "steps.c");
     expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1]]", "[[1]]") "},\"results\":[\"c\",\"c\"]}",
                BLASD_E_invalid_field, "results");
     expect_bad("{\"steps\":{\"\":" PRODUCT("[[1]]", "[[1]]") "}}", BLASD_E_invalid_field, "steps");
@@ -174,27 +190,31 @@ static void test_members(void **state) {
                "steps.c.op");
     expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1,2]]", "[[1]]") "}}", BLASD_E_shape_mismatch,
                "steps.c.inputs.b");
-    expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1", "[[1]]") "}}", BLASD_E_malformed_json, "steps.c");
+    expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1", "[[1]]") "}}", BLASD_E_malformed_json,
+               "steps.c");
     expect_bad("{\"steps\":{\"c\":{\"op\":\"matmul\",\"params\":{\"alpha\":}}}}",
                BLASD_E_malformed_json, "steps.c");
 }
 
 /* Data that any step may read is looked at for what any input refuses. */
 static void test_values_of_data(void **state) {
-    static const char head[] = "{\"inputs\":{\"q\":[0,-1,1]},\"steps\":{\"r\":{\"op\":\"regression\","
-                               "\"inputs\":{\"x\":[[1],[2],[3]],\"y\":[1,2,3],\"sample_weight\":"
-                               "{\"input\":\"q\"}}}}}";
+    static const char head[] =
+        "{\"inputs\":{\"q\":[0,-1,1]},\"steps\":{\"r\":{\"op\":\"regression\","
+        "\"inputs\":{\"x\":[[1],[2],[3]],\"y\":[1,2,3],\"sample_weight\":"
+        "{\"input\":\"q\"}}}}}";
     (void)state;
     expect_bad(head, BLASD_E_out_of_range, "steps.r.inputs.sample_weight");
-    expect_bad("{\"inputs\":{\"q\":[[\"NaN\"]]},\"steps\":{\"r\":{\"op\":\"solve\",\"inputs\":{\"a\":"
-               "{\"input\":\"q\"},\"b\":[1]}}}}",
-               BLASD_E_not_finite, "steps.r.inputs.a");
+    expect_bad(
+        "{\"inputs\":{\"q\":[[\"NaN\"]]},\"steps\":{\"r\":{\"op\":\"solve\",\"inputs\":{\"a\":"
+        "{\"input\":\"q\"},\"b\":[1]}}}}",
+        BLASD_E_not_finite, "steps.r.inputs.a");
 }
 
 static void test_limits(void **state) {
-    static const char three[] =
-        "{\"steps\":{\"a\":" PRODUCT("[[1]]", "[[1]]") ",\"b\":" PRODUCT(STEP("a"), "[[1]]") ","
-        "\"c\":" PRODUCT(STEP("b"), "[[1]]") "},\"results\":[\"a\",\"b\",\"c\"]}";
+    static const char three[] = "{\"steps\":{\"a\":" PRODUCT("[[1]]", "[[1]]") ",\"b\":" PRODUCT(
+        STEP("a"), "[[1]]") ","
+                            "\"c\":" PRODUCT(STEP("b"),
+                                             "[[1]]") "},\"results\":[\"a\",\"b\",\"c\"]}";
     struct blasd_graph graph;
     (void)state;
     limits.graph_steps = limits.graph_depth = limits.graph_results = 3;
@@ -213,7 +233,8 @@ static void test_limits(void **state) {
     send_graph(three);
     expect_good();
     read_back(&graph);
-    limits.job_bytes = last.memory.len + graph.results_bytes + graph.steps[graph.widest].live_bytes;
+    limits.job_bytes = last.memory.len + graph.results_bytes + graph.report_bytes +
+                       graph.memory_bytes + graph.workspace_bytes;
     send_graph(three);
     expect_good();
     limits.job_bytes--;
@@ -227,10 +248,12 @@ static void test_other_formats(void **state) {
     static const char form[] =
         "--B\r\nContent-Disposition: form-data; name=\"steps\"\r\n\r\n"
         " {\"c\":" PRODUCT("[[1]]", "[[2]]") "} \r\n"
-        "--B\r\nContent-Disposition: form-data; name=\"results\"\r\n\r\n[\"c.c\"]\r\n--B--\r\n";
-    static const char header[] = "{\"__metadata__\":{\"steps\":\"{\\\"c\\\":{\\\"op\\\":\\\"matmul\\\","
-                                 "\\\"inputs\\\":{\\\"a\\\":{\\\"input\\\":\\\"m\\\"},\\\"b\\\":[[1]]}}}\"},"
-                                 "\"m\":{\"dtype\":\"F64\",\"shape\":[1,1],\"data_offsets\":[0,8]}}";
+                                             "--B\r\nContent-Disposition: form-data; "
+                                             "name=\"results\"\r\n\r\n[\"c.c\"]\r\n--B--\r\n";
+    static const char header[] =
+        "{\"__metadata__\":{\"steps\":\"{\\\"c\\\":{\\\"op\\\":\\\"matmul\\\","
+        "\\\"inputs\\\":{\\\"a\\\":{\\\"input\\\":\\\"m\\\"},\\\"b\\\":[[1]]}}}\"},"
+        "\"m\":{\"dtype\":\"F64\",\"shape\":[1,1],\"data_offsets\":[0,8]}}";
     unsigned char body[sizeof header + 16] = {0};
     struct blasd_graph graph;
     (void)state;
@@ -258,7 +281,8 @@ static void test_stored_graphs_that_are_damaged(void **state) {
     unsigned char *bytes;
     size_t len;
     (void)state;
-    send_graph("{\"steps\":{\"a\":" PRODUCT("[[1]]", "[[1]]") ",\"b\":" PRODUCT(STEP("a"), STEP("a")) "}}");
+    send_graph("{\"steps\":{\"a\":" PRODUCT("[[1]]", "[[1]]") ",\"b\":" PRODUCT(STEP("a"),
+                                                                                STEP("a")) "}}");
     expect_good();
     at = (uint64_t)last.job.params[BLASD_GRAPH_PROGRAM_AT].i;
     len = (size_t)(last.memory.len - at);
@@ -320,10 +344,11 @@ static void test_long_chains(void **state) {
     (void)state;
     len = (size_t)snprintf(body, room, "{\"results\":[\"s0\"],\"steps\":{");
     for (int i = 0; i < count; i++)
-        len += (size_t)snprintf(body + len, room - len,
-                                "%s\"s%d\":{\"op\":\"matmul\",\"inputs\":{\"a\":%s%d%s,\"b\":[[1]]}}",
-                                i == 0 ? "" : ",", i, i + 1 < count ? "{\"step\":\"s" : "[[", i + 1,
-                                i + 1 < count ? "\"}" : "]]");
+        len +=
+            (size_t)snprintf(body + len, room - len,
+                             "%s\"s%d\":{\"op\":\"matmul\",\"inputs\":{\"a\":%s%d%s,\"b\":[[1]]}}",
+                             i == 0 ? "" : ",", i, i + 1 < count ? "{\"step\":\"s" : "[[", i + 1,
+                             i + 1 < count ? "\"}" : "]]");
     snprintf(body + len, room - len, "}}");
     send_graph(body);
     expect_good();
