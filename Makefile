@@ -53,7 +53,8 @@ LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -llapacke -lopenblas -
 # The floors, lowest first: an archive links with those before it.
 FLOORS = base core wire store redis auth queue oip http worker
 KERNEL_C = $(filter-out kernels/cuda/%,$(wildcard kernels/*/*.c))
-OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c))))
+# graph is no folder: src/core/graph.c
+OPS = $(sort $(patsubst op_%.c,%,$(notdir $(wildcard kernels/*/op_*.c)))) graph
 CPU_KERNELS = $(sort $(patsubst cpu_%.c,%,$(notdir $(wildcard kernels/*/cpu_*.c))))
 
 obj = $(patsubst %,$(BUILD)/obj/%.o,$(1))

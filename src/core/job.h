@@ -17,13 +17,20 @@ enum blasd_device_class { BLASD_DEVICE_ANY, BLASD_DEVICE_CPU, BLASD_DEVICE_CUDA 
 extern const char *const blasd_priority_names[];     /* high normal low */
 extern const char *const blasd_device_class_names[]; /* any cpu cuda; users write auto for any */
 
-/* Where the elements of an input come from: the bytes that came with the request, or a rule that
- * makes them where they are used. The order is part of stored frames: append only. */
-enum blasd_source_kind { BLASD_SOURCE_NONE, BLASD_SOURCE_PAYLOAD, BLASD_SOURCE_RULE = 5 };
+/* Where the elements of an input come from: the bytes that came with the request; in a step of a
+ * graph, an output of an earlier step (graph.h); or a rule that makes them where they are used. The
+ * order is part of stored frames: append only. */
+enum blasd_source_kind {
+    BLASD_SOURCE_NONE,
+    BLASD_SOURCE_PAYLOAD,
+    BLASD_SOURCE_STEP = 4,
+    BLASD_SOURCE_RULE = 5
+};
 
 struct blasd_source {
     enum blasd_source_kind kind; /* BLASD_SOURCE_NONE: the input was not given */
     uint64_t offset, bytes;      /* where in the job's payload; offset is a multiple of 64 */
+    int step, output;            /* of BLASD_SOURCE_STEP: positions; output -1: its first */
     struct blasd_rule rule;      /* BLASD_SOURCE_RULE, which has no bytes there */
 };
 

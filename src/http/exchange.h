@@ -193,6 +193,7 @@ struct http_answering {
 struct http_form {
     const struct http_dialect *dialect; /* NULL: ours */
     struct http_inference *inference;   /* of the dialect, which releases it; owned */
+    bool graph;                         /* under /graphs: the body is one, the job is to be one */
 };
 
 /* The bytes of the body that were seen: by now, when it was refused, and at the last check. */

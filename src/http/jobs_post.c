@@ -1,6 +1,7 @@
 /* POST /jobs, up to the queue: what is refused before a byte is read, the body that comes, and the
  * job it makes, checked. Read next: jobs_submit.c. */
 #include "base/clock.h"
+#include "core/graph.h"
 #include "http/admission.h"
 #include "http/dry_run.h"
 #include "http/jobs.h"
@@ -107,6 +108,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .priority = request->query.priority,
                                            .deadline_ms = request->query.deadline_ms,
                                            .device = request->query.device,
+                                           .graph = upload->exchange->form.graph,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};
@@ -220,6 +222,17 @@ static void choose_batch_key(struct http_upload *upload, const struct blasd_plan
     if (upload->small) upload->batch_key = plan->key;
 }
 
+/* Whether the caller may have it run, of a graph each of its steps. */
+static int check_caller(const struct blasd_identity *caller, const struct blasd_job *job,
+                        struct blasd_err *err) {
+    uint64_t ops = blasd_graph_ops(job);
+    int rc = 0;
+    for (int i = 0; rc == 0 && ops >> i != 0; i++)
+        if ((ops >> i & 1) != 0)
+            rc = blasd_identity_check_job(caller, blasd_ops[i], job->priority, err);
+    return rc;
+}
+
 /* What is asked of a job: its plan, what it takes of the queue, and of a worker's memory. */
 struct checked {
     struct blasd_plan plan;
@@ -236,8 +249,7 @@ static int check_job(struct http_exchange *exchange, const struct blasd_job *job
     if (__builtin_add_overflow(plan->input_bytes, plan->output_bytes, &ret->cost) ||
         __builtin_add_overflow(ret->cost, plan->workspace_bytes, &ret->memory))
         ret->memory = UINT64_MAX;
-    if ((rc = blasd_identity_check_job(&exchange->caller, job->op, job->priority, err)) != 0)
-        return rc;
+    if ((rc = check_caller(&exchange->caller, job, err)) != 0) return rc;
     if (plan->items > (double)limits->job_items)
         return blasd_fail(err, BLASD_E_job_too_large, "inputs",
                           "its leading dimensions make %.0f problems, and a job may have %" PRIu64

@@ -88,7 +88,7 @@ void http_reply_job_headers(struct http_exchange *exchange, struct MHD_Response 
     char text[64];
     double wait = http_request_wait(&exchange->request, exchange->home->server->limits, &preferred);
     if (id != NULL) {
-        blasd_text_join(text, sizeof text, "/jobs/", id, NULL);
+        blasd_text_join(text, sizeof text, exchange->form.graph ? "/graphs/" : "/jobs/", id, NULL);
         add(response, "Location", text);
     }
     if (preferred) {

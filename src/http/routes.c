@@ -11,6 +11,9 @@
     (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
      HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
 
+#define GRAPH_PARAMS                                                                               \
+    (HTTP_PARAM_WAIT | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
+
 #define LIST_PARAMS                                                                                \
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
      HTTP_PARAM_CURSOR)
@@ -45,6 +48,10 @@ const struct http_route http_routes[] = {
     {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
     {"/jobs/{id}/result", READ, 0, NULL, NULL, http_jobs_result, NULL, READS},
     {"/jobs/{id}/outputs/{name}", READ, 0, NULL, NULL, http_jobs_output, NULL, READS},
+    {"/graphs", HTTP_POST, GRAPH_PARAMS, http_graphs_post_begin, http_jobs_post_body,
+     http_jobs_post_run, &jobs, WRITES},
+    {"/graphs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_graphs_get, NULL, READS},
+    {"/graphs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
     {"/ops", READ, 0, NULL, NULL, http_ops_list, NULL, ANY_KEY},
     {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL, ANY_KEY},
     {"/devices", READ, 0, NULL, NULL, http_devices, NULL, ANY_KEY},

@@ -120,7 +120,7 @@ static void empty(struct step *step) {
 }
 
 /* Takes what there is; returns how many jobs, or a code. */
-static int run_step(struct blasd_usage *from, struct usage_sink *sink, struct step *step,
+static int run_step(struct blasd_usage_stream *from, struct usage_sink *sink, struct step *step,
                     struct blasd_err *err) {
     int jobs = blasd_usage_read(from, take_job, step, err), code = 0;
     if (jobs <= 0) return jobs;
@@ -131,8 +131,8 @@ static int run_step(struct blasd_usage *from, struct usage_sink *sink, struct st
 }
 
 /* Until it is told to end, or, with --end, nothing is left. */
-static int go_on(const struct settings *settings, struct blasd_usage *from, struct usage_sink *sink,
-                 struct blasd_err *err) {
+static int go_on(const struct settings *settings, struct blasd_usage_stream *from,
+                 struct usage_sink *sink, struct blasd_err *err) {
     struct step step = {.queue = settings->common.queue, .sink = sink};
     unsigned later_s = 1;
     int code = 0;
@@ -158,7 +158,7 @@ static int run(const struct settings *settings) {
     struct blasd_queue_options options = {.url = settings->common.redis,
                                           .name = settings->common.queue,
                                           .limits = &settings->common.limits};
-    struct blasd_usage *from = NULL;
+    struct blasd_usage_stream *from = NULL;
     struct usage_sink *sink = NULL;
     struct blasd_err err = {0};
     int code = 0;

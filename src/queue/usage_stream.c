@@ -30,7 +30,7 @@ struct sum {
     double flops;
 };
 
-struct blasd_usage {
+struct blasd_usage_stream {
     struct blasd_queue_options options;
     struct blasd_link_address address;
     redisContext *redis; /* NULL: not connected */
@@ -40,7 +40,8 @@ struct blasd_usage {
     int sum_count;
 };
 
-static int ask(struct blasd_usage *usage, redisReply **ret, struct blasd_err *err, int argc, ...) {
+static int ask(struct blasd_usage_stream *usage, redisReply **ret, struct blasd_err *err, int argc,
+               ...) {
     const char *argv[12];
     redisReply *reply;
     va_list words;
@@ -56,7 +57,7 @@ static int ask(struct blasd_usage *usage, redisReply **ret, struct blasd_err *er
     return code;
 }
 
-static void hang_up(struct blasd_usage *usage) {
+static void hang_up(struct blasd_usage_stream *usage) {
     if (usage->redis != NULL) redisFree(usage->redis);
     usage->redis = NULL;
 }
@@ -65,7 +66,8 @@ static void hang_up(struct blasd_usage *usage) {
     char to[BLASD_LINK_KEY_MAX];                                                                   \
     blasd_link_key(to, usage->options.name, __VA_ARGS__)
 
-static int has_lock(struct blasd_usage *usage, const char *lock, bool *ret, struct blasd_err *err) {
+static int has_lock(struct blasd_usage_stream *usage, const char *lock, bool *ret,
+                    struct blasd_err *err) {
     redisReply *reply;
     int code = ask(usage, &reply, err, 2, "GET", lock);
     if (code != 0) return code;
@@ -76,7 +78,7 @@ static int has_lock(struct blasd_usage *usage, const char *lock, bool *ret, stru
 
 /* Takes the lock, or makes it last, and watches it: a transaction fails from then on where it is
  * not ours any more. */
-static int take_lock(struct blasd_usage *usage, bool *ours, struct blasd_err *err) {
+static int take_lock(struct blasd_usage_stream *usage, bool *ours, struct blasd_err *err) {
     KEY(lock, ":meter");
     int code = ask(usage, NULL, err, 1, "UNWATCH"); /* where a step was not settled */
     if (code == 0) code = has_lock(usage, lock, ours, err);
@@ -88,7 +90,7 @@ static int take_lock(struct blasd_usage *usage, bool *ours, struct blasd_err *er
 }
 
 /* Connected, with the lock. */
-static int hold(struct blasd_usage *usage, struct blasd_err *err) {
+static int hold(struct blasd_usage_stream *usage, struct blasd_err *err) {
     bool ours = false;
     int code = 0;
     if (usage->redis == NULL)
@@ -102,9 +104,9 @@ static int hold(struct blasd_usage *usage, struct blasd_err *err) {
     return code;
 }
 
-int blasd_usage_open(const struct blasd_queue_options *options, struct blasd_usage **ret,
+int blasd_usage_open(const struct blasd_queue_options *options, struct blasd_usage_stream **ret,
                      struct blasd_err *err) {
-    struct blasd_usage *usage = calloc(1, sizeof *usage);
+    struct blasd_usage_stream *usage = calloc(1, sizeof *usage);
     int code;
     *ret = NULL;
     if (usage == NULL) return blasd_fail(err, BLASD_E_out_of_memory, "", "no memory");
@@ -127,7 +129,7 @@ int blasd_usage_open(const struct blasd_queue_options *options, struct blasd_usa
 }
 
 /* Only where it is still ours: what watches it sees to that. */
-static void let_go(struct blasd_usage *usage) {
+static void let_go(struct blasd_usage_stream *usage) {
     struct blasd_err err;
     KEY(lock, ":meter");
     if (usage->redis == NULL || hold(usage, &err) != 0) return;
@@ -135,7 +137,7 @@ static void let_go(struct blasd_usage *usage) {
         ask(usage, NULL, &err, 1, "EXEC");
 }
 
-void blasd_usage_free(struct blasd_usage *usage) {
+void blasd_usage_free(struct blasd_usage_stream *usage) {
     if (usage == NULL) return;
     let_go(usage);
     hang_up(usage);
@@ -144,7 +146,7 @@ void blasd_usage_free(struct blasd_usage *usage) {
     free(usage);
 }
 
-static struct sum *sum_of(struct blasd_usage *usage, const char *tenant,
+static struct sum *sum_of(struct blasd_usage_stream *usage, const char *tenant,
                           const struct blasd_record *record) {
     int64_t hour = record->finished_us / 1000000 / HOUR_S;
     struct sum *sum = usage->sums + usage->sum_count - 1;
@@ -171,7 +173,7 @@ double blasd_usage_joules(const struct blasd_record *record) {
     return record->execution.energy_joules / jobs;
 }
 
-static bool add_up(struct blasd_usage *usage, const char *tenant,
+static bool add_up(struct blasd_usage_stream *usage, const char *tenant,
                    const struct blasd_record *record) {
     struct sum *sum = sum_of(usage, tenant, record);
     if (sum == NULL) return false;
@@ -196,7 +198,7 @@ static const redisReply *field_of(const redisReply *entry, const char *name) {
 }
 
 /* The jobs of one entry. What is damaged ends it: nothing that could be billed is behind it. */
-static int read_entry(struct blasd_usage *usage, const redisReply *entry,
+static int read_entry(struct blasd_usage_stream *usage, const redisReply *entry,
                       int (*each)(void *, const struct blasd_usage_job *, struct blasd_err *),
                       void *arg, struct blasd_err *err) {
     const redisReply *tenant = field_of(entry, "tenant"), *records = field_of(entry, "records");
@@ -223,7 +225,7 @@ static int read_entry(struct blasd_usage *usage, const redisReply *entry,
     return jobs;
 }
 
-int blasd_usage_read(struct blasd_usage *usage,
+int blasd_usage_read(struct blasd_usage_stream *usage,
                      int (*each)(void *, const struct blasd_usage_job *, struct blasd_err *),
                      void *arg, struct blasd_err *err) {
     KEY(stream, ":usage");
@@ -246,7 +248,7 @@ int blasd_usage_read(struct blasd_usage *usage,
 }
 
 /* HINCRBY of one figure, queued. */
-static int add_figure(struct blasd_usage *usage, const char *key, const struct sum *sum,
+static int add_figure(struct blasd_usage_stream *usage, const char *key, const struct sum *sum,
                       const char *what, uint64_t by, struct blasd_err *err) {
     char field[BLASD_NAME_MAX + 48], number[24];
     if (by == 0) return 0;
@@ -255,7 +257,7 @@ static int add_figure(struct blasd_usage *usage, const char *key, const struct s
     return ask(usage, NULL, err, 4, "HINCRBY", key, field, number);
 }
 
-static int add_sum(struct blasd_usage *usage, const struct sum *sum, struct blasd_err *err) {
+static int add_sum(struct blasd_usage_stream *usage, const struct sum *sum, struct blasd_err *err) {
     KEY(key, ":usage:%s:%" PRId64, sum->tenant, sum->hour / 24);
     KEY(tenants, ":usage_tenants");
     char field[BLASD_NAME_MAX + 48], number[32], kept[24];
@@ -274,7 +276,7 @@ static int add_sum(struct blasd_usage *usage, const struct sum *sum, struct blas
 }
 
 /* All that belongs to one step, queued between MULTI and EXEC. */
-static int queue_step(struct blasd_usage *usage, char *const *events, int count,
+static int queue_step(struct blasd_usage_stream *usage, char *const *events, int count,
                       struct blasd_err *err) {
     KEY(stream, ":usage");
     KEY(lock, ":meter");
@@ -291,7 +293,7 @@ static int queue_step(struct blasd_usage *usage, char *const *events, int count,
     return code;
 }
 
-int blasd_usage_settle(struct blasd_usage *usage, char *const *events, int count,
+int blasd_usage_settle(struct blasd_usage_stream *usage, char *const *events, int count,
                        struct blasd_err *err) {
     redisReply *reply = NULL;
     bool done = false;
@@ -309,7 +311,7 @@ int blasd_usage_settle(struct blasd_usage *usage, char *const *events, int count
                       "the lock went to another process, or expired; what it left is read again");
 }
 
-int blasd_usage_stop(struct blasd_usage *usage, struct blasd_err *err) {
+int blasd_usage_stop(struct blasd_usage_stream *usage, struct blasd_err *err) {
     KEY(metered, ":metered");
     int code = usage->redis == NULL ? hold(usage, err) : 0;
     return code == 0 ? ask(usage, NULL, err, 2, "DEL", metered) : code;

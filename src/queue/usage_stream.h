@@ -23,26 +23,26 @@ struct blasd_usage_job {
 int64_t blasd_usage_device_us(const struct blasd_record *record);
 double blasd_usage_joules(const struct blasd_record *record);
 
-struct blasd_usage;
+struct blasd_usage_stream;
 
 /* Connects, and has the queue note what jobs use from now on. New: free with blasd_usage_free.
  * queue_unavailable; invalid_field where another process takes it already. */
-int blasd_usage_open(const struct blasd_queue_options *options, struct blasd_usage **ret,
+int blasd_usage_open(const struct blasd_queue_options *options, struct blasd_usage_stream **ret,
                      struct blasd_err *err);
-void blasd_usage_free(struct blasd_usage *usage);
+void blasd_usage_free(struct blasd_usage_stream *usage);
 
 /* Reads the oldest entries that were not settled and calls `each` for their jobs; returns how many
  * these are, 0 where there are none yet. A job that `each` refuses (not 0) ends that: its code. */
-int blasd_usage_read(struct blasd_usage *usage,
+int blasd_usage_read(struct blasd_usage_stream *usage,
                      int (*each)(void *arg, const struct blasd_usage_job *job,
                                  struct blasd_err *err),
                      void *arg, struct blasd_err *err);
 /* What was read last is written elsewhere: it goes, and counts among the sums. `events`: JSON
  * texts, one for each job, that go to {q}:cloudevents with the same step; NULL: none.
  * queue_unavailable: it may have gone or not; what has not will be read again. */
-int blasd_usage_settle(struct blasd_usage *usage, char *const *events, int count,
+int blasd_usage_settle(struct blasd_usage_stream *usage, char *const *events, int count,
                        struct blasd_err *err);
 /* No more is noted from now on; what there is can still be read. */
-int blasd_usage_stop(struct blasd_usage *usage, struct blasd_err *err);
+int blasd_usage_stop(struct blasd_usage_stream *usage, struct blasd_err *err);
 
 #endif

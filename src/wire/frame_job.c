@@ -11,7 +11,7 @@
  *                             float 8, choice: its name)
  *
  * All parameters are written, defaults too: a job means what it meant when it was sent, also to a
- * version with other defaults. Read next: frame_record.c. */
+ * version with other defaults. Read next: frame_record.c, frame_graph.c. */
 #include "wire/frame.h"
 
 #include "wire/frame_parts.h"
@@ -76,6 +76,23 @@ static void put_place(struct frame_writer *w, const struct blasd_job *job) {
     frame_put(w, &job->slice.offset, sizeof job->slice.offset);
 }
 
+/* What steps make is named behind the body (frame_graph.c). */
+static bool is_own(const struct blasd_job *job, int i) {
+    return blasd_job_has(job, i) && job->inputs[i].source.kind != BLASD_SOURCE_STEP;
+}
+
+void frame_put_body(struct frame_writer *w, const struct blasd_job *job) {
+    const struct blasd_op *op = job->op;
+    int inputs = blasd_op_input_count(op), params = blasd_op_param_count(op);
+    unsigned given = 0;
+    for (int i = 0; i < inputs; i++) given += is_own(job, i);
+    frame_put_u8(w, given);
+    for (int i = 0; i < inputs; i++)
+        if (is_own(job, i)) put_input(w, &op->inputs[i], &job->inputs[i]);
+    frame_put_u8(w, (unsigned)params);
+    for (int i = 0; i < params; i++) put_param(w, &op->params[i], &job->params[i]);
+}
+
 int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct blasd_err *err) {
     const struct blasd_op *op = job->op;
     unsigned char room[FRAME_MOST];
@@ -86,19 +103,12 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
                                                 (uint8_t)job->most_s, (uint8_t)(job->most_s >> 8)}};
     const struct numbers numbers = {job->deadline_ms, job->payload_bytes, job->receive_us,
                                     job->created_us};
-    int inputs = blasd_op_input_count(op), params = blasd_op_param_count(op);
-    unsigned given = 0;
     frame_put(&w, &header, sizeof header);
     frame_put_text(&w, job->id, sizeof job->id);
     frame_put_text(&w, op->name, BLASD_NAME_MAX);
     frame_put(&w, &numbers, sizeof numbers);
     put_place(&w, job);
-    for (int i = 0; i < inputs; i++) given += blasd_job_has(job, i);
-    frame_put_u8(&w, given);
-    for (int i = 0; i < inputs; i++)
-        if (blasd_job_has(job, i)) put_input(&w, &op->inputs[i], &job->inputs[i]);
-    frame_put_u8(&w, (unsigned)params);
-    for (int i = 0; i < params; i++) put_param(&w, &op->params[i], &job->params[i]);
+    frame_put_body(&w, job);
     return frame_end(&w, room, out, err);
 }
 
@@ -213,7 +223,7 @@ static int get_place(struct frame_reader *r, struct blasd_job *job, struct blasd
     return frame_check_place(place, &job->slice, err);
 }
 
-static int get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     unsigned count = frame_get_u8(r);
     int params = blasd_op_param_count(job->op);
     for (unsigned i = 0; i < count; i++) {
@@ -258,7 +268,7 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     job->receive_us = numbers.receive_us;
     job->created_us = numbers.created_us;
     code = get_place(&r, job, err);
-    if (code == 0) code = get_body(&r, job, err);
+    if (code == 0) code = frame_get_body(&r, job, err);
     if (code != 0) return code;
     return frame_close(&r, frame, len, job->payload_bytes,
                        job->payload_in_blob || blasd_slice_given(&job->slice), payload_at, err);

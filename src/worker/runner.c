@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "worker/graph_run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -219,12 +220,17 @@ static int heed(struct blasd_batcher *batcher, int code, struct blasd_err *err) 
 static int run_kernel(struct blasd_batcher *batcher, int count, struct blasd_err *err) {
     const struct blasd_op *op = batcher->room->tasks[0].job->op;
     const struct blasd_kernel *kernel = blasd_backend_kernel(batcher->options->backend, op);
+    struct blasd_watch *watch = blasd_heartbeat_watch(batcher->heartbeat, batcher->slot);
     int code;
+    if (op->composed)
+        return heed(batcher,
+                    blasd_graph_run(batcher->options->backend, batcher->device,
+                                    &batcher->room->arena, batcher->room->tasks, watch, err),
+                    err);
     if (kernel == NULL)
         return blasd_fail(err, BLASD_E_no_such_device, "op", "%s does not run %s", batcher->info.id,
                           op->name);
-    code = kernel->run(batcher->device, batcher->room->tasks, count,
-                       blasd_heartbeat_watch(batcher->heartbeat, batcher->slot), err);
+    code = kernel->run(batcher->device, batcher->room->tasks, count, watch, err);
     return heed(batcher, code, err);
 }
 

@@ -88,7 +88,7 @@ static int setup(void **state) {
     item.job.op = &op;
     item.job.payload_bytes = 64;
     item.job.inputs[0].tensor = blasd_tensor_make(BLASD_float64, 2, (int64_t[]){2, 3});
-    item.job.inputs[0].source = (struct blasd_source){BLASD_SOURCE_PAYLOAD, .bytes = 48};
+    item.job.inputs[0].source = (struct blasd_source){.kind = BLASD_SOURCE_PAYLOAD, .bytes = 48};
     item.plan.input_dtype[0] = BLASD_float64;
     for (int i = 0; i < BLASD_MAX_OUTPUTS; i++) item.plan.outputs[i].rank = -1;
     return 0;
