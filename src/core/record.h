@@ -84,4 +84,9 @@ struct blasd_record {
                                           Set by who makes a document that tells the cost */
 };
 
+/* The class of devices it ran on; until it has begun, the one it is queued for. */
+enum blasd_device_class blasd_record_class(const struct blasd_record *record);
+/* Its share of what its batch took. */
+struct blasd_usage blasd_record_usage(const struct blasd_record *record);
+
 #endif
