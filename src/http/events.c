@@ -258,6 +258,7 @@ bool http_events_begin(struct http_events *events, struct http_events_reader *re
     pthread_mutex_lock(&events->lock);
     tenant = tenant_make(events, reader->tenant);
     reader->at = events->count;
+    reader->devices = events->devices_told; /* what was told before is old */
     reader->number = tenant == NULL ? 0 : tenant->next - 1;
     found = after == 0 || after == reader->number;
     if (after < reader->number && after != 0) {

@@ -41,8 +41,8 @@ void http_ops_one(struct http_exchange *exchange);
 void http_devices(struct http_exchange *exchange);
 /* Whether the caller may know what others have the service do. */
 bool http_sees_all(const struct http_exchange *exchange);
-/* What GET /devices answers where these are the queue's stats; `all`: to who sees all. New: free
- * it; NULL: no memory. */
+/* What GET /devices answers, with the time, where these are the queue's stats; `all`: to who sees
+ * all. New: free it; NULL: no memory. */
 char *http_devices_text(const struct http_server *server, const char *stats, size_t len, bool all);
 void http_health_live(struct http_exchange *exchange);
 void http_health_ready(struct http_exchange *exchange);

@@ -1,4 +1,5 @@
 /* The routes about the service itself: operations, devices, health, the contract. */
+#include "base/clock.h"
 #include "http/jobs.h"
 #include "http/reply.h"
 
@@ -96,6 +97,7 @@ void http_devices(struct http_exchange *exchange) {
 
 char *http_devices_text(const struct http_server *server, const char *stats, size_t len, bool all) {
     json_t *document = list_devices(stats, len, server->options->unusable_devices, all);
+    json_object_set_new(document, "time_ms", json_integer(blasd_clock_wall_us() / 1000));
     char *text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT);
     json_decref(document);
     return text;

@@ -221,8 +221,9 @@ def picture(page, wanted):
     """A screenshot, after some seconds of whatever goes on."""
     page.size(wanted.get("width", 1360), wanted.get("height", 1000), wanted["theme"])
     page.live()
-    page.set("#span", "15")
+    page.set("#span", str(wanted.get("span", 15)))
     time.sleep(wanted.get("seconds", 20))
+    page.run("window.scrollTo(0, arguments[0])", wanted.get("scroll", 0))
     page.picture(wanted["path"])
     return {}
 

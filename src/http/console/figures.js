@@ -4,7 +4,7 @@ import { $, BAD, FINAL, STATE_COLOURS, bytes, clock, colours, context, count, ma
 
 const SECONDS = 120;
 const ENDS = ["succeeded", "failed", "cancelled", "expired"];
-const BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const BATCHES = [1, 2, 4, 8, 16, 32, 64, 128];
 const KEPT = 2000;
 
 let totals = null;   // { op: { succeeded, failed, cancelled, expired } } as of the last second
@@ -45,8 +45,7 @@ function readTotals(flat) {
 }
 
 let before = null;
-function noteSecond(now) {
-  const at = clock.now();
+function noteSecond(now, at) {
   if (before) {
     const ends = {};
     for (const [op, states] of Object.entries(now)) {
@@ -124,7 +123,7 @@ function showQueue(queue) {
 function gauge(share, text) {
   const bar = make("i");
   bar.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
-  return make("dd", { class: "gauge", role: "img", "aria-label": text }, bar);
+  return make("dd", {}, make("div", { class: "gauge", role: "img", "aria-label": text }, bar));
 }
 
 function deviceCard(device) {
@@ -154,6 +153,12 @@ function showDevices(document) {
     cards.push(make("article", { class: "device" }, make("div", { class: "title" }, make("h3", {}, one.device)), make("p", { class: "problem" }, one.reason)));
   }
   if (cards.length === 0) cards.push(make("p", { class: "problem" }, "No worker is alive: jobs wait until one comes."));
+  const many = cards.length > 3; // then they have the whole width, above the columns
+  $("devices-panel").classList.toggle("wide", many);
+  if (many !== ($("devices-panel").parentElement.id === "console")) {
+    if (many) $("left").before($("devices-panel"));
+    else $("right").prepend($("devices-panel"));
+  }
   $("devices").replaceChildren(...cards);
 }
 
@@ -169,8 +174,8 @@ function showBatches() {
   const most = Math.max(1, ...numbers);
   const place = $("batches");
   if (!place.firstChild) {
-    BATCHES.forEach((least, i) => place.append(make("span", { "aria-hidden": "true" }, make("b"), make("i"), make("em"))));
-    [...place.children].forEach((one, i) => { one.lastChild.textContent = i === 0 ? "1" : i === BATCHES.length - 1 ? "256+" : `${BATCHES[i]}–`; });
+    BATCHES.forEach(() => place.append(make("span", { "aria-hidden": "true" }, make("b"), make("i"), make("em"))));
+    [...place.children].forEach((one, i) => { one.lastChild.textContent = i === 0 ? "1" : i === BATCHES.length - 1 ? "128+" : `${BATCHES[i]}–${BATCHES[i + 1] - 1}`; });
   }
   [...place.children].forEach((one, i) => {
     setText(one.children[0], numbers[i] ? count(numbers[i]) : "");
@@ -199,7 +204,7 @@ function showTiles(queue) {
   const since = clock.now() - 30000;
   const times = recent.filter((one) => one.at >= since).map((one) => one.ms).sort((a, b) => a - b);
   setText($("tile-half"), times.length ? ms(times[Math.floor(times.length / 2)]) : "–");
-  setText($("tile-most"), times.length ? `99 of 100 within ${ms(times[Math.min(times.length - 1, Math.floor(times.length * 0.99))])}` : "no job in half a minute");
+  setText($("tile-most"), times.length ? `99 % within ${ms(times[Math.min(times.length - 1, Math.floor(times.length * 0.99))])}` : "no job for half a minute");
   const failed = ended(60000, (name) => BAD.has(name.split(" ")[1])).jobs;
   setText($("tile-failed"), count(failed));
   $("tile-failed").className = failed > 0 ? "figure bad" : "figure";
@@ -251,7 +256,7 @@ function drawRates() {
 
 export function onDevices(document) {
   totals = document.totals ? readTotals(document.totals) : null;
-  noteSecond(totals || own);
+  noteSecond(totals || own, document.time_ms || clock.now());
   showTotals(totals || own);
   showQueue(document.queue);
   showDevices(document);

@@ -204,12 +204,13 @@ function show() {
   const actions = make("div", { class: "actions" });
   if (!done) actions.append(make("button", { type: "button", class: "danger", id: "job-cancel", "data-part": "cancel", onclick: () => end(job, false) }, "Cancel the job"));
   else actions.append(make("button", { type: "button", class: "danger", "data-part": "forget", onclick: () => end(job, true) }, "Forget it with its results"));
-  for (const name of Object.keys(job.outputs || {})) {
-    actions.append(make("button", { type: "button", "data-part": `save-${name}`, onclick: () => save(job, name).catch(complain) }, `Save ${name}`));
-  }
+  const outputs = Object.entries(job.outputs || {}).map(([name, { dtype, shape }]) =>
+    make("button", { type: "button", "data-part": `save-${name}`, title: `${dtype} ${JSON.stringify(shape)}`, onclick: () => save(job, name).catch(complain) }, `Save ${name}`));
   const command = curl(job);
   const text = JSON.stringify(job, null, 2);
-  parts.push(actions,
+  parts.push(actions);
+  if (outputs.length > 0) parts.push(make("details", { open: outputs.length <= 4 }, make("summary", {}, `Outputs as files (${outputs.length})`), make("div", { class: "actions" }, ...outputs)));
+  parts.push(
     make("div", {}, make("div", { class: "titled" }, make("h3", {}, "The same again"), copyButton("the command", () => command)), make("pre", { id: "job-curl", tabindex: "0", "aria-label": "Command" }, command),
       sent.has(job.id) ? null : make("p", { class: "muted" }, "A job's inputs are not kept once it has ended: these are made up; put yours in their place.")),
     make("div", {}, make("div", { class: "titled" }, make("h3", {}, "Its document"), copyButton("the document", () => text)), make("pre", { id: "job-document", tabindex: "0", "aria-label": "Document" }, text)));

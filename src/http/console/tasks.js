@@ -8,38 +8,42 @@ const LABEL = 15;
 const PHASES = ["receive_ms", "queue_ms", "batch_wait_ms", "upload_ms", "compute_ms", "download_ms"];
 const NAMES = ["receive", "queue", "batch wait", "upload", "compute", "download"];
 
-const rows = new Map(); // device -> { name, lanes: [end of the last bar], bars }
+const rows = new Map(); // device -> { name, ops: op -> { name, ends: [of each lane] } }
 const bars = [];        // ended ones, the oldest first
 const running = new Map();
-let span = 30000;
+let span = 15000;
 let paused = 0; // the time at which it stands
 let dropped = 0;
 let dirty = true;
 let shown = [];
-export const frames = { drawn: 0, rects: 0, worst: 0, gaps: [] };
+export const frames = { drawn: 0, rects: 0, worst: 0 };
 
-function rowOf(device) {
+const LANES = 3; // of an operation on a device
+
+function placeOf(device, op) {
   const name = device || "no device";
-  if (!rows.has(name)) {
-    rows.set(name, { name, ends: [] });
+  if (!rows.has(name)) rows.set(name, { name, ops: new Map() });
+  const row = rows.get(name);
+  if (!row.ops.has(op)) {
+    row.ops.set(op, { name: op, ends: [], top: 0 });
     layOut();
   }
-  return rows.get(name);
+  return row.ops.get(op);
 }
 
-function lanes() { return rows.size <= 1 ? 12 : rows.size <= 3 ? 8 : 4; }
+function strips() { return [...rows.values()].reduce((sum, row) => sum + row.ops.size, 0); }
 
 function layOut() {
-  const each = lanes() * 9 + LABEL + ROW_GAP;
-  $("tasks").style.height = `${Math.min(460, Math.max(140, rows.size * each + 22))}px`;
+  const each = strips() <= 12 ? 24 : strips() <= 24 ? 15 : 9;
+  $("tasks").style.height = `${Math.max(150, strips() * each + rows.size * (LABEL + ROW_GAP) + 24)}px`;
   dirty = true;
 }
 
 // The first lane that is free by then, so that no work hides other work while there is room.
-function laneOf(row, from, to) {
-  const ends = row.ends;
+function laneOf(place, from, to) {
+  const ends = place.ends;
   let best = 0;
-  for (let i = 0; i < lanes(); i++) {
+  for (let i = 0; i < LANES; i++) {
     if (!(ends[i] > from)) { best = i; break; }
     if (ends[i] < ends[best]) best = i;
   }
@@ -52,8 +56,8 @@ export function add(job) {
   if (job.state === "running") {
     if (!running.has(job.id) && running.size < MOST) {
       const from = Date.parse(job.started_at);
-      const row = rowOf(device);
-      running.set(job.id, { job, row, from, lane: laneOf(row, from, from + 1) });
+      const place = placeOf(device, job.op);
+      running.set(job.id, { job, place, from, lane: laneOf(place, from, from + 1) });
     } else if (running.has(job.id)) {
       running.get(job.id).job = job;
     }
@@ -68,10 +72,10 @@ export function add(job) {
   const begun = Date.parse(job.created_at) - timing.receive_ms;
   const waited = timing.receive_ms + timing.queue_ms + timing.batch_wait_ms;
   const worked = timing.upload_ms + timing.compute_ms + timing.download_ms;
-  const row = rowOf(device);
+  const place = placeOf(device, job.op);
   const from = begun + waited;
   const to = worked > 0 ? from + worked : Date.parse(job.finished_at);
-  bars.push({ job, row, begun, from, to, lane: was ? was.lane : laneOf(row, from, to), bad: BAD.has(job.state) });
+  bars.push({ job, place, begun, from, to, lane: was ? was.lane : laneOf(place, from, to), bad: BAD.has(job.state) });
   if (bars.length > MOST + 500) { dropped += bars.length - MOST; bars.splice(0, bars.length - MOST); }
   dirty = true;
 }
@@ -88,48 +92,58 @@ function draw() {
   const height = canvas.clientHeight;
   const end = now();
   const begin = end - span;
-  const x = (time) => ((time - begin) / span) * width;
+  const gutter = width < 500 ? 58 : 84;
+  const x = (time) => gutter + ((time - begin) / span) * (width - gutter);
   pen.clearRect(0, 0, width, height);
-  const list = [...rows.values()].sort((a, b) => a.name.localeCompare(b.name));
-  const rowHeight = (height - 20) / Math.max(1, list.length);
-  const laneHeight = Math.max(2, (rowHeight - LABEL - ROW_GAP) / lanes());
-  list.forEach((row, i) => { row.top = i * rowHeight + LABEL; });
+  const list = [...rows.values()].sort((p, q) => p.name.localeCompare(q.name));
+  const tall = (height - 24 - list.length * (LABEL + ROW_GAP)) / Math.max(1, strips());
+  let down = 0;
+  for (const row of list) {
+    row.top = down + LABEL;
+    down += LABEL;
+    row.sorted = [...row.ops.values()].sort((p, q) => p.name.localeCompare(q.name));
+    for (const place of row.sorted) {
+      place.top = down + 2;
+      place.used = 1; // lanes
+      down += tall;
+    }
+    down += ROW_GAP;
+  }
 
   pen.font = "11px system-ui, 'DejaVu Sans', sans-serif";
   pen.fillStyle = look.muted;
   pen.strokeStyle = look.line;
   pen.lineWidth = 1;
-  const step = span / 6;
-  for (let i = 0; i <= 6; i++) {
-    const at = Math.round((i / 6) * width) + 0.5;
-    pen.globalAlpha = 0.5;
+  for (let i = 0; i <= 5; i++) {
+    const at = Math.round(gutter + (i / 5) * (width - gutter)) - 0.5;
     pen.beginPath(); pen.moveTo(at, 0); pen.lineTo(at, height - 18); pen.stroke();
-    pen.globalAlpha = 1;
-    const text = i === 6 ? "now" : `−${((6 - i) * step / 1000).toFixed(step < 1000 ? 1 : 0)} s`;
-    pen.textAlign = i === 0 ? "left" : i === 6 ? "right" : "center";
-    pen.fillText(paused && i === 6 ? "paused" : text, i === 0 ? 2 : i === 6 ? width - 2 : at, height - 5);
+    pen.textAlign = i === 5 ? "right" : "center";
+    pen.fillText(i < 5 ? `−${+((5 - i) * span / 5000).toFixed(1)} s` : paused ? "paused" : "now", i === 5 ? width - 3 : at, height - 5);
   }
 
+  const seen = bars.filter((bar) => bar.to >= begin && bar.begun <= end);
+  for (const bar of [...seen, ...running.values()]) bar.place.used = Math.max(bar.place.used, bar.lane + 1);
+  const heightOf = (place) => Math.max(1.5, (tall - 4) / place.used);
   shown = [];
   const cuts = [[], [], [], [], [], []]; // by phase: x, y, width, height, …
   const bad = [];
-  const thin = Math.max(1, laneHeight * 0.3);
-  const full = Math.max(1.5, laneHeight - 1.5);
-  for (const bar of bars) {
-    if (bar.to < begin || bar.begun > end) continue;
-    const y = bar.row.top + bar.lane * laneHeight;
+  for (const bar of seen) {
+    const lane = heightOf(bar.place);
+    const full = Math.max(1.5, lane - 1);
+    const thin = Math.max(1, Math.min(4, full * 0.3));
+    const y = bar.place.top + bar.lane * lane;
     let from = bar.begun;
     PHASES.forEach((phase, i) => {
       const took = bar.job.timing[phase];
       const left = x(from);
       from += took;
       const wide = x(from) - left;
-      if (from < begin || wide < (i < 3 ? 0.3 : 0.02)) return;
+      if (from < begin || (i === 4 ? !(took > 0) : wide < 0.3)) return; // of each job its computation is seen
       if (i < 3) cuts[i].push(left, y + (full - thin) / 2, wide, thin);
-      else cuts[i].push(left, y, Math.max(wide, i === 4 ? 1.2 : 0.4), full);
+      else cuts[i].push(left, y, i === 4 ? Math.max(wide, 1.4) : wide, full);
     });
-    if (bar.bad) bad.push(x(bar.from), y, Math.max(3, x(bar.to) - x(bar.from)), full);
-    shown.push(bar, y);
+    if (bar.bad) bad.push(x(bar.from), y, Math.max(2, x(bar.to) - x(bar.from)), full);
+    shown.push(bar, y, lane);
   }
   let rects = 0;
   cuts.forEach((list, i) => {
@@ -139,29 +153,35 @@ function draw() {
   });
   pen.fillStyle = look.phases[4];
   for (const one of running.values()) {
-    const y = one.row.top + one.lane * laneHeight;
-    const left = Math.max(0, x(one.from));
+    const lane = heightOf(one.place);
+    const full = Math.max(1.5, lane - 1);
+    const y = one.place.top + one.lane * lane;
+    const left = Math.max(gutter, x(one.from));
     pen.globalAlpha = 0.45;
     pen.fillRect(left, y, Math.max(2, width - left), full);
     pen.globalAlpha = 1;
     if (one.job.progress > 0) pen.fillRect(left, y + full - 2, (width - left) * one.job.progress, 2);
-    shown.push(one, y);
+    shown.push(one, y, lane);
     rects++;
   }
   pen.fillStyle = look.bad;
   for (let k = 0; k < bad.length; k += 4) pen.fillRect(bad[k], bad[k + 1], bad[k + 2], bad[k + 3]);
+  pen.clearRect(0, 0, gutter - 1, height - 18); // what began before the span
   pen.textAlign = "left";
   for (const row of list) {
-    const text = row.name;
     pen.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
+    pen.fillStyle = look.ink;
+    pen.fillText(row.name, 4, row.top - 3);
+    if (tall < 11) continue;
+    pen.font = "11px system-ui, 'DejaVu Sans', sans-serif";
     pen.fillStyle = look.muted;
-    pen.fillText(text, 4, row.top - 4);
+    for (const place of row.sorted) pen.fillText(place.name, 10, place.top + tall / 2 + 1, gutter - 14);
   }
+  pen.fillStyle = look.muted;
   if (list.length === 0) {
     pen.textAlign = "center";
     pen.fillText("No job has run since the page was opened.", width / 2, height / 2);
   }
-  shown.height = laneHeight;
   shown.x = x;
   frames.drawn++;
   frames.rects = rects;
@@ -171,12 +191,12 @@ function hit(event) {
   const box = $("tasks").getBoundingClientRect();
   const px = event.clientX - box.left;
   const py = event.clientY - box.top;
-  for (let i = shown.length - 2; i >= 0; i -= 2) {
-    const bar = shown[i];
-    const y = shown[i + 1];
+  if (!shown.x) return null;
+  for (let i = shown.length - 3; i >= 0; i -= 3) {
+    const [bar, y, lane] = shown.slice(i, i + 3);
     const left = shown.x(bar.begun ?? bar.from) - 2;
     const right = bar.to === undefined ? box.width : Math.max(shown.x(bar.to) + 2, left + 4);
-    if (py >= y - 1 && py <= y + shown.height && px >= left && px <= right) return bar.job;
+    if (py >= y - 1 && py <= y + lane && px >= left && px <= right) return bar.job;
   }
   return null;
 }
