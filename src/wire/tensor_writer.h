@@ -12,7 +12,7 @@
 /* The operation may be named after the tensors, so a few more than any operation takes are held
  * before their names can be checked. */
 #define BLASD_NAMED_INPUTS_MAX (BLASD_MAX_INPUTS + 8)
-#define BLASD_GRAPH_INPUTS_MAX 64 /* of a graph, beside what stands in its steps */
+#define BLASD_GRAPH_INPUTS_MAX 32 /* of a graph, beside what stands in its steps */
 
 struct blasd_named_input {
     char name[BLASD_NAME_MAX]; /* printable ASCII */

@@ -190,8 +190,8 @@ static void test_members(void **state) {
                "steps.c.op");
     expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1,2]]", "[[1]]") "}}", BLASD_E_shape_mismatch,
                "steps.c.inputs.b");
-    expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1", "[[1]]") "}}", BLASD_E_malformed_json,
-               "steps.c");
+    expect_bad("{\"steps\":{\"c\":" PRODUCT("[[1", "[[1]]") "}}", BLASD_E_invalid_tensor,
+               "steps.c.inputs.a[0][1]");
     expect_bad("{\"steps\":{\"c\":{\"op\":\"matmul\",\"params\":{\"alpha\":}}}}",
                BLASD_E_malformed_json, "steps.c");
 }
