@@ -83,7 +83,7 @@ struct blasd_err;
       "memory of one connection for headers and the receive buffer; one that begins with a post "  \
       "of 4K or less has 16K, up to 64 that begin with a body of 1M or more have 1M each")         \
     X(shared_regions, 256, 1, 65536, "regions",                                                    \
-      "regions of shared memory that clients of the Open Inference Protocol may register")         \
+      "regions of shared memory that one client of the Open Inference Protocol may register")      \
     X(list_jobs, 100, 1, 100, "jobs", "most jobs on a page of GET /jobs")                          \
     X(stop_s, 5, 1, 86400, "seconds",                                                              \
       "how long a computation that must end (cancelled, past its deadline or job_s, its lease "    \

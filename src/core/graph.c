@@ -184,7 +184,8 @@ static uint64_t converted_bytes(const struct blasd_job *job, const struct blasd_
 
 static void note_plan(struct blasd_graph *graph, struct blasd_graph_step *step,
                       const struct blasd_plan *plan) {
-    uint64_t workspace = plan->workspace_bytes + converted_bytes(&step->job, plan);
+    uint64_t workspace =
+        plan->workspace_bytes + plan->made_bytes + converted_bytes(&step->job, plan);
     step->flops = plan->flops;
     step->bytes = plan->input_bytes + plan->output_bytes;
     step->live_bytes = workspace;

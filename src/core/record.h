@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "core/job.h"
+#include "core/price.h"
 
 /* The order is part of stored records: append only. */
 enum blasd_state {
@@ -79,6 +80,13 @@ struct blasd_record {
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the outputs are the blob "ID.out", not bytes in the record */
     struct blasd_slice slice; /* or they lie there, where one is given */
+    const struct blasd_prices *prices; /* borrowed, no part of what is stored; NULL: there are none.
+                                          Set by who makes a document that tells the cost */
 };
+
+/* The class of devices it ran on; until it has begun, the one it is queued for. */
+enum blasd_device_class blasd_record_class(const struct blasd_record *record);
+/* Its share of what its batch took. */
+struct blasd_usage blasd_record_usage(const struct blasd_record *record);
 
 #endif

@@ -54,6 +54,8 @@ void http_error_page(struct http_exchange *exchange);
 void http_share(struct http_exchange *exchange);
 /* class_load.c */
 void http_load(struct http_exchange *exchange);
+/* usage.c */
+void http_usage(struct http_exchange *exchange);
 /* metrics.c */
 void http_metrics_show(struct http_exchange *exchange);
 

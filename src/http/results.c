@@ -164,10 +164,9 @@ static struct blasd_answer *make_answer(struct http_exchange *exchange,
     return answer;
 }
 
-/* Whether the answer is one that may be compressed, and the client wants that. */
+/* Whether the answer is one that is compressed where the client wants that. */
 static bool is_text(const struct http_exchange *exchange, enum blasd_format format) {
-    return exchange->request.accept_coding != HTTP_CODING_NONE &&
-           (format == BLASD_FORMAT_JSON || exchange->form.dialect != NULL);
+    return format == BLASD_FORMAT_JSON || exchange->form.dialect != NULL;
 }
 
 /* Takes the context. */
@@ -185,7 +184,8 @@ static void stream_tensors(struct response_context *context, struct http_exchang
         http_reply_problem(exchange, &err);
         return;
     }
-    if (context->answer != NULL && is_text(exchange, format))
+    if (context->answer != NULL && is_text(exchange, format) &&
+        exchange->request.accept_coding != HTTP_CODING_NONE)
         context->packer = http_packer_new(exchange->request.accept_coding);
     size = context->answer == NULL || context->packer != NULL ? -1
                                                               : blasd_answer_size(context->answer);
@@ -193,7 +193,8 @@ static void stream_tensors(struct response_context *context, struct http_exchang
         response =
             MHD_create_response_from_callback(size < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)size,
                                               PIECE_BYTES, read_piece, context, context_free);
-    if (response != NULL && context->packer != NULL) http_reply_packed(exchange, response);
+    if (response != NULL && is_text(exchange, format))
+        http_reply_packable(exchange, response, context->packer != NULL);
     if (response == NULL) context_free(context);
     send_tensors(exchange, response, format);
 }
@@ -208,7 +209,7 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
     struct MHD_Response *response = NULL;
     struct blasd_buf body;
     size_t len = 0;
-    bool whole = false, packed = false;
+    bool whole = false, packable, packed = false;
     blasd_buf_init(&body, 64 * WHOLE_BYTES);
     while (answer != NULL && !whole) {
         size_t more = size > (int64_t)body.len ? (size_t)size - body.len : 4096;
@@ -217,14 +218,16 @@ static struct MHD_Response *read_whole(struct http_exchange *exchange,
         body.len += len;
         whole = len == 0 || (int64_t)body.len == size;
     }
-    if (whole && is_text(exchange, format)) packed = http_reply_pack(exchange, &body);
+    packable = whole && is_text(exchange, format) && http_coding_suits(body.len);
+    if (packable) packed = http_reply_pack(exchange, &body);
     if (whole)
         response = MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_FREE);
+    exchange->answer.whole = response != NULL && body.len > 0;
     if (response != NULL)
         http_count(&exchange->home->metrics->sent_bytes, body.len);
     else
         blasd_buf_release(&body);
-    if (response != NULL && packed) http_reply_packed(exchange, response);
+    if (response != NULL && packable) http_reply_packable(exchange, response, packed);
     blasd_answer_free(answer);
     return response;
 }
@@ -507,13 +510,15 @@ void http_result_record(struct http_exchange *exchange, const struct blasd_err *
     const char *payload;
     size_t payload_at;
     if (!http_exchange_open(exchange)) return;
-    if (err != NULL)
+    if (err == NULL && blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0) err = &bad;
+    if (err != NULL) {
         http_reply_problem(exchange, err);
-    else if (blasd_record_decode(bytes, len, &record, &payload_at, &bad) != 0)
-        http_reply_problem(exchange, &bad);
-    else if (exchange->form.graph && strcmp(record.op, blasd_op_graph.name) != 0)
+        return;
+    }
+    record.prices = exchange->home->server->options->prices;
+    if (exchange->form.graph && strcmp(record.op, blasd_op_graph.name) != 0) {
         http_reply_fail(exchange, BLASD_E_job_not_found, "", "no graph has this id");
-    else if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
+    } else if (exchange->request.method == HTTP_DELETE) { /* the outputs may be gone by now */
         if (record.state == BLASD_CANCELLED) http_log_job(exchange, "cancelled", &cancelled);
         if (read_payload(exchange, &record, (const char *)bytes + payload_at, &payload, &bad) != 0)
             payload = NULL;

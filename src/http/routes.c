@@ -41,8 +41,8 @@ static const struct http_body_handlers inferences = {.admit = http_jobs_post_adm
     }
 
 const struct http_route http_routes[] = {
-    {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body, http_jobs_post_run,
-     &jobs, WRITES},
+    {"/jobs", HTTP_POST, POST_PARAMS | HTTP_PARAM_DRY_RUN, http_jobs_post_begin,
+     http_jobs_post_body, http_jobs_post_run, &jobs, WRITES},
     {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list, NULL, READS},
     {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get, NULL, READS},
     {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
@@ -58,6 +58,7 @@ const struct http_route http_routes[] = {
     {"/share", READ, 0, NULL, NULL, http_share, NULL, WRITES},
     {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, WATCHES},
     {"/load", READ, HTTP_PARAM_TARGET, NULL, NULL, http_load, NULL, WATCHES},
+    {"/usage", READ, HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE, NULL, NULL, http_usage, NULL, READS},
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
     {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},

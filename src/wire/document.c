@@ -159,13 +159,33 @@ static void write_steps(struct json_out *out, const struct blasd_record *record)
 
 /* The class of devices the job was sent to: where it ran once that is known. */
 static const char *device_of(const struct blasd_record *record) {
-    const char *ran = record->execution.device, *name = blasd_device_class_names[record->device];
-    size_t len = strcspn(ran, ":");
-    for (int c = BLASD_DEVICE_CPU; c < BLASD_DEVICE_CLASS_COUNT; c++)
-        if (strncmp(ran, blasd_device_class_names[c], len) == 0 &&
-            blasd_device_class_names[c][len] == '\0')
-            name = blasd_device_class_names[c];
-    return strcmp(name, "any") == 0 ? "auto" : name;
+    enum blasd_device_class class = blasd_record_class(record);
+    return class == BLASD_DEVICE_ANY ? "auto" : blasd_device_class_names[class];
+}
+
+void document_cost(struct json_out *out, const struct blasd_prices *prices,
+                   const struct blasd_usage *usage) {
+    double amount, per_hour = prices->per_hour[usage->device];
+    if (!blasd_price_of(prices, usage, &amount)) {
+        json_out_put(out, "\"cost\":null");
+        return;
+    }
+    json_out_put(out, "\"cost\":{\"amount\":%f,\"currency\":%s,\"device\":%s,\"device_s\":%f",
+                 amount, prices->currency, blasd_device_class_names[usage->device],
+                 usage->device_s);
+    if (per_hour > 0) json_out_put(out, ",\"per_hour\":%f", per_hour);
+    if (prices->per_kwh > 0 && usage->energy_joules > 0)
+        json_out_put(out, ",\"energy_joules\":%f,\"per_kwh\":%f", usage->energy_joules,
+                     prices->per_kwh);
+    json_out_put(out, "}");
+}
+
+/* What the job used of the call it ran in, which others of its tenant shared. */
+static void write_cost(struct json_out *out, const struct blasd_record *record) {
+    struct blasd_usage usage = blasd_record_usage(record);
+    if (record->prices == NULL || record->execution.device[0] == '\0') return;
+    json_out_put(out, ",");
+    document_cost(out, record->prices, &usage);
 }
 
 void document_job(struct json_out *out, const struct blasd_record *record,
@@ -179,6 +199,7 @@ void document_job(struct json_out *out, const struct blasd_record *record,
     write_outputs(out, record, data);
     write_timing(out, &record->timing);
     write_execution(out, &record->execution);
+    write_cost(out, record);
     if (record->graph != NULL) write_steps(out, record);
     if (record->state >= BLASD_FAILED && record->error.code != BLASD_OK) {
         json_out_put(out, ",\"error\":");

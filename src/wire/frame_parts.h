@@ -76,7 +76,8 @@ int frame_close(struct frame_reader *r, const void *bytes, size_t len, uint64_t 
 /* dtype, shape and where the bytes lie. */
 void frame_put_tensor(struct frame_writer *w, const struct blasd_tensor *tensor, uint64_t offset,
                       uint64_t bytes);
-/* Also checks that the bytes are those of the shape and lie inside the payload. */
+/* Also checks that the bytes lie inside the payload; whether they are those of the shape is for the
+ * caller to say. */
 int frame_get_tensor(struct frame_reader *r, uint64_t payload_bytes, struct blasd_tensor *tensor,
                      uint64_t *offset, uint64_t *bytes, struct blasd_err *err);
 

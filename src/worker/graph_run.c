@@ -59,9 +59,9 @@ static void look(const struct blasd_port *port, const struct blasd_tensor *tenso
         input->all_zero = n > 0 && blasd_tensor_all_zero(tensor->dtype, tensor->data, n);
 }
 
-/* The inputs of a step as they are, where they lie. */
-static void find_inputs(struct running *running, struct blasd_job *job,
-                        struct blasd_tensor from[BLASD_MAX_INPUTS]) {
+/* The inputs of a step as they are, where they lie; what rules make is made. */
+static int find_inputs(struct running *running, struct blasd_job *job,
+                       struct blasd_tensor from[BLASD_MAX_INPUTS], struct blasd_err *err) {
     unsigned char *payload = running->task->inputs[0].data;
     for (int i = 0; job->op->inputs[i].name != NULL; i++) {
         struct blasd_input *input = &job->inputs[i];
@@ -70,11 +70,19 @@ static void find_inputs(struct running *running, struct blasd_job *job,
                 blasd_graph_value(&running->graph, input->source.step, input->source.output);
             from[i] = input->tensor = running->made[value - running->graph.values];
             look(&job->op->inputs[i], &from[i], input);
+        } else if (input->source.kind == BLASD_SOURCE_RULE) {
+            from[i] = input->tensor;
+            from[i].data = blasd_arena_take(&running->scratch, blasd_tensor_bytes(&from[i]));
+            if (from[i].data == NULL)
+                return blasd_fail(err, BLASD_E_out_of_memory, job->op->inputs[i].name,
+                                  "no memory for what its rule makes");
+            blasd_rule_fill(&input->source.rule, &from[i]);
         } else if (blasd_job_has(job, i)) {
             from[i] = input->tensor;
             from[i].data = payload + input->source.offset;
         }
     }
+    return 0;
 }
 
 static unsigned char *place_of(const struct running *running,
@@ -158,8 +166,8 @@ static int run_step(struct running *running, int at, struct blasd_err *err) {
         return blasd_fail(err, BLASD_E_no_such_device, "op", "this device does not run %s",
                           job->op->name);
     blasd_task_reset(&task);
-    find_inputs(running, job, from);
-    code = blasd_job_plan(job, &plan, err);
+    code = find_inputs(running, job, from, err);
+    if (code == 0) code = blasd_job_plan(job, &plan, err);
     if (code == 0 && kernel->adapt != NULL) kernel->adapt(job, &plan);
     for (int i = 0; code == 0 && job->op->inputs[i].name != NULL; i++)
         if (blasd_job_has(job, i))

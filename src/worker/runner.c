@@ -155,13 +155,17 @@ void blasd_batch_refuse(struct blasd_batcher *batcher, struct blasd_item *items,
 
 static int map_job(struct blasd_batcher *batcher, const struct blasd_item *item,
                    struct blasd_task *task, struct blasd_io *io, struct blasd_err *err) {
+    const struct blasd_kernel *kernel =
+        blasd_backend_kernel(batcher->options->backend, item->job.op);
+    unsigned makes_inputs = kernel == NULL ? 0 : kernel->makes_inputs;
     int code, tries = 0;
     memset(io, 0, sizeof *io);
     task->job = &item->job;
     task->plan = &item->plan;
     blasd_task_reset(task);
     do {
-        code = blasd_io_map_inputs(batcher->queue, &batcher->room->arena, item, task, io, err);
+        code = blasd_io_map_inputs(batcher->queue, &batcher->room->arena, item, makes_inputs, task,
+                                   io, err);
     } while (code == -(int)BLASD_E_queue_unavailable && try_again(batcher, &tries));
     if (code == 0)
         code = blasd_io_map_outputs(batcher->queue, &batcher->options->queue, &batcher->room->arena,

@@ -22,10 +22,11 @@ from .errors import (
 from .graphs import AsyncGraph, Graph, Step
 from .jobs import AsyncJob, Job
 from .results import RegressionResult, Result
+from .rules import Rule, arange, eye, full, linspace, random
 from .service import Service, serve
 
 __all__ = ["AsyncClient", "AsyncGraph", "AsyncJob", "Cancelled", "Client", "Conflict", "ConnectionError", "Error", "Forbidden",
            "Graph", "InputError", "InvalidInput", "Job", "JobFailed", "JobWarning", "NotFound", "NotPositiveDefinite",
-           "NumericalError", "QueueFull", "RegressionResult", "Result", "Service", "SingularMatrix", "Step", "Timeout",
-           "Unavailable", "serve"]
+           "NumericalError", "QueueFull", "RegressionResult", "Result", "Rule", "Service", "SingularMatrix", "Step", "Timeout",
+           "Unavailable", "arange", "eye", "full", "linspace", "random", "serve"]
 __version__ = "0.2.0"  # as in the file VERSION

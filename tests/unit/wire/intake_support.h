@@ -213,7 +213,8 @@ static inline bool same_outcome(const struct outcome *a, const struct outcome *b
             x->first_not_positive != y->first_not_positive || x->all_zero != y->all_zero ||
             x->tensor.dtype != y->tensor.dtype || x->tensor.order != y->tensor.order ||
             x->tensor.rank != y->tensor.rank ||
-            memcmp(x->tensor.shape, y->tensor.shape, sizeof x->tensor.shape) != 0)
+            memcmp(x->tensor.shape, y->tensor.shape, sizeof x->tensor.shape) != 0 ||
+            memcmp(&x->source.rule, &y->source.rule, sizeof x->source.rule) != 0)
             return false;
     }
     return true;
