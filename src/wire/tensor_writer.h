@@ -33,6 +33,11 @@ struct blasd_named_inputs {
 int blasd_named_inputs_add(struct blasd_named_inputs *inputs, const char *name, size_t len,
                            struct blasd_named_input **ret, struct blasd_err *err);
 
+/* The BLASD_VALUES_* that are to be looked for in it. */
+static inline unsigned blasd_named_input_values(const struct blasd_named_input *input) {
+    return input->any ? BLASD_VALUES_ALL : blasd_ops_values(input->name);
+}
+
 /* One tensor being written. A plain value; owns nothing. */
 struct blasd_tensor_writer {
     struct blasd_sink *sink;      /* borrowed */

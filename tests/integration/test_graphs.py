@@ -137,6 +137,15 @@ def test_dtypes_flow_through(service):
     assert graph["outputs"]["w.c"]["data"] == (B @ B @ B).tolist()
 
 
+def test_data_made_by_rules(service):
+    steps = {"p": {"op": "matmul", "inputs": {"a": {"eye": 3}, "b": {"input": "r"}}},
+             "q": {"op": "matmul", "inputs": {"a": {"step": "p"}, "b": {"full": [3, 3], "value": 2}}}}
+    graph = post(service, steps, inputs={"r": {"random": "uniform", "seed": 7, "shape": [3, 3]}}, results=["p", "q"]).json()
+    assert graph["state"] == "succeeded", graph
+    p = np.array(graph["outputs"]["p.c"]["data"])
+    assert np.all((0 <= p) & (p < 1)) and np.allclose(graph["outputs"]["q.c"]["data"], p @ np.full((3, 3), 2.0))
+
+
 def test_a_graph_is_a_job(make_service):
     service = make_service()
     with service.worker_held():

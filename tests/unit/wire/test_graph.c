@@ -205,6 +205,10 @@ static void test_values_of_data(void **state) {
     (void)state;
     expect_bad(head, BLASD_E_out_of_range, "steps.r.inputs.sample_weight");
     expect_bad(
+        "{\"inputs\":{\"q\":{\"full\":[3],\"value\":-1}},\"steps\":{\"r\":{\"op\":\"regression\","
+        "\"inputs\":{\"x\":[[1],[2],[3]],\"y\":[1,2,3],\"sample_weight\":{\"input\":\"q\"}}}}}",
+        BLASD_E_out_of_range, "steps.r.inputs.sample_weight");
+    expect_bad(
         "{\"inputs\":{\"q\":[[\"NaN\"]]},\"steps\":{\"r\":{\"op\":\"solve\",\"inputs\":{\"a\":"
         "{\"input\":\"q\"},\"b\":[1]}}}}",
         BLASD_E_not_finite, "steps.r.inputs.a");
