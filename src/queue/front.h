@@ -138,6 +138,7 @@ struct front_standing {
     bool writable;      /* the last probe was taken */
     bool was_here;      /* {q}:here:… was written */
     bool subscribed;    /* `replies` hears the channel */
+    bool hearing;       /* the events of all jobs are wanted, on the same connection */
     bool rewatch;       /* Redis must be told of all waiters, and their records read */
     bool rewatch_later; /* that failed: try again with the next tick */
     bool view_known;    /* a tick was answered */
@@ -178,7 +179,6 @@ struct blasd_front_queue {
     struct blasd_id_key id_key;
     struct blasd_async_link commands, replies;
     bool closing, in_flush;
-    bool hearing; /* the events of all jobs are wanted */
     struct blasd_queue_view view;
     struct front_submit *batch;   /* being collected; NULL: none */
     struct front_packets packets; /* of that batch */

@@ -58,7 +58,7 @@ static void handle_event(redisAsyncContext *ac, void *reply, void *arg) {
         const struct blasd_told begins = {.record = NULL};
         queue->hooks.on_told(queue->hooks.arg, &begins);
     } else if (strcmp(r->element[0]->str, "message") == 0 &&
-               r->element[2]->type == REDIS_REPLY_STRING && queue->hearing) {
+               r->element[2]->type == REDIS_REPLY_STRING && queue->standing.hearing) {
         tell(queue, r->element[2]->str, r->element[2]->len);
     }
 }
@@ -72,8 +72,8 @@ void front_events_subscribe(struct blasd_front_queue *queue, const char *command
 }
 
 void blasd_front_queue_hear(struct blasd_front_queue *queue, bool wanted) {
-    if (queue->hearing == wanted) return;
-    queue->hearing = wanted;
+    if (queue->standing.hearing == wanted) return;
+    queue->standing.hearing = wanted;
     if (queue->standing.subscribed)
         front_events_subscribe(queue, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
 }
