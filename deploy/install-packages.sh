@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian or Ubuntu packages that a part of the project needs, where any is missing.
-#   deploy/install-packages.sh build|demo|test|lint|fuzz|analyze|bench|image …
+#   deploy/install-packages.sh build|demo|test|lint|fuzz|analyze|bench|image|package …
 # The Dockerfile, `make demo` and `make test` all call this file: package names stand here and nowhere else.
 set -eu
 
@@ -13,19 +13,22 @@ test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-yaml pytho
     python3-jwt python3-cryptography"
 # what perf_analyzer needs that is for a C library of before 2023; the newer one has it inside
 if [ "$(getconf GNU_LIBC_VERSION | sed 's/.*[.]//')" -lt 38 ]; then test="$test libb64-0d"; fi
+# a browser for the tests of the page; Ubuntu has it as a snap alone, and there they are skipped
+if grep -qsx 'ID=debian' /etc/os-release; then test="$test chromium chromium-driver fonts-dejavu-core"; fi
 lint="clang clang-format python3 python3-numpy mypy git"
 fuzz="clang llvm"
 analyze="clang-tidy cppcheck"
 bench="python3 python3-numpy python3-venv python3-pip redis-tools git openssl"
 image="buildah debootstrap docker-compose"
+package="dpkg-dev"
 
 say() { printf 'blasd: %s\n' "$*" >&2; }
 
 wanted=""
 for group in "$@"; do
     case $group in
-        build|demo|test|lint|fuzz|analyze|bench|image) eval "wanted=\"\$wanted \$$group\"" ;;
-        *) say "usage: $0 build|demo|test|lint|fuzz|analyze|bench|image …"; exit 2 ;;
+        build|demo|test|lint|fuzz|analyze|bench|image|package) eval "wanted=\"\$wanted \$$group\"" ;;
+        *) say "usage: $0 build|demo|test|lint|fuzz|analyze|bench|image|package …"; exit 2 ;;
     esac
 done
 

@@ -73,6 +73,14 @@
       "Correct the member that `field` names.")                                                    \
     X(unknown_input, 422, false, "The operation has no such input",                                \
       "See GET /ops for the names of its inputs.")                                                 \
+    X(unknown_step, 422, false, "The graph has no such step",                                      \
+      "Name a step of `steps`, as it is written there.")                                           \
+    X(unknown_output, 422, false, "There is no such output",                                       \
+      "See GET /ops for the names of its operation's outputs.")                                    \
+    X(graph_cycle, 422, false, "Steps of the graph wait for each other",                           \
+      "Let no step read, over others, what it makes itself.")                                      \
+    X(graph_too_large, 413, false, "The graph has more of something than this service takes",      \
+      "Send it as several graphs, or raise the limit that `detail` names.")                        \
     X(missing_input, 422, false, "An input is missing", "Add the input that `field` names.")       \
     X(unknown_parameter, 422, false, "The operation has no such parameter",                        \
       "See GET /ops for the names of its parameters.")                                             \
@@ -100,8 +108,6 @@
       "Wait with GET /jobs/ID?wait=SECONDS, then send the request again.")                         \
     X(input_failed, 422, false, "An input refers to a job that has no result",                     \
       "See `error` in the document of the job that `detail` names.")                               \
-    X(unknown_output, 422, false, "The operation has no such output",                              \
-      "See GET /ops for the names of its outputs.")                                                \
     X(no_such_device, 422, true, "No worker serves the device asked for",                          \
       "Use \"device\": \"auto\", or see GET /devices.")                                            \
     X(job_failed, 422, false, "The job failed, so it has no result", "See `error` in the job.")    \
@@ -115,6 +121,8 @@
       "Send the request again after the seconds in Retry-After.")                                  \
     X(too_many_failures, 429, true, "Too many requests of this address showed a wrong key",        \
       "Correct the key, and send the request again after the seconds in Retry-After.")             \
+    X(too_many_streams, 429, true, "Too many event streams are open",                              \
+      "Close one that you do not need, or raise the limit that `detail` names.")                   \
     X(quota_exceeded, 429, true, "The tenant has as much of the service as it may",                \
       "Wait until jobs of yours have ended, or forget results with DELETE /jobs/ID?forget=1, "     \
       "then send the request again.")                                                              \

@@ -6,6 +6,7 @@
 #include "base/id.h"
 #include "core/op.h"
 #include "core/reference.h"
+#include "core/rule.h"
 #include "core/slice.h"
 
 /* The order is part of stored frames: append only. */
@@ -23,11 +24,15 @@ enum blasd_source_kind {
     BLASD_SOURCE_PAYLOAD = 1, /* the bytes that came with the request */
     BLASD_SOURCE_TENSOR = 2,  /* a tensor that is kept: the blob ID.in, in `reference` */
     BLASD_SOURCE_JOB = 3,     /* an output of a job that has ended: its blob ID.out */
+    BLASD_SOURCE_STEP = 4,    /* in a step of a graph, an output of an earlier step (graph.h) */
+    BLASD_SOURCE_RULE = 5     /* a rule that makes them where they are used */
 };
 
 struct blasd_source {
     enum blasd_source_kind kind;
     uint64_t offset, bytes; /* where in the job's payload, at a multiple of 64; or in the blob */
+    int step, output;       /* of BLASD_SOURCE_STEP: positions; output -1: its first */
+    struct blasd_rule rule; /* BLASD_SOURCE_RULE, which has no bytes there */
 };
 
 struct blasd_input {
@@ -108,6 +113,7 @@ struct blasd_plan {
     double flops_least;                 /* what is certain of them; 0: all */
     double items;                       /* problems among which they are spread; 0 counts as 1 */
     uint64_t input_bytes, output_bytes; /* filled in by blasd_job_plan */
+    uint64_t made_bytes;                /* of input_bytes: what rules make; the same */
     uint64_t workspace_bytes;           /* on the host beside inputs and outputs, at the peak */
     uint64_t device_bytes; /* on a device with memory of its own, everything, at the peak */
     /* of these, what no backend can cut or stream: a device with less memory refuses the job; 0: it

@@ -21,6 +21,10 @@ void http_jobs_list(struct http_exchange *exchange);
 void http_jobs_result(struct http_exchange *exchange);
 void http_jobs_output(struct http_exchange *exchange);
 
+/* graphs.c */
+void http_graphs_post_begin(struct http_exchange *exchange);
+void http_graphs_get(struct http_exchange *exchange);
+
 /* results.c */
 /* Asks for the record exchange->id and answers with it as it stands. */
 void http_jobs_fetch(struct http_exchange *exchange);
@@ -42,6 +46,11 @@ void http_result_tensor(struct http_exchange *exchange, const struct blasd_store
 void http_ops_list(struct http_exchange *exchange);
 void http_ops_one(struct http_exchange *exchange);
 void http_devices(struct http_exchange *exchange);
+/* Whether the caller may know what others have the service do. */
+bool http_sees_all(const struct http_exchange *exchange);
+/* What GET /devices answers, with the time, where these are the queue's stats; `all`: to who sees
+ * all. New: free it; NULL: no memory. */
+char *http_devices_text(const struct http_server *server, const char *stats, size_t len, bool all);
 void http_health_live(struct http_exchange *exchange);
 void http_health_ready(struct http_exchange *exchange);
 void http_openapi(struct http_exchange *exchange);
@@ -49,10 +58,17 @@ void http_openapi(struct http_exchange *exchange);
 void http_docs(struct http_exchange *exchange);
 void http_docs_style(struct http_exchange *exchange);
 void http_error_page(struct http_exchange *exchange);
+/* console.c */
+void http_console_page(struct http_exchange *exchange);
+void http_console_file(struct http_exchange *exchange);
+/* event_streams.c */
+void http_events_get(struct http_exchange *exchange);
 /* shared_files.c */
 void http_share(struct http_exchange *exchange);
 /* class_load.c */
 void http_load(struct http_exchange *exchange);
+/* usage.c */
+void http_usage(struct http_exchange *exchange);
 /* metrics.c */
 void http_metrics_show(struct http_exchange *exchange);
 

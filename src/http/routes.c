@@ -12,6 +12,9 @@
     (HTTP_PARAM_WAIT | HTTP_PARAM_OP | HTTP_PARAM_PARAMS | HTTP_PARAM_PRIORITY |                   \
      HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE | HTTP_PARAM_KEEP | HTTP_PARAM_RESULTS)
 
+#define GRAPH_PARAMS                                                                               \
+    (HTTP_PARAM_WAIT | HTTP_PARAM_PRIORITY | HTTP_PARAM_DEADLINE | HTTP_PARAM_DEVICE)
+
 #define LIST_PARAMS                                                                                \
     (HTTP_PARAM_STATE | HTTP_PARAM_OP | HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE | HTTP_PARAM_LIMIT |  \
      HTTP_PARAM_CURSOR)
@@ -39,8 +42,8 @@ static const struct http_body_handlers inferences = {.admit = http_jobs_post_adm
     }
 
 const struct http_route http_routes[] = {
-    {"/jobs", HTTP_POST, POST_PARAMS, http_jobs_post_begin, http_jobs_post_body, http_jobs_post_run,
-     &jobs, WRITES},
+    {"/jobs", HTTP_POST, POST_PARAMS | HTTP_PARAM_DRY_RUN, http_jobs_post_begin,
+     http_jobs_post_body, http_jobs_post_run, &jobs, WRITES},
     {"/jobs", READ, LIST_PARAMS, NULL, NULL, http_jobs_list, NULL, READS},
     {"/jobs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_jobs_get, NULL, READS},
     {"/jobs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
@@ -54,14 +57,23 @@ const struct http_route http_routes[] = {
     {"/tensors/{id}", HTTP_PATCH, HTTP_PARAM_LIFE, NULL, http_tensors_patch_body,
      http_tensors_patch, NULL, WRITES},
     {"/tensors/{id}", HTTP_DELETE, 0, NULL, NULL, http_tensors_delete, NULL, WRITES},
+    {"/graphs", HTTP_POST, GRAPH_PARAMS, http_graphs_post_begin, http_jobs_post_body,
+     http_jobs_post_run, &jobs, WRITES},
+    {"/graphs/{id}", READ, HTTP_PARAM_WAIT, NULL, NULL, http_graphs_get, NULL, READS},
+    {"/graphs/{id}", HTTP_DELETE, HTTP_PARAM_FORGET, NULL, NULL, http_jobs_delete, NULL, WRITES},
     {"/ops", READ, 0, NULL, NULL, http_ops_list, NULL, ANY_KEY},
     {"/ops/{name}", READ, 0, NULL, NULL, http_ops_one, NULL, ANY_KEY},
     {"/devices", READ, 0, NULL, NULL, http_devices, NULL, ANY_KEY},
+    {"/events", HTTP_GET, HTTP_PARAM_OP | HTTP_PARAM_STATE, NULL, NULL, http_events_get, NULL,
+     READS},
     {"/share", READ, 0, NULL, NULL, http_share, NULL, WRITES},
     {"/metrics", READ, 0, NULL, NULL, http_metrics_show, NULL, WATCHES},
     {"/load", READ, HTTP_PARAM_TARGET, NULL, NULL, http_load, NULL, WATCHES},
+    {"/usage", READ, HTTP_PARAM_SINCE | HTTP_PARAM_BEFORE, NULL, NULL, http_usage, NULL, READS},
     {"/health/live", READ, 0, NULL, NULL, http_health_live, NULL, HTTP_OPEN},
     {"/health/ready", READ, 0, NULL, NULL, http_health_ready, NULL, ANY_KEY},
+    {"/", READ, 0, NULL, NULL, http_console_page, NULL, HTTP_OPEN},
+    {"/console/{name}", READ, 0, NULL, NULL, http_console_file, NULL, HTTP_OPEN},
     {"/openapi.json", READ, 0, NULL, NULL, http_openapi, NULL, ANY_KEY},
     {"/docs", READ, 0, NULL, NULL, http_docs, NULL, ANY_KEY},
     {"/docs/style.css", READ, 0, NULL, NULL, http_docs_style, NULL, ANY_KEY},

@@ -5,6 +5,7 @@
  *   front_submit.c  jobs collected into batches, numbered so that one may be sent again
  *   front_packet.c  small jobs of a batch that share one entry of the queue
  *   front_waiters.c who waits for which job, and the messages that say which have ended
+ *   front_events.c  what becomes of everybody's jobs, for who looks on
  *   front_read.c    get, watch, cancel, list, stats
  *   front_tensor.c  tensors that are kept
  *   front_blob.c    blobs, of either kind, out of the store and into it
@@ -123,8 +124,9 @@ struct front_calls {
     struct blasd_timer expire_timer;
 };
 
-/* One list is made at a time. */
+/* One list is made at a time, of the tenants that wait for one in turns. */
 struct front_listings {
+    char last[BLASD_TENANT_MAX];          /* whose was made last */
     struct list_call *lists, **lists_end; /* owned: asked for while another list is made */
     bool listing;
     int64_t listed_ns; /* when that was asked for */
@@ -137,6 +139,7 @@ struct front_standing {
     bool writable;      /* the last probe was taken */
     bool was_here;      /* {q}:here:… was written */
     bool subscribed;    /* `replies` hears the channel */
+    bool hearing;       /* the events of all jobs are wanted, on the same connection */
     bool rewatch;       /* Redis must be told of all waiters, and their records read */
     bool rewatch_later; /* that failed: try again with the next tick */
     bool view_known;    /* a tick was answered */
@@ -248,9 +251,10 @@ struct blasd_early front_wait_settle(struct blasd_front_queue *queue, struct bla
                                      bool stands);
 /* Tells who waits for `id` of the record, if one has come, and frees it. */
 void front_wait_early(struct blasd_front_queue *queue, const char *id, struct blasd_early *early);
-/* The record of a job that is final, published or read. */
-void front_wait_ended(struct blasd_front_queue *queue, const char *id, const void *record,
-                      size_t len);
+/* The record of a job that is final: published (tenant NULL), or what was answered to `tenant`,
+ * which is nobody else's answer: NULL, where that has no such job. */
+void front_wait_ended(struct blasd_front_queue *queue, const char *tenant, const char *id,
+                      const void *record, size_t len);
 /* A message of the channel. */
 void front_wait_message(struct blasd_front_queue *queue, const char *bytes, size_t len);
 /* Tells Redis of all waiters anew, where that is due and possible. */
@@ -264,6 +268,8 @@ bool front_record_final(const void *record, size_t len);
 /* front_tensor.c: what the tenant's tensors may come to; 0: as all. */
 uint64_t front_tensor_quota(const struct blasd_front_queue *queue,
                             const struct blasd_principal *principal);
+/* front_events.c: SUBSCRIBE or UNSUBSCRIBE, on the connection that listens. */
+void front_events_subscribe(struct blasd_front_queue *queue, const char *command);
 
 /* front_slice.c: asks which segments are free again, where that is worth it or `all` are wanted. */
 void front_slices_ask(struct blasd_front_queue *queue, bool all);

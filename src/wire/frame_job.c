@@ -5,15 +5,17 @@
  *     place of the payload    1: 0 behind the frame, 1 in a blob, 2 in a segment; then of a segment
  *                             its name, the generation 4, the offset 8
  *     inputs given            1, then for each: name, tensor, order 1, source kind 1,
- *                             first_nonfinite 8; of a source that refers to a blob: its id, where
- *                             in it 8, bytes of the blob 8, 1: 0 or the rank, then a stride 8 for
- * each parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
+ *                             first_nonfinite 8; then of a rule its kind 1 and 24 that depend on
+ *                             the kind, and its tensor has no bytes; of a source that refers to a
+ *                             blob its id, where in it 8, bytes of the blob 8, 1: 0 or the rank,
+ *                             then a stride 8 for each
+ *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
  *                             float 8, choice: its name)
  *     where outputs are kept or withheld: 1, bits of both 8 8, the tensors' life 4, and for each
  * that is kept the last part of its id
  *
  * All parameters are written, defaults too: a job means what it meant when it was sent, also to a
- * version with other defaults. Read next: frame_record.c. */
+ * version with other defaults. Read next: frame_record.c, frame_graph.c. */
 #include "wire/frame.h"
 
 #include "wire/frame_parts.h"
@@ -50,6 +52,21 @@ static void put_keeping(struct frame_writer *w, const struct blasd_keeping *keep
         if (blasd_keeps(keeping, i)) frame_put_text(w, keeping->ids[i], sizeof keeping->ids[i]);
 }
 
+#define RULE_BYTES 24 /* of what a rule is beside its kind */
+_Static_assert(sizeof(((struct blasd_rule *)0)->line) == RULE_BYTES, "the longest of them");
+
+static void put_rule(struct frame_writer *w, const struct blasd_rule *rule) {
+    unsigned char bytes[RULE_BYTES] = {0};
+    if (rule->kind == BLASD_RULE_FULL)
+        memcpy(bytes, rule->value, sizeof rule->value);
+    else if (rule->kind == BLASD_RULE_UNIFORM || rule->kind == BLASD_RULE_NORMAL)
+        memcpy(bytes, &rule->seed, sizeof rule->seed);
+    else if (rule->kind != BLASD_RULE_EYE)
+        memcpy(bytes, &rule->line, sizeof rule->line);
+    frame_put_u8(w, (unsigned)rule->kind);
+    frame_put(w, bytes, sizeof bytes);
+}
+
 static void put_input(struct frame_writer *w, const struct blasd_port *port,
                       const struct blasd_input *input) {
     frame_put_text(w, port->name, BLASD_NAME_MAX);
@@ -59,6 +76,7 @@ static void put_input(struct frame_writer *w, const struct blasd_port *port,
     frame_put_u8(w, (unsigned)input->source.kind);
     frame_put(w, &input->first_nonfinite, sizeof input->first_nonfinite);
     if (refers) put_reference(w, input);
+    if (input->source.kind == BLASD_SOURCE_RULE) put_rule(w, &input->source.rule);
 }
 
 static void put_param(struct frame_writer *w, const struct blasd_param *param,
@@ -83,6 +101,23 @@ static void put_place(struct frame_writer *w, const struct blasd_job *job) {
     frame_put(w, &job->slice.offset, sizeof job->slice.offset);
 }
 
+/* What steps make is named behind the body (frame_graph.c). */
+static bool is_own(const struct blasd_job *job, int i) {
+    return blasd_job_has(job, i) && job->inputs[i].source.kind != BLASD_SOURCE_STEP;
+}
+
+void frame_put_body(struct frame_writer *w, const struct blasd_job *job) {
+    const struct blasd_op *op = job->op;
+    int inputs = blasd_op_input_count(op), params = blasd_op_param_count(op);
+    unsigned given = 0;
+    for (int i = 0; i < inputs; i++) given += is_own(job, i);
+    frame_put_u8(w, given);
+    for (int i = 0; i < inputs; i++)
+        if (is_own(job, i)) put_input(w, &op->inputs[i], &job->inputs[i]);
+    frame_put_u8(w, (unsigned)params);
+    for (int i = 0; i < params; i++) put_param(w, &op->params[i], &job->params[i]);
+}
+
 int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct blasd_err *err) {
     const struct blasd_op *op = job->op;
     unsigned char room[FRAME_MOST];
@@ -93,19 +128,12 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
                                                 (uint8_t)job->most_s, (uint8_t)(job->most_s >> 8)}};
     const struct numbers numbers = {job->deadline_ms, job->payload_bytes, job->receive_us,
                                     job->created_us};
-    int inputs = blasd_op_input_count(op), params = blasd_op_param_count(op);
-    unsigned given = 0;
     frame_put(&w, &header, sizeof header);
     frame_put_text(&w, job->id, sizeof job->id);
     frame_put_text(&w, op->name, BLASD_NAME_MAX);
     frame_put(&w, &numbers, sizeof numbers);
     put_place(&w, job);
-    for (int i = 0; i < inputs; i++) given += blasd_job_has(job, i);
-    frame_put_u8(&w, given);
-    for (int i = 0; i < inputs; i++)
-        if (blasd_job_has(job, i)) put_input(&w, &op->inputs[i], &job->inputs[i]);
-    frame_put_u8(&w, (unsigned)params);
-    for (int i = 0; i < params; i++) put_param(&w, &op->params[i], &job->params[i]);
+    frame_put_body(&w, job);
     put_keeping(&w, &job->keeping);
     return frame_end(&w, room, out, err);
 }
@@ -140,6 +168,33 @@ static int get_keeping(struct frame_reader *r, struct blasd_job *job, struct bla
     return r->bad ? frame_broken(err, "what is kept of it ends early") : 0;
 }
 
+static int get_rule(struct frame_reader *r, struct blasd_rule *rule, struct blasd_err *err) {
+    unsigned char bytes[RULE_BYTES] = {0};
+    unsigned kind = frame_get_u8(r);
+    frame_get(r, bytes, sizeof bytes);
+    if (r->bad || kind >= BLASD_RULE_KINDS)
+        return frame_broken(err, "a rule is of a kind that is not known");
+    rule->kind = (enum blasd_rule_kind)kind;
+    memcpy(&rule->line, bytes, sizeof bytes);
+    return 0;
+}
+
+/* What follows a tensor, by where its elements come from. */
+static int get_source(struct frame_reader *r, const struct blasd_job *job,
+                      struct blasd_input *input, struct blasd_err *err) {
+    struct blasd_source *source = &input->source;
+    bool rule = source->kind == BLASD_SOURCE_RULE;
+    if (source->kind != BLASD_SOURCE_PAYLOAD && !rule && !blasd_source_refers(source))
+        return frame_broken(err, "an input is of a kind that is not known");
+    if (source->bytes != (rule ? 0 : blasd_tensor_bytes(&input->tensor)))
+        return frame_broken(err, "a tensor's shape and bytes do not agree");
+    if (rule) return get_rule(r, &source->rule, err);
+    if (blasd_source_refers(source)) return get_reference(r, input, err);
+    if (source->bytes > job->payload_bytes || source->offset > job->payload_bytes - source->bytes)
+        return frame_broken(err, "a tensor lies outside the payload");
+    return 0;
+}
+
 static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     char name[BLASD_NAME_MAX];
     struct blasd_input input;
@@ -156,14 +211,9 @@ static int get_input(struct frame_reader *r, struct blasd_job *job, struct blasd
     frame_get(r, &input.first_nonfinite, sizeof input.first_nonfinite);
     if (r->bad) return frame_broken(err, "an input ends early");
     input.source.kind = (enum blasd_source_kind)kind;
-    if (order > BLASD_COLUMN_MAJOR ||
-        (kind != BLASD_SOURCE_PAYLOAD && !blasd_source_refers(&input.source)))
+    if (order > BLASD_COLUMN_MAJOR)
         return frame_broken(err, "an input is of a kind that is not known");
-    if (kind == BLASD_SOURCE_PAYLOAD &&
-        (input.source.bytes > job->payload_bytes ||
-         input.source.offset > job->payload_bytes - input.source.bytes))
-        return frame_broken(err, "a tensor lies outside the payload");
-    if (kind != BLASD_SOURCE_PAYLOAD && (code = get_reference(r, &input, err)) != 0) return code;
+    if ((code = get_source(r, job, &input, err)) != 0) return code;
     if (input.first_nonfinite < -1 || input.first_nonfinite >= blasd_tensor_elements(&input.tensor))
         return frame_broken(err, "an input points outside its elements");
     at = blasd_op_input(job->op, name);
@@ -243,7 +293,7 @@ static int get_place(struct frame_reader *r, struct blasd_job *job, struct blasd
     return frame_check_place(place, &job->slice, err);
 }
 
-static int get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+int frame_get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     unsigned count = frame_get_u8(r);
     int params = blasd_op_param_count(job->op);
     for (unsigned i = 0; i < count; i++) {
@@ -255,7 +305,7 @@ static int get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_
         int code = get_param(r, job, params, (int)i, err);
         if (code != 0) return code;
     }
-    return get_keeping(r, job, err);
+    return 0;
 }
 
 int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
@@ -288,7 +338,8 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     job->receive_us = numbers.receive_us;
     job->created_us = numbers.created_us;
     code = get_place(&r, job, err);
-    if (code == 0) code = get_body(&r, job, err);
+    if (code == 0) code = frame_get_body(&r, job, err);
+    if (code == 0) code = get_keeping(&r, job, err);
     if (code != 0) return code;
     return frame_close(&r, frame, len, job->payload_bytes,
                        job->payload_in_blob || blasd_slice_given(&job->slice), payload_at, err);

@@ -139,7 +139,9 @@ static int begin_part(struct multipart_reader *reader, struct blasd_err *err) {
     blasd_buf_reset(&reader->headers);
     blasd_buf_reset(&reader->text);
     reader->content =
-        is_inputs(reader) || blasd_request_fields_knows(reader->part.name) ? TEXT : UNDECIDED;
+        is_inputs(reader) || blasd_request_fields_knows(reader->body->fields, reader->part.name)
+            ? TEXT
+            : UNDECIDED;
     reader->stage = CONTENT;
     reader->matched = 0;
     return 0;

@@ -383,6 +383,14 @@ def test_anothers_tensor_is_not_there(make_service, tmp_path):
 # --- while processes die ----------------------------------------------------------------------------------------------
 
 
+def ended(service, job):
+    """The job once it has ended; None while it has not, or while Redis comes back."""
+    answer = service.request("GET", f"/jobs/{job}")
+    assert answer.status in (200, 503), answer.body
+    document = answer.json()
+    return document if answer.status == 200 and document["finished_at"] else None
+
+
 def test_references_outlive_every_process(make_service):
     """Queued jobs, some on tensors that are deleted meanwhile, end right once; then nothing is left behind."""
     service = make_service()
@@ -397,7 +405,7 @@ def test_references_outlive_every_process(make_service):
             service.kill(part)
         service.wait_ready()
         for job, a in zip(jobs, arrays):
-            document = service.request("GET", f"/jobs/{job}?wait=60", timeout=90).json()
+            document = wait_for(lambda job=job: ended(service, job))
             assert document["state"] == "succeeded", document
             kept = document["outputs"]["c"]["tensor"]["id"]
             got = service.request("GET", f"/tensors/{kept}", headers={"Accept": TYPES["npy"]}).npy()

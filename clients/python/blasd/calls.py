@@ -85,15 +85,16 @@ class Calls:
 
     def run(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any], options: Options,
             timeout: float, progress: Progress | None = None,
-            out: Array | Mapping[str, Array] | None = None) -> Talk[Result]:
-        """A job from its submission to its result; the job is cancelled when the time is over."""
+            out: Array | Mapping[str, Array] | None = None, graph: Mapping[str, str] | None = None) -> Talk[Result]:
+        """A job from its submission to its result; the job is cancelled when the time is over. graph: its steps and
+        results as JSON texts, where it is one."""
         end = time.monotonic() + timeout
         arrays = self.checked(op, params, inputs)
         document: Document
         while True:
             wait = max(0.001, min(end - time.monotonic(), 0.5 if progress else LONGEST_WAIT))
             try:
-                answer = yield from self.submit(op, params, arrays, options, wait)
+                answer = yield from self.submit(op, params, arrays, options, wait, graph=graph)
                 break
             except Error as error:
                 # a full queue says when to come back; anything else is for the caller
@@ -121,27 +122,27 @@ class Calls:
         return into(result, out)
 
     def checked(self, op: str, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        sent, references = split(inputs)
-        arrays = inputs_of(sent)
-        if not references:  # of what lies there the service knows the shapes
+        sent, others = split(inputs)
+        arrays: dict[str, Any] = {**inputs_of(sent), **others}
+        if not any(isinstance(value, Reference) for value in others.values()):  # whose shapes the service knows
             check_shapes(op, arrays, params or {})
-        return {**arrays, **references}
+        return arrays
 
-    def submit(self, op: str, params: Mapping[str, Any] | None, arrays: Mapping[str, Any], options: Options,
-               wait: float, by_file: bool = True) -> Talk[Result | Document]:
+    def submit(self, op: str, params: Mapping[str, Any] | None, arrays: dict[str, Any], options: Options,
+               wait: float, by_file: bool = True, graph: Mapping[str, str] | None = None) -> Talk[Result | Document]:
         """A Result where the job has succeeded within the wait, else its document."""
-        metadata = {"op": op, **options.fields}
+        metadata = {**({"op": op} if graph is None else graph), **options.fields}
         if params:
             metadata["params"] = json.dumps({name: plain(value) for name, value in params.items()})
-        sent, references = split(arrays)
-        if references:
-            metadata["inputs"] = json.dumps({name: value.as_input() for name, value in references.items()})
+        sent, others = split(arrays)
+        if others:
+            metadata["inputs"] = json.dumps({name: value.as_input() for name, value in others.items()})
         query = {"wait": f"{wait:.3f}"} if wait > 0 else {}
         headers = {"Content-Type": BINARY}
         key = options.idempotency_key or (new_key() if self.settings.retries > 0 else None)
         if key is not None:
             headers["Idempotency-Key"] = key
-        file = self._file_of(sent) if by_file and not references else None
+        file = self._file_of(sent) if by_file and not others and graph is None else None
         pieces: Iterable[Any] = ()
         if file is None:
             pieces = safetensors.pack(sent, metadata)
@@ -149,7 +150,7 @@ class Calls:
         else:  # the file has tensors alone, for it may serve again
             query = {**metadata, **query}
             headers.update({"Accept": "application/json", "Body-File": file.name, "Prefer": "share"})
-        path = "/jobs?" + urllib.parse.urlencode(query) if query else "/jobs"
+        path = ("/jobs" if graph is None else "/graphs") + ("?" + urllib.parse.urlencode(query) if query else "")
         try:
             answer = yield from self.ask(Request("POST", path, headers, list(pieces), wait))
         except Error as error:

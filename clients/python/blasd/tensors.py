@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arrays import Array
 from .errors import InputError
+from .rules import Rule
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
@@ -82,9 +83,9 @@ def id_of(tensor: Tensor | str) -> str:
 
 
 def split(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The inputs that are sent, and those that are referred to."""
-    references = {name: value for name, value in inputs.items() if isinstance(value, Reference)}
-    return {name: value for name, value in inputs.items() if name not in references}, references
+    """The inputs that are sent, and those that are said: references and rules."""
+    said = {name: value for name, value in inputs.items() if isinstance(value, (Reference, Rule))}
+    return {name: value for name, value in inputs.items() if name not in said}, said
 
 
 class _Calls:

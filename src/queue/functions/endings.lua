@@ -2,7 +2,7 @@
 
 local function ending_new()
     return {count = 0, names = {}, jobs = 0, summaries = {}, cost = 0, segs = {}, into = {}, told = {},
-            ends = {}, one_channel = false, of = {}, used = {}, kept = {}}
+            ends = {}, one_channel = false, of = {}, used = {}, kept = {}, meter = Meter.new()}
 end
 
 -- Counts the ends of a job's, or a packet's, records.
@@ -79,6 +79,7 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
         e.used[job.tenant] = used
         used.jobs, used.bytes = used.jobs - job.jobs, used.bytes - job.jobs * job.cost
     end
+    if e.meter then Meter.note(e.meter, job.tenant, pieces) end
     if label then
         e.ends[label] = (e.ends[label] or 0) + 1
     else
@@ -105,6 +106,7 @@ local function ending_add(e, name, job, pieces, out_bytes, out_segs, label)
         local outs = into.outs
         outs[#outs + 1], outs[#outs + 2] = name, whole(out_bytes)
     end
+    Record.events.ended(job, pieces)
     if channels == '' then return end
     if channels ~= e.one_channel and find(channels, ',', 1, true) then
         for channel in gmatch(channels, '[^,]+') do ending_tell(e, channel, pieces) end
@@ -266,6 +268,7 @@ local function ending_commit(e, worker)
     end
     for label, jobs in pairs(e.ends) do call('HINCRBY', K.totals, label, jobs) end
     for _, one in ipairs(e.kept) do Tensor.keep(one[1], one[2]) end
+    if e.meter then Meter.write(e.meter) end
     if fresh then sync_fit() end -- once a second, as it were
     for channel, told in pairs(e.told) do
         call('PUBLISH', channel, #told > 1 and concat(told) or told[1])
