@@ -85,7 +85,8 @@ struct blasd_request {
     const char *device;                /* auto cpu cuda; NULL: auto */
     int64_t deadline_ms;               /* milliseconds from submission; 0: none */
     const char *idempotency_key;       /* NULL: none; the same job is not queued twice under one */
-    uint64_t reserved[8];
+    const char *labels;                /* "NAME=VALUE,NAME=VALUE", to find it by; NULL: none */
+    uint64_t reserved[7];
 };
 
 /* What went wrong: the service's problem document, or a failure to reach it (status 0, code

@@ -121,6 +121,7 @@ int blasd_request_copy(struct blasd_request *to, const struct blasd_request *fro
     good = own(&to->priority) && good;
     good = own(&to->device) && good;
     good = own(&to->idempotency_key) && good;
+    good = own(&to->labels) && good;
     to->inputs = inputs = copy_of(from->inputs, from->input_count, sizeof *inputs);
     to->files = files = copy_of(from->files, from->file_count, sizeof *files);
     if (inputs == NULL) to->input_count = 0;
@@ -148,6 +149,7 @@ void blasd_request_release(struct blasd_request *request) {
     drop(request->priority);
     drop(request->device);
     drop(request->idempotency_key);
+    drop(request->labels);
     *request = (struct blasd_request){0};
 }
 
@@ -165,6 +167,7 @@ json_t *blasd_request_words(const struct blasd_request *request, struct blasd_pr
         add_text(words, "params", request->params) == 0 &&
         add_text(words, "priority", request->priority) == 0 &&
         add_text(words, "device", request->device) == 0 &&
+        add_text(words, "labels", request->labels) == 0 &&
         add_text(words, "deadline_ms", request->deadline_ms != 0 ? deadline : NULL) == 0)
         return words;
     blasd_refuse_text(problem);

@@ -106,6 +106,7 @@ static int open_intake(struct http_upload *upload, struct blasd_err *err) {
                                            .priority = request->query.priority,
                                            .deadline_ms = request->query.deadline_ms,
                                            .device = request->query.device,
+                                           .labels = request->query.labels,
                                            .content_length = file ? body_bytes(upload) : 0,
                                            .limits = upload->exchange->home->server->limits,
                                            .freelist = &upload->exchange->home->freelists.intakes};

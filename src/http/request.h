@@ -39,7 +39,9 @@ enum http_param {
     HTTP_PARAM_SINCE = 512,
     HTTP_PARAM_BEFORE = 1024,
     HTTP_PARAM_FORGET = 2048,
-    HTTP_PARAM_TARGET = 4096
+    HTTP_PARAM_TARGET = 4096,
+    HTTP_PARAM_LABELS = 8192,
+    HTTP_PARAM_LABEL = 16384
 };
 
 /* Prefer */
@@ -67,7 +69,8 @@ struct http_framing {
 /* Query parameters. */
 struct http_query {
     unsigned given; /* those that were there, HTTP_PARAM_ bits */
-    const char *op, *params, *priority, *deadline_ms, *device, *cursor;
+    const char *op, *params, *priority, *deadline_ms, *device, *cursor, *labels;
+    const char *label;           /* NAME=VALUE or NAME */
     int64_t since_us, before_us; /* since 1970 */
     bool forget;
     double wait_s, target_s;

@@ -8,6 +8,7 @@
  *                             first_nonfinite 8
  *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
  *                             float 8, choice: its name)
+ *     labels                  a text, which is not there where there are none
  *
  * All parameters are written, defaults too: a job means what it meant when it was sent, also to a
  * version with other defaults. Read next: frame_record.c. */
@@ -82,6 +83,7 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
         if (blasd_job_has(job, i)) put_input(&w, &op->inputs[i], &job->inputs[i]);
     frame_put_u8(&w, (unsigned)params);
     for (int i = 0; i < params; i++) put_param(&w, &op->params[i], &job->params[i]);
+    if (job->labels[0] != '\0') frame_put_text(&w, job->labels, sizeof job->labels);
     return frame_end(&w, room, out, err);
 }
 
@@ -181,6 +183,14 @@ static int get_place(struct frame_reader *r, struct blasd_job *job, struct blasd
     return frame_check_place(place, &job->slice, err);
 }
 
+/* What stands behind the parameters, where that is not yet the padding. */
+static int get_labels(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
+    if (r->at == r->end || *r->at == 0) return 0;
+    frame_get_text(r, job->labels, sizeof job->labels);
+    if (!r->bad && blasd_labels_valid(job->labels)) return 0;
+    return frame_broken(err, "its labels are none");
+}
+
 static int get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     unsigned count = frame_get_u8(r);
     int params = blasd_op_param_count(job->op);
@@ -193,7 +203,7 @@ static int get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_
         int code = get_param(r, job, params, (int)i, err);
         if (code != 0) return code;
     }
-    return 0;
+    return get_labels(r, job, err);
 }
 
 int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_t *payload_at,
