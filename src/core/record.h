@@ -65,6 +65,7 @@ struct blasd_graph_report; /* ../wire/frame_graph.h */
 struct blasd_record {
     char id[BLASD_ID_LEN + 1];
     char op[BLASD_NAME_MAX];
+    char labels[BLASD_LABELS_MAX];
     enum blasd_state state;
     enum blasd_priority priority;
     enum blasd_device_class device; /* the class it is queued for, where that is known: once it

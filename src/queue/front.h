@@ -84,8 +84,8 @@ int64_t front_calls_next_ns(const struct blasd_front_queue *queue);
 #define FRONT_CHANNEL_MAX (BLASD_LINK_NAME_MAX + 64)
 
 #define FRONT_NOTE_MAX                                                                             \
-    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_TENANT_MAX +              \
-     4 * (1 + BLASD_TEXT_NUMBER))
+    (2 + BLASD_SEGMENT_NAME + FRONT_CHANNEL_MAX + BLASD_NAME_MAX + BLASD_LABELS_MAX +              \
+     BLASD_TENANT_MAX + 4 * (1 + BLASD_TEXT_NUMBER))
 
 #define FRONT_PACKETS 8 /* in the making at a time; more kinds of jobs than that travel alone */
 #define FRONT_PACKET_JOBS 128

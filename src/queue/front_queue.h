@@ -178,6 +178,7 @@ void blasd_front_queue_cancel(struct blasd_front_queue *queue,
 struct blasd_list_query {
     int state;                   /* an enum blasd_state, or -1: any */
     const char *op;              /* NULL: any */
+    const char *label;           /* "NAME=VALUE" or "NAME"; NULL: any */
     int64_t since_us, before_us; /* made from the one on, and before the other */
     int limit;
     const char *cursor; /* NULL: from the begin */

@@ -3,7 +3,7 @@
  * where they lie may leave gaps that align the next tensor.
  *
  * Only the header is held. Its `__metadata__` may carry op, params, priority,
- * deadline_ms and device as strings; what else stands there is other programs' business and
+ * deadline_ms, device and labels as strings; what else stands there is other programs' business and
  * ignored. */
 #include "base/buf.h"
 #include "base/text.h"

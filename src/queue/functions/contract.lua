@@ -17,14 +17,15 @@ that very name exists. All others begin with it, so they lie in one slot of a cl
                        pass over. Below it is called a line, by "SI TENANT"
   {q}:pending          hash NAME -> meta, exactly while the job, or packet, is queued or running;
                        whoever removes it ends the job, so a job ends once. The meta is
-                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\tOP\tTENANT[\tKEY]"
+                       "SI US COST FLAGS DEADLINE[ SEG][ wWORK][ xN]\tCHANNEL[,CHANNEL...]\t
+                       OP[ LABELS]\tTENANT[\tKEY]", in one line
                        SI = 1 + 3 x class + priority, by the order of the enums (any high = 1, ...,
                        cuda low = 9); US when it was submitted, in us on Redis' clock; COST in
                        bytes, of each job; FLAGS 1 if its inputs are the blob ID.in, plus 2 if it is
                        of kind s and its end was promised for later, see keep; DEADLINE in us, 0:
                        none; SEG: the segment its inputs lie in; WORK: what each job counts for in
                        its tenant's share, in us by the tenant's weight, of a tenant that is metered;
-                       N: jobs of a packet; KEY: its Idempotency-Key
+                       N: jobs of a packet; LABELS: see core/labels.h; KEY: its Idempotency-Key
   {q}:names:TENANT     set of the names of {q}:pending that are that tenant's, for its lists; none of
                        `anonymous`, who is alone
   {q}:frames           hash NAME -> the frame with its inline payload, of what is pending; of a
@@ -140,7 +141,7 @@ Front ends call
       OPTIONS: "" or words joined by one space, k= the last, each optional: d=DEADLINE_MS; b=1 (the
       inputs are the blob ID.in); B=1 (the same, in a store of kind redis: checked to be there);
       k=FINGERPRINT:KEY (to the end of the text; KEY may hold any byte, FINGERPRINT no colon).
-      NOTE: "[ SEG]\tCHANNEL\tOP\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
+      NOTE: "[ SEG]\tCHANNEL\tOP[ LABELS]\tTENANT[\tWORK JOBS BYTES STORED]", CHANNEL "" where nobody waits. A
       tenant with WORK is metered: JOBS and BYTES (of costs) it may have pending, STORED bytes of
       records beyond which it gets no more jobs in; 0: as many as there is room for.
       r: integer 0 queued; 1 full (by count or bytes); 2 the key was used for another request; 3 the
@@ -158,10 +159,11 @@ Front ends call
       -> {RECORD or 404|409|410, ...}: a pending job ends as cancelled; one that has ended is, where
       FORGET is 1, forgotten, and the record is what it was, else 409. Where there is a record the
       caller removes the blobs ID.in and ID.out
-  list TENANT WHICH OP SINCE BEFORE LIMIT CURSOR
+  list TENANT WHICH OP SINCE BEFORE LIMIT CURSOR [LABEL]
       -> {CURSOR, RECORD, ...}, or 400 where CURSOR is none: a page of its jobs of the state WHICH
-      or, any, of all; of the operation OP unless that is ""; made from SINCE on and before BEFORE,
-      in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
+      or, any, of all; of the operation OP unless that is "";
+      with the label LABEL, "NAME=VALUE" or, of any value, "NAME", unless that is ""; made from SINCE
+      on and before BEFORE, in us; 100 at the most. CURSOR "" begins, and ends. First what is pending, then records, of
       the newest buckets first; within a step (see listing.lua) newest first. What is there from
       the first page to the last comes once or more often
   stats
