@@ -13,6 +13,8 @@ test="libcmocka-dev curl python3 python3-numpy python3-pytest python3-yaml pytho
     python3-jwt python3-cryptography"
 # what perf_analyzer needs that is for a C library of before 2023; the newer one has it inside
 if [ "$(getconf GNU_LIBC_VERSION | sed 's/.*[.]//')" -lt 38 ]; then test="$test libb64-0d"; fi
+# a browser for the tests of the page; Ubuntu has it as a snap alone, and there they are skipped
+if grep -qsx 'ID=debian' /etc/os-release; then test="$test chromium chromium-driver fonts-dejavu-core"; fi
 lint="clang clang-format python3 python3-numpy mypy git"
 fuzz="clang llvm"
 analyze="clang-tidy cppcheck"

@@ -195,6 +195,7 @@ static const char **plain_header(struct http_request *request, const char **name
                  {"Sec-Fetch-Site", &request->fetch.site},
                  {"Sec-Fetch-Mode", &request->fetch.mode},
                  {"Sec-Fetch-Dest", &request->fetch.dest},
+                 {"Last-Event-ID", &request->last_event_id},
                  {"Idempotency-Key", &request->idempotency_key}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (strlen(plain[i].name) == len && strcasecmp(plain[i].name, *name) == 0) {

@@ -93,7 +93,8 @@ struct http_request {
     const char *body_file; /* Body-File: the body is this file, handed in beside the request */
     struct http_prefer prefer;
     struct http_range range;
-    bool if_range; /* then there is none: we give no validators */
+    const char *last_event_id; /* Last-Event-ID */
+    bool if_range;             /* then there is none: we give no validators */
     struct http_framing framing;
     struct http_query query;
     char key[HTTP_IDEMPOTENCY_KEY_MAX + 1]; /* idempotency_key, where it is not the header itself */

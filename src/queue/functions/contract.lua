@@ -191,7 +191,7 @@ lease is not theirs any more)
   release NAME EPOCH      -> 0: gives back what it held, and the name
   turn NAME EPOCH THREAD SEQ CLASS MAX MAX_BYTES LEADS, then 3 for each ENDING: NAME PIECES OUTPUTS
       -> {now_us, DIGITS, j1, f1, j2, f2, ...}, "now_us shared" where jobs of several tenants
-      wait, or did of late. The one exchange by which a worker ends jobs and
+      wait, or did of late, with "watched" before that while somebody hears {q}:events. The one exchange by which a worker ends jobs and
       comes by others. DIGITS: 1 for each job that has ended so, 0 for one that had ended otherwise.
       j = "NAME US COST BLOB", with " ATTEMPTS" behind it where workers began the job before and did
       not end it, of a packet " 0 N", and then "\tTENANT" where that is metered; f its frame, of a
@@ -209,6 +209,16 @@ lease is not theirs any more)
       digit is for it
   progress NAME EPOCH PROGRESS ID...
       -> text of a digit for each: 1 still wanted, 0 not
+
+  begin NAME EPOCH THREAD TEXT -> 0: does HSET {q}:claims:NAME @THREAD TEXT, as the worker does by
+      itself, and tells of the batch that began. For a worker whose last turn was answered `watched`
+
+EVENTS. While anybody is subscribed to {q}:events, what becomes of jobs is published there: when they
+are queued, when a worker that knows of it begins them, when it reports progress, when they end. A
+message is "TENANT SKIPPED WORKER\n" and a PIECE for each job with its record as it then stands, one
+that is long without its tensors. SKIPPED > 0: that is how many jobs are not told of, for their
+tenant had more than 4,000 in this second. WORKER: it has begun these jobs, as one batch; else "-".
+Nobody needs these messages: they may be lost.
 
 A PIECE is [4 bytes: length of the record, little-endian][41 bytes: ID][RECORD], or a frame in the
 record's place. What is PUBLISHED on a CHANNEL when jobs that it watches end is one or more pieces,

@@ -1,4 +1,4 @@
--- Records of jobs: what is read of them here, and those that are written here. Read next: metering.lua.
+-- Records of jobs: what is read of them here, and those that are written here. Read next: events.lua.
 --
 -- A record begins with a head of 256 bytes in which every number has its place: wire/frame_record.c
 -- has the struct, and asserts these places. Behind it are texts, each after a byte of its length: the

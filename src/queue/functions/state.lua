@@ -31,7 +31,7 @@ local function key_table(q)
     for _, noun in ipairs({'pending', 'frames', 'opened', 'count', 'deadlines', 'recs', 'recbytes',
                            'gone', 'epoch', 'workers', 'attempts', 'idle', 'store', 'blobs',
                            'refs', 'refused', 'totals', 'idkey', 'unlogged', 'shares',
-                           'used', 'usage', 'usage_tenants', 'metered'}) do
+                           'used', 'usage', 'usage_tenants', 'metered', 'events'}) do
         k[noun] = q .. ':' .. noun
     end
     for _, noun in ipairs({'lease', 'claims', 'prog', 'wake', 'rec', 'out', 'seg', 'idem',
