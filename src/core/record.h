@@ -75,6 +75,7 @@ struct blasd_record {
     uint64_t payload_bytes;
     bool payload_in_blob;     /* the outputs are the blob "ID.out", not bytes in the record */
     struct blasd_slice slice; /* or they lie there, where one is given */
+    uint8_t trace_id[BLASD_TRACE_ID]; /* zeros: none, or nobody here knows it */
 };
 
 #endif

@@ -4,6 +4,7 @@
  *     deadline_ms, payload_bytes, receive_us, created_us     8 bytes each
  *     place of the payload    1: 0 behind the frame, 1 in a blob, 2 in a segment; then of a segment
  *                             its name, the generation 4, the offset 8
+ *     trace                   only where the header says so: id 16, span 8, sampled 1
  *     inputs given            1, then for each: name, tensor, order 1, source kind 1,
  *                             first_nonfinite 8
  *     parameters              1, then for each: name, kind 1, given 1, value (bool 1, int and
@@ -19,6 +20,7 @@
 
 #define MAGIC "BLJF"
 #define SCHEMA 1
+#define TRACED 0x80u /* in the header's byte of the priority */
 
 /* What every job has, behind its id and operation. */
 struct numbers {
@@ -59,14 +61,22 @@ static void put_place(struct frame_writer *w, const struct blasd_job *job) {
     frame_put(w, &job->slice.offset, sizeof job->slice.offset);
 }
 
+static void put_trace(struct frame_writer *w, const struct blasd_trace *trace) {
+    frame_put(w, trace->id, sizeof trace->id);
+    frame_put(w, trace->span, sizeof trace->span);
+    frame_put_u8(w, trace->sampled);
+}
+
 int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct blasd_err *err) {
     const struct blasd_op *op = job->op;
     unsigned char room[FRAME_MOST];
     struct frame_writer w = {.at = room, .end = room + FRAME_MOST};
+    bool traced = blasd_trace_given(job->trace.id);
     const struct frame_header header = {.magic = MAGIC,
                                         .schema = SCHEMA,
-                                        .own = {(uint8_t)job->priority, (uint8_t)job->device,
-                                                (uint8_t)job->most_s, (uint8_t)(job->most_s >> 8)}};
+                                        .own = {(uint8_t)(job->priority | (traced ? TRACED : 0)),
+                                                (uint8_t)job->device, (uint8_t)job->most_s,
+                                                (uint8_t)(job->most_s >> 8)}};
     const struct numbers numbers = {job->deadline_ms, job->payload_bytes, job->receive_us,
                                     job->created_us};
     int inputs = blasd_op_input_count(op), params = blasd_op_param_count(op);
@@ -76,6 +86,7 @@ int blasd_job_encode(const struct blasd_job *job, struct blasd_buf *out, struct 
     frame_put_text(&w, op->name, BLASD_NAME_MAX);
     frame_put(&w, &numbers, sizeof numbers);
     put_place(&w, job);
+    if (traced) put_trace(&w, &job->trace);
     for (int i = 0; i < inputs; i++) given += blasd_job_has(job, i);
     frame_put_u8(&w, given);
     for (int i = 0; i < inputs; i++)
@@ -181,6 +192,17 @@ static int get_place(struct frame_reader *r, struct blasd_job *job, struct blasd
     return frame_check_place(place, &job->slice, err);
 }
 
+static int get_trace(struct frame_reader *r, struct blasd_trace *trace, struct blasd_err *err) {
+    unsigned sampled;
+    frame_get(r, trace->id, sizeof trace->id);
+    frame_get(r, trace->span, sizeof trace->span);
+    sampled = frame_get_u8(r);
+    if (r->bad || sampled > 1 || !blasd_trace_given(trace->id))
+        return frame_broken(err, "its trace is none");
+    trace->sampled = sampled == 1;
+    return 0;
+}
+
 static int get_body(struct frame_reader *r, struct blasd_job *job, struct blasd_err *err) {
     unsigned count = frame_get_u8(r);
     int params = blasd_op_param_count(job->op);
@@ -203,8 +225,11 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     struct frame_reader r;
     struct frame_header header;
     struct numbers numbers;
+    bool traced;
     int code = frame_open(frame, len, MAGIC, SCHEMA, &header, &r, err);
     if (code != 0) return code;
+    traced = (header.own[0] & TRACED) != 0;
+    header.own[0] &= (uint8_t)~TRACED;
     if (header.own[0] >= BLASD_PRIORITY_COUNT || header.own[1] >= BLASD_DEVICE_CLASS_COUNT)
         return frame_broken(err, "its priority or device class is not known");
     r.at += sizeof header;
@@ -226,6 +251,7 @@ int blasd_job_decode(const void *frame, size_t len, struct blasd_job *job, size_
     job->receive_us = numbers.receive_us;
     job->created_us = numbers.created_us;
     code = get_place(&r, job, err);
+    if (code == 0 && traced) code = get_trace(&r, &job->trace, err);
     if (code == 0) code = get_body(&r, job, err);
     if (code != 0) return code;
     return frame_close(&r, frame, len, job->payload_bytes,

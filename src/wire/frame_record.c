@@ -4,6 +4,7 @@
  *     error                the name of its code, "" where there is none; field; detail
  *     device, device_name, method, as many warnings as the head says
  *     outputs              as many as the head says; of each: its name, the tensor
+ *     trace                its id, 16 bytes, only where the head says so
  *
  * where a text is a byte of length and its bytes. Only a job that succeeded has outputs. */
 #include "wire/frame.h"
@@ -30,7 +31,7 @@ struct head {
     double energy_joules; /* 0: not known */
     uint64_t payload_bytes, slice_offset;
     uint32_t slice_generation;
-    uint8_t warnings, outputs, zero[2];
+    uint8_t warnings, outputs, zero, traced;
     char segment[BLASD_SEGMENT_NAME];
     char id[48];
     char op[BLASD_NAME_MAX];
@@ -54,6 +55,7 @@ AT(slice_offset, 144);
 AT(slice_generation, 152);
 AT(warnings, 156);
 AT(outputs, 157);
+AT(traced, 159);
 AT(segment, 160);
 AT(id, 176);
 AT(op, 224);
@@ -83,6 +85,7 @@ static struct head head_of(const struct blasd_record *record) {
         .flops = execution->flops,
         .bytes = execution->bytes,
         .payload_bytes = record->payload_bytes,
+        .traced = blasd_trace_given(record->trace_id),
     };
     memcpy(head.timing, &record->timing, sizeof head.timing);
     if (execution->energy_joules > 0 && isfinite(execution->energy_joules))
@@ -134,6 +137,7 @@ int blasd_record_encode(const struct blasd_record *record, struct blasd_buf *out
         head.outputs++;
     }
     room[offsetof(struct head, outputs)] = head.outputs;
+    if (head.traced) frame_put(&w, record->trace_id, sizeof record->trace_id);
     return frame_end(&w, room, out, err);
 }
 
@@ -163,8 +167,8 @@ static int get_head(const struct head *head, struct blasd_record *record, struct
         record->slice.offset = head->slice_offset;
         memcpy(record->slice.segment, head->segment, sizeof head->segment);
     }
-    if (!(record->progress >= 0 && record->progress <= 1) || head->zero[0] != 0 ||
-        head->zero[1] != 0 || head->warnings > BLASD_MAX_WARNINGS)
+    if (!(record->progress >= 0 && record->progress <= 1) || head->zero != 0 || head->traced > 1 ||
+        head->warnings > BLASD_MAX_WARNINGS)
         return frame_broken(err, "a field has a value it cannot have");
     execution->warning_count = head->warnings;
     if (!(execution->energy_joules >= 0) || !isfinite(execution->energy_joules))
@@ -233,6 +237,7 @@ int blasd_record_decode(const void *bytes, size_t len, struct blasd_record *reco
     get_texts(&r, record);
     code = get_outputs(&r, head.outputs, record, err);
     if (code != 0) return code;
+    if (head.traced) frame_get(&r, record->trace_id, sizeof record->trace_id);
     return frame_close(&r, bytes, len, record->payload_bytes,
                        record->payload_in_blob || blasd_slice_given(&record->slice), payload_at,
                        err);
