@@ -92,6 +92,7 @@ struct blasd_front_queue_hooks {
     /* For the log: "ID OP STATE CODE" of a job that was ended by a passed deadline or as poisoned,
      * by no worker and no request; each comes to one front end. May be NULL. */
     void (*on_unseen)(void *arg, const char *line, size_t len);
+    struct blasd_histogram *trips; /* of calls, in microseconds; may be NULL. Borrowed */
     void *arg;
 };
 
@@ -175,6 +176,10 @@ void blasd_front_queue_list(struct blasd_front_queue *queue,
 /* A JSON object {"totals":{"OP STATE[ CODE]":jobs that ended so,…,"OP submitted":…},
  * "workers":{NAME:INFO,…},"queue":{…counts by class and priority…}}. */
 void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg);
+/* The same with what only GET /metrics asks for: how long what waits has waited, what workers count
+ * (worker/phases.h), and, where `tenants`, what each tenant has. */
+void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
+                               void *arg);
 /* The outputs of a job that lie in the store. */
 void blasd_front_queue_blob_get(struct blasd_front_queue *queue, const char *name, uint64_t bytes,
                                 blasd_blob_fn done, void *arg);

@@ -265,7 +265,9 @@ static void text_reply(struct front_call *call, const redisReply *reply,
         c->done(c->arg, NULL, reply->str, reply->len);
 }
 
-void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg) {
+/* `more`: NULL, or the argument that asks for more than the usual. */
+static void ask_stats(struct blasd_front_queue *queue, const char *more, blasd_text_fn done,
+                      void *arg) {
     struct blasd_err err;
     struct text_call *c = new_call(queue, sizeof *c, text_reply, &err);
     if (c == NULL) {
@@ -275,5 +277,15 @@ void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done
     c->done = done;
     c->arg = arg;
     front_call_function(&c->call, "stats");
+    if (more != NULL) front_call_text(&c->call, more);
     front_call_send(&c->call);
+}
+
+void blasd_front_queue_stats(struct blasd_front_queue *queue, blasd_text_fn done, void *arg) {
+    ask_stats(queue, NULL, done, arg);
+}
+
+void blasd_front_queue_figures(struct blasd_front_queue *queue, bool tenants, blasd_text_fn done,
+                               void *arg) {
+    ask_stats(queue, tenants ? "tenants" : "figures", done, arg);
 }
